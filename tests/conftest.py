@@ -248,7 +248,7 @@ def new_trainer(tmp_path):
     from wqa.pretrained import initialize_from, read_backbone_config
     from wqa.systems import SYSTEMS
     from wqa.systems.registry import build_network
-    from wqa.text import PairEncoder, load_tokenizer
+    from wqa.text import PairInputs, load_tokenizer
     from wqa.training import Trainer, TrainingPairs
 
     def make(system, encoder, settings, name="", pairs=None, dropout=None, sigma=None, **options):
@@ -264,7 +264,7 @@ def new_trainer(tmp_path):
             initialize_from(network, encoder, parse_devices(config.ctx))
         else:
             network.initialize(mx.init.Normal(sigma), ctx=parse_devices(config.ctx))
-        texts = PairEncoder(load_tokenizer(encoder), 64)
+        texts = PairInputs(load_tokenizer(encoder), 64)
         if pairs is None:
             pairs = TrainingPairs(read_questions(builtin_path("dev")), texts)
         task = SYSTEMS[system].task_type()(network, texts, pairs, config)

@@ -177,7 +177,7 @@ def write_batches(path, run, data, count):
         The number of mini-batches.
     """
     config = TrainingConfig()
-    pairs = TrainingPairs(read_questions(data), load_ranker(run).encoder)
+    pairs = TrainingPairs(read_questions(data), load_ranker(run).inputs)
     plan = []
     epoch = 0
     while len(plan) < count:

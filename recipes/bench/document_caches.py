@@ -42,7 +42,7 @@ from wqa.pretrained import load_backbone
 from wqa.systems.encode import encode_documents
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.registry import find_system
-from wqa.text import SingleEncoder, load_tokenizer
+from wqa.text import SingleInputs, load_tokenizer
 
 ROWS, UNITS, AT_ONCE, ROUNDS = 150, 768, 80, 15
 HALF = np.dtype("<f2")
@@ -241,8 +241,8 @@ def measure_losses(name):
     for split in ("train", "dev", "test"):
         for question in read_questions(builtin_path(split)):
             texts += question.texts
-    inputs = SingleEncoder(tokenizer, 128).encode(list(dict.fromkeys(texts)))
-    token_ids = [encoded.token_ids for encoded in inputs]
+    token_inputs = SingleInputs(tokenizer, 128).encode(list(dict.fromkeys(texts)))
+    token_ids = [encoded.token_ids for encoded in token_inputs]
     encoder = DocumentEncoder(backbone, tokenizer, 128)
     start = time.perf_counter()
     encodings = encoder.encode(token_ids)
@@ -321,7 +321,7 @@ def measure_ranking(name, folder):
     )
     network = find_system("dcbert").network_type()(sizes)
     network.initialize(mx.init.Normal(0.02))
-    encoder = network.text_encoder(tokenizer, ROWS)
+    inputs = network.text_inputs(tokenizer, ROWS)
     identity = encodings_identity(network.document_encoder, tokenizer, ROWS)
     questions = []
     with DocumentCacheWriter(folder, {**identity, "store": "float16", "tokens": 0}) as writer:
@@ -336,9 +336,9 @@ def measure_ranking(name, folder):
     print("| --- | --- | --- | --- |")
     for precision in ("float32", "bfloat16"):
         config = EngineConfig("onednn", precision)
-        ranker = build_ranker("dcbert", network, encoder, engine=config, cache=str(folder))
+        ranker = build_ranker("dcbert", network, inputs, engine=config, cache=str(folder))
         list(ranker.rank_all(questions[:3]))  # compiles the kernels
-        ranker = build_ranker("dcbert", network, encoder, engine=config, cache=str(folder))
+        ranker = build_ranker("dcbert", network, inputs, engine=config, cache=str(folder))
         totals, readings = [], []
         with watched(DocumentCache, "find_many", readings):
             for question in questions:

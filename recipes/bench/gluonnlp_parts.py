@@ -25,7 +25,7 @@ from wqa.config.encoders import PAIR_FORMS
 from wqa.data import builtin_path, read_questions
 from wqa.io.encoder_directories import encoder_directory
 from wqa.pretrained import to_gluonnlp
-from wqa.text import PairEncoder, load_tokenizer, pad_pairs, plan_batches
+from wqa.text import PairInputs, load_tokenizer, pad_pairs, plan_batches
 from wqa.text.batching import bucketed
 from wqa.training.optimizer import clip_gradients
 from wqa.training.schedules import decay_weights
@@ -65,13 +65,13 @@ def compare_texts(turns):
     transform = nlp.data.BERTSentenceTransform(
         nlp.data.BERTTokenizer(vocab, lower=True), LIMIT, pad=False
     )
-    encoder = PairEncoder(tokenizer, LIMIT)
+    inputs = PairInputs(tokenizer, LIMIT)
     questions = []
     for part in ("train", "dev", "test"):
         questions += read_questions(builtin_path(part))
 
     def encode():
-        return [pair for row in questions for pair in encoder.encode(row.question, row.texts)]
+        return [pair for row in questions for pair in inputs.encode(row.question, row.texts)]
 
     def transform_all():
         return [transform((row.question, text)) for row in questions for text in row.texts]
@@ -145,7 +145,7 @@ def compare_batches(turns):
     compare("FixedBucketSampler", ours, theirs, turns, result)
 
 
-def inputs():
+def random_arrays():
     """Token ids and types, (B, L), and valid lengths, (B,)."""
     rng = np.random.default_rng(3)
     ids = mx.nd.array(rng.integers(1000, 30000, (ROWS, LENGTH)), dtype="int32")
@@ -161,7 +161,7 @@ def compare_encoders(turns):
     model = to_gluonnlp(backbone)
     backbone.hybridize(static_alloc=True)
     model.hybridize(static_alloc=True)
-    arrays = inputs()
+    arrays = random_arrays()
     real = np.arange(LENGTH)[None] < arrays[2].asnumpy()[:, None]
     apart = np.abs(backbone(*arrays).asnumpy() - model(*arrays).asnumpy())[real].max()
     result = f"outputs differ by at most {apart:.1e}"
@@ -184,7 +184,7 @@ def compare_softmax(turns):
     """Softmax over the positions that are not padding."""
     heads = CONFIG.num_heads
     scores = mx.nd.random.normal(shape=(ROWS * heads, LENGTH, LENGTH))
-    valid = np.repeat(inputs()[2].asnumpy(), heads)
+    valid = np.repeat(random_arrays()[2].asnumpy(), heads)
     lengths = mx.nd.array(np.repeat(valid[:, None], LENGTH, 1), dtype="int32")
     masked = np.arange(LENGTH)[None] >= valid[:, None]
     mask = mx.nd.array(np.broadcast_to(masked[:, None] * -1e4, scores.shape))

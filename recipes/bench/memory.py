@@ -38,7 +38,7 @@ def measure(run, questions, precision):
         print(f"left out: {precision}: {error}", flush=True)
         return
     rng = np.random.default_rng(0)
-    vocab_size = ranker.encoder.tokenizer.vocab_size
+    vocab_size = ranker.inputs.tokenizer.vocab_size
     early = 0.0
     for begin in range(0, questions, GROUP):
         pairs = [random_pairs(rng, 10, 8, 128, vocab_size) for _ in range(GROUP)]

@@ -96,7 +96,7 @@ def main(run, data, precision, *ratios):
     for line in sys.stdin:
         begin, end = map(int, line.split())
         chunk = questions[begin:end]
-        encode = ranker.encoder.encode
+        encode = ranker.inputs.encode
         pairs = [encode(question.question, question.texts, question.id) for question in chunk]
         rows = []
         for drop_ratio in map(float, ratios):

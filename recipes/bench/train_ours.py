@@ -77,7 +77,7 @@ def main(run, data, engine, precision, updates, out):
     )
     turns = Turns()
 
-    def make_evaluator(encoder):
+    def make_evaluator(inputs):
         """Report that the data is encoded, and wait for the first turn."""
         print(json.dumps({"ready": True}), flush=True)
         turns.wait()

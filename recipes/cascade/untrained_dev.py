@@ -19,14 +19,14 @@ from wqa.inference.document_encoder import DocumentEncoder
 from wqa.systems.dcbert.similarity import MIDPOINT, SCALE
 from wqa.systems.load import load_ranker
 from wqa.systems.text_encoder import load_encoders
-from wqa.text import SingleEncoder
+from wqa.text import SingleInputs
 
 
 def encoder_of_texts(name):
     """Return a function from texts to their encodings, whose rows have length 1."""
     encoders = load_encoders(name)
     tokenizer, length = encoders.tokenizer, encoders.max_length
-    inputs = SingleEncoder(tokenizer, length)
+    inputs = SingleInputs(tokenizer, length)
     encoder = DocumentEncoder(encoders.document, tokenizer, length, EngineConfig())
 
     def encode(texts):

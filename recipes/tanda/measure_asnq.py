@@ -34,12 +34,12 @@ def measured(*command):
 def read(store, shuffle):
     """Read batches for five seconds, in a process of its own."""
     from wqa.io.encoder_directories import locate_encoder
-    from wqa.text import PairEncoder, PairStore, load_tokenizer
+    from wqa.text import PairInputs, PairStore, load_tokenizer
     from wqa.training.pairs import StoredPairs
     from wqa.training.schedules import order_of_epoch
 
     pairs = StoredPairs(
-        PairStore(store), PairEncoder(load_tokenizer(locate_encoder("minilm"))), shuffle=shuffle
+        PairStore(store), PairInputs(load_tokenizer(locate_encoder("minilm"))), shuffle=shuffle
     )
     begin = time.perf_counter()
     plan = pairs.plan(2000, order_of_epoch(0, 0))

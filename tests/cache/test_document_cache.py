@@ -37,7 +37,7 @@ from wqa.io.locks import lock_output
 from wqa.pretrained import load_backbone
 from wqa.systems.encode import encode_documents
 from wqa.systems.run_directory import load_run
-from wqa.text import SingleEncoder, load_tokenizer
+from wqa.text import SingleInputs, load_tokenizer
 
 # The encoder
 
@@ -686,7 +686,7 @@ def test_the_cache_has_the_networks_encodings(run, collection, tmp_path, capsys)
     assert f"{size / 1e3:.1f}"[:3] in lines[1] and "GB for a million documents" in lines[1]
     assert lines[2].endswith(" ms a document") and len(lines) == 3
     loaded = load_run(run)
-    inputs = SingleEncoder(loaded.encoder.tokenizer, 40)
+    inputs = SingleInputs(loaded.inputs.tokenizer, 40)
     documents = list(read_documents(collection))
     token_ids = [encoded.token_ids for encoded in inputs.encode([d.full_text for d in documents])]
     digests = [text_digest(document.full_text) for document in documents]
@@ -695,7 +695,7 @@ def test_the_cache_has_the_networks_encodings(run, collection, tmp_path, capsys)
     for document, expected in zip(found, expected_encodings(backbone, token_ids)):
         np.testing.assert_allclose(document.rows, expected, atol=2e-5)
     assert [document.truncated for document in found] == [True] + [False] * 20
-    identity = encodings_identity(backbone, loaded.encoder.tokenizer, 40)
+    identity = encodings_identity(backbone, loaded.inputs.tokenizer, 40)
     assert len(open_cache(out, identity)) == 21
 
 
@@ -705,10 +705,10 @@ def test_encodings_in_bfloat16_are_stored_as_they_are(run, collection, tmp_path)
     encode_documents(run, collection, tmp_path / "cache", "bfloat16", engine=engine)
     loaded, documents = load_run(run), list(read_documents(collection))
     texts = [document.full_text for document in documents]
-    inputs = SingleEncoder(loaded.encoder.tokenizer, 40).encode(texts)
-    backbone, tokenizer = loaded.network.document_encoder, loaded.encoder.tokenizer
+    token_inputs = SingleInputs(loaded.inputs.tokenizer, 40).encode(texts)
+    backbone, tokenizer = loaded.network.document_encoder, loaded.inputs.tokenizer
     encoder = DocumentEncoder(backbone, tokenizer, 40, engine)
-    expected = encoder.encode([encoded.token_ids for encoded in inputs])
+    expected = encoder.encode([encoded.token_ids for encoded in token_inputs])
     ids, digests = [document.id for document in documents], list(map(text_digest, texts))
     for rows, bits in zip(open_cache(tmp_path / "cache").get_many(ids, digests), expected):
         assert rows.dtype == np.uint16 and rows.tobytes() == bits.tobytes()
@@ -789,7 +789,7 @@ def test_a_cache_of_other_weights_is_refused(run, collection, tmp_path, capsys):
     assert encode(other, collection, out) == 2
     assert "made with encoder_sha256" in capsys.readouterr().err
     loaded = load_run(other)
-    identity = encodings_identity(loaded.network.document_encoder, loaded.encoder.tokenizer, 40)
+    identity = encodings_identity(loaded.network.document_encoder, loaded.inputs.tokenizer, 40)
     with pytest.raises(DataError, match="made with encoder_sha256 '.*encode the documents by this"):
         open_cache(out, identity)
     assert encode(run, collection, out, "--first-tokens", "3") == 2

@@ -27,7 +27,7 @@ from wqa.systems.load import load_ranker
 from wqa.systems.quantize import quantize
 from wqa.systems.random import random_pairs, random_ranker
 from wqa.systems.registry import build_network
-from wqa.text import Encoded, PairEncoder, load_tokenizer, pack_batches
+from wqa.text import PairInputs, TextInput, load_tokenizer, pack_batches
 
 INT8 = "int8.safetensors"
 CONFIG = BackboneConfig(
@@ -41,17 +41,17 @@ def by(engine, **options):
     return EngineConfig(engine=engine, **options)
 
 
-def both(model, encoder, **options):
+def both(model, inputs, **options):
     """MXNet's engine, and oneDNN's on the same parameters."""
-    slow = CascadeRanker(model, encoder, engine=by("mxnet"))
-    return slow, CascadeRanker(model, encoder, engine=by("onednn", **options))
+    slow = CascadeRanker(model, inputs, engine=by("mxnet"))
+    return slow, CascadeRanker(model, inputs, engine=by("onednn", **options))
 
 
 def family_model(system, folder, exits):
     model = build_network(system, read_backbone_config(folder), exits=exits)
     mx.random.seed(3)
     initialize_from(model, folder)
-    return model, PairEncoder(load_tokenizer(folder), 96)
+    return model, PairInputs(load_tokenizer(folder), 96)
 
 
 @needs_onednn
@@ -59,9 +59,9 @@ def family_model(system, folder, exits):
     "system, exits", [("cascade", (1, 2, 3)), ("pairwise", (3,)), ("pairwise", (2,))]
 )
 def test_every_family_has_the_scores_of_mxnets_engine(family_encoder, system, exits):
-    model, encoder = family_model(system, family_encoder, exits)
+    model, inputs = family_model(system, family_encoder, exits)
     questions = list(read_questions(builtin_path("test")))[:4]
-    slow, fast = both(model, encoder)
+    slow, fast = both(model, inputs)
     for first, second in zip(slow.rank_all(questions), fast.rank_all(questions)):
         np.testing.assert_allclose(second.exit_scores, first.exit_scores, rtol=1e-4, atol=1e-4)
         packed, padded = second.cost, first.cost
@@ -70,9 +70,9 @@ def test_every_family_has_the_scores_of_mxnets_engine(family_encoder, system, ex
 
 @needs_precision("bfloat16")
 def test_bfloat16_differs_by_its_rounding_alone(family_encoder):
-    model, encoder = family_model("cascade", family_encoder, (1, 2, 3))
+    model, inputs = family_model("cascade", family_encoder, (1, 2, 3))
     questions = list(read_questions(builtin_path("test")))[:4]
-    slow, fast = both(model, encoder, precision="bfloat16")
+    slow, fast = both(model, inputs, precision="bfloat16")
     pairs = list(zip(slow.rank_all(questions), fast.rank_all(questions)))
     exact, rounded = (
         np.concatenate([ranking.exit_scores.ravel() for ranking in side]) for side in zip(*pairs)
@@ -95,8 +95,8 @@ def test_a_padding_token_inside_a_text_takes_no_position():
         first_position=2,
     )
     ranker = random_ranker(config, (1, 2))
-    pair = Encoded(np.array([0, 7, 1, 8, 2, 2, 9, 1, 1, 4, 2], np.int32), 6, False, False)
-    slow, fast = both(ranker.network, ranker.encoder)
+    pair = TextInput(np.array([0, 7, 1, 8, 2, 2, 9, 1, 1, 4, 2], np.int32), 6, False, False)
+    slow, fast = both(ranker.network, ranker.inputs)
     [[first], [second]] = slow.rank_pairs([[pair]]), fast.rank_pairs([[pair]])
     np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-5)
 
@@ -115,9 +115,10 @@ def test_longest_pairs_and_many_shapes():
     """Lengths up to the encoder's positions, the budget smaller than one of them, and more shapes
     than are kept."""
     ranker = random_ranker(CONFIG, (1, 2, 4), engine=by("onednn", batch_tokens=1))
-    slow = CascadeRanker(ranker.network, ranker.encoder, engine=by("mxnet"))
+    slow = CascadeRanker(ranker.network, ranker.inputs, engine=by("mxnet"))
     pairs = [
-        Encoded(np.arange(length, dtype=np.int32), 2, False, False) for length in (2, 3, 63, 64, 64)
+        TextInput(np.arange(length, dtype=np.int32), 2, False, False)
+        for length in (2, 3, 63, 64, 64)
     ]
     [[first], [second]] = slow.rank_pairs([pairs]), ranker.rank_pairs([pairs])
     np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-4)
@@ -128,7 +129,7 @@ def test_old_attentions_are_let_go(monkeypatch):
     monkeypatch.setattr("wqa.engines.onednn.packed_parts.ATTENTIONS", 3)
     ranker = random_ranker(CONFIG, (1, 2, 4), engine=by("onednn"))
     pairs = random_pairs(np.random.default_rng(2), 60, 4, 60, 200)
-    slow = CascadeRanker(ranker.network, ranker.encoder, engine=by("mxnet"))
+    slow = CascadeRanker(ranker.network, ranker.inputs, engine=by("mxnet"))
     [[first], [second]] = slow.rank_pairs([pairs]), ranker.rank_pairs([pairs])
     np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-4)
     assert len(ranker._engine._layers._attentions) <= 3
@@ -255,7 +256,7 @@ def test_precisions_need_their_engine(tiny_run):
 def test_int8_needs_calibration():
     ranker, int8 = random_ranker(CONFIG, (1, 2)), by("onednn", precision="int8")
     with pytest.raises(OptionError, match="without calibration"):
-        CascadeRanker(ranker.network, ranker.encoder, engine=int8)
+        CascadeRanker(ranker.network, ranker.inputs, engine=int8)
 
 
 @needs_onednn

@@ -17,7 +17,7 @@ from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.systems import SYSTEMS
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
-from wqa.text import PairEncoder, load_tokenizer
+from wqa.text import PairInputs, load_tokenizer
 from wqa.training.losses import cross_entropy
 from wqa.training.pairs import TrainingPairs
 from wqa.training.trainer import Trainer
@@ -251,7 +251,7 @@ def test_dropout_keeps_its_share_and_its_mean():
 
 
 def losses_of(tiny_encoder, folder, **changes):
-    encoder = PairEncoder(load_tokenizer(tiny_encoder), 64)
+    inputs = PairInputs(load_tokenizer(tiny_encoder), 64)
     config = TrainingConfig(
         max_updates=12,
         learning_rate=1e-2,
@@ -265,8 +265,8 @@ def losses_of(tiny_encoder, folder, **changes):
     mx.random.seed(0)
     initialize_from(model, tiny_encoder)
     folder.mkdir()
-    pairs = TrainingPairs(read_questions(builtin_path("dev")), encoder)
-    trainer = Trainer(SYSTEMS["cascade"].task_type()(model, encoder, pairs, config), config, folder)
+    pairs = TrainingPairs(read_questions(builtin_path("dev")), inputs)
+    trainer = Trainer(SYSTEMS["cascade"].task_type()(model, inputs, pairs, config), config, folder)
     trainer.fit()
     return trainer, (folder / "metrics.jsonl").read_text().splitlines()
 

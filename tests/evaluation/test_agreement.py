@@ -16,7 +16,7 @@ from wqa.inference.dropping import FREE
 from wqa.pretrained import read_backbone_config
 from wqa.systems.load import load_ranker
 from wqa.systems.registry import build_network
-from wqa.text import PairEncoder, load_tokenizer
+from wqa.text import PairInputs, load_tokenizer
 
 
 class Fixed(Ranker):
@@ -164,7 +164,7 @@ def test_heads_of_a_student_are_its_members(tiny_encoder):
     network = build_network("mhs", backbone, body=2, heads=3, head_layers=1)
     mx.random.seed(2)
     network.initialize(mx.init.Normal(0.3))
-    student = CascadeRanker(network, PairEncoder(load_tokenizer(tiny_encoder), 64), system="mhs")
+    student = CascadeRanker(network, PairInputs(load_tokenizer(tiny_encoder), 64), system="mhs")
     members = student.members()
     assert [name for name, _ in members] == ["head 1", "head 2", "head 3"]
     questions = list(read_questions(builtin_path("dev")))[:3]

@@ -231,7 +231,7 @@ def test_every_system(system, tiny_encoder, tmp_path):
         candidates = [Candidate(text, int(index == answer)) for index, text in enumerate(texts)]
         questions.append(Question(f"q{number}", f"{QUESTION} {'ice ' * number}", tuple(candidates)))
     write_questions(tmp_path / "dev.jsonl", questions)
-    run = save_run(ranker.network, ranker.encoder, tmp_path / "run")
+    run = save_run(ranker.network, ranker.inputs, tmp_path / "run")
     result = calibrate(run, tmp_path / "dev.jsonl", engine="mxnet")
     assert len(result.exits) == ranker.capabilities.stages
     if ranker.capabilities.exits:
@@ -294,8 +294,8 @@ def replace_ranker(monkeypatch, ranker):
 def test_a_run_whose_ranker_has_rankers(kind, copy, dev, monkeypatch):
     """The ranker of a system may be one of several rankers, which is calibrated as a whole."""
 
-    def build(network, encoder, **options):
-        inside = CascadeRanker(network, encoder, **{**options, "system": "inside"})
+    def build(network, inputs, **options):
+        inside = CascadeRanker(network, inputs, **{**options, "system": "inside"})
         if kind == "ensemble":
             return EnsembleRanker([inside, load_ranker("rr")])
         return SequentialRanker([load_ranker("rr"), inside])
@@ -495,7 +495,7 @@ def test_a_lost_file_and_a_new_calibration(copy, calibrated, dev):
 
 def test_the_calibration_of_other_weights(copy, calibrated, tiny_encoder, tmp_path):
     other = ranker_of("cascade", tiny_encoder)
-    run = save_run(other.network, other.encoder, tmp_path / "other")
+    run = save_run(other.network, other.inputs, tmp_path / "other")
     shutil.copy(copy / "calibration.json", run / "calibration.json")
     with pytest.raises(RunDirectoryError, match="other weights"):
         load_ranker(run)

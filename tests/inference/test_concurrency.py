@@ -99,12 +99,12 @@ def test_rankers_of_both_engines_share_a_network():
     first = random_ranker(CONFIG, EXITS, engine=by("mxnet"))
     expected = {}
     for engine in ("mxnet", "onednn"):
-        alone = CascadeRanker(first.network, first.encoder, engine=by(engine))
+        alone = CascadeRanker(first.network, first.inputs, engine=by(engine))
         expected[engine] = [[alone.rank_pairs(part)[0] for part in parts]]
     for _ in range(2):  # new rankers trace their stages at once
         runs = []
         for engine in ("mxnet", "onednn") * 2:
-            ranker = CascadeRanker(first.network, first.encoder, engine=by(engine))
+            ranker = CascadeRanker(first.network, first.inputs, engine=by(engine))
             runs.append(check_rankings(ranker, parts, expected[engine], 1))
         assert in_threads(runs) == []
 

@@ -17,7 +17,7 @@ from wqa.io.locks import lock_output
 from wqa.models.heads import log_odds_of_mean
 from wqa.systems.load import load_ranker
 from wqa.systems.train import train
-from wqa.text import PairEncoder, load_tokenizer
+from wqa.text import PairInputs, load_tokenizer
 
 
 class Table(Ranker):
@@ -324,7 +324,7 @@ def test_what_is_over_long_for_one_ranker_is_so_for_the_ensemble(tiny_encoder):
     """Runs with limits of their own rank the same questions."""
     rankers = [Table({}), Table({})]
     for ranker, most in zip(rankers, (96, 24)):
-        ranker.encoder = PairEncoder(load_tokenizer(tiny_encoder), most, "skip")
+        ranker.inputs = PairInputs(load_tokenizer(tiny_encoder), most, "skip")
     long = Question("long", "why " * 20, (Candidate("a"),))
     for order in (rankers, rankers[::-1]):
         prepared = EnsembleRanker(order).prepare([long, question("ice")])

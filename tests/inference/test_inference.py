@@ -17,7 +17,7 @@ from wqa.inference.dropping import dropped
 from wqa.systems.load import load_ranker
 from wqa.systems.random import random_pairs, random_ranker
 from wqa.systems.registry import build_network
-from wqa.text import PairEncoder, load_tokenizer, pad_pairs
+from wqa.text import PairInputs, load_tokenizer, pad_pairs
 
 pytestmark = pytest.mark.onednn
 
@@ -305,16 +305,16 @@ def test_trained_saved_and_loaded_scores_are_the_same(tiny_encoder, tmp_path):
             config=config,
             max_length=64,
         )
-        encoder = PairEncoder(load_tokenizer(tiny_encoder), 64)
+        inputs = PairInputs(load_tokenizer(tiny_encoder), 64)
         model = build_network(system, read_backbone_config(tiny_encoder), exits=exits)
         mx.random.seed(config.seed)
         initialize_from(model, tiny_encoder)
         (tmp_path / f"again_{system}").mkdir()
-        pairs = TrainingPairs(read_questions(builtin_path("dev")), encoder)
-        task = SYSTEMS[system].task_type()(model, encoder, pairs, config)
+        pairs = TrainingPairs(read_questions(builtin_path("dev")), inputs)
+        task = SYSTEMS[system].task_type()(model, inputs, pairs, config)
         Trainer(task, config, tmp_path / f"again_{system}").fit()
         questions = list(read_questions(builtin_path("test")))[:5]
-        in_memory = list(CascadeRanker(model, encoder).rank_all(questions))
+        in_memory = list(CascadeRanker(model, inputs).rank_all(questions))
         loaded = list(load_ranker(out, engine="mxnet").rank_all(questions))
         for first, second in zip(in_memory, loaded):
             np.testing.assert_array_equal(first.scores, second.scores)

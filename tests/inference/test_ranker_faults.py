@@ -237,7 +237,7 @@ def damaged_ranker(run, engine, value):
     """A ranker whose second exit scores ``value``; the run's parameters are finite."""
     intact = load_ranker(run, engine="mxnet")
     intact.network.heads[1].out.bias.set_data(np.full(1, value))
-    return type(intact)(intact.network, intact.encoder, engine=EngineConfig(engine=engine))
+    return type(intact)(intact.network, intact.inputs, engine=EngineConfig(engine=engine))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -253,7 +253,7 @@ def test_scores_that_are_not_finite_name_the_question_and_the_layer(tiny_run, en
     with pytest.raises(ScoreError, match=r"question 'how is ice .*', scores after layer 2"):
         ranker.rank("how is ice made in caves ?", ["", "by frost"])
     with pytest.raises(ScoreError, match=r"question 2 of the group, .*candidate 2"):
-        pairs = ranker.encoder.encode("how is ice made ?", ["", "by frost"])
+        pairs = ranker.inputs.encode("how is ice made ?", ["", "by frost"])
         ranker.rank_pairs([pairs[:1], pairs])
     [ranking] = ranker.rank_all([blank])
     assert ranking.scores.tolist() == [-np.inf] and ranking.blank.all()
@@ -309,7 +309,7 @@ def test_tuning_takes_no_missing_score_for_a_blank_candidate():
         ScoredQuestions([ranking], [question], (1, 2), 2)
 
 
-# Pairs that no encoder of the network gives
+# Pairs that no inputs of the network give
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -53,8 +53,8 @@ def ranker_of(system, folder, **options):
         network = initialised(
             build_network(system, read_backbone_config(folder), **OPTIONS[system])
         )
-    encoder = network.text_encoder(tokenizer, 48)
-    return build_ranker(system, network, encoder, **options)
+    inputs = network.text_inputs(tokenizer, 48)
+    return build_ranker(system, network, inputs, **options)
 
 
 def follows(ranking):

@@ -24,7 +24,7 @@ from wqa.data.digests import ranker_digest
 from wqa.errors import EncoderError
 from wqa.io.encoder_directories import encoder_directory
 from wqa.pretrained import from_gluonnlp, load_backbone, read_backbone_config
-from wqa.text import PairEncoder, load_tokenizer
+from wqa.text import PairInputs, load_tokenizer
 
 BYTE_LEVEL = DATA / "tokenizers" / "byte_level"
 BERT, ROBERTA = "gluonnlp:bert_2_16_2/tiny_uncased", "gluonnlp:roberta_2_16_2/tiny_cased"
@@ -117,9 +117,9 @@ def test_roberta_s_tokens_are_gluonnlp_s(zoo):
 def test_bert_s_pairs_are_gluonnlp_s(zoo):
     tokenizer = nlp.data.BERTTokenizer(zoo.words, lower=True)
     theirs = nlp.data.BERTSentenceTransform(tokenizer, max_seq_length=160, pad=False)
-    encoder = PairEncoder(load_tokenizer(BERT), 160)
+    inputs = PairInputs(load_tokenizer(BERT), 160)
     for text in TEXTS:
-        [pair] = encoder.encode("how are caves formed?", [text])
+        [pair] = inputs.encode("how are caves formed?", [text])
         ids, length, types = theirs(("how are caves formed?", text))
         assert list(pair.token_ids) == ids.tolist() and len(ids) == length
         assert pair.boundary == types.tolist().index(1)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, make_tar
 from mxnet import autograd, gluon
-from test_models import SMALL, inputs, small_model
+from test_models import SMALL, random_arrays, small_model
 
 from wqa.data import builtin_path, read_questions
 from wqa.errors import EncoderError, OptionError
@@ -21,7 +21,7 @@ from wqa.systems.load import load_ranker
 from wqa.systems.pairwise.network import PairwiseTransformer
 from wqa.systems.registry import build_network
 from wqa.systems.saving import save_run
-from wqa.text import PairEncoder, load_tokenizer
+from wqa.text import PairInputs, load_tokenizer
 
 TYPES = ("float32", "float64", "float16", "int32", "int64")
 
@@ -32,7 +32,7 @@ def encoder_tar(tiny_encoder, tmp_path):
 
 
 def rows(seed=0):
-    return inputs(np.random.default_rng(seed))
+    return random_arrays(np.random.default_rng(seed))
 
 
 def test_every_function_takes_a_directory_and_a_tar(tiny_encoder, encoder_tar):
@@ -223,16 +223,16 @@ def own_model(tiny_encoder, system="cascade", **options):
 
 def test_a_run_of_ones_own_model_ranks(tiny_encoder, tmp_path):
     network = own_model(tiny_encoder, exits=(1, 3))
-    encoder = PairEncoder(load_tokenizer(tiny_encoder), max_length=48)
-    assert save_run(network, encoder, tmp_path / "own") == tmp_path / "own"
+    inputs = PairInputs(load_tokenizer(tiny_encoder), max_length=48)
+    assert save_run(network, inputs, tmp_path / "own") == tmp_path / "own"
     ranker = load_ranker(tmp_path / "own", engine="mxnet")
     question = next(iter(read_questions(builtin_path("dev"))))
-    pairs = encoder.encode(question.question, question.texts)
-    arrays = encoder.pad(pairs)
+    pairs = inputs.encode(question.question, question.texts)
+    arrays = inputs.pad(pairs)
     expected = network(*(mx.nd.array(array, dtype=array.dtype) for array in arrays))
     ranking = ranker.rank(question.question, question.texts)
     np.testing.assert_allclose(ranking.scores, expected.asnumpy(), atol=1e-5)
-    assert ranker.encoder.max_length == 48
+    assert ranker.inputs.max_length == 48
     shutil.move(str(tmp_path / "own"), str(tmp_path / "moved"))
     again = load_ranker(tmp_path / "moved", engine="mxnet").rank(question.question, question.texts)
     np.testing.assert_array_equal(again.scores, ranking.scores)
@@ -243,30 +243,30 @@ class OwnTransformer(PairwiseTransformer):
 
 
 def test_models_that_make_no_run(tiny_encoder, tmp_path):
-    encoder = PairEncoder(load_tokenizer(tiny_encoder), max_length=48)
+    inputs = PairInputs(load_tokenizer(tiny_encoder), max_length=48)
     good = own_model(tiny_encoder, "pairwise")
     with pytest.raises(OptionError, match="OwnTransformer, which is no system; .*SYSTEMS"):
-        save_run(OwnTransformer(good.config), encoder, tmp_path / "a")
+        save_run(OwnTransformer(good.config), inputs, tmp_path / "a")
     with pytest.raises(OptionError, match="is not initialised"):
-        save_run(build_network("pairwise", good.config), encoder, tmp_path / "a")
+        save_run(build_network("pairwise", good.config), inputs, tmp_path / "a")
     with pytest.raises(OptionError, match="max_length: 5000; expected at most"):
-        save_run(good, PairEncoder(encoder.tokenizer, 5000), tmp_path / "a")
+        save_run(good, PairInputs(inputs.tokenizer, 5000), tmp_path / "a")
     with pytest.raises(EncoderError):
         save_run(
-            build_initialized(dataclasses.replace(SMALL, max_positions=64)), encoder, tmp_path / "a"
+            build_initialized(dataclasses.replace(SMALL, max_positions=64)), inputs, tmp_path / "a"
         )
     good.head(0).out.bias.set_data(mx.nd.array([np.nan]))
     with pytest.raises(OptionError, match="parameter .*out.bias.* holds NaN"):
-        save_run(good, encoder, tmp_path / "a")
+        save_run(good, inputs, tmp_path / "a")
     good.head(0).out.bias.set_data(mx.nd.array([0]))
     good.cast("float16")
     with pytest.raises(OptionError, match="is float16; expected float32"):
-        save_run(good, encoder, tmp_path / "a")
+        save_run(good, inputs, tmp_path / "a")
     good.cast("float32")
     assert not (tmp_path / "a").exists()
-    save_run(good, encoder, tmp_path / "a")
+    save_run(good, inputs, tmp_path / "a")
     with pytest.raises(OptionError, match="exists already"):
-        save_run(good, encoder, tmp_path / "a")
+        save_run(good, inputs, tmp_path / "a")
 
 
 def build_initialized(config):

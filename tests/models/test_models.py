@@ -24,7 +24,7 @@ SMALL = BackboneConfig(
 )
 
 
-def inputs(rng, rows=5, length=12, vocab=50):
+def random_arrays(rng, rows=5, length=12, vocab=50):
     lengths = rng.integers(4, length + 1, rows)
     ids = rng.integers(5, vocab, (rows, length))
     ids[np.arange(length)[None] >= lengths[:, None]] = 0
@@ -52,7 +52,10 @@ def test_padding_changes_nothing():
 
 
 def test_layer_slices_run_on_hidden_states():
-    backbone, (ids, types, lengths) = small_model().backbone, inputs(np.random.default_rng(0))
+    backbone, (ids, types, lengths) = (
+        small_model().backbone,
+        random_arrays(np.random.default_rng(0)),
+    )
     states = backbone.hidden_states(ids, lengths, types)
     np.testing.assert_array_equal(
         backbone.layers[1:3](states[1], lengths).asnumpy(), states[3].asnumpy()
@@ -62,7 +65,7 @@ def test_layer_slices_run_on_hidden_states():
 
 
 def test_stages_compose_to_the_full_model_and_to_paths():
-    model, arrays = small_model(), inputs(np.random.default_rng(1))
+    model, arrays = small_model(), random_arrays(np.random.default_rng(1))
     full = model(*arrays).asnumpy()
     state, scores = arrays, []
     for index in range(3):
@@ -116,7 +119,7 @@ def test_a_head_reads_as_many_first_positions_as_it_declares():
 
 
 def test_the_loss_of_an_exit_reaches_the_embeddings_and_nothing_above():
-    model, arrays = small_model(), inputs(np.random.default_rng(2))
+    model, arrays = small_model(), random_arrays(np.random.default_rng(2))
     for parameter in model.collect_params().values():
         parameter.zero_grad()
     with autograd.record():

@@ -18,7 +18,7 @@ from wqa.systems.convert import convert
 from wqa.systems.export import export_huggingface, huggingface_tensors
 from wqa.systems.load import load_ranker
 from wqa.systems.pairwise.network import PairwiseTransformer
-from wqa.text import PairEncoder, load_tokenizer
+from wqa.text import PairInputs, load_tokenizer
 
 QUESTION = "how are caves formed"
 CANDIDATES = ["water carves caves", "the moon is bright", "caves are dark"]
@@ -133,11 +133,11 @@ def test_a_new_family_is_named_by_its_record(new_encoder):
 
 
 def test_a_new_family_encodes(new_encoder, new_family):
-    encoder = PairEncoder(load_tokenizer(new_encoder), max_length=32)
-    pairs = encoder.encode(QUESTION, CANDIDATES)
+    inputs = PairInputs(load_tokenizer(new_encoder), max_length=32)
+    pairs = inputs.encode(QUESTION, CANDIDATES)
     assert [pair.token_ids.tolist().count(1) for pair in pairs] == [3, 3, 3]
     assert pairs[0].token_ids[[0, 5, 6, -1]].tolist() == [0, 1, 1, 1]
-    assert encoder.tokenizer.padding_id == 2
+    assert inputs.tokenizer.padding_id == 2
 
 
 def test_a_new_family_converts_and_ranks(new_encoder, tmp_path):

@@ -21,7 +21,7 @@ from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained.pickled import PickledTensors
 from wqa.pretrained.source import Source
 from wqa.systems.pairwise.network import PairwiseTransformer
-from wqa.text import PairEncoder, load_tokenizer
+from wqa.text import PairInputs, load_tokenizer
 
 TINY = [
     "tiny_bert",
@@ -389,9 +389,9 @@ def test_zoo_files_load_as_gluonnlp_computes(tmp_path, family):
 @pytest.mark.parametrize("name", ["uncased", "cased", "byte_level", "sentencepiece", "minilm"])
 def test_pairs_give_the_references_ids(name, request):
     folder = request.getfixturevalue("minilm") if name == "minilm" else DATA / "tokenizers" / name
-    encoder = PairEncoder(load_tokenizer(folder), 100_000)
+    inputs = PairInputs(load_tokenizer(folder), 100_000)
     expected = np.load(DATA / "tokenizers" / name / "expected.npz")
-    rows = [encoder.encode(question, [candidate])[0].token_ids for question, candidate in pairs()]
+    rows = [inputs.encode(question, [candidate])[0].token_ids for question, candidate in pairs()]
     assert len(rows) > 2000
     digests = np.array([digest(ids) for ids in rows])
     if name != "sentencepiece":

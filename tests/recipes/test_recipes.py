@@ -1071,14 +1071,14 @@ import numpy as np
 from wqa.config import EngineConfig
 from wqa.inference.document_encoder import DocumentEncoder
 from wqa.systems.text_encoder import load_encoders
-from wqa.text import SingleEncoder
+from wqa.text import SingleInputs
 
 __version__ = "0"
 
 class SentenceTransformer:
     def __init__(self, folder, device):
         encoders = load_encoders(folder)
-        self.inputs = SingleEncoder(encoders.tokenizer, encoders.max_length)
+        self.inputs = SingleInputs(encoders.tokenizer, encoders.max_length)
         settings = (encoders.tokenizer, encoders.max_length, EngineConfig())
         self.encoder = DocumentEncoder(encoders.document, *settings)
 

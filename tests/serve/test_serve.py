@@ -223,7 +223,7 @@ def test_scores_of_every_dialect_follow_the_order(cascade):
 def test_tokens_are_those_of_the_pairs(cascade):
     texts = ["a b", "glacier caves", ""]
     usage = answer("/v1/rerank", body_for("/v1/rerank", texts), cascade).json["usage"]
-    pairs = cascade.encoder.encode(QUESTION, texts[:2])
+    pairs = cascade.inputs.encode(QUESTION, texts[:2])
     assert usage["total_tokens"] == sum(pair.length for pair in pairs)
 
 

@@ -73,9 +73,9 @@ class Damage(Attack):
 
     def prepare(self):
         from wqa.engines.onednn.library import available
-        from wqa.text import PairEncoder, load_tokenizer
+        from wqa.text import PairInputs, load_tokenizer
 
-        self._pair_encoder = PairEncoder(load_tokenizer(self.material / "encoder"), 64)
+        self._pair_inputs = PairInputs(load_tokenizer(self.material / "encoder"), 64)
         copied = self.fresh("copies" + ODD_NAME)
         for name in ("run", "store", "stopped", "encoder", "zipped", "legacy"):
             shutil.copytree(self.material / name, copied / name)
@@ -188,7 +188,7 @@ class Damage(Attack):
         from wqa.text import PairStore
 
         store = PairStore(self._copies / "store")
-        store.check(self._pair_encoder)
+        store.check(self._pair_inputs)
         results = []
         for name in sorted(vars(store)):
             value = getattr(store, name)

@@ -59,8 +59,8 @@ def test_the_cascade_trains_and_ranks_on_every_family(family_encoder, tmp_path):
         files += [f"{prefix}-symbol.json", f"{prefix}-0000.params"]
     assert export_mxnet(tmp_path / "run", tmp_path / "out") == sorted(files)
     ranker, imports = load_ranker(tmp_path / "run"), mx.gluon.SymbolBlock.imports
-    pairs = [pair for pair in ranker.encoder.encode(QUESTION, CANDIDATES) if not pair.empty]
-    tokenizer = ranker.encoder.tokenizer
+    pairs = [pair for pair in ranker.inputs.encode(QUESTION, CANDIDATES) if not pair.empty]
+    tokenizer = ranker.inputs.tokenizer
     arrays = [
         mx.nd.array(array, dtype=array.dtype)
         for array in pad_pairs(pairs, 128, tokenizer.padding_id, tokenizer.pair_form == "bert")

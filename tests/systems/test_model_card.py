@@ -110,7 +110,7 @@ def test_a_run_of_an_earlier_version(copied):
 
 def test_a_run_of_ones_own_model(run, tmp_path):
     ranker = load_ranker(run, engine="mxnet")
-    save_run(ranker.network, ranker.encoder, tmp_path / "own")
+    save_run(ranker.network, ranker.inputs, tmp_path / "own")
     card = (tmp_path / "own" / CARD).read_text()
     assert "# own\n" in card and "The run does not record what it was trained on." in card
 

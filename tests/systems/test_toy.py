@@ -300,9 +300,9 @@ def test_the_figure_that_counts_is_the_tasks(files, tmp_path):
 def test_a_loaded_ranker_has_the_scores_of_the_trained_network(files, tmp_path, questions):
     rankings = []
 
-    def make_evaluator(encoder):
+    def make_evaluator(inputs):
         def evaluate(network):
-            ranker = build_ranker("toy", network, encoder)
+            ranker = build_ranker("toy", network, inputs)
             rankings.extend(ranker.rank_all(questions["dev"]))
             return {"mrr": 1.0}
 
@@ -366,7 +366,7 @@ def test_export(toy_run, tmp_path, questions):
         str(out / "model-symbol.json"), inputs, str(out / "model-0000.params")
     )
     ranker, question = load_ranker(toy_run), questions["dev"][0]
-    pairs = ranker.encoder.encode(question.question, question.texts)
+    pairs = ranker.inputs.encode(question.question, question.texts)
     [ranking] = ranker.rank_pairs([pairs])
     for index, pair in enumerate(pairs):
         length = len(pair.token_ids)
@@ -460,9 +460,9 @@ class OverlapRanker(Ranker):
             yield Ranking(order, scores, none + 1, none, none, FREE, scores[None])
 
 
-def build_filtered_ranker(network, encoder, drop_ratio=None, keep=None, **options):
+def build_filtered_ranker(network, inputs, drop_ratio=None, keep=None, **options):
     """The toy on what the overlap lets through."""
-    rankers = [OverlapRanker(), CascadeRanker(network, encoder, **options)]
+    rankers = [OverlapRanker(), CascadeRanker(network, inputs, **options)]
     return SequentialRanker(rankers, drop_ratio, keep)
 
 

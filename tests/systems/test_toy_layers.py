@@ -19,7 +19,7 @@ from wqa.errors import OptionError
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.systems import SYSTEMS, System, build_network
 from wqa.systems.load import build_ranker, load_ranker
-from wqa.text import PairEncoder, load_tokenizer
+from wqa.text import PairInputs, load_tokenizer
 from wqa.training import PairTask, Trainer
 from wqa.training.losses import cross_entropy
 
@@ -112,7 +112,7 @@ def network_of(system, encoder, **options):
     initialize_from(network, encoder)
     for head in network.heads:
         head.out.weight.set_data(mx.nd.random.normal(0, 1, head.out.weight.shape))
-    return network, PairEncoder(load_tokenizer(encoder), 64)
+    return network, PairInputs(load_tokenizer(encoder), 64)
 
 
 @needs_onednn
@@ -120,11 +120,9 @@ def network_of(system, encoder, **options):
 @pytest.mark.parametrize("exits", [(3,), (2,), (1, 2, 3)])
 @pytest.mark.parametrize("system", ["toy_layers", "toy_first"])
 def test_both_engines_give_the_same_scores(system, exits, drop_ratio, encoder, questions):
-    network, pair_encoder = network_of(system, encoder, exits=exits)
+    network, inputs = network_of(system, encoder, exits=exits)
     by_mxnet, by_onednn = (
-        build_ranker(
-            system, network, pair_encoder, drop_ratio=drop_ratio, engine=EngineConfig(engine)
-        )
+        build_ranker(system, network, inputs, drop_ratio=drop_ratio, engine=EngineConfig(engine))
         for engine in ("mxnet", "onednn")
     )
     spread = []

@@ -16,7 +16,7 @@ from wqa.evaluation import evaluate
 from wqa.inference import SequentialRanker
 from wqa.systems.load import load_ranker
 from wqa.text import (
-    PairEncoder,
+    PairInputs,
     PairStore,
     build_store,
     load_tokenizer,
@@ -80,20 +80,20 @@ def assert_names_all(code, err, where="long.jsonl"):
 @pytest.mark.parametrize("words", [12, 40, 9000])
 def test_truncated_ids_are_the_first_of_the_question(name, words):
     tokenizer = load_tokenizer(DATA / "tokenizers" / name)
-    encoder = PairEncoder(tokenizer, 48, "truncate")
+    inputs = PairInputs(tokenizer, 48, "truncate")
     texts = ["who ate caf\u00e9s? " * words, "a " * 90, "", "the moon"]
     whole, *candidates = tokenizer.encode(texts)
-    longest = 48 - encoder.form.specials - 16
+    longest = 48 - inputs.form.specials - 16
     assert len(whole) > longest
     expected = [
-        encoder.assemble(whole[:longest], candidates[0][:16], True),
-        encoder.assemble(whole[:longest], candidates[1]),
-        encoder.assemble(whole[:longest], candidates[2]),
+        inputs.assemble(whole[:longest], candidates[0][:16], True),
+        inputs.assemble(whole[:longest], candidates[1]),
+        inputs.assemble(whole[:longest], candidates[2]),
     ]
-    for ours, theirs in zip(encoder.encode(texts[0], texts[1:]), expected):
+    for ours, theirs in zip(inputs.encode(texts[0], texts[1:]), expected):
         np.testing.assert_array_equal(ours.token_ids, theirs.token_ids)
         assert ours[1:] == theirs[1:] and len(ours.token_ids) <= 48
-    assert encoder.segments(texts[0], texts[1:]).question_truncated
+    assert inputs.segments(texts[0], texts[1:]).question_truncated
 
 
 def test_a_question_that_fits_is_whole_under_each_option(tiny_encoder):
@@ -101,17 +101,17 @@ def test_a_question_that_fits_is_whole_under_each_option(tiny_encoder):
     for count in (20, 21, 22):  # 40 less 3 special tokens and 16 of a candidate is 21
         question = " ".join(["moon"] * count)
         for option in ("error", "truncate", "skip"):
-            encoder = PairEncoder(tokenizer, 40, option)
+            inputs = PairInputs(tokenizer, 40, option)
             if count <= 21 or option == "truncate":
-                segments = encoder.segments(question, ["sun " * 30])
+                segments = inputs.segments(question, ["sun " * 30])
                 assert len(segments.question) == min(count, 21)
                 assert segments.question_truncated == (count > 21)
                 assert len(segments.candidates[0]) == 37 - min(count, 21)
             else:
                 with pytest.raises(QuestionTooLong, match='22 tokens leave 15 of 40.*="truncate"'):
-                    encoder.segments(question, ["sun"])
+                    inputs.segments(question, ["sun"])
     with pytest.raises(OptionError, match="long_questions: 'cut'; expected one of error, truncate"):
-        PairEncoder(tokenizer, 40, "cut")
+        PairInputs(tokenizer, 40, "cut")
     with pytest.raises(OptionError, match="long_questions: 'cut'"):
         load_ranker("no run", long_questions="cut")
 
@@ -119,24 +119,24 @@ def test_a_question_that_fits_is_whole_under_each_option(tiny_encoder):
 def test_corpora_are_prepared_by_one_rule(tiny_encoder):
     tokenizer = load_tokenizer(tiny_encoder)
     corpus = [SHORT[0], LONG, SHORT[1]]
-    narrow, wide = (PairEncoder(tokenizer, length, "skip") for length in (64, 128))
+    narrow, wide = (PairInputs(tokenizer, length, "skip") for length in (64, 128))
     assert prepare_questions(corpus, [wide]) == (corpus, 0, 0)
     assert prepare_questions(iter(corpus), [wide, narrow]) == ([SHORT[0], SHORT[1]], 0, 1)
-    cutting = PairEncoder(tokenizer, 64, "truncate")
+    cutting = PairInputs(tokenizer, 64, "truncate")
     prepared = prepare_questions(corpus, [cutting])
     assert prepared == (corpus, 1, 0)
     assert prepared.counts == {"truncated_questions": 1, "skipped_questions": 0}
     assert prepare_questions(corpus, [cutting, narrow]) == ([SHORT[0], SHORT[1]], 0, 1)
     with pytest.raises(QuestionTooLong, match="question 'long'"):
-        prepare_questions(corpus, [wide, PairEncoder(tokenizer, 64)])
+        prepare_questions(corpus, [wide, PairInputs(tokenizer, 64)])
     with pytest.raises(DataError, match="all 1 are over-long, and skipped"):
         prepare_questions([LONG], [narrow])
 
 
 def test_many_questions_are_counted(tiny_encoder):
-    encoder = PairEncoder(load_tokenizer(tiny_encoder), 64, "skip")
+    inputs = PairInputs(load_tokenizer(tiny_encoder), 64, "skip")
     short = [SHORT[0]] * 1023, [SHORT[1]] * 1023
-    prepared = prepare_questions([*short[0], LONG, LONG, LONG, *short[1]], [encoder])
+    prepared = prepare_questions([*short[0], LONG, LONG, LONG, *short[1]], [inputs])
     assert prepared.skipped == 3
     assert prepared.questions == [*short[0], *short[1]]
 
@@ -144,10 +144,10 @@ def test_many_questions_are_counted(tiny_encoder):
 @pytest.mark.parametrize("option", ["truncate", "skip"])
 def test_pairs_to_train_on(tiny_encoder, corpora, tmp_path, option):
     tokenizer = load_tokenizer(tiny_encoder)
-    encoder = PairEncoder(tokenizer, 64, option)
-    memory = TrainingPairs(read_questions(corpora / "long.jsonl"), encoder)
-    build_store(corpora / "long.jsonl", tmp_path / "long.store", encoder)
-    stored = StoredPairs(PairStore(tmp_path / "long.store"), encoder)
+    inputs = PairInputs(tokenizer, 64, option)
+    memory = TrainingPairs(read_questions(corpora / "long.jsonl"), inputs)
+    build_store(corpora / "long.jsonl", tmp_path / "long.store", inputs)
+    stored = StoredPairs(PairStore(tmp_path / "long.store"), inputs)
     counts = (int(option == "truncate"), int(option == "skip"))
     assert counts == (memory.truncated_questions, memory.skipped_questions)
     assert counts == (stored.truncated_questions, stored.skipped_questions)
@@ -156,7 +156,7 @@ def test_pairs_to_train_on(tiny_encoder, corpora, tmp_path, option):
         # The tokens of a word, so that the cut text has the ids of the first tokens.
         words = LONG.question.split()[: 64 - 3 - 16]
         questions = [*SHORT[:3], LONG._replace(question=" ".join(words)), *SHORT[3:]]
-    expected = TrainingPairs(questions, PairEncoder(tokenizer, 64))
+    expected = TrainingPairs(questions, PairInputs(tokenizer, 64))
     rows = np.arange(len(expected))
     for pairs in (memory, stored):
         assert len(pairs) == len(expected)
@@ -167,7 +167,7 @@ def test_pairs_to_train_on(tiny_encoder, corpora, tmp_path, option):
 def test_a_store_records_the_option(tiny_encoder, corpora, tmp_path):
     tokenizer = load_tokenizer(tiny_encoder)
     error, truncate, skip = (
-        PairEncoder(tokenizer, 64, option) for option in ("error", "truncate", "skip")
+        PairInputs(tokenizer, 64, option) for option in ("error", "truncate", "skip")
     )
     path = tmp_path / "long.store"
     meta = build_store(corpora / "long.jsonl", path, skip)
@@ -175,18 +175,18 @@ def test_a_store_records_the_option(tiny_encoder, corpora, tmp_path):
     assert meta["truncated_questions"] == 0 and meta["questions"] == len(SHORT)
     assert build_store(corpora / "long.jsonl", path, skip) == meta  # it stands
     message = 'made with long_questions="skip".*1 skipped_questions.*set long_questions="skip"'
-    for encoder in (error, truncate):
+    for inputs in (error, truncate):
         with pytest.raises(DataError, match=message):
-            StoredPairs(PairStore(path), encoder)
+            StoredPairs(PairStore(path), inputs)
         with pytest.raises(DataError, match=message):
-            build_store(corpora / "long.jsonl", path, encoder)
+            build_store(corpora / "long.jsonl", path, inputs)
     # Where no question is too long, the option changes nothing. Stores of earlier versions have
     # none.
     path = tmp_path / "short.store"
     build_store(corpora / "short.jsonl", path, skip)
-    for encoder in (error, truncate):
-        StoredPairs(PairStore(path), encoder)
-        assert build_store(corpora / "short.jsonl", path, encoder)["long_questions"] == "skip"
+    for inputs in (error, truncate):
+        StoredPairs(PairStore(path), inputs)
+        assert build_store(corpora / "short.jsonl", path, inputs)["long_questions"] == "skip"
     earlier = json.loads((path / "meta.json").read_text())
     for name in ("long_questions", "truncated_questions", "skipped_questions"):
         del earlier[name]
@@ -207,10 +207,10 @@ def test_a_build_that_a_long_question_ended_is_continued(
     tokenizer = load_tokenizer(tiny_encoder)
     path, source = tmp_path / "long.store", corpora / "long.jsonl"
     with pytest.raises(QuestionTooLong, match=r"long\.jsonl, question 'long'"):
-        build_store(source, path, PairEncoder(tokenizer, 64))
+        build_store(source, path, PairInputs(tokenizer, 64))
     assert seen == [*(question.id for question in SHORT[:3]), "long"]
     seen.clear()
-    skip = PairEncoder(tokenizer, 64, "skip")
+    skip = PairInputs(tokenizer, 64, "skip")
 
     def stop(*_):
         raise KeyboardInterrupt
@@ -227,7 +227,7 @@ def test_a_build_that_a_long_question_ended_is_continued(
     journal.write_text(json.dumps(values))
     meta = build_store(source, path, skip)
     assert seen == [] and meta["skipped_questions"] == 1
-    expected = tokenize_pairs(SHORT, PairEncoder(tokenizer, 64))
+    expected = tokenize_pairs(SHORT, PairInputs(tokenizer, 64))
     store = PairStore(path)
     for name in ("question_tokens", "candidate_tokens", "question_of", "labels"):
         np.testing.assert_array_equal(getattr(store, name), getattr(expected, name))
@@ -239,7 +239,7 @@ def test_a_build_of_an_earlier_version_is_continued(tiny_encoder, corpora, tmp_p
     path, source = tmp_path / "long.store", corpora / "long.jsonl"
     tokenizer = load_tokenizer(tiny_encoder)
     with pytest.raises(QuestionTooLong):
-        build_store(source, path, PairEncoder(tokenizer, 64))
+        build_store(source, path, PairInputs(tokenizer, 64))
     journal = path.with_name(".long.store.partial") / "journal.json"
     values = json.loads(journal.read_text())
     for name in ("long_questions", "truncated_questions", "skipped_questions"):
@@ -250,7 +250,7 @@ def test_a_build_of_an_earlier_version_is_continued(tiny_encoder, corpora, tmp_p
     monkeypatch.setattr(
         store_module.PairTokenizer, "add", lambda self, q: (seen.append(q.id), add(self, q))
     )
-    meta = build_store(source, path, PairEncoder(tokenizer, 64, "skip"))
+    meta = build_store(source, path, PairInputs(tokenizer, 64, "skip"))
     assert seen == ["long", *(question.id for question in SHORT[3:])]
     assert meta["questions"] == len(SHORT) and meta["skipped_questions"] == 1
 
@@ -265,8 +265,8 @@ def test_a_part_with_other_questions_is_not_continued(tiny_encoder, corpora, tmp
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(store_module.ArrayWriter, "finish", stop)
-        build_store(source, path, PairEncoder(tokenizer, 64, "skip"))
-    meta = build_store(source, path, PairEncoder(tokenizer, 64, "truncate"))
+        build_store(source, path, PairInputs(tokenizer, 64, "skip"))
+    meta = build_store(source, path, PairInputs(tokenizer, 64, "truncate"))
     assert meta["questions"] == 7 and meta["truncated_questions"] == 1
     assert meta["skipped_questions"] == 0 and meta["long_questions"] == "truncate"
 
@@ -274,7 +274,7 @@ def test_a_part_with_other_questions_is_not_continued(tiny_encoder, corpora, tmp
 def test_a_part_with_more_truncated_questions_than_questions_is_built_again(
     tiny_encoder, corpora, tmp_path, monkeypatch
 ):
-    encoder = PairEncoder(load_tokenizer(tiny_encoder), 64, "truncate")
+    inputs = PairInputs(load_tokenizer(tiny_encoder), 64, "truncate")
     path, source = tmp_path / "long.store", corpora / "long.jsonl"
 
     def stop(*_):
@@ -282,12 +282,12 @@ def test_a_part_with_more_truncated_questions_than_questions_is_built_again(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(store_module.ArrayWriter, "finish", stop)
-        build_store(source, path, encoder)
+        build_store(source, path, inputs)
     journal = path.with_name(".long.store.partial") / "journal.json"
     values = json.loads(journal.read_text())
     values["progress"]["truncated_questions"] = 99
     journal.write_text(json.dumps(values))
-    meta = build_store(source, path, encoder)
+    meta = build_store(source, path, inputs)
     assert (meta["questions"], meta["truncated_questions"]) == (7, 1)
 
 

@@ -15,7 +15,7 @@ from tokenizers import normalizers, pre_tokenizers
 import wqa.text.long_text as long_text
 from wqa.data import Candidate, Question, write_questions
 from wqa.errors import InputError, QuestionTooLong
-from wqa.text import PairEncoder, PairStore, build_store, load_tokenizer, tokenize_pairs
+from wqa.text import PairInputs, PairStore, build_store, load_tokenizer, tokenize_pairs
 from wqa.text.long_text import StartTokenizer
 from wqa.text.tokenizers import Tokenizer
 
@@ -177,37 +177,37 @@ def test_a_text_that_would_be_read_whole_for_long_is_refused(monkeypatch):
     monkeypatch.setattr(long_text, "MOST_WHOLE", 20_000)
     inner = stored_tokenizer("uncased")
     inner.add_tokens([tokenizers.AddedToken("aa", single_word=True)])
-    encoder = PairEncoder(Tokenizer(inner), 40)
+    inputs = PairInputs(Tokenizer(inner), 40)
     text = "moon " * 4000
-    assert len(encoder.encode("who ?", [text])[0].token_ids) == 40
+    assert len(inputs.encode("who ?", [text])[0].token_ids) == 40
     with pytest.raises(
         InputError, match="'moon moon .* of 20,001 characters; expected at most 20,000"
     ):
-        encoder.encode("who ?", [text + "."])
+        inputs.encode("who ?", [text + "."])
     for added in ("aa", "covid"):
         inner = stored_tokenizer("uncased")
         inner.add_tokens([added])
-        encoder = PairEncoder(Tokenizer(inner), 40)
-        assert len(encoder.encode("who ?", [text * 100])[0].token_ids) == 40
+        inputs = PairInputs(Tokenizer(inner), 40)
+        assert len(inputs.encode("who ?", [text * 100])[0].token_ids) == 40
 
 
 @pytest.mark.parametrize("name", ["uncased", "byte_level", "sentencepiece"])
 def test_pairs_of_long_candidates(name, tmp_path):
     tokenizer = load_tokenizer(DATA / "tokenizers" / name)
-    encoder = PairEncoder(tokenizer, 40)
+    inputs = PairInputs(tokenizer, 40)
     texts = ["moon , " * 3000, " " * 30000, "\x01" * 30000, "a" * 30000, " " * 30000 + "moon", ""]
     texts += ["moon " * 30, "moon"]
     question_ids, *candidate_ids = tokenizer.encode(["who ?", *texts])
-    room = 40 - encoder.form.specials - len(question_ids)
-    for pair, ids in zip(encoder.encode("who ?", texts), candidate_ids):
-        expected = encoder.assemble(question_ids, ids[:room], len(ids) > room)
+    room = 40 - inputs.form.specials - len(question_ids)
+    for pair, ids in zip(inputs.encode("who ?", texts), candidate_ids):
+        expected = inputs.assemble(question_ids, ids[:room], len(ids) > room)
         assert pair.token_ids.tolist() == expected.token_ids.tolist()
         assert pair[1:] == expected[1:]
     question = Question("q", "who ?", tuple(Candidate(text, 1) for text in texts))
     write_questions(tmp_path / "long.jsonl", [question])
-    build_store(tmp_path / "long.jsonl", tmp_path / "long.store", encoder)
+    build_store(tmp_path / "long.jsonl", tmp_path / "long.store", inputs)
     store = PairStore(tmp_path / "long.store")
-    for pairs in (store, tokenize_pairs([question], encoder)):
+    for pairs in (store, tokenize_pairs([question], inputs)):
         assert pairs.blank == sum(not ids for ids in candidate_ids)
         assert pairs.truncated == sum(len(ids) > room for ids in candidate_ids)
         kept = [ids[:room] for ids in candidate_ids if ids]
@@ -215,23 +215,23 @@ def test_pairs_of_long_candidates(name, tmp_path):
 
 
 def test_a_long_question_and_half_a_character_are_refused():
-    encoder = PairEncoder(load_tokenizer(DATA / "tokenizers" / "uncased"), 40)
+    inputs = PairInputs(load_tokenizer(DATA / "tokenizers" / "uncased"), 40)
     with pytest.raises(QuestionTooLong, match="its 41 or more tokens leave 0 of 40 for candidates"):
-        encoder.encode("moon " * 100000, ["moon"])
+        inputs.encode("moon " * 100000, ["moon"])
     with pytest.raises(InputError, match="expected a string of whole characters"):
-        encoder.encode("who ?", ["moon " * 10000 + "\ud800"])
+        inputs.encode("who ?", ["moon " * 10000 + "\ud800"])
     with pytest.raises(InputError, match="the question is empty"):
-        encoder.encode(" " * 100000, ["moon"])
+        inputs.encode(" " * 100000, ["moon"])
 
 
 CHILD = """
 import json, sys
-from wqa.text import PairEncoder, load_tokenizer
-encoder = PairEncoder(load_tokenizer(sys.argv[1]), 128)
-encoder.encode("who ?", ["moon " * 2000])
+from wqa.text import PairInputs, load_tokenizer
+inputs = PairInputs(load_tokenizer(sys.argv[1]), 128)
+inputs.encode("who ?", ["moon " * 2000])
 before = peak()
 for unit in ("moon , ", "a ", " ", "[SEP] "):
-    encoder.encode("who ?", [unit * (5_000_000 // len(unit))])
+    inputs.encode("who ?", [unit * (5_000_000 // len(unit))])
 print(json.dumps(peak() - before))
 """
 

@@ -26,7 +26,7 @@ from wqa.data import (
 from wqa.errors import DataError, OptionError, StorageError
 from wqa.systems.train import train
 from wqa.text import (
-    PairEncoder,
+    PairInputs,
     PairStore,
     build_store,
     load_tokenizer,
@@ -40,8 +40,8 @@ from wqa.training.pairs import StoredPairs, TrainingPairs
 
 
 @pytest.fixture(scope="module")
-def encoder(tiny_encoder):
-    return PairEncoder(load_tokenizer(tiny_encoder), 40)
+def inputs(tiny_encoder):
+    return PairInputs(load_tokenizer(tiny_encoder), 40)
 
 
 @pytest.fixture
@@ -66,13 +66,13 @@ def stored_tokenizer(name):
 @pytest.mark.parametrize("filter", ["all", "no-all-negative", "clean"])
 @pytest.mark.parametrize("name", ["uncased", "cased", "byte_level", "sentencepiece"])
 def test_gives_the_batches_that_memory_gives(corpus, name, tmp_path, filter, shuffle):
-    encoder = PairEncoder(stored_tokenizer(name), 48)
-    meta = build_store(corpus, tmp_path / "train.store", encoder)
-    blank = encoder.tokenizer.encode([" "]) == [[]]  # a byte-level tokenizer has a space
+    inputs = PairInputs(stored_tokenizer(name), 48)
+    meta = build_store(corpus, tmp_path / "train.store", inputs)
+    blank = inputs.tokenizer.encode([" "]) == [[]]  # a byte-level tokenizer has a space
     assert meta["questions"] == 28 and meta["blank"] == blank and meta["truncated"] >= 1
     questions = list(read_questions(corpus))
-    memory = TrainingPairs(questions, encoder, shuffle, filter)
-    stored = StoredPairs(PairStore(tmp_path / "train.store"), encoder, filter, shuffle)
+    memory = TrainingPairs(questions, inputs, shuffle, filter)
+    stored = StoredPairs(PairStore(tmp_path / "train.store"), inputs, filter, shuffle)
     # A question whose only answer is blank has no answer to train on.
     left_out = {"all": 0, "no-all-negative": 1 + blank, "clean": 2 + blank}[filter]
     assert len(set(memory.questions.tolist())) == 28 - left_out
@@ -92,7 +92,7 @@ def test_gives_the_batches_that_memory_gives(corpus, name, tmp_path, filter, shu
                 np.testing.assert_array_equal(ours, theirs)
                 assert ours.dtype == theirs.dtype and ours.flags.writeable
     # Questions that are filtered before give the same batches.
-    before = TrainingPairs(filter_questions(questions, filter), encoder, shuffle, filter)
+    before = TrainingPairs(filter_questions(questions, filter), inputs, shuffle, filter)
     np.testing.assert_array_equal(before.lengths, memory.lengths)
     rows = np.arange(len(memory))
     for ours, theirs in zip(before.batch(rows), memory.batch(rows)):
@@ -106,26 +106,26 @@ QUESTIONS = [
 ]
 
 
-def both_kinds(questions, encoder, folder, filter, shuffle="pair"):
+def both_kinds(questions, inputs, folder, filter, shuffle="pair"):
     """Pairs in memory, and pairs of a store."""
     write_questions(folder / "train.jsonl", questions)
-    build_store(folder / "train.jsonl", folder / "train.store", encoder)
-    yield TrainingPairs(questions, encoder, shuffle, filter)
-    yield StoredPairs(PairStore(folder / "train.store"), encoder, filter, shuffle)
+    build_store(folder / "train.jsonl", folder / "train.store", inputs)
+    yield TrainingPairs(questions, inputs, shuffle, filter)
+    yield StoredPairs(PairStore(folder / "train.store"), inputs, filter, shuffle)
 
 
 @pytest.mark.parametrize("name", ["uncased", "byte_level"])
 def test_batches_by_hand(tmp_path, name):
     tokenizer = stored_tokenizer(name)
     questions = QUESTIONS[:2]
-    encoder = PairEncoder(tokenizer, 60)
+    inputs = PairInputs(tokenizer, 60)
     start, end, padding = tokenizer.start_id, tokenizer.separator_id, tokenizer.padding_id
     middle = [end] if name == "uncased" else [end, end]
     texts = ["who is it ?", "it is the sun .", "why ?", "the sea"]
     who, sun, why, sea = tokenizer.encode(texts)
     rows = [[start, *who, *middle, *sun, end], [start, *why, *middle, *sea, end]]
     length = -(-len(rows[0]) // 8) * 8
-    for pairs in both_kinds(questions, encoder, tmp_path, "all"):
+    for pairs in both_kinds(questions, inputs, tmp_path, "all"):
         assert len(pairs) == 3 and pairs.questions.tolist() == [0, 0, 1]
         assert pairs.lengths.tolist()[1:] == [len(row) for row in rows]
         token_ids, token_types, valid_length, labels = pairs.batch(np.array([1, 2]))
@@ -152,20 +152,20 @@ def test_batches_by_hand(tmp_path, name):
     ],
 )
 def test_filters_by_hand(tmp_path, filter, questions, labels):
-    encoder = PairEncoder(stored_tokenizer("uncased"), 32)
-    for pairs in both_kinds(QUESTIONS, encoder, tmp_path, filter):
+    inputs = PairInputs(stored_tokenizer("uncased"), 32)
+    for pairs in both_kinds(QUESTIONS, inputs, tmp_path, filter):
         assert pairs.questions.tolist() == questions
         assert pairs.batch(np.arange(len(pairs)))[3].tolist() == labels
 
 
 def test_the_order_of_batches_stays(tmp_path):
     """Trainings repeat those of earlier versions only if this does not change."""
-    encoder = PairEncoder(stored_tokenizer("uncased"), 40)
+    inputs = PairInputs(stored_tokenizer("uncased"), 40)
     questions = [
         Question(str(number), "who ?", tuple(Candidate("moon " * count, 1) for count in counts))
         for number, counts in enumerate([(1, 9, 20), (2, 30), (4, 4, 12), (25,), (3, 18)])
     ]
-    for pairs in both_kinds(questions, encoder, tmp_path, "all"):
+    for pairs in both_kinds(questions, inputs, tmp_path, "all"):
         assert pairs.lengths.tolist() == [6, 14, 25, 7, 35, 9, 9, 17, 30, 8, 23]
         plan = pairs.plan(64, np.random.default_rng(5))
         assert [batch.tolist() for batch in plan] == [[2, 8], [3, 0, 9, 1], [6, 5], [4], [10, 7]]
@@ -176,7 +176,7 @@ def test_the_order_of_batches_stays(tmp_path):
     labels=st.lists(st.lists(st.sampled_from([0, 1, None]), min_size=1, max_size=4), max_size=6),
     filter=st.sampled_from(["all", "no-all-negative", "clean"]),
 )
-def test_a_filter_keeps_what_it_keeps_of_questions(tmp_path_factory, encoder, labels, filter):
+def test_a_filter_keeps_what_it_keeps_of_questions(tmp_path_factory, inputs, labels, filter):
     """None stands for a blank candidate here."""
     questions = []
     for number, row in enumerate(labels):
@@ -192,29 +192,29 @@ def test_a_filter_keeps_what_it_keeps_of_questions(tmp_path_factory, encoder, la
     expected = [(int(q.id), label) for q in kept for label in q.labels]
     if not expected:
         with pytest.raises(DataError, match="no labelled candidate is left"):
-            TrainingPairs(questions, encoder, filter=filter)
+            TrainingPairs(questions, inputs, filter=filter)
         return
-    for pairs in both_kinds(questions, encoder, tmp_path_factory.mktemp("pairs"), filter):
+    for pairs in both_kinds(questions, inputs, tmp_path_factory.mktemp("pairs"), filter):
         stored_labels = pairs.batch(np.arange(len(pairs)))[3].tolist()
         assert list(zip(pairs.questions.tolist(), stored_labels)) == expected
 
 
-def test_options_of_pairs_that_do_not_exist(encoder):
+def test_options_of_pairs_that_do_not_exist(inputs):
     with pytest.raises(OptionError, match="filter: 'best'; expected one of all, no-all-negative"):
-        TrainingPairs(QUESTIONS, encoder, filter="best")
+        TrainingPairs(QUESTIONS, inputs, filter="best")
     with pytest.raises(OptionError, match="shuffle: 'token'; expected one of pair, question"):
-        TrainingPairs(QUESTIONS, encoder, "token")
+        TrainingPairs(QUESTIONS, inputs, "token")
     with pytest.raises(DataError, match="question 'q': candidate 2 has no label"):
-        TrainingPairs([Question("q", "?", (Candidate("a", 1), Candidate("b")))], encoder)
+        TrainingPairs([Question("q", "?", (Candidate("a", 1), Candidate("b")))], inputs)
     with pytest.raises(DataError, match="no labelled candidate is left"):
-        TrainingPairs([], encoder)
+        TrainingPairs([], inputs)
 
 
 def test_a_store_of_format_1_is_read(tmp_path):
     kept = DATA / "pair_store_format_1"
     store = PairStore(kept / "questions.store")
-    encoder = PairEncoder(stored_tokenizer("uncased"), 40)
-    memory = tokenize_pairs(read_questions(kept / "questions.jsonl"), encoder)
+    inputs = PairInputs(stored_tokenizer("uncased"), 40)
+    memory = tokenize_pairs(read_questions(kept / "questions.jsonl"), inputs)
     assert (store.blank, store.truncated) == (memory.blank, memory.truncated) == (1, 2)
     assert store.keys is None  # a version before that of teachers
     for name in set(array_types(1200)) - {"keys"}:
@@ -222,13 +222,13 @@ def test_a_store_of_format_1_is_read(tmp_path):
         np.testing.assert_array_equal(stored, getattr(memory, name))
         assert stored.dtype == getattr(memory, name).dtype
     # The digest of a tokenizer depends on the version of the library.
-    store.meta["tokenizer_sha256"] = encoder.tokenizer.fingerprint
-    assert StoredPairs(store, encoder, "no-all-negative").questions.tolist() == [3, 3]
+    store.meta["tokenizer_sha256"] = inputs.tokenizer.fingerprint
+    assert StoredPairs(store, inputs, "no-all-negative").questions.tolist() == [3, 3]
 
 
 def test_trains_to_the_same_bits(tiny_encoder, tmp_path):
-    encoder = PairEncoder(load_tokenizer(tiny_encoder), 64)
-    build_store(builtin_path("dev"), tmp_path / "dev.store", encoder)
+    inputs = PairInputs(load_tokenizer(tiny_encoder), 64)
+    build_store(builtin_path("dev"), tmp_path / "dev.store", inputs)
     config = TrainingConfig(
         max_updates=3, learning_rate=1e-2, warmup_updates=1, tokens_per_batch=500
     )
@@ -251,10 +251,10 @@ def test_trains_to_the_same_bits(tiny_encoder, tmp_path):
     assert records[0]["train_sha256"] == records[1]["train_sha256"]
 
 
-def test_a_build_that_was_stopped_goes_on(corpus, encoder, tmp_path, monkeypatch):
+def test_a_build_that_was_stopped_goes_on(corpus, inputs, tmp_path, monkeypatch):
     monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 20)
-    build_store(corpus, tmp_path / "whole.store", encoder)
-    seen, real = [], PairEncoder.segments
+    build_store(corpus, tmp_path / "whole.store", inputs)
+    seen, real = [], PairInputs.segments
 
     def stop(self, *arguments):
         seen.append(arguments)
@@ -262,34 +262,34 @@ def test_a_build_that_was_stopped_goes_on(corpus, encoder, tmp_path, monkeypatch
             raise KeyboardInterrupt
         return real(self, *arguments)
 
-    monkeypatch.setattr(PairEncoder, "segments", stop)
+    monkeypatch.setattr(PairInputs, "segments", stop)
     with pytest.raises(KeyboardInterrupt):
-        build_store(corpus, tmp_path / "train.store", encoder)
+        build_store(corpus, tmp_path / "train.store", inputs)
     partial = tmp_path / ".train.store.partial"
     assert not (tmp_path / "train.store").exists() and (partial / "journal.json").exists()
     with open(partial / "labels.bin", "ab") as file:
         file.write(b"what a kill left behind the last entry")
     done = json.loads((partial / "journal.json").read_text())["progress"]["questions"]
     assert 0 < done < 12
-    build_store(corpus, tmp_path / "train.store", encoder)
+    build_store(corpus, tmp_path / "train.store", inputs)
     assert len(seen) == 12 + 28 - done  # what the journal holds was not tokenized again
     for path in (tmp_path / "whole.store").iterdir():
         assert path.read_bytes() == (tmp_path / "train.store" / path.name).read_bytes(), path
     assert not partial.exists()
 
 
-def test_a_stopped_build_of_another_corpus_is_not_gone_on_with(corpus, encoder, tmp_path):
+def test_a_stopped_build_of_another_corpus_is_not_gone_on_with(corpus, inputs, tmp_path):
     partial = tmp_path / ".train.store.partial"
     partial.mkdir()
     journal = {"made_with": {"source_sha256": "another"}, "progress": {"questions": 3}, "files": {}}
     (partial / "journal.json").write_text(json.dumps(journal))
-    assert build_store(corpus, tmp_path / "train.store", encoder)["questions"] == 28
+    assert build_store(corpus, tmp_path / "train.store", inputs)["questions"] == 28
 
 
 @pytest.mark.parametrize("harm", ["meta", "short", "gone", "format"])
-def test_a_half_written_store_is_never_read_and_is_made_anew(corpus, encoder, tmp_path, harm):
+def test_a_half_written_store_is_never_read_and_is_made_anew(corpus, inputs, tmp_path, harm):
     path = tmp_path / "train.store"
-    meta = build_store(corpus, path, encoder)
+    meta = build_store(corpus, path, inputs)
     if harm == "meta":
         (path / "meta.json").unlink()
     elif harm == "short":
@@ -302,43 +302,43 @@ def test_a_half_written_store_is_never_read_and_is_made_anew(corpus, encoder, tm
         (path / "meta.json").write_text(json.dumps({**meta, "format": 0}))
     with pytest.raises(DataError, match="wqa tokenize"):
         PairStore(path)
-    assert build_store(corpus, path, encoder) == meta
+    assert build_store(corpus, path, inputs) == meta
     assert len(PairStore(path)) == meta["pairs"]
 
 
-def test_a_whole_store_stays_and_another_is_refused(corpus, encoder, tmp_path):
+def test_a_whole_store_stays_and_another_is_refused(corpus, inputs, tmp_path):
     path = tmp_path / "train.store"
-    meta = build_store(corpus, path, encoder)
+    meta = build_store(corpus, path, inputs)
     before = (path / "meta.json").stat().st_mtime_ns
     assert (
-        build_store(corpus, path, encoder) == meta
+        build_store(corpus, path, inputs) == meta
         and (path / "meta.json").stat().st_mtime_ns == before
     )
     with pytest.raises(DataError, match="made with source_sha256 .*; delete the folder, or choose"):
-        build_store(builtin_path("dev"), path, encoder)
-    longer = PairEncoder(encoder.tokenizer, 41)
+        build_store(builtin_path("dev"), path, inputs)
+    longer = PairInputs(inputs.tokenizer, 41)
     with pytest.raises(
         DataError, match="made with max_length 40; expected 41; tokenize the corpus again"
     ):
         StoredPairs(PairStore(path), longer)
 
 
-def test_places_and_corpora_that_do_not_fit(corpus, encoder, tmp_path):
+def test_places_and_corpora_that_do_not_fit(corpus, inputs, tmp_path):
     with pytest.raises(DataError, match="no such file"):
-        build_store(tmp_path / "absent.jsonl", tmp_path / "s.store", encoder)
+        build_store(tmp_path / "absent.jsonl", tmp_path / "s.store", inputs)
     with pytest.raises(OptionError, match="a file"):
-        build_store(corpus, corpus, encoder)
+        build_store(corpus, corpus, inputs)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
     with pytest.raises(OptionError, match="other files"):
-        build_store(corpus, tmp_path / "full", encoder)
+        build_store(corpus, tmp_path / "full", inputs)
     assert (tmp_path / "full" / "letter.txt").exists()
     write_questions(tmp_path / "open.jsonl", [Question("q", "who ?", (Candidate("a"),))])
     with pytest.raises(DataError, match="has no label"):
-        build_store(tmp_path / "open.jsonl", tmp_path / "s.store", encoder)
+        build_store(tmp_path / "open.jsonl", tmp_path / "s.store", inputs)
     write_questions(tmp_path / "blank.jsonl", [Question("q", "who ?", (Candidate(" ", 1),))])
     with pytest.raises(DataError, match="no candidate has a token"):
-        build_store(tmp_path / "blank.jsonl", tmp_path / "s.store", encoder)
+        build_store(tmp_path / "blank.jsonl", tmp_path / "s.store", inputs)
     shutil.rmtree(tmp_path / ".s.store.partial", ignore_errors=True)
 
 
@@ -398,7 +398,7 @@ def plain_block(lengths, questions, first):
 
 
 def test_a_store_of_another_familys_tokenizer_is_refused(tiny_run, tmp_path):
-    other = PairEncoder(stored_tokenizer("byte_level"), 64)
+    other = PairInputs(stored_tokenizer("byte_level"), 64)
     build_store(builtin_path("dev"), tmp_path / "dev.store", other)
     with pytest.raises(DataError, match="made with tokenizer_sha256 .*tokenize the corpus again"):
         train(
@@ -418,10 +418,10 @@ def without_digests(path):
     (path / "meta.json").write_text(json.dumps(meta))
 
 
-def test_a_store_with_a_damaged_byte_is_never_trained_on(corpus, encoder, tmp_path):
+def test_a_store_with_a_damaged_byte_is_never_trained_on(corpus, inputs, tmp_path):
     path = tmp_path / "train.store"
-    meta = build_store(corpus, path, encoder)
-    PairStore(path).check(encoder)
+    meta = build_store(corpus, path, inputs)
+    PairStore(path).check(inputs)
     rng = random.Random(3)
     for name, digest in meta["sha256"].items():
         whole = (path / f"{name}.bin").read_bytes()
@@ -431,9 +431,9 @@ def test_a_store_with_a_damaged_byte_is_never_trained_on(corpus, encoder, tmp_pa
             damaged[position] ^= 1 << rng.randrange(8)
             (path / f"{name}.bin").write_bytes(damaged)
             with pytest.raises(DataError, match="train.store.*delete the folder, then make it"):
-                StoredPairs(PairStore(path), encoder)
+                StoredPairs(PairStore(path), inputs)
         (path / f"{name}.bin").write_bytes(whole)
-    PairStore(path).check(encoder)
+    PairStore(path).check(inputs)
 
 
 @pytest.mark.parametrize(
@@ -452,41 +452,41 @@ def test_a_store_with_a_damaged_byte_is_never_trained_on(corpus, encoder, tmp_pa
     ],
 )
 def test_values_of_an_earlier_store_that_would_index_outside(
-    corpus, encoder, tmp_path, name, index, value, problem
+    corpus, inputs, tmp_path, name, index, value, problem
 ):
     path = tmp_path / "train.store"
-    build_store(corpus, path, encoder)
+    build_store(corpus, path, inputs)
     without_digests(path)
-    StoredPairs(PairStore(path), encoder)
-    element = array_types(encoder.tokenizer.vocab_size)[name]
+    StoredPairs(PairStore(path), inputs)
+    element = array_types(inputs.tokenizer.vocab_size)[name]
     values = np.fromfile(path / f"{name}.bin", element)
     values[index] = value
     values.tofile(path / f"{name}.bin")
     with pytest.raises(DataError, match=problem):
-        StoredPairs(PairStore(path), encoder)
+        StoredPairs(PairStore(path), inputs)
 
 
-def test_a_pair_of_an_earlier_store_that_is_too_long(encoder, tmp_path):
+def test_a_pair_of_an_earlier_store_that_is_too_long(inputs, tmp_path):
     question = Question("q", "who ?", (Candidate("moon " * 80, 1),))
     write_questions(tmp_path / "a.jsonl", [question])
-    build_store(tmp_path / "a.jsonl", tmp_path / "a.store", PairEncoder(encoder.tokenizer, 41))
+    build_store(tmp_path / "a.jsonl", tmp_path / "a.store", PairInputs(inputs.tokenizer, 41))
     meta = json.loads((tmp_path / "a.store" / "meta.json").read_text())
     (tmp_path / "a.store" / "meta.json").write_text(json.dumps({**meta, "max_length": 40}))
     with pytest.raises(DataError, match="a pair of 41 tokens; expected at most 40; delete"):
-        StoredPairs(PairStore(tmp_path / "a.store"), encoder)
+        StoredPairs(PairStore(tmp_path / "a.store"), inputs)
 
 
 @pytest.mark.parametrize("value", [None, -1, 10**12, 1.5, True, "1", [], {"a": [1]}, float("nan")])
-def test_values_of_meta_that_no_build_writes(corpus, encoder, tmp_path, value):
+def test_values_of_meta_that_no_build_writes(corpus, inputs, tmp_path, value):
     path = tmp_path / "train.store"
-    meta = build_store(corpus, path, encoder)
+    meta = build_store(corpus, path, inputs)
     counts = ("blank", "truncated", "skipped_questions")  # of which any number may be right
     for name in meta:
         if name in counts and value == 10**12:
             continue
         (path / "meta.json").write_text(json.dumps({**meta, name: value}))
         with pytest.raises(DataError):
-            PairStore(path).check(encoder)
+            PairStore(path).check(inputs)
     for field in ("files", "sha256"):
         for name in meta[field]:
             changed = {**meta, field: {**meta[field], name: value}}
@@ -501,11 +501,11 @@ def test_values_of_meta_that_no_build_writes(corpus, encoder, tmp_path, value):
         PairStore(path)
 
 
-def stopped_build(corpus, encoder, path, monkeypatch):
+def stopped_build(corpus, inputs, path, monkeypatch):
     """Stop a build at its twelfth question; return its partial folder."""
     with monkeypatch.context() as patch:
         patch.setattr(store_module, "COMMIT_CANDIDATES", 20)
-        seen, real = [], PairEncoder.segments
+        seen, real = [], PairInputs.segments
 
         def stop(self, *arguments):
             seen.append(arguments)
@@ -513,9 +513,9 @@ def stopped_build(corpus, encoder, path, monkeypatch):
                 raise KeyboardInterrupt
             return real(self, *arguments)
 
-        patch.setattr(PairEncoder, "segments", stop)
+        patch.setattr(PairInputs, "segments", stop)
         with pytest.raises(KeyboardInterrupt):
-            build_store(corpus, path, encoder)
+            build_store(corpus, path, inputs)
     return path.with_name(f".{path.name}.partial")
 
 
@@ -527,11 +527,11 @@ def same_files(folder, other):
 
 @pytest.mark.parametrize("value", [None, -1, 10**12, 1.5, True, "1", [], {"a": [1]}])
 def test_a_stopped_build_with_a_damaged_journal_starts_again(
-    corpus, encoder, tmp_path, monkeypatch, value
+    corpus, inputs, tmp_path, monkeypatch, value
 ):
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # the real one is slow
-    build_store(corpus, tmp_path / "whole.store", encoder)
-    partial = stopped_build(corpus, encoder, tmp_path / "train.store", monkeypatch)
+    build_store(corpus, tmp_path / "whole.store", inputs)
+    partial = stopped_build(corpus, inputs, tmp_path / "train.store", monkeypatch)
     kept = {path.name: path.read_bytes() for path in partial.iterdir()}
     journal = json.loads(kept["journal.json"])
     harms = [{**journal, name: value} for name in journal]
@@ -542,32 +542,32 @@ def test_a_stopped_build_with_a_damaged_journal_starts_again(
         for name, content in kept.items():
             (partial / name).write_bytes(content)
         (partial / "journal.json").write_text(json.dumps(harm))
-        build_store(corpus, tmp_path / "train.store", encoder)
+        build_store(corpus, tmp_path / "train.store", inputs)
         same_files(tmp_path / "whole.store", tmp_path / "train.store")
         shutil.rmtree(tmp_path / "train.store")
 
 
 @pytest.mark.parametrize("change", [{"blank": -1}, {"truncated": -5}, {"truncated": 10**9}])
 def test_a_stopped_build_with_impossible_counts_starts_again(
-    corpus, encoder, tmp_path, monkeypatch, change
+    corpus, inputs, tmp_path, monkeypatch, change
 ):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    build_store(corpus, tmp_path / "whole.store", encoder)
-    partial = stopped_build(corpus, encoder, tmp_path / "train.store", monkeypatch)
+    build_store(corpus, tmp_path / "whole.store", inputs)
+    partial = stopped_build(corpus, inputs, tmp_path / "train.store", monkeypatch)
     journal = json.loads((partial / "journal.json").read_text())
     journal["progress"].update(change)
     (partial / "journal.json").write_text(json.dumps(journal))
-    build_store(corpus, tmp_path / "train.store", encoder)
+    build_store(corpus, tmp_path / "train.store", inputs)
     same_files(tmp_path / "whole.store", tmp_path / "train.store")
 
 
-def test_a_stopped_build_with_a_damaged_array_starts_again(corpus, encoder, tmp_path, monkeypatch):
-    build_store(corpus, tmp_path / "whole.store", encoder)
-    partial = stopped_build(corpus, encoder, tmp_path / "train.store", monkeypatch)
+def test_a_stopped_build_with_a_damaged_array_starts_again(corpus, inputs, tmp_path, monkeypatch):
+    build_store(corpus, tmp_path / "whole.store", inputs)
+    partial = stopped_build(corpus, inputs, tmp_path / "train.store", monkeypatch)
     content = bytearray((partial / "candidate_tokens.bin").read_bytes())
     content[5] ^= 4
     (partial / "candidate_tokens.bin").write_bytes(content)
-    build_store(corpus, tmp_path / "train.store", encoder)
+    build_store(corpus, tmp_path / "train.store", inputs)
     same_files(tmp_path / "whole.store", tmp_path / "train.store")
 
 
@@ -603,13 +603,13 @@ class FailingWrites:
 
 @pytest.mark.parametrize("is_done", [False, True])
 @pytest.mark.parametrize("kind", ["stop", "full"])
-def test_a_build_that_fails_at_any_write_goes_on(encoder, tmp_path, monkeypatch, kind, is_done):
+def test_a_build_that_fails_at_any_write_goes_on(inputs, tmp_path, monkeypatch, kind, is_done):
     questions = [Question(str(n), "who ?", (Candidate("moon", 1),) * 3) for n in range(3)]
     write_questions(tmp_path / "a.jsonl", questions)
     monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 4)
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # the real one is slow
     whole = tmp_path / "whole.store"
-    build_store(tmp_path / "a.jsonl", whole, encoder)
+    build_store(tmp_path / "a.jsonl", whole, inputs)
     error = KeyboardInterrupt() if kind == "stop" else OSError(errno.ENOSPC, "No space left")
     fails_at = 0
     failed = True
@@ -619,10 +619,10 @@ def test_a_build_that_fails_at_any_write_goes_on(encoder, tmp_path, monkeypatch,
         with monkeypatch.context() as patch:
             writes = FailingWrites(patch, fails_at, error, is_done)
             with contextlib.suppress(KeyboardInterrupt, StorageError):
-                build_store(tmp_path / "a.jsonl", path, encoder)
+                build_store(tmp_path / "a.jsonl", path, inputs)
             failed = writes.calls >= fails_at
-        build_store(tmp_path / "a.jsonl", path, encoder)
-        PairStore(path).check(encoder)
+        build_store(tmp_path / "a.jsonl", path, inputs)
+        PairStore(path).check(inputs)
         same_files(whole, path)
     assert fails_at > 40
     assert not list(tmp_path.glob(".*.partial"))

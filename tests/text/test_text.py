@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from wqa.config import BackboneConfig
 from wqa.errors import EncoderError, InputError, OptionError, QuestionTooLong
 from wqa.text import (
-    PairEncoder,
+    PairInputs,
     bucketed,
     load_tokenizer,
     pack_batches,
@@ -40,7 +40,7 @@ def roberta(tmp_path_factory):
 
 
 def test_bert_form(bert):
-    pair = PairEncoder(bert).encode("who ?", ["the moon ."])[0]
+    pair = PairInputs(bert).encode("who ?", ["the moon ."])[0]
     who, mark, the, moon, stop = (
         bert.encode([word])[0][0] for word in ("who", "?", "the", "moon", ".")
     )
@@ -54,7 +54,7 @@ def test_bert_form(bert):
 
 
 def test_roberta_form(roberta):
-    pair = PairEncoder(roberta).encode("the", ["to the"])[0]
+    pair = PairInputs(roberta).encode("the", ["to the"])[0]
     the, (t, o, space) = (
         roberta.encode(["the"])[0][0],
         (roberta.encode([c])[0][0] for c in ("t", "o", " ")),
@@ -65,8 +65,8 @@ def test_roberta_form(roberta):
 
 
 def test_only_the_candidate_is_shortened(bert):
-    encoder = PairEncoder(bert, 32)
-    whole, cut, blank, spaces = encoder.encode("who is it ?", ["the moon", "moon " * 40, "", " \t"])
+    inputs = PairInputs(bert, 32)
+    whole, cut, blank, spaces = inputs.encode("who is it ?", ["the moon", "moon " * 40, "", " \t"])
     assert (whole.truncated, cut.truncated, blank.truncated) == (False, True, False)
     assert (whole.empty, cut.empty, blank.empty, spaces.empty) == (False, False, True, True)
     assert len(cut.token_ids) == 32 and cut.token_ids[-1] == bert.separator_id
@@ -74,7 +74,7 @@ def test_only_the_candidate_is_shortened(bert):
     # Exactly as long as there is room is not shortened.
     room = 32 - 3 - 4
     assert [
-        p.truncated for p in encoder.encode("who is it ?", ["moon " * room, "moon " * (room + 1)])
+        p.truncated for p in inputs.encode("who is it ?", ["moon " * room, "moon " * (room + 1)])
     ] == [False, True]
 
 
@@ -84,40 +84,40 @@ TOKEN_IDS = st.lists(st.integers(0, 60_000), min_size=1, max_size=30)
 @given(question=TOKEN_IDS, candidate=TOKEN_IDS | st.just([]), cut=st.booleans())
 def test_a_pair_is_the_same_whatever_holds_its_tokens(bert, roberta, question, candidate, cut):
     for tokenizer, separators in ((bert, 1), (roberta, 2)):
-        encoder = PairEncoder(tokenizer)
+        inputs = PairInputs(tokenizer)
         end = tokenizer.separator_id
         token_ids = [tokenizer.start_id, *question, *[end] * separators, *candidate, end]
         arrays = np.array(question, np.uint16), np.array(candidate, np.uint16)
         for pair in (
-            encoder.assemble(question, candidate, cut),
-            encoder.assemble(*arrays, cut),
+            inputs.assemble(question, candidate, cut),
+            inputs.assemble(*arrays, cut),
         ):
             assert pair.token_ids.tolist() == token_ids and pair.token_ids.dtype == np.int32
             assert pair.boundary == 1 + len(question) + separators
             assert (pair.truncated, pair.empty) == (cut, not candidate)
-        assert len(token_ids) == len(question) + len(candidate) + encoder.form.specials
+        assert len(token_ids) == len(question) + len(candidate) + inputs.form.specials
 
 
 def test_questions_that_cannot_be_encoded(bert):
-    encoder = PairEncoder(bert, 32)
-    encoder.encode("moon " * 13, ["x"])  # leaves 16
+    inputs = PairInputs(bert, 32)
+    inputs.encode("moon " * 13, ["x"])  # leaves 16
     with pytest.raises(QuestionTooLong, match="Q9.*leave 15 of 32"):
-        encoder.encode("moon " * 14, ["x"], name="Q9")
+        inputs.encode("moon " * 14, ["x"], name="Q9")
     for question in ("", "  \n"):
         with pytest.raises(InputError, match="the question is empty"):
-            encoder.encode(question, ["x"])
+            inputs.encode(question, ["x"])
     with pytest.raises(InputError, match="the candidate list is empty"):
-        encoder.encode("who ?", [])
+        inputs.encode("who ?", [])
     with pytest.raises(InputError, match="whole characters"):
-        encoder.encode("who ?", ["fine", "half \ud83d"])
+        inputs.encode("who ?", ["fine", "half \ud83d"])
     with pytest.raises(InputError, match="list of strings"):
-        encoder.encode("who ?", "one string")
+        inputs.encode("who ?", "one string")
     with pytest.raises(OptionError, match="max_length: 19; expected at least 20 tokens"):
-        PairEncoder(bert, 19)
+        PairInputs(bert, 19)
 
 
 def test_a_huge_candidate(bert):
-    pair = PairEncoder(bert).encode("who ?", ["moon " * 100_000])[0]
+    pair = PairInputs(bert).encode("who ?", ["moon " * 100_000])[0]
     assert len(pair.token_ids) == 128 and pair.truncated
 
 
@@ -160,7 +160,7 @@ def test_minilm_tokenizer_gives_the_reference_ids(minilm):
 
     expected, tokenizer = np.load(DATA / "minilm_expected.npz"), load_tokenizer(minilm)
     for row, (question, candidate) in enumerate(zip(expected["questions"], expected["candidates"])):
-        pair = PairEncoder(tokenizer).encode(str(question), [str(candidate)])[0]
+        pair = PairInputs(tokenizer).encode(str(question), [str(candidate)])[0]
         length = int(expected["valid_length"][row])
         assert pair.token_ids.tolist() == expected["token_ids"][row, :length].tolist()
         assert pair.boundary == expected["token_types"][row].tolist().index(1)

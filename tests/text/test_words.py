@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from wqa.config import BACKBONES
 from wqa.data.word_vectors import WordVectors
 from wqa.errors import EncoderError, InputError, OptionError
-from wqa.text import PairEncoder, WordTokenizer, embedding_matrix, load_tokenizer, split_words
+from wqa.text import PairInputs, WordTokenizer, embedding_matrix, load_tokenizer, split_words
 from wqa.text.tokenizers import LONG_TEXT
 from wqa.text.words import MOST_BUCKETS
 
@@ -188,7 +188,7 @@ def test_buckets_out_of_range(buckets):
 def test_no_pairs_and_no_encoder_of_words():
     tokenizer = WordTokenizer(WORDS)
     with pytest.raises(EncoderError, match="one of words, without special tokens"):
-        PairEncoder(tokenizer)
+        PairInputs(tokenizer)
     with pytest.raises(EncoderError, match="bert encoder with a tokenizer of words"):
         tokenizer.check_fits(BACKBONES["bert_12_768_12"], "encoders/bert")
 

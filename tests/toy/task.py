@@ -13,7 +13,7 @@ from toy.network import ToyNetwork
 from wqa.data import Question, filter_questions, read_questions
 from wqa.errors import DataError, OptionError
 from wqa.io.files import sha256
-from wqa.text import Encoded, PairEncoder, Tokenizer, bucketed, pad_pairs
+from wqa.text import PairInputs, TextInput, Tokenizer, bucketed, pad_pairs
 from wqa.training import Setup, Task
 from wqa.training.losses import cross_entropy
 
@@ -24,8 +24,8 @@ INPUTS = ("token_ids", "token_types", "valid_length")
 class Triple(NamedTuple):
     """A question with an answer, and with a wrong candidate."""
 
-    positive: Encoded
-    negative: Encoded
+    positive: TextInput
+    negative: TextInput
 
 
 class ToyTask(Task):
@@ -35,8 +35,8 @@ class ToyTask(Task):
     ----------
     network : ToyNetwork
         The network to train.
-    encoder : PairEncoder
-        Encodes its inputs.
+    inputs : PairInputs
+        Token ids of its texts.
     triples : list of Triple
         What to train on.
     digest : str
@@ -46,10 +46,10 @@ class ToyTask(Task):
     metric = "mrr"
 
     def __init__(
-        self, network: ToyNetwork, encoder: PairEncoder, triples: List[Triple], digest: str = ""
+        self, network: ToyNetwork, inputs: PairInputs, triples: List[Triple], digest: str = ""
     ) -> None:
-        self.network, self.encoder, self.triples = network, encoder, triples
-        self.max_length, self.digest = encoder.max_length, digest
+        self.network, self.inputs, self.triples = network, inputs, triples
+        self.max_length, self.digest = inputs.max_length, digest
 
     @classmethod
     def create(cls, setup: Setup) -> ToyTask:
@@ -58,12 +58,12 @@ class ToyTask(Task):
             raise OptionError("encoder and init", start.name, "neither: the toy has no encoder")
         questions = filter_questions(read_questions(train_file), setup.config.train_filter)
         tokenizer = word_tokenizer(questions, own_config.vocab_size)
-        encoder = PairEncoder(tokenizer, setup.max_length)
-        triples = triples_of(questions, encoder)
+        inputs = PairInputs(tokenizer, setup.max_length)
+        triples = triples_of(questions, inputs)
         if not triples:
             raise DataError(train_file, "no answer beside a wrong candidate", "at least one")
         network = ToyNetwork(None, dataclasses.replace(own_config, vocab_size=tokenizer.vocab_size))
-        return cls(network, encoder, triples, sha256(train_file))
+        return cls(network, inputs, triples, sha256(train_file))
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> Iterable[np.ndarray]:
         size = max(1, tokens // (2 * self.max_length))
@@ -83,7 +83,7 @@ class ToyTask(Task):
         for side in Triple._fields:
             pairs = [getattr(self.triples[index], side) for index in key]
             length = bucketed(max(len(pair.token_ids) for pair in pairs))
-            padded = pad_pairs(pairs, length, self.encoder.tokenizer.padding_id, typed=True)
+            padded = pad_pairs(pairs, length, self.inputs.tokenizer.padding_id, typed=True)
             for name, array in zip(INPUTS, padded):
                 arrays[f"{side}_{name}"] = array
         return arrays
@@ -129,15 +129,15 @@ def word_tokenizer(questions: Sequence[Question], vocab_size: int) -> Tokenizer:
     return Tokenizer(inner)
 
 
-def triples_of(questions: Sequence[Question], encoder: PairEncoder) -> List[Triple]:
+def triples_of(questions: Sequence[Question], inputs: PairInputs) -> List[Triple]:
     """Every answer with every wrong candidate of its question.
 
     Parameters
     ----------
     questions : sequence of Question
         Labelled questions.
-    encoder : PairEncoder
-        Encodes their pairs.
+    inputs : PairInputs
+        Token ids of their pairs.
 
     Returns
     -------
@@ -145,8 +145,8 @@ def triples_of(questions: Sequence[Question], encoder: PairEncoder) -> List[Trip
     """
     triples = []
     for question in questions:
-        pairs = encoder.encode(question.question, question.texts, question.id)
-        by_label: Dict[Optional[int], List[Encoded]] = {0: [], 1: []}
+        pairs = inputs.encode(question.question, question.texts, question.id)
+        by_label: Dict[Optional[int], List[TextInput]] = {0: [], 1: []}
         for pair, label in zip(pairs, question.labels):
             if not pair.empty:
                 by_label[label].append(pair)

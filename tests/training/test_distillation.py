@@ -27,7 +27,7 @@ from wqa.systems.load import load_ranker
 from wqa.systems.registry import build_network
 from wqa.systems.scores import write_scores
 from wqa.systems.train import train
-from wqa.text import PairEncoder, PairStore, build_store, load_tokenizer
+from wqa.text import PairInputs, PairStore, build_store, load_tokenizer
 from wqa.training import PairTask
 from wqa.training.losses import (
     cross_entropy,
@@ -243,8 +243,8 @@ def make_task(system, teachers=3, teaching="sum", **options):
     network.initialize(mx.init.Normal(0.5))
     names = tuple(f"teacher {index}" for index in range(teachers))
     config = TrainingConfig(teachers=names, teaching=teaching, alpha=0.25, tau=3.0)
-    encoder = types.SimpleNamespace(longest=16, names=PairEncoder.names)
-    task = SYSTEMS[system].task_type()(network, encoder, None, config)
+    inputs = types.SimpleNamespace(longest=16, names=PairInputs.names)
+    task = SYSTEMS[system].task_type()(network, inputs, None, config)
     batch = {name: mx.nd.array(array, dtype=array.dtype) for name, array in ROWS.items()}
     batch["teacher_scores"] = batch["teacher_scores"][:, :teachers]
     return task, batch
@@ -273,7 +273,7 @@ def test_all_exits_of_a_cascade_learn_from_the_teachers(distillation):
         "cascade", exits=(1, 2, 3), trained_exits="all", distillation=distillation
     )
     losses = task.losses(batch, 1)
-    scores = task.network.exit_scores(*task.inputs(batch))
+    scores = task.network.exit_scores(*task.network_inputs(batch))
     target = mx.nd.sigmoid(scores[-1])
     for index, layer in enumerate((1, 2, 3)):
         expected = sum(expected_loss(scores[index], batch, teacher) for teacher in range(3))
@@ -376,8 +376,8 @@ def data(questions, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def encoder(tiny_encoder):
-    return PairEncoder(load_tokenizer(tiny_encoder), 64)
+def inputs(tiny_encoder):
+    return PairInputs(load_tokenizer(tiny_encoder), 64)
 
 
 def write_folder(path, questions, score, order=None):
@@ -399,7 +399,7 @@ def by_length(question, index):
 
 @pytest.mark.parametrize("filter", ["all", "clean"])
 @pytest.mark.parametrize("kind", ["memory", "store"])
-def test_each_pair_has_the_score_of_its_candidate(questions, data, encoder, tmp_path, kind, filter):
+def test_each_pair_has_the_score_of_its_candidate(questions, data, inputs, tmp_path, kind, filter):
     """Whatever the order of the folder, and with candidates and questions that are not trained."""
     count = sum(len(question.candidates) for question in questions)
     order = np.random.default_rng(0).permutation(count)
@@ -408,10 +408,10 @@ def test_each_pair_has_the_score_of_its_candidate(questions, data, encoder, tmp_
     train_file = str(data)
     if kind == "store":
         train_file = str(tmp_path / "train.store")
-        build_store(data, train_file, encoder)
-        pairs = StoredPairs(PairStore(train_file), encoder, filter)
+        build_store(data, train_file, inputs)
+        pairs = StoredPairs(PairStore(train_file), inputs, filter)
     else:
-        pairs = TrainingPairs(questions, encoder, filter=filter, with_keys=True)
+        pairs = TrainingPairs(questions, inputs, filter=filter, with_keys=True)
     teachers = [Teacher(str(path), train_file) for path in (folder, in_order)]
     scores = scores_of_teachers(teachers, pairs, train_file)
     kept = {"all": questions, "clean": [q for q in questions if q.id not in ("blank", "wrong")]}
@@ -424,9 +424,9 @@ def test_each_pair_has_the_score_of_its_candidate(questions, data, encoder, tmp_
     assert scores.tolist() == [[score, score] for score in expected]
 
 
-def test_a_batch_has_the_scores_of_its_rows(questions, encoder):
-    pairs = TrainingPairs(questions, encoder, with_keys=True)
-    task = PairTask(None, encoder, pairs, TrainingConfig(teachers=("a",)))
+def test_a_batch_has_the_scores_of_its_rows(questions, inputs):
+    pairs = TrainingPairs(questions, inputs, with_keys=True)
+    task = PairTask(None, inputs, pairs, TrainingConfig(teachers=("a",)))
     assert "teacher_scores" not in task.batch(np.array([0]))
     task.teach(lambda pairs: np.arange(2 * len(pairs), dtype=np.float32).reshape(-1, 2))
     batch = task.batch(np.array([5, 0, 3]))
@@ -434,25 +434,25 @@ def test_a_batch_has_the_scores_of_its_rows(questions, encoder):
     assert len(batch["labels"]) == 3
 
 
-def test_keys_are_computed_for_teachers_alone(questions, encoder, monkeypatch):
+def test_keys_are_computed_for_teachers_alone(questions, inputs, monkeypatch):
     monkeypatch.setattr("wqa.text.tokenized.candidate_keys", None)
-    assert TrainingPairs(questions, encoder).keys is None
+    assert TrainingPairs(questions, inputs).keys is None
     with pytest.raises(TypeError):
-        TrainingPairs(questions, encoder, with_keys=True)
+        TrainingPairs(questions, inputs, with_keys=True)
 
 
-def test_a_filtered_store_holds_no_keys_in_memory(data, encoder, tmp_path):
+def test_a_filtered_store_holds_no_keys_in_memory(data, inputs, tmp_path):
     """A corpus of ASNQ's size would have 190 MB of them in a training without teachers."""
-    build_store(data, tmp_path / "train.store", encoder)
-    pairs = StoredPairs(PairStore(tmp_path / "train.store"), encoder, "clean")
+    build_store(data, tmp_path / "train.store", inputs)
+    pairs = StoredPairs(PairStore(tmp_path / "train.store"), inputs, "clean")
     arrays = [value for value in vars(pairs).values() if isinstance(value, np.ndarray)]
     assert TYPES["keys"] not in [array.dtype for array in arrays]
     assert len(pairs.keys) == len(pairs) < len(pairs._tokenized.keys)
 
 
-def test_a_blank_candidate_has_probability_0(questions, encoder, data, tmp_path):
+def test_a_blank_candidate_has_probability_0(questions, inputs, data, tmp_path):
     folder = write_folder(tmp_path / "scores", questions, lambda question, index: -math.inf)
-    pairs = TrainingPairs(questions, encoder, with_keys=True)
+    pairs = TrainingPairs(questions, inputs, with_keys=True)
     scores = scores_of_teachers([Teacher(str(folder), str(data))], pairs, str(data))
     assert (scores == BLANK_SCORE).all()
     value, gradient = value_and_gradient(soft_loss, 1.0, BLANK_SCORE, (5.0,))
@@ -466,8 +466,8 @@ def refusal(pairs, folder, train_file):
     return str(error.value)
 
 
-def test_scores_of_other_data_are_refused(questions, data, encoder, tmp_path):
-    pairs = TrainingPairs(questions, encoder, with_keys=True)
+def test_scores_of_other_data_are_refused(questions, data, inputs, tmp_path):
+    pairs = TrainingPairs(questions, inputs, with_keys=True)
     count = len(pairs)
     edited = [question._replace(question=question.question + " ?") for question in questions]
     folder = write_folder(tmp_path / "other", edited, by_length)
@@ -479,8 +479,8 @@ def test_scores_of_other_data_are_refused(questions, data, encoder, tmp_path):
     folder = write_folder(tmp_path / "fewer", [*fewer, *questions[4:]], by_length)
     message = refusal(pairs, folder, data)
     assert f"1 of {count} training" in message and "question 'blank', candidate 2" in message
-    build_store(data, tmp_path / "train.store", encoder)
-    pairs = StoredPairs(PairStore(tmp_path / "train.store"), encoder)
+    build_store(data, tmp_path / "train.store", inputs)
+    pairs = StoredPairs(PairStore(tmp_path / "train.store"), inputs)
     message = refusal(pairs, folder, tmp_path / "train.store")
     # A store has no ids; its only pair of this question is the second candidate's.
     assert "question 4 of the store, pair 1" in message
@@ -489,37 +489,37 @@ def test_scores_of_other_data_are_refused(questions, data, encoder, tmp_path):
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_scores_that_are_no_numbers_are_refused(questions, data, encoder, tmp_path, value):
+def test_scores_that_are_no_numbers_are_refused(questions, data, inputs, tmp_path, value):
     def score(question, index):
         return value if (question.id, index) == ("blank", 1) else 0.0
 
-    pairs = TrainingPairs(questions, encoder, with_keys=True)
+    pairs = TrainingPairs(questions, inputs, with_keys=True)
     message = refusal(pairs, write_folder(tmp_path / "scores", questions, score), data)
     assert f"the score {value} of question 'blank', candidate 2; expected a number" in message
 
 
-def test_a_store_without_keys_is_refused(questions, data, encoder, tmp_path):
+def test_a_store_without_keys_is_refused(questions, data, inputs, tmp_path):
     """That of an earlier version trains without teachers."""
     store = tmp_path / "train.store"
-    meta = build_store(data, store, encoder)
+    meta = build_store(data, store, inputs)
     (store / "keys.bin").unlink()
     for field in ("files", "sha256"):
         del meta[field]["keys"]
     (store / "meta.json").write_text(json.dumps(meta))
-    pairs = StoredPairs(PairStore(store), encoder)
+    pairs = StoredPairs(PairStore(store), inputs)
     assert pairs.keys is None and len(pairs.batch(np.arange(2))) == 4
     folder = write_folder(tmp_path / "scores", questions, by_length)
     message = refusal(pairs, folder, store)
     assert "has no keys" in message and "delete the folder, then make it again" in message
 
 
-def test_damaged_keys_of_a_store_are_refused(data, encoder, tmp_path):
+def test_damaged_keys_of_a_store_are_refused(data, inputs, tmp_path):
     store = tmp_path / "train.store"
-    build_store(data, store, encoder)
+    build_store(data, store, inputs)
     content = (store / "keys.bin").read_bytes()
     (store / "keys.bin").write_bytes(bytes([content[0] ^ 1]) + content[1:])
     with pytest.raises(DataError, match="keys.bin: SHA-256"):
-        StoredPairs(PairStore(store), encoder)
+        StoredPairs(PairStore(store), inputs)
     meta = json.loads((store / "meta.json").read_text())
     meta["files"]["keys"] -= 8
     (store / "meta.json").write_text(json.dumps(meta))
@@ -570,7 +570,7 @@ def parameters(run):
 
 
 def test_a_teacher_in_a_folder_or_in_line_gives_the_same_student(
-    tiny_encoder, data, teacher, encoder, tmp_path
+    tiny_encoder, data, teacher, inputs, tmp_path
 ):
     names = {"folder": teacher / "scores", "in_line": teacher / "run"}
     for name, path in names.items():
@@ -578,7 +578,7 @@ def test_a_teacher_in_a_folder_or_in_line_gives_the_same_student(
         assert main(words) == 0
     assert parameters(tmp_path / "folder") == parameters(tmp_path / "in_line")
     # So does a store of the same questions.
-    build_store(data, tmp_path / "train.store", encoder)
+    build_store(data, tmp_path / "train.store", inputs)
     stored = command(tiny_encoder, tmp_path / "train.store", tmp_path / "stored")
     assert main([*stored, "--teachers", str(teacher / "scores"), *DISTIL]) == 0
     assert parameters(tmp_path / "stored") == parameters(tmp_path / "folder")
@@ -795,9 +795,9 @@ def test_scores_of_other_data_by_the_command_line(
     assert "question 'z', candidate 1; expected scores" in error_of(words, capsys, out)
 
 
-def test_paths_that_are_no_teachers(tiny_encoder, data, encoder, teacher, tmp_path, capsys):
+def test_paths_that_are_no_teachers(tiny_encoder, data, inputs, teacher, tmp_path, capsys):
     out = tmp_path / "run"
-    build_store(data, tmp_path / "train.store", encoder)
+    build_store(data, tmp_path / "train.store", inputs)
     shutil.copytree(teacher / "scores", tmp_path / "later")
     meta = json.loads((tmp_path / "later" / "meta.json").read_text())
     (tmp_path / "later" / "meta.json").write_text(json.dumps({**meta, "format": 2}))

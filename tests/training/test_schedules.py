@@ -331,7 +331,7 @@ def test_patience_counts_after_the_peak(data, tiny_encoder, tmp_path, warmup, la
         str(tmp_path / "run"),
         str(tiny_encoder),
         config=config,
-        make_evaluator=lambda encoder: lambda network: {"map": 0.5},
+        make_evaluator=lambda inputs: lambda network: {"map": 0.5},
     )
     assert (state.best_update, state.update, state.finished) == (1, last, True)
 
@@ -345,7 +345,7 @@ def test_patience_counts_from_the_last_better_figure(data, tiny_encoder, tmp_pat
         str(tmp_path / "run"),
         str(tiny_encoder),
         config=TrainingConfig(**settings, eval_every=1, patience=3),
-        make_evaluator=lambda encoder: lambda network: {"map": next(figures)},
+        make_evaluator=lambda inputs: lambda network: {"map": next(figures)},
     )
     assert (state.best_update, state.update, state.finished) == (4, 7, True)
 

@@ -12,7 +12,7 @@ from mxnet import gluon
 
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path, read_questions
-from wqa.text import PairEncoder, load_tokenizer
+from wqa.text import PairInputs, load_tokenizer
 from wqa.training import Trainer, TrainingPairs
 from wqa.training.optimizer import FreshTrainer
 from wqa.training.schedules import UpdatePlan, exit_of_update, plan_updates
@@ -21,12 +21,12 @@ from wqa.training.schedules import UpdatePlan, exit_of_update, plan_updates
 @pytest.fixture
 def make_trainer(tiny_encoder, new_trainer):
     """Trainers of a cascade of three exits from the same parameters, without dropout."""
-    encoder = PairEncoder(load_tokenizer(tiny_encoder), 64)
+    inputs = PairInputs(load_tokenizer(tiny_encoder), 64)
     questions = list(read_questions(builtin_path("dev")))[:12]
 
     def make(name, **settings):
         settings = {"engine": "mxnet", **settings}
-        options = {"pairs": TrainingPairs(questions, encoder), "dropout": 0.0, "exits": (1, 2, 3)}
+        options = {"pairs": TrainingPairs(questions, inputs), "dropout": 0.0, "exits": (1, 2, 3)}
         return new_trainer("cascade", tiny_encoder, settings, name, **options)
 
     return make

@@ -227,13 +227,13 @@ def _random(options: argparse.Namespace) -> _Work:
         raise OptionError("seed", options.seed, "a whole number from 0")
     count, candidates = min(options.count or 1, 20), options.num_candidates
     lengths = _lengths(options.tokens, "tokens")
-    if any(not inner.encoder.joins_pairs for inner in ranker.capabilities.rankers):
+    if any(not inner.inputs.joins_pairs for inner in ranker.capabilities.rankers):
         problem = f"several shapes with --system {options.system}"
         raise OptionError("random", problem, "one shape with this system")
-    if ranker.encoder is not None and not ranker.encoder.joins_pairs:
+    if ranker.inputs is not None and not ranker.inputs.joins_pairs:
         of_questions = _lengths(options.question_tokens, "question_tokens")
         for name, (_, longest) in (("tokens", lengths), ("question_tokens", of_questions)):
-            most = ranker.encoder.max_length
+            most = ranker.inputs.max_length
             if longest > most:
                 raise OptionError(
                     name, longest, f"at most {most}, which the system reads of a text"

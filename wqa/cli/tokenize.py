@@ -46,13 +46,13 @@ def run(options: argparse.Namespace) -> None:
     import pathlib
 
     from wqa.io.encoder_directories import encoder_directory
-    from wqa.text import PairEncoder, build_store, load_tokenizer, note_long_questions
+    from wqa.text import PairInputs, build_store, load_tokenizer, note_long_questions
 
     run_directory = contextlib.nullcontext(pathlib.Path(options.init or ""))
     with encoder_directory(options.encoder) if options.encoder else run_directory as folder:
         tokenizer = load_tokenizer(folder)
-        encoder = PairEncoder(tokenizer, options.max_length, options.long_questions)
-    meta = build_store(options.data, options.out, encoder)
+        inputs = PairInputs(tokenizer, options.max_length, options.long_questions)
+    meta = build_store(options.data, options.out, inputs)
     note_long_questions(meta["truncated_questions"], meta["skipped_questions"], options.data)
     size = sum(meta["files"].values())
     text = (

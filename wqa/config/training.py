@@ -146,7 +146,7 @@ class TrainingConfig:
         Filters of training and development questions, keys of `wqa.data.records.FILTERS`.
     long_questions : {"error", "truncate", "skip"}
         What to do with a training or development question that leaves too few tokens for its
-        candidates, as `wqa.text.PairEncoder` takes it.
+        candidates, as `wqa.text.PairInputs` takes it.
     teachers : tuple of str
         Teachers of knowledge distillation: folders that `wqa score` wrote, or runs and other
         rankers, which score the training data before the first update. None by default.

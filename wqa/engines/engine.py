@@ -119,7 +119,7 @@ class Work(NamedTuple):
         Indices of consecutive stages.
     numbers : numpy.ndarray
         (pairs,) numbers of the pairs in the stores.
-    pairs : sequence of Encoded
+    pairs : sequence of TextInput
         Pairs of the micro-batch; the engine of a system may take others.
     store : optional
         Store that holds the encodings of the pairs; None for the first stage.

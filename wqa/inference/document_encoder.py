@@ -23,7 +23,7 @@ from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError, OptionError
 from wqa.inference.loop import check_ids, micro_batches
 from wqa.models.backbone import Backbone, break_cycles
-from wqa.text import Encoded, Tokenizer, bucketed, pad_pairs, plan_batches
+from wqa.text import TextInput, Tokenizer, bucketed, pad_pairs, plan_batches
 
 
 class StoredDocument(NamedTuple):
@@ -114,9 +114,9 @@ def encodings_identity(backbone: Backbone, tokenizer: Tokenizer, max_length: int
     }
 
 
-def _inputs(token_ids: Sequence[np.ndarray]) -> List[Encoded]:
+def _inputs(token_ids: Sequence[np.ndarray]) -> List[TextInput]:
     """Texts as inputs of one segment, of token type 0."""
-    return [Encoded(ids, len(ids), False, False) for ids in token_ids]
+    return [TextInput(ids, len(ids), False, False) for ids in token_ids]
 
 
 class _PackedEngine(OnOneDNN):

@@ -118,11 +118,11 @@ class EnsembleRanker(Ranker):
                 yield from map(self._combined, self.rank_by_each(group))
 
     def rank_pairs(self, group: Sequence[Sequence[Any]]) -> List[Ranking]:
-        """Rank encoded questions as one group, by rankers that share a tokenizer.
+        """Rank tokenized questions as one group, by rankers that share a tokenizer.
 
         Parameters
         ----------
-        group : sequence of sequence of Encoded
+        group : sequence of sequence of TextInput
             Pairs of each question, as `CascadeRanker.rank_pairs` takes them.
 
         Returns

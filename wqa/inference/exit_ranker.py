@@ -22,31 +22,31 @@ from wqa.engines.engine import Work
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, quantize_layers
 from wqa.errors import OptionError
 from wqa.inference.dropping import FREE, Cost
-from wqa.inference.loop import EncodingRanker, GroupPairs, Names, check_finite
+from wqa.inference.loop import GroupPairs, InputsRanker, Names, check_finite
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking
 from wqa.models import EncoderLayer, Network
-from wqa.text import PairEncoder
+from wqa.text import PairInputs
 
 
-class EncodedQuestion(NamedTuple):
-    """An encoded question, and what errors call it and its candidates."""
+class QuestionPairs(NamedTuple):
+    """Pairs of a question, and what errors call it and its candidates."""
 
     pairs: Sequence[Any]
     names: Names
     originals: Sequence[int]  # index of the first candidate with the text of each
 
 
-class CascadeRanker(EncodingRanker):
+class CascadeRanker(InputsRanker):
     """Ranks with the stages of a network, dropping candidates between them.
 
-    It takes the parameters of `wqa.inference.loop.EncodingRanker`.
+    It takes the parameters of `wqa.inference.loop.InputsRanker`.
     """
 
-    def __init__(self, network: Network, encoder: PairEncoder, *drops: Any, **options: Any) -> None:
+    def __init__(self, network: Network, inputs: PairInputs, *drops: Any, **options: Any) -> None:
         self._stage_work = np.array(network.stage_work())
         self._full_work, self._longest = network.full_work(), network.max_positions
-        super().__init__(network, encoder, *drops, **options)
+        super().__init__(network, inputs, *drops, **options)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -72,8 +72,8 @@ class CascadeRanker(EncodingRanker):
         ----------
         network : Network
             Network of transformer layers, with its parameters on the CPU.
-        pairs : sequence of Encoded
-            Pairs to measure the inputs of layers on, as the ranker's encoder makes them, none of
+        pairs : sequence of TextInput
+            Pairs to measure the inputs of layers on, as the ranker's `inputs` make them, none of
             them empty.
         strength : float
             SmoothQuant's alpha.
@@ -107,31 +107,31 @@ class CascadeRanker(EncodingRanker):
             )
         members: List[Tuple[str, Ranker]] = []
         for number, network in enumerate(networks, 1):
-            ranker = CascadeRanker(network, self.encoder, engine=self._config, system=self._system)
+            ranker = CascadeRanker(network, self.inputs, engine=self._config, system=self._system)
             members.append((f"head {number}", ranker))
         return members
 
-    def _rank_group(self, group: Sequence[EncodedQuestion]) -> List[Ranking]:
+    def _rank_group(self, group: Sequence[QuestionPairs]) -> List[Ranking]:
         return QuestionGroup(self, group).rank()
 
-    def _encode(self, question: Question) -> Tuple[EncodedQuestion, int]:
-        """Encode a question; returns its number of tokens too."""
+    def _encode(self, question: Question) -> Tuple[QuestionPairs, int]:
+        """Tokenize a question; returns its number of tokens too."""
         pairs = self._pairs(question)
         first_with: Dict[str, int] = {}
         originals = [first_with.setdefault(text, i) for i, text in enumerate(question.texts)]
-        encoded = EncodedQuestion(pairs, Names(record=question), originals)
+        encoded = QuestionPairs(pairs, Names(record=question), originals)
         return encoded, sum(pair.length for pair in pairs)
 
     def _pairs(self, question: Question) -> List[Any]:
         """Pairs of a question with each of its candidates."""
-        return self.encoder.encode(question.question, question.texts, question.id)
+        return self.inputs.encode(question.question, question.texts, question.id)
 
     def _of_pairs(
         self, pairs: Sequence[Any], names: Names, originals: Sequence[int]
-    ) -> EncodedQuestion:
-        return EncodedQuestion(pairs, names, originals)
+    ) -> QuestionPairs:
+        return QuestionPairs(pairs, names, originals)
 
-    def _inputs(self, pairs: GroupPairs) -> Tuple[List[Any], List[Tuple[int, int]]]:
+    def _network_inputs(self, pairs: GroupPairs) -> Tuple[List[Any], List[Tuple[int, int]]]:
         """What the engine runs for the pairs of a group, after a check of their ids and lengths.
 
         Where texts are encoded for it, also their number and tokens for each question.
@@ -146,12 +146,12 @@ class CascadeRanker(EncodingRanker):
 class QuestionGroup:
     """A group of questions on its way through the stages. Pairs are numbered over the group."""
 
-    def __init__(self, ranker: CascadeRanker, group: Sequence[EncodedQuestion]) -> None:
+    def __init__(self, ranker: CascadeRanker, group: Sequence[QuestionPairs]) -> None:
         self._ranker, self._drops = ranker, ranker.drops
         pairs = GroupPairs(group)
         self._named, self._starts, self._filled = pairs, pairs.starts, pairs.filled
         self._truncated = np.array([pair.truncated for pair in pairs.all], dtype=bool)
-        self._pairs, self._encoded = ranker._inputs(pairs)
+        self._pairs, self._encoded = ranker._network_inputs(pairs)
         self._lengths = np.array([pair.length for pair in self._pairs], dtype=int)
         self._originals = np.arange(len(self._pairs))
         for start, encoded in zip(self._starts, group):

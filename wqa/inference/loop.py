@@ -87,15 +87,15 @@ def score_in_groups(
 POOLS = ("question", "batch")
 
 
-class EncodingRanker(Ranker):
-    """A ranker of one network: it encodes questions, and its engine ranks groups of them.
+class InputsRanker(Ranker):
+    """A ranker of one network: it tokenizes questions, and its engine ranks groups of them.
 
     Parameters
     ----------
     network : Network
         Network with its parameters on the engine's device.
-    encoder : PairEncoder
-        Encodes questions and candidates as inputs of the network.
+    inputs : PairInputs
+        Token ids of questions and candidates, as the network reads them.
     drop_ratio : float, or sequence of float or None, optional
         alpha, as `Ranker.set_drops` takes it. Without drops the ranking is the full network's.
     keep : int, or sequence of int or None, optional
@@ -130,7 +130,7 @@ class EncodingRanker(Ranker):
     def __init__(
         self,
         network: Any,
-        encoder: Any,
+        inputs: Any,
         drop_ratio: DropRatio = None,
         keep: Keep = None,
         engine: Optional[EngineConfig] = None,
@@ -144,7 +144,7 @@ class EncodingRanker(Ranker):
         check_choice("pool", pool, POOLS)
         if pool_size < 1:
             raise OptionError("pool_size", pool_size, "a whole number above 0")
-        self.network, self.encoder = network, encoder
+        self.network, self.inputs = network, inputs
         self._system = system or type(network).__name__
         self._pool_size = pool_size if pool == "batch" else 0
         self._group_tokens, self._progress = group_tokens, progress
@@ -154,7 +154,7 @@ class EncodingRanker(Ranker):
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Any:
         """Build the engine of `_config`."""
-        tokenizer = self.encoder.tokenizer
+        tokenizer = self.inputs.tokenizer
         return build_engine(self.network, tokenizer, self._config, quantized, self.engines)
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
@@ -167,12 +167,12 @@ class EncodingRanker(Ranker):
         document_ids: Sequence[Sequence[Optional[str]]] = (),
         originals: Sequence[Sequence[int]] = (),
     ) -> List[Ranking]:
-        """Rank encoded questions as one group.
+        """Rank tokenized questions as one group.
 
         Parameters
         ----------
-        group : sequence of sequence of Encoded or SplitPair
-            Pairs of each question, as the ranker's encoder makes them.
+        group : sequence of sequence of TextInput or SplitPair
+            Pairs of each question, as the ranker's `inputs` make them.
         names : sequence of str
             Name of each question in errors; by default its number in the group.
         document_ids : sequence of sequence of str or None
@@ -202,7 +202,7 @@ class EncodingRanker(Ranker):
         return self._rank_group(encoded)
 
     def _of_pairs(self, pairs: Sequence[Any], names: Names, originals: Sequence[int]) -> Any:
-        """An encoded question of its pairs."""
+        """A tokenized question of its pairs."""
         raise NotImplementedError
 
     def _rank_question(self, question: Question) -> Ranking:
@@ -210,11 +210,11 @@ class EncodingRanker(Ranker):
         return self._rank_group([encoded])[0]
 
     def _encode(self, question: Question) -> Tuple[Any, int]:
-        """Encode a question; returns its number of tokens too."""
+        """Tokenize a question; returns its number of tokens too."""
         raise NotImplementedError
 
     def _rank_group(self, group: List[Any]) -> List[Ranking]:
-        """Rank encoded questions as one group."""
+        """Rank tokenized questions as one group."""
         raise NotImplementedError
 
     def _ranking_of_stage(

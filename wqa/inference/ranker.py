@@ -13,7 +13,7 @@ from wqa.errors import InputError, shorten
 from wqa.inference.calibrated import Calibration
 from wqa.inference.dropping import Drop, DropRatio, Keep, check_drops
 from wqa.inference.ranking import Ranking, check_top
-from wqa.text import PairEncoder, PreparedQuestions, prepare_questions
+from wqa.text import PairInputs, PreparedQuestions, prepare_questions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,8 +92,8 @@ class Ranker:
 
     #: Network that the ranker ranks with, where it is a single one.
     network: Any = None
-    #: Encoder of questions and candidates, where there is a single one.
-    encoder: Any = None
+    #: Token ids of questions and candidates, where one network reads them.
+    inputs: Any = None
     #: Rule by which evaluation orders candidates that tie, a name of `wqa.evaluation.trec.TIES`. It
     #: is pessimistic where a ranker has few distinct scores by its nature.
     ties = "trec"
@@ -196,16 +196,16 @@ class Ranker:
         DataError
             If all questions are skipped.
         """
-        return prepare_questions(questions, self._encoders())
+        return prepare_questions(questions, self._all_inputs())
 
-    def _encoders(self) -> List[PairEncoder]:
-        """Encoders of the ranker and of those inside it."""
-        encoders = []
-        if self.encoder is not None:
-            encoders.append(self.encoder)
+    def _all_inputs(self) -> List[PairInputs]:
+        """Inputs of the ranker and of those inside it."""
+        all_inputs = []
+        if self.inputs is not None:
+            all_inputs.append(self.inputs)
         for ranker in self.capabilities.rankers:
-            encoders += ranker._encoders()
-        return encoders
+            all_inputs += ranker._all_inputs()
+        return all_inputs
 
     def rank(
         self,

@@ -14,7 +14,7 @@ from wqa.config import BackboneConfig
 from wqa.config.encoders import check_length
 from wqa.models.backbone import Backbone, EncoderLayer, break_cycles
 from wqa.models.heads import Head, Stage
-from wqa.text import PairEncoder, Tokenizer
+from wqa.text import PairInputs, Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,10 +108,10 @@ class Network(HybridBlock):
         """Greatest length of an input in tokens; None if there is no limit."""
         return self.config.max_positions if self.config is not None else None
 
-    def text_encoder(
+    def text_inputs(
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
-    ) -> PairEncoder:
-        """Make the encoder of the network's inputs.
+    ) -> PairInputs:
+        """Make what turns texts into the network's inputs.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Network(HybridBlock):
 
         Returns
         -------
-        PairEncoder
+        PairInputs
 
         Raises
         ------
@@ -132,7 +132,7 @@ class Network(HybridBlock):
             If ``max_length`` leaves no room for a text, or is above the encoder's positions.
         """
         check_length(max_length, self.max_positions)
-        return PairEncoder(tokenizer, max_length, long_questions)
+        return PairInputs(tokenizer, max_length, long_questions)
 
     @property
     def encoders(self) -> List[Backbone]:

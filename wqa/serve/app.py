@@ -130,7 +130,7 @@ async def _info(request: Request) -> Response:
     service = _service(request)
     config = service.config
     # Clients read numbers, whatever the ranker: without a limit of tokens that of characters holds.
-    length = getattr(service.ranker.encoder, "max_length", None) or config.max_characters
+    length = getattr(service.ranker.inputs, "max_length", None) or config.max_characters
     return json_response(
         {
             "model_id": service.name,

@@ -16,7 +16,7 @@ from wqa.text import naming_file, note_long_questions, prepare_questions
 
 #: Takes the network, and returns its figures.
 Evaluator = Callable[[Any], Dict[str, float]]
-#: Takes a pair encoder, and returns an evaluator.
+#: Takes the inputs of a network, and returns an evaluator.
 Factory = Callable[[Any], Evaluator]
 
 
@@ -44,11 +44,11 @@ class Development:
         """Factory of evaluators on questions, whose evaluator ``make`` builds."""
         questions = filter_and_note(read_questions(self.data), self.config.dev_filter)
 
-        def evaluator(encoder: Any) -> Evaluator:
+        def evaluator(inputs: Any) -> Evaluator:
             # Now, not at the first evaluation, which may be hours away.
             with naming_file(self.data):
-                prepared = prepare_questions(questions, [encoder])
-                made = make(self, encoder, prepared.questions)
+                prepared = prepare_questions(questions, [inputs])
+                made = make(self, inputs, prepared.questions)
             note_long_questions(prepared.truncated, prepared.skipped, self.data)
             return made
 
@@ -58,7 +58,7 @@ class Development:
 def _refuse(dev: Development) -> Factory:
     """Factory for a network that nothing evaluates; its task may refuse the network before."""
 
-    def evaluator(encoder: Any) -> Evaluator:
+    def evaluator(inputs: Any) -> Evaluator:
         computes = dev.own_config.computes
         raise OptionError("dev", f"data for a network that computes {computes}", "none")
 
@@ -76,12 +76,12 @@ def evaluate_rankings(dev: Development) -> Factory:
     return dev.of_questions(_of_scores)
 
 
-def _of_scores(dev: Development, encoder: Any, questions: List[Question]) -> Evaluator:
+def _of_scores(dev: Development, inputs: Any, questions: List[Question]) -> Evaluator:
     """Evaluator of rankings."""
     engine = dev.engine
 
     def build(network: Any) -> Any:
-        return build_ranker(dev.system, network, encoder, engine=engine)
+        return build_ranker(dev.system, network, inputs, engine=engine)
 
     # Only MXNet's engine reads the current parameters.
     return dev_evaluator(questions, build, live=engine.engine == "mxnet", progress=True)

@@ -25,7 +25,7 @@ from wqa.systems.text_encoder import (
     check_cache_options,
     load_text_encoder,
 )
-from wqa.text import SingleEncoder
+from wqa.text import SingleInputs
 
 
 class CacheReport(NamedTuple):
@@ -130,7 +130,7 @@ def encode_documents(
 
 
 def check_cached(
-    inputs: SingleEncoder, settings: Mapping[str, Any], documents: PathLike, out: PathLike
+    inputs: SingleInputs, settings: Mapping[str, Any], documents: PathLike, out: PathLike
 ) -> Optional[CacheReport]:
     """Check whether a cache holds the documents of a file. Nothing is encoded."""
     cache = open_cache(out, settings)

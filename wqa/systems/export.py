@@ -43,17 +43,17 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     inputs and outputs, and the ids of the special tokens. ``tokenizer.json`` is the run's.
     """
     ranker = load_network_ranker(run)
-    network, tokenizer = ranker.network, ranker.encoder.tokenizer
+    network, tokenizer = ranker.network, ranker.inputs.tokenizer
     parameters = network._collect_params_with_prefix()
     names = {parameter.name: name for name, parameter in parameters.items()}
-    names_of_inputs = ranker.encoder.names
+    names_of_inputs = ranker.inputs.names
     stages = network.stages()
     blocks: Dict[str, Tuple[HybridBlock, Tuple[str, ...]]] = {"model": (network, names_of_inputs)}
     if len(stages) > 1:
         blocks[f"exit_{network.exits[0]}"] = (stages[0], names_of_inputs)
         for layer, stage in zip(network.exits[1:], stages[1:]):
             blocks[f"exit_{layer}"] = (stage, ("hidden", "valid_length"))
-    types = ranker.encoder.array_types()
+    types = ranker.inputs.array_types()
     if len(stages) > 1:
         types["hidden"] = f"float32 (B, L, {network.config.units})"
     manifest: Dict[str, Any] = {
@@ -70,7 +70,7 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     for name in SPECIAL_IDS:
         if hasattr(tokenizer, name):  # a tokenizer of words has padding alone
             manifest[name] = getattr(tokenizer, name)
-    manifest["max_length"] = ranker.encoder.max_length
+    manifest["max_length"] = ranker.inputs.max_length
     with new_directory(out) as folder:
         for prefix, (block, inputs) in blocks.items():
             _write_network(block, inputs, names, folder / prefix)
@@ -153,7 +153,7 @@ def _write_card(
     config = RunConfig(
         system=ranker.capabilities.system,
         network=dataclasses.asdict(ranker.network.own_config),
-        max_length=ranker.encoder.max_length,
+        max_length=ranker.inputs.max_length,
         encoder=str(run),
         versions=library_versions(),
     )
@@ -170,7 +170,7 @@ def _write_settings(ranker: CascadeRanker, config: Dict[str, Any], folder: pathl
         ("tokenizer_config.json", _tokenizer_config(ranker)),
     ):
         (folder / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-    ranker.encoder.tokenizer.save(folder / "tokenizer.json")
+    ranker.inputs.tokenizer.save(folder / "tokenizer.json")
 
 
 def huggingface_tensors(model: ExitNetwork) -> Dict[str, np.ndarray]:
@@ -197,10 +197,10 @@ def _is_exported(name: str, model: ExitNetwork) -> bool:
 
 
 def _tokenizer_config(ranker: CascadeRanker) -> Dict[str, Union[str, int, List[str]]]:
-    tokenizer = ranker.encoder.tokenizer
+    tokenizer = ranker.inputs.tokenizer
     names: Dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": ranker.encoder.max_length,
+        "model_max_length": ranker.inputs.max_length,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
     }
     if not PAIR_FORMS[tokenizer.pair_form].typed:

@@ -31,13 +31,13 @@ from wqa.systems.checkpoints import load_held
 from wqa.systems.registry import baseline_builder, find_system
 from wqa.systems.run_directory import check_engine, load_run, read_tuned
 from wqa.systems.text_encoder import load_similarity
-from wqa.text import PairEncoder, load_tokenizer
+from wqa.text import PairInputs, load_tokenizer
 
 #: Greatest length of a pair, for a classifier whose files do not record it.
 MAX_LENGTH = 128
 
 
-def build_ranker(system: str, network: Network, encoder: PairEncoder, **options: Any) -> Ranker:
+def build_ranker(system: str, network: Network, inputs: PairInputs, **options: Any) -> Ranker:
     """Build the ranker of a network that is in memory.
 
     Parameters
@@ -46,8 +46,8 @@ def build_ranker(system: str, network: Network, encoder: PairEncoder, **options:
         Name of the system.
     network : Network
         Network of the system, with its parameters on the engine's device.
-    encoder : PairEncoder
-        Encodes questions and candidates as pairs.
+    inputs : PairInputs
+        Token ids of questions and candidates, as pairs.
     **options
         Keywords of the system's ranker, such as ``drop_ratio`` and ``engine``.
 
@@ -65,7 +65,7 @@ def build_ranker(system: str, network: Network, encoder: PairEncoder, **options:
         what = KINDS[network.computes][0]
         raise OptionError("system", f"{system}, which is {what}", "a system that ranks")
     build = find_system(system).ranker_type()
-    return build(network, encoder, system=system, **options)
+    return build(network, inputs, system=system, **options)
 
 
 def quantize_network(
@@ -276,14 +276,14 @@ def _load_run(folder: pathlib.Path, engine: EngineConfig, options: Dict[str, Any
         f"a ranker by name: {', '.join(BASELINE_NAMES)}"
     )
     run = load_run(folder, engine, long_questions, "scores", expected)
-    ranker = build_ranker(run.config.system, run.network, run.encoder, **run.options, **options)
+    ranker = build_ranker(run.config.system, run.network, run.inputs, **run.options, **options)
     if calibrated:
         ranker.calibration = read_calibration(folder, run.config, ranker.capabilities.stages)
     return ranker
 
 
 def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRanker:
-    """Load a ranker that has a ``network`` and an ``encoder``."""
+    """Load a ranker that has a ``network`` and ``inputs``."""
     ranker = load_ranker(run, **options)
     if ranker.capabilities.rankers:
         kind = ranker.capabilities.kind
@@ -366,5 +366,5 @@ def _load_classifier(path: pathlib.Path, engine: EngineConfig, options: Dict[str
         tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(network.config, path)
     max_length = min(MAX_LENGTH, network.config.max_positions)
-    encoder = network.text_encoder(tokenizer, max_length, options.pop("long_questions"))
-    return build_ranker(system, network, encoder, engine=engine, **options)
+    inputs = network.text_inputs(tokenizer, max_length, options.pop("long_questions"))
+    return build_ranker(system, network, inputs, engine=engine, **options)

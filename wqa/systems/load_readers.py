@@ -102,7 +102,7 @@ def _load(
     loaded = load_run(run, config, long_questions, computes, expected)
     build = find_system(loaded.config.system).ranker_type(computes)
     try:
-        return build(loaded.network, loaded.encoder, **loaded.options, **options)
+        return build(loaded.network, loaded.inputs, **loaded.options, **options)
     except OptionError as error:
         if error.where != "network":
             raise

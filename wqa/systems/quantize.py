@@ -40,7 +40,7 @@ def quantize(
     calibration = list(itertools.islice(questions, most))
     if not calibration:
         raise OptionError("questions", "no question", "at least one")
-    prepared = prepare_questions(calibration, [loaded.encoder])
+    prepared = prepare_questions(calibration, [loaded.inputs])
     with lock_output(folder):
         pairs = _quantize(folder, loaded, prepared.questions, strength)
     note_long_questions(prepared.truncated, prepared.skipped)
@@ -71,7 +71,7 @@ def _quantize(folder: pathlib.Path, run: Run, calibration: List[Question], stren
     """Quantize a run by questions and write the file; returns the number of pairs."""
     pairs = []
     for question in calibration:
-        encoded = run.encoder.encode(question.question, question.texts, question.id)
+        encoded = run.inputs.encode(question.question, question.texts, question.id)
         pairs += [pair for pair in encoded if not pair.empty]
     quantized = quantize_network(run.config.system, run.network, pairs, strength)
     record = {

@@ -29,7 +29,7 @@ from wqa.inference.timing import Rank, Row, time_rankers
 from wqa.models import Network, parse_devices
 from wqa.systems.load import build_ranker, quantize_network
 from wqa.systems.registry import DEFAULT, build_network
-from wqa.text import Encoded, PairEncoder, SplitPair
+from wqa.text import PairInputs, SplitPair, TextInput
 
 #: Number of random pairs that int8 is calibrated on, and their lengths in tokens.
 _CALIBRATED, _LENGTHS = 32, (20, 60)
@@ -38,7 +38,7 @@ _COLLECTION = 1000
 
 
 class _Tokenizer:
-    """Replaces a tokenizer where all texts are encoded."""
+    """Replaces a tokenizer where all texts are token ids."""
 
     padding_id, start_id, separator_id = 0, 1, 2
     pair_form = "roberta"
@@ -52,7 +52,7 @@ def random_ranker(
     own: Optional[Mapping[str, Any]] = None,
     **options: Any,
 ) -> Any:
-    """Build a ranker with random weights, which ranks encoded pairs only."""
+    """Build a ranker with random weights, which ranks tokenized pairs only."""
     mx.random.seed(seed)
     engine = options.get("engine") or EngineConfig(engine="mxnet")
     fields = dict(own or {})
@@ -60,14 +60,14 @@ def random_ranker(
         fields["exits"] = tuple(exits)
     network = build_network(system, config, **fields)
     network.initialize(mx.init.Normal(0.02), ctx=parse_devices(engine.ctx))
-    encoder = network.text_encoder(_Tokenizer(), network.max_positions)  # type: ignore[arg-type]
+    inputs = network.text_inputs(_Tokenizer(), network.max_positions)  # type: ignore[arg-type]
     if engine.precision == "int8":
-        options.setdefault("quantized", _quantized(system, network, encoder, engine, seed))
-    return build_ranker(system, network, encoder, **options)
+        options.setdefault("quantized", _quantized(system, network, inputs, engine, seed))
+    return build_ranker(system, network, inputs, **options)
 
 
 def _quantized(
-    system: str, network: Network, encoder: PairEncoder, engine: EngineConfig, seed: int
+    system: str, network: Network, inputs: PairInputs, engine: EngineConfig, seed: int
 ) -> Optional[QuantizedLayers]:
     """8-bit products of a network, calibrated on random pairs; None for another engine's."""
     if choose_engine(engine, packing_obstacle(network)) != "onednn":
@@ -76,16 +76,16 @@ def _quantized(
     rng = np.random.default_rng(seed)
     most = network.max_positions or config.max_positions  # of a document, where texts are apart
     shortest, longest = (min(length, most) for length in _LENGTHS)
-    if encoder.joins_pairs:
+    if inputs.joins_pairs:
         pairs: List[Any] = random_pairs(rng, _CALIBRATED, shortest, longest, config.vocab_size)
     else:
         lengths = (4, shortest), (shortest, longest)
         [pairs] = random_splits(1, _CALIBRATED, *lengths, config.vocab_size, seed)
-    return quantize_network(system, network, encoder.inputs(pairs))
+    return quantize_network(system, network, inputs.network_inputs(pairs))
 
 
 def random_ensemble(configs: Sequence[BackboneConfig], seed: int = 0, **options: Any) -> Any:
-    """Build an ensemble of rankers with random weights, which ranks encoded pairs only."""
+    """Build an ensemble of rankers with random weights, which ranks tokenized pairs only."""
     rankers = []
     for number, config in enumerate(configs):
         rankers.append(random_ranker(config, seed=seed + number, **options))
@@ -94,19 +94,19 @@ def random_ensemble(configs: Sequence[BackboneConfig], seed: int = 0, **options:
 
 def random_pairs(
     rng: np.random.Generator, count: int, shortest: int, longest: int, vocab_size: int
-) -> List[Encoded]:
+) -> List[TextInput]:
     """Draw pairs with uniform lengths and token ids."""
     lengths = rng.integers(shortest, longest + 1, count)
     pairs = []
     for length in lengths:
         token_ids = rng.integers(vocab_size, size=length, dtype=np.int32)
-        pairs.append(Encoded(token_ids, int(length) // 3, False, False))
+        pairs.append(TextInput(token_ids, int(length) // 3, False, False))
     return pairs
 
 
 def random_questions(
     count: int, candidates: int, lengths: Tuple[int, int], vocab_size: int, seed: int = 0
-) -> List[List[Encoded]]:
+) -> List[List[TextInput]]:
     """Draw the pairs of several questions."""
     rng = np.random.default_rng(seed)
     return [random_pairs(rng, candidates, *lengths, vocab_size) for _ in range(count)]
@@ -130,10 +130,10 @@ def random_splits(
     return questions
 
 
-def joined(pair: SplitPair) -> Encoded:
+def joined(pair: SplitPair) -> TextInput:
     """The two texts as one input, for a ranker that reads them together."""
     token_ids = np.concatenate([pair.question.token_ids, pair.document.token_ids])
-    return Encoded(token_ids, pair.question.length, pair.truncated, pair.empty)
+    return TextInput(token_ids, pair.question.length, pair.truncated, pair.empty)
 
 
 class CachedTimes(NamedTuple):

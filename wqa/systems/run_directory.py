@@ -34,7 +34,7 @@ from wqa.models import Network, parse_devices
 from wqa.pretrained.configs import check_layers
 from wqa.pretrained.load import load_parameters, stored_layout
 from wqa.systems.registry import find_system
-from wqa.text import PairEncoder, load_tokenizer
+from wqa.text import PairInputs, load_tokenizer
 
 _MEND = "restore the file from its run"
 
@@ -43,7 +43,7 @@ class Run(NamedTuple):
     """A run in memory, and the engine that is to compute it."""
 
     config: RunConfig
-    encoder: PairEncoder
+    inputs: PairInputs
     network: Network
     engine: EngineConfig
     quantized: Optional[QuantizedLayers]  # for int8
@@ -89,8 +89,8 @@ def load_run(
         weights.result()
     is_quantized = engine.precision == "int8"
     quantized = _load_quantized(folder, config, network) if is_quantized else None
-    encoder = _pair_encoder(folder, config, network, tokenizer, long_questions)
-    return Run(config, encoder, network, engine, quantized)
+    inputs = _pair_inputs(folder, config, network, tokenizer, long_questions)
+    return Run(config, inputs, network, engine, quantized)
 
 
 def check_engine(engine: EngineConfig, long_questions: str = "error") -> None:
@@ -141,19 +141,19 @@ def _load_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:
     return tokenizer
 
 
-def _pair_encoder(
+def _pair_inputs(
     folder: pathlib.Path,
     config: RunConfig,
     network: Network,
     tokenizer: Any,
     long_questions: str,
-) -> PairEncoder:
+) -> PairInputs:
     where, limit = f"{folder / 'config.json'}, field max_length", network.max_positions
     if limit is not None and config.max_length > limit:
         expected = f"at most {limit}, the positions of the encoder"
         raise RunDirectoryError(where, config.max_length, expected, _MEND)
     try:
-        return network.text_encoder(tokenizer, config.max_length, long_questions)
+        return network.text_inputs(tokenizer, config.max_length, long_questions)
     except OptionError as error:
         if error.where == "tokenizer":
             where = str(folder / "tokenizer.json")

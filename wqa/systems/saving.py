@@ -20,11 +20,11 @@ from wqa.models import Network, library_versions
 from wqa.pretrained.load import write_parameters
 from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import SYSTEMS, add_installed_systems
-from wqa.text import PairEncoder, Tokenizer
+from wqa.text import PairInputs, Tokenizer
 
 
 def save_run(
-    model: Network, encoder: PairEncoder, folder: PathLike, command: str = ""
+    model: Network, inputs: PairInputs, folder: PathLike, command: str = ""
 ) -> pathlib.Path:
     """Write a network as a run directory, which `load_ranker` and every command take.
 
@@ -32,8 +32,8 @@ def save_run(
     ----------
     model : Network
         Network of a system of `wqa.systems.SYSTEMS`, with float32 parameters.
-    encoder : PairEncoder
-        Encoder of its inputs. The run records its tokenizer and its greatest length.
+    inputs : PairInputs
+        Its token ids. The run records their tokenizer and their greatest length.
     folder : str or path-like
         New directory to write.
     command : str
@@ -56,18 +56,18 @@ def save_run(
     """
     system = _system_of(model)
     _check_parameters(model)
-    model.text_encoder(encoder.tokenizer, encoder.max_length)  # checks the length
+    model.text_inputs(inputs.tokenizer, inputs.max_length)  # checks the length
     if model.config is not None:
-        encoder.tokenizer.check_fits(model.config, "encoder")
+        inputs.tokenizer.check_fits(model.config, "encoder")
     record = RunConfig(
         system=system,
         backbone=model.config,
         network=as_json(model.own_config),
-        max_length=encoder.max_length,
+        max_length=inputs.max_length,
         versions=library_versions(),
         command=command,
     )
-    write_run(folder, model, record, encoder.tokenizer)
+    write_run(folder, model, record, inputs.tokenizer)
     return pathlib.Path(folder)
 
 

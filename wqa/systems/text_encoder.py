@@ -26,7 +26,7 @@ from wqa.models.backbone import Backbone
 from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.systems.registry import baseline_builder
 from wqa.systems.run_directory import check_engine, load_run
-from wqa.text import SingleEncoder, Tokenizer, load_tokenizer
+from wqa.text import SingleInputs, Tokenizer, load_tokenizer
 
 #: Greatest length of a text of a pretrained encoder, that of all-MiniLM-L6-v2.
 MAX_LENGTH = 256
@@ -86,12 +86,12 @@ def _quantize(encoders: TextEncoders) -> QuantizedLayers:
     texts: List[str] = []
     for question in read_questions(builtin_path("train")):
         texts += [question.question, *question.texts]
-    encoder = SingleEncoder(encoders.tokenizer, encoders.max_length)
-    inputs = encoder.encode(texts[:_CALIBRATION_TEXTS])
+    inputs = SingleInputs(encoders.tokenizer, encoders.max_length)
+    sample = inputs.encode(texts[:_CALIBRATION_TEXTS])
     quantized: QuantizedLayers = []
     for backbone in dict.fromkeys((encoders.question, encoders.document)):
         layers = list(backbone.layers)
-        quantized += quantize_layers(backbone.config, backbone.embeddings, layers, inputs)
+        quantized += quantize_layers(backbone.config, backbone.embeddings, layers, sample)
     return quantized
 
 
@@ -103,7 +103,7 @@ def load_encoders(encoder: str, ctx: str = "cpu") -> TextEncoders:
         if not backbones:
             system = run.config.system
             raise RunDirectoryError(encoder, f"a run of {system}", "a run with an encoder")
-        tokenizer = run.encoder.tokenizer
+        tokenizer = run.inputs.tokenizer
         return TextEncoders(backbones[0], backbones[-1], tokenizer, run.config.max_length)
     with encoder_directory(encoder) as folder:
         backbone = load_backbone(folder, parse_devices(ctx))
@@ -113,14 +113,14 @@ def load_encoders(encoder: str, ctx: str = "cpu") -> TextEncoders:
     return TextEncoders(backbone, backbone, tokenizer, length)
 
 
-def load_inputs(encoder: str) -> SingleEncoder:
+def load_inputs(encoder: str) -> SingleInputs:
     """Load what converts texts to token ids, without the parameters of the encoder."""
     with encoder_directory(encoder) as folder:
         if _is_run(encoder):
             length = read_run_config(folder / "config.json").max_length
         else:
             length = min(MAX_LENGTH, read_backbone_config(folder).max_positions)
-        return SingleEncoder(load_tokenizer(folder), length)
+        return SingleInputs(load_tokenizer(folder), length)
 
 
 def _is_run(encoder: str) -> bool:
@@ -153,17 +153,17 @@ class EncodedText(NamedTuple):
 class TextEncoder(NamedTuple):
     """Encodes the documents of one run."""
 
-    inputs: SingleEncoder
+    inputs: SingleInputs
     encoder: DocumentEncoder
     identity: Dict[str, Any]
 
     def encode(self, texts: Sequence[str]) -> List[Optional[EncodedText]]:
         """Encode a list of texts, each by itself; the last bits depend on the whole list."""
-        inputs = self.inputs.encode(list(texts))
-        filled = [encoded for encoded in inputs if not encoded.empty]
+        token_inputs = self.inputs.encode(list(texts))
+        filled = [encoded for encoded in token_inputs if not encoded.empty]
         rows = iter(self.encoder.encode([encoded.token_ids for encoded in filled]))
         results: List[Optional[EncodedText]] = []
-        for encoded in inputs:
+        for encoded in token_inputs:
             if encoded.empty:
                 results.append(None)
             else:
@@ -183,14 +183,14 @@ def load_text_encoder(run: Union[str, os.PathLike[str]], engine: EngineConfig) -
     )
 
 
-def load_document_inputs(run: Union[str, os.PathLike[str]]) -> SingleEncoder:
+def load_document_inputs(run: Union[str, os.PathLike[str]]) -> SingleInputs:
     """Load what converts the documents of a run to token ids, without its parameters."""
     baseline = parse_baseline(run)
     if baseline is not None and baseline.is_similarity:
         return load_inputs(baseline.encoder)
     folder = pathlib.Path(run)
     config = read_run_config(folder / "config.json")
-    return SingleEncoder(load_tokenizer(folder), config.max_length)
+    return SingleInputs(load_tokenizer(folder), config.max_length)
 
 
 def load_identity(run: Union[str, os.PathLike[str]]) -> Dict[str, Any]:
@@ -199,12 +199,12 @@ def load_identity(run: Union[str, os.PathLike[str]]) -> Dict[str, Any]:
     return encodings_identity(backbone, inputs.tokenizer, inputs.max_length)
 
 
-def _load(run: Union[str, os.PathLike[str]], ctx: str) -> Tuple[Backbone, SingleEncoder]:
+def _load(run: Union[str, os.PathLike[str]], ctx: str) -> Tuple[Backbone, SingleInputs]:
     """The encoder of the documents of a run, and its inputs."""
     baseline = parse_baseline(run)
     if baseline is not None and baseline.is_similarity:
         encoders = load_encoders(baseline.encoder, ctx)
-        return encoders.document, SingleEncoder(encoders.tokenizer, encoders.max_length)
+        return encoders.document, SingleInputs(encoders.tokenizer, encoders.max_length)
     expected = "a run directory, or an encoder such as minilm"
     loaded = load_run(run, EngineConfig(ctx=ctx), expected=expected)
     backbone = loaded.network.document_encoder
@@ -214,7 +214,7 @@ def _load(run: Union[str, os.PathLike[str]], ctx: str) -> Tuple[Backbone, Single
             f"a run of {loaded.config.system}, which reads question and candidate together",
             "a system that encodes documents by themselves",
         )
-    return backbone, SingleEncoder(loaded.encoder.tokenizer, loaded.config.max_length)
+    return backbone, SingleInputs(loaded.inputs.tokenizer, loaded.config.max_length)
 
 
 def check_cache_options(store: str, first_tokens: int) -> None:

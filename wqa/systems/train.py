@@ -29,7 +29,7 @@ from wqa.systems.development import Development
 from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import find_system, system_config
 from wqa.systems.saving import as_json
-from wqa.text import PairEncoder
+from wqa.text import PairInputs
 from wqa.training.checkpoint import State
 from wqa.training.logs import MetricsFile, TensorBoardLog, lossy_messages
 from wqa.training.schedules import (
@@ -84,7 +84,7 @@ def train(
     config: Optional[TrainingConfig] = None,
     max_length: int = 128,
     resume: bool = False,
-    make_evaluator: Optional[Callable[[PairEncoder], Evaluator]] = None,
+    make_evaluator: Optional[Callable[[PairInputs], Evaluator]] = None,
     command: str = "",
     score_teacher: Optional[ScoreTeacher] = None,
     log_dir: str = "",
@@ -118,7 +118,7 @@ def train(
     resume : bool
         Resume the run in ``out``; its settings must be the same.
     make_evaluator : callable, optional
-        Takes the pair encoder and returns the evaluator that the trainer calls.
+        Takes the inputs of the network and returns the evaluator that the trainer calls.
     command : str
         Command line that ``config.json`` records.
     score_teacher : callable, optional
@@ -166,7 +166,7 @@ def train(
             teachers = open_teachers(task, config, train_file, score_teacher)
             evaluator = None
             if make_evaluator and workers.writes:
-                evaluator = make_evaluator(task.encoder)
+                evaluator = make_evaluator(task.inputs)
             record = RunConfig(
                 system=system,
                 backbone=task.network.config,
@@ -367,7 +367,7 @@ def _begin(run: pathlib.Path, record: RunConfig, task: Task) -> None:
     else:
         with atomic_writer(path) as file:
             file.write(to_json(record))
-    task.encoder.tokenizer.save(run / "tokenizer.json")
+    task.inputs.tokenizer.save(run / "tokenizer.json")
 
 
 def _compare(path: pathlib.Path, name: str, old: Any, new: Any) -> None:

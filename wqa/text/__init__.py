@@ -1,14 +1,14 @@
 """Tokenizers, pairs, windows, masks, tokenized corpora, and batches by token budget."""
 
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
-from wqa.text.decoupled import SingleEncoder, SplitEncoder, SplitPair
-from wqa.text.encoding import Encoded, PairEncoder, pad_pairs
+from wqa.text.inputs import PairInputs, TextInput, pad_pairs
 from wqa.text.long_questions import (
     PreparedQuestions,
     naming_file,
     note_long_questions,
     prepare_questions,
 )
+from wqa.text.split_inputs import SingleInputs, SplitInputs, SplitPair
 from wqa.text.store import PairStore, build_store, is_store
 from wqa.text.tokenized import TokenizedPairs, tokenize_pairs
 from wqa.text.tokenizers import Located, Tokenizer
@@ -16,14 +16,14 @@ from wqa.text.vocabularies import load_tokenizer
 from wqa.text.words import WordTokenizer, embedding_matrix, split_words
 
 __all__ = [
-    "Encoded",
     "Located",
-    "PairEncoder",
+    "PairInputs",
     "PairStore",
     "PreparedQuestions",
-    "SingleEncoder",
-    "SplitEncoder",
+    "SingleInputs",
+    "SplitInputs",
     "SplitPair",
+    "TextInput",
     "TokenizedPairs",
     "Tokenizer",
     "WordTokenizer",

@@ -1,6 +1,6 @@
 """Questions whose tokens leave no room for a candidate: an error, truncated, or left out.
 
-`wqa.text.PairEncoder.fit_question` holds the rule for one question. Here it is applied to all
+`wqa.text.PairInputs.fit_question` holds the rule for one question. Here it is applied to all
 questions of a corpus before they are ranked.
 """
 
@@ -13,7 +13,7 @@ from wqa.data import Question
 from wqa.errors import DataError, InputError, QuestionTooLong
 from wqa.io.files import PathLike
 from wqa.io.streams import note_counts
-from wqa.text.encoding import PairEncoder
+from wqa.text.inputs import PairInputs
 
 #: Questions that are tokenized at once.
 _CHUNK = 1024
@@ -25,10 +25,10 @@ class PreparedQuestions(NamedTuple):
     Attributes
     ----------
     questions : list of Question
-        The questions in their order, without those that were skipped. Their texts are whole: the
-        encoder truncates the token ids.
+        The questions in their order, without those that were skipped. Their texts are whole:
+        `PairInputs` truncates the token ids.
     truncated : int
-        Number of over-long questions among them, which the encoder truncates.
+        Number of over-long questions among them, whose token ids are truncated.
     skipped : int
         Number of over-long questions that were left out.
     """
@@ -44,16 +44,16 @@ class PreparedQuestions(NamedTuple):
 
 
 def prepare_questions(
-    questions: Iterable[Question], encoders: Sequence[PairEncoder]
+    questions: Iterable[Question], all_inputs: Sequence[PairInputs]
 ) -> PreparedQuestions:
-    """Apply the encoders' rule for over-long questions before a corpus is ranked.
+    """Apply the rule for over-long questions of all inputs before a corpus is ranked.
 
     Parameters
     ----------
     questions : iterable of Question
         Questions with their candidates; only the texts of the questions are tokenized.
-    encoders : sequence of PairEncoder
-        Encoders of all rankers that rank the questions. A question that is too long for one of
+    all_inputs : sequence of PairInputs
+        Inputs of all rankers that rank the questions. A question that is too long for one of
         them is too long.
 
     Returns
@@ -64,17 +64,17 @@ def prepare_questions(
     Raises
     ------
     QuestionTooLong
-        If a question leaves too few tokens for its candidates, and its encoder neither truncates
-        nor skips it.
+        If a question leaves too few tokens for its candidates, and its inputs neither truncate
+        nor skip it.
     DataError
         If all questions are skipped.
     """
     prepared = list(questions)
     truncated: Set[int] = set()
     skipped: Set[int] = set()
-    for encoder in encoders:
-        indices = _over_long(prepared, encoder)
-        if encoder.long_questions == "skip":
+    for inputs in all_inputs:
+        indices = _over_long(prepared, inputs)
+        if inputs.long_questions == "skip":
             skipped.update(indices)
         else:
             truncated.update(indices)
@@ -89,22 +89,22 @@ def prepare_questions(
     return PreparedQuestions(kept, len(truncated - skipped), len(skipped))
 
 
-def is_skipped(question: Question, encoder: PairEncoder) -> bool:
+def is_skipped(question: Question, inputs: PairInputs) -> bool:
     """Whether a question is left out of a corpus."""
-    return encoder.long_questions == "skip" and any(True for _ in _over_long([question], encoder))
+    return inputs.long_questions == "skip" and any(True for _ in _over_long([question], inputs))
 
 
-def _over_long(questions: Sequence[Question], encoder: PairEncoder) -> Iterator[int]:
-    """Indices of the questions that an encoder truncates or skips."""
+def _over_long(questions: Sequence[Question], inputs: PairInputs) -> Iterator[int]:
+    """Indices of the questions that are to be truncated or skipped."""
     for start in range(0, len(questions), _CHUNK):
         chunk = questions[start : start + _CHUNK]
         texts = [question.question for question in chunk]
-        all_ids = encoder.tokenizer.encode(texts, encoder.needed)
+        all_ids = inputs.tokenizer.encode(texts, inputs.needed)
         for index, (question, ids) in enumerate(zip(chunk, all_ids), start):
             try:
-                is_long = len(encoder.fit_question(ids, question.id)) < len(ids)
+                is_long = len(inputs.fit_question(ids, question.id)) < len(ids)
             except QuestionTooLong:
-                if encoder.long_questions != "skip":
+                if inputs.long_questions != "skip":
                     raise
                 is_long = True
             if is_long:

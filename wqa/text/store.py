@@ -31,7 +31,7 @@ from wqa.io.arrays import (
 from wqa.io.files import PathLike
 from wqa.io.locks import lock_output
 from wqa.io.progress import with_bar
-from wqa.text.encoding import PairEncoder
+from wqa.text.inputs import PairInputs
 from wqa.text.long_questions import is_skipped, naming_file
 from wqa.text.tokenized import COUNTS, PairTokenizer, TokenizedPairs, array_types
 
@@ -130,21 +130,21 @@ class PairStore(TokenizedPairs):
                 _MEND_DAMAGE,
             )
 
-    def check(self, encoder: PairEncoder) -> None:
-        """Read the whole store once, and refuse a damaged one or one of another encoder.
+    def check(self, inputs: PairInputs) -> None:
+        """Read the whole store once, and refuse a damaged one or one of other inputs.
 
         Parameters
         ----------
-        encoder : PairEncoder
-            The encoder that its pairs are to be assembled by.
+        inputs : PairInputs
+            What its pairs are to be assembled by.
 
         Raises
         ------
         DataError
-            If the store was made with another encoder, an array is not the one that was written,
+            If the store was made with other inputs, an array is not the one that was written,
             a token id, a label or a question index is out of range, or a pair is too long.
         """
-        self.check_fits(encoder)
+        self.check_fits(inputs)
         ids = values_below(self.meta["vocab_size"], "token id")
         checks: Dict[str, Optional[BlockCheck]] = {
             "labels": values_below(2, "label"),
@@ -158,29 +158,29 @@ class PairStore(TokenizedPairs):
             checks["keys"] = None  # any number may be a key
         for name in with_bar(checks, len(checks), "checking", True, "array"):
             self._folder.check(name, getattr(self, name), checks[name])
-        longest = int(self.lengths(encoder.form.specials).max(initial=0))
-        if longest > encoder.max_length:
+        longest = int(self.lengths(inputs.form.specials).max(initial=0))
+        if longest > inputs.max_length:
             raise DataError(
                 self.path,
                 f"a pair of {longest} tokens",
-                f"at most {encoder.max_length}",
+                f"at most {inputs.max_length}",
                 _MEND_DAMAGE,
             )
 
-    def check_fits(self, encoder: PairEncoder) -> None:
+    def check_fits(self, inputs: PairInputs) -> None:
         """Refuse a store of another form, tokenizer, length limit or over-long questions' option.
 
         Parameters
         ----------
-        encoder : PairEncoder
-            The encoder that its pairs are to be assembled by.
+        inputs : PairInputs
+            What its pairs are to be assembled by.
 
         Raises
         ------
         DataError
             If the store was made with another one.
         """
-        if not encoder.joins_pairs:
+        if not inputs.joins_pairs:
             raise DataError(
                 self.path,
                 "a store of pairs, whose candidates are cut to the room that a question leaves",
@@ -188,15 +188,15 @@ class PairStore(TokenizedPairs):
                 "give the corpus as canonical JSONL",
             )
         self._folder.check_made_with(
-            _settings(encoder), "tokenize the corpus again with this encoder and max_length"
+            _settings(inputs), "tokenize the corpus again with this encoder and max_length"
         )
-        if not _fits_option(self.meta, encoder):
+        if not _fits_option(self.meta, inputs):
             option = self.meta["long_questions"]
             counts = " and ".join(f"{self.meta[name]} {name}" for name in _CHANGED)
             raise DataError(
                 self.path,
                 f'made with long_questions="{option}", and holds {counts}',
-                encoder.long_questions,
+                inputs.long_questions,
                 f'set long_questions="{option}", or tokenize the corpus again',
             )
 
@@ -217,12 +217,12 @@ def _check_question_indices(limit: int) -> BlockCheck:
     return check
 
 
-def _settings(encoder: PairEncoder) -> Dict[str, Any]:
+def _settings(inputs: PairInputs) -> Dict[str, Any]:
     """Settings that a store depends on beside the corpus."""
     return {
-        "tokenizer_sha256": encoder.tokenizer.fingerprint,
-        "max_length": encoder.max_length,
-        "vocab_size": encoder.tokenizer.vocab_size,
+        "tokenizer_sha256": inputs.tokenizer.fingerprint,
+        "max_length": inputs.max_length,
+        "vocab_size": inputs.tokenizer.vocab_size,
     }
 
 
@@ -232,14 +232,14 @@ def _add_missing(record: Dict[str, Any]) -> None:
         record.setdefault(name, value)
 
 
-def _fits_option(record: Mapping[str, Any], encoder: PairEncoder) -> bool:
-    """Whether a store, or a part of one, has the pairs of an encoder's option."""
+def _fits_option(record: Mapping[str, Any], inputs: PairInputs) -> bool:
+    """Whether a store, or a part of one, has the pairs of an option for long questions."""
     if not any(record[name] for name in _CHANGED):
         return True
-    return record["long_questions"] == encoder.long_questions
+    return record["long_questions"] == inputs.long_questions
 
 
-def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[str, Any]:
+def build_store(source: PathLike, out: PathLike, inputs: PairInputs) -> Dict[str, Any]:
     """Tokenize a corpus into a store; a build that was stopped continues.
 
     Parameters
@@ -249,7 +249,7 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
     out : str or path-like
         The folder to make. A whole store of the same corpus, tokenizer and length limit is kept as
         it is; any other content is refused.
-    encoder : PairEncoder
+    inputs : PairInputs
         Tokenizes the texts, cuts candidates to its length limit, and says what to do with over-long
         questions.
 
@@ -257,7 +257,7 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
     -------
     dict
         ``meta.json``: ``questions``, ``pairs``, ``blank`` (candidates without a token, which are
-        left out), ``truncated``, ``long_questions`` (the encoder's option),
+        left out), ``truncated``, ``long_questions`` (the option of ``inputs``),
         ``truncated_questions``, ``skipped_questions``, and more.
 
     Raises
@@ -278,36 +278,36 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
     if not is_ir_name(source) and not pathlib.Path(source).is_file():
         raise DataError(source, "there is no such file", "canonical JSONL", "check the path")
     with lock_output(out):
-        made_with = {"source_sha256": data_digest(source), **_settings(encoder)}
+        made_with = {"source_sha256": data_digest(source), **_settings(inputs)}
         stored = reusable_folder(out, FORMAT, "store", made_with)
         if stored is not None:
             store = PairStore(out)
-            store.check_fits(encoder)
+            store.check_fits(inputs)
             return store.meta
-        types = array_types(encoder.tokenizer.vocab_size)
+        types = array_types(inputs.tokenizer.vocab_size)
         with ArrayWriter(out, FORMAT, types, made_with) as writer:
-            option = {"long_questions": encoder.long_questions}
+            option = {"long_questions": inputs.long_questions}
             writer.progress = writer.progress or {**_START, **option}
             _add_missing(writer.progress)
-            if not _can_continue(writer, encoder):
+            if not _can_continue(writer, inputs):
                 writer.restart()
                 writer.progress = dict(_START)
             writer.progress.update(option)
-            _tokenize(source, encoder, writer)
+            _tokenize(source, inputs, writer)
             if not writer.progress["pairs"]:
                 raise DataError(source, "no candidate has a token", "at least one that has")
             writer.finish(writer.progress)
         return PairStore(out).meta
 
 
-def _can_continue(writer: ArrayWriter, encoder: PairEncoder) -> bool:
+def _can_continue(writer: ArrayWriter, inputs: PairInputs) -> bool:
     """Whether the arrays hold what the progress of a build that was stopped says."""
     progress = writer.progress
     if set(progress) != {"long_questions", *_START}:
         return False
     if any(type(progress[name]) is not int or progress[name] < 0 for name in _START):
         return False
-    if not _fits_option(progress, encoder):
+    if not _fits_option(progress, inputs):
         return False
     # The arrays do not tell how many candidates were blank or truncated.
     return (
@@ -318,15 +318,15 @@ def _can_continue(writer: ArrayWriter, encoder: PairEncoder) -> bool:
     )
 
 
-def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> None:
+def _tokenize(source: PathLike, inputs: PairInputs, writer: ArrayWriter) -> None:
     """Append the questions that are not in the arrays yet, with regular commits."""
-    pair_tokenizer = PairTokenizer(encoder, with_keys=True)
+    pair_tokenizer = PairTokenizer(inputs, with_keys=True)
     stored = writer.progress["questions"]
     # The arrays verify the questions that they hold, but not how many were skipped between them.
     writer.progress["skipped_questions"] = 0
     for question in with_bar(read_questions(source), None, "tokenizing", True):
         if stored:
-            if is_skipped(question, encoder):
+            if is_skipped(question, inputs):
                 writer.progress["skipped_questions"] += 1
             else:
                 stored -= 1

@@ -15,7 +15,7 @@ from wqa.data import Question
 from wqa.data.records import known_labels
 from wqa.data.scores import TYPES, candidate_keys
 from wqa.errors import QuestionTooLong
-from wqa.text.encoding import PairEncoder
+from wqa.text.inputs import PairInputs
 
 #: Numbers that tokenized pairs count beside their arrays.
 COUNTS = ("blank", "truncated", "truncated_questions", "skipped_questions")
@@ -160,9 +160,9 @@ def _text(tokens: np.ndarray, ends: np.ndarray, index: int) -> np.ndarray:
 class PairTokenizer:
     """Tokenizes labelled questions one at a time, and collects their pairs."""
 
-    def __init__(self, encoder: PairEncoder, with_keys: bool = False) -> None:
-        self._encoder = encoder
-        self._types = array_types(encoder.tokenizer.vocab_size)
+    def __init__(self, inputs: PairInputs, with_keys: bool = False) -> None:
+        self._inputs = inputs
+        self._types = array_types(inputs.tokenizer.vocab_size)
         self._with_keys = with_keys
         if not with_keys:
             del self._types["keys"]
@@ -177,14 +177,14 @@ class PairTokenizer:
     def add(self, question: Question) -> None:
         """Tokenize a question and its candidates; candidates without a token are left out.
 
-        An over-long question is left out with its candidates if the encoder's ``long_questions`` is
+        An over-long question is left out with its candidates if the inputs' ``long_questions`` is
         ``"skip"``.
         """
         labels = known_labels(question)
         try:
-            segments = self._encoder.segments(question.question, question.texts, question.id)
+            segments = self._inputs.segments(question.question, question.texts, question.id)
         except QuestionTooLong:
-            if self._encoder.long_questions != "skip":
+            if self._inputs.long_questions != "skip":
                 raise
             self._counts["skipped_questions"] += 1
             return
@@ -218,7 +218,7 @@ class PairTokenizer:
 
 
 def tokenize_pairs(
-    questions: Iterable[Question], encoder: PairEncoder, with_keys: bool = False
+    questions: Iterable[Question], inputs: PairInputs, with_keys: bool = False
 ) -> TokenizedPairs:
     """Tokenize labelled questions into pairs in memory.
 
@@ -226,7 +226,7 @@ def tokenize_pairs(
     ----------
     questions : iterable of Question
         Labelled questions; candidates without a token are left out.
-    encoder : PairEncoder
+    inputs : PairInputs
         Tokenizes the texts, cuts candidates to its length limit, and says what to do with over-long
         questions.
     with_keys : bool
@@ -245,7 +245,7 @@ def tokenize_pairs(
         If a question is empty, or leaves too few tokens for its candidates and is neither truncated
         nor skipped.
     """
-    pair_tokenizer = PairTokenizer(encoder, with_keys)
+    pair_tokenizer = PairTokenizer(inputs, with_keys)
     for question in questions:
         pair_tokenizer.add(question)
     return pair_tokenizer.take()

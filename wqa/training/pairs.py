@@ -12,7 +12,7 @@ from wqa.data import Question
 from wqa.data.records import filter_rule
 from wqa.errors import DataError, check_choice
 from wqa.text import (
-    PairEncoder,
+    PairInputs,
     PairStore,
     TokenizedPairs,
     plan_batches,
@@ -32,8 +32,8 @@ class Pairs:
     ----------
     tokenized : TokenizedPairs
         Tokens of the pairs, in memory or in a store.
-    encoder : PairEncoder
-        Assembles pairs; the same encoder as the texts were tokenized with.
+    inputs : PairInputs
+        Assembles pairs; the same as the texts were tokenized with.
     filter : {"all", "no-all-negative", "clean"}
         Filter of questions by the labels of their pairs.
     shuffle : {"pair", "question"}
@@ -42,7 +42,7 @@ class Pairs:
     Attributes
     ----------
     lengths : numpy.ndarray
-        Number of tokens of each pair, as `wqa.text.PairEncoder.lengths` computes it.
+        Number of tokens of each pair, as `wqa.text.PairInputs.lengths` computes it.
     questions : numpy.ndarray
         (N,) question index of each pair, ascending.
     labels : numpy.ndarray
@@ -63,17 +63,17 @@ class Pairs:
     def __init__(
         self,
         tokenized: TokenizedPairs,
-        encoder: PairEncoder,
+        inputs: PairInputs,
         filter: str = "all",
         shuffle: str = "pair",
     ) -> None:
         _check_options(filter, shuffle)
         self._tokenized = tokenized
-        self._encoder = encoder
+        self._inputs = inputs
         self._shuffle = shuffle
         self.truncated_questions = tokenized.truncated_questions
         self.skipped_questions = tokenized.skipped_questions
-        self.lengths = encoder.lengths(*tokenized.text_lengths())
+        self.lengths = inputs.lengths(*tokenized.text_lengths())
         self.questions = tokenized.question_of
         self.labels = tokenized.labels
         self.truncated = tokenized.truncated
@@ -146,14 +146,14 @@ class Pairs:
         Returns
         -------
         tuple of numpy.ndarray
-            The arrays of the encoder's ``names``, as its ``pad`` returns them, and the (B,) float32
+            The arrays of the inputs' ``names``, as their ``pad`` returns them, and the (B,) float32
             labels.
         """
         labels = self.labels[indices].astype(np.float32)
-        return (*self._encoder.pad(self.assemble(indices)), labels)
+        return (*self._inputs.pad(self.assemble(indices)), labels)
 
     def assemble(self, indices: np.ndarray) -> List[Any]:
-        """Assemble pairs, as the encoder does.
+        """Assemble pairs, as the inputs do.
 
         Parameters
         ----------
@@ -162,14 +162,14 @@ class Pairs:
 
         Returns
         -------
-        list of Encoded
-            One pair an index; the encoder of a system may make others.
+        list of TextInput
+            One pair an index; the inputs of a system may make others.
         """
         rows = indices if self._rows is None else self._rows[indices]
-        tokenized, encoder = self._tokenized, self._encoder
+        tokenized, inputs = self._tokenized, self._inputs
         pairs = []
         for row, question in zip(rows, self.questions[indices]):
-            pair = encoder.assemble(tokenized.question(question), tokenized.candidate(row))
+            pair = inputs.assemble(tokenized.question(question), tokenized.candidate(row))
             pairs.append(pair)
         return pairs
 
@@ -200,7 +200,7 @@ class TrainingPairs(Pairs):
     ----------
     questions : iterable of Question
         Labelled questions; candidates without a token are left out.
-    encoder : PairEncoder
+    inputs : PairInputs
         Tokenizes the texts, assembles the pairs, and says what to do with over-long questions.
     shuffle, filter : str
         As `Pairs` takes them; a filter sees the candidates that have a token.
@@ -216,15 +216,15 @@ class TrainingPairs(Pairs):
     def __init__(
         self,
         questions: Iterable[Question],
-        encoder: PairEncoder,
+        inputs: PairInputs,
         shuffle: str = "pair",
         filter: str = "all",
         with_keys: bool = False,
     ) -> None:
         _check_options(filter, shuffle)  # before the questions are tokenized
         progress_bar = tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)
-        tokenized = tokenize_pairs(progress_bar, encoder, with_keys)
-        super().__init__(tokenized, encoder, filter, shuffle)
+        tokenized = tokenize_pairs(progress_bar, inputs, with_keys)
+        super().__init__(tokenized, inputs, filter, shuffle)
 
 
 class StoredPairs(Pairs):
@@ -234,7 +234,7 @@ class StoredPairs(Pairs):
     ----------
     store : PairStore
         Store of tokenized pairs.
-    encoder : PairEncoder
+    inputs : PairInputs
         Assembles the pairs; it must fit the store.
     filter, shuffle : str
         As `Pairs` takes them.
@@ -242,11 +242,11 @@ class StoredPairs(Pairs):
     Raises
     ------
     DataError, OptionError
-        As `Pairs` raises them, and if the store was made with another encoder or is damaged.
+        As `Pairs` raises them, and if the store was made with other inputs or is damaged.
     """
 
     def __init__(
-        self, store: PairStore, encoder: PairEncoder, filter: str = "all", shuffle: str = "pair"
+        self, store: PairStore, inputs: PairInputs, filter: str = "all", shuffle: str = "pair"
     ) -> None:
-        store.check(encoder)
-        super().__init__(store, encoder, filter, shuffle)
+        store.check(inputs)
+        super().__init__(store, inputs, filter, shuffle)

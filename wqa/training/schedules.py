@@ -249,7 +249,7 @@ class ExitTask(PairTask):
             path.hybridize(active)
 
     def scores(self, batch: Dict[str, mx.nd.NDArray], update: int) -> mx.nd.NDArray:
-        _, scores = self._paths[self.drawn_exit(update)](*self.inputs(batch))
+        _, scores = self._paths[self.drawn_exit(update)](*self.network_inputs(batch))
         return scores
 
     def drawn_exit(self, update: int) -> int:

@@ -16,7 +16,7 @@ from wqa.config.systems import System
 from wqa.data import filter_questions, read_questions
 from wqa.data.formats import data_digest
 from wqa.models import Network
-from wqa.text import PairEncoder, PairStore, is_store, naming_file, note_long_questions
+from wqa.text import PairInputs, PairStore, is_store, naming_file, note_long_questions
 from wqa.training.losses import cross_entropy, taught_loss, teachers_of
 from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
 from wqa.training.start import Start
@@ -62,8 +62,8 @@ class Task:
     ----------
     network : Network
         Network to train.
-    encoder : PairEncoder
-        Encodes the network's inputs; its tokenizer is saved in the run.
+    inputs : PairInputs
+        Token ids of the network's inputs; their tokenizer is saved in the run.
     max_length : int
         Most tokens of all inputs of a row together.
     digest : str
@@ -79,7 +79,7 @@ class Task:
     watched: Tuple[str, ...] = ()
 
     network: Network
-    encoder: PairEncoder
+    inputs: PairInputs
     max_length: int
     digest: str
 
@@ -241,8 +241,8 @@ class PairTask(Task):
     ----------
     network : Network
         Network that scores pairs.
-    encoder : PairEncoder
-        Encodes questions and candidates as pairs.
+    inputs : PairInputs
+        Token ids of questions and candidates, as pairs.
     pairs : Pairs
         Labelled pairs to train on.
     config : TrainingConfig
@@ -254,13 +254,13 @@ class PairTask(Task):
     def __init__(
         self,
         network: Network,
-        encoder: PairEncoder,
+        inputs: PairInputs,
         pairs: Pairs,
         config: TrainingConfig,
         digest: str = "",
     ) -> None:
-        self.network, self.encoder, self.pairs, self.config = network, encoder, pairs, config
-        self.max_length, self.digest = encoder.longest, digest
+        self.network, self.inputs, self.pairs, self.config = network, inputs, pairs, config
+        self.max_length, self.digest = inputs.longest, digest
         self._teacher_scores: Optional[np.ndarray] = None
 
     @classmethod
@@ -268,24 +268,24 @@ class PairTask(Task):
         train_file, config = setup.train_file, setup.config
         network = cls.make_network(setup)
         tokenizer = setup.start.tokenizer()
-        encoder = network.text_encoder(tokenizer, setup.max_length, config.long_questions)
+        inputs = network.text_inputs(tokenizer, setup.max_length, config.long_questions)
         if is_store(train_file):
             store = PairStore(train_file)
-            pairs: Pairs = StoredPairs(store, encoder, config.train_filter, config.shuffle)
+            pairs: Pairs = StoredPairs(store, inputs, config.train_filter, config.shuffle)
             digest = store.meta["source_sha256"]
         else:
             questions = filter_questions(read_questions(train_file), config.train_filter)
             with naming_file(train_file):
                 pairs = TrainingPairs(
                     questions,
-                    encoder,
+                    inputs,
                     config.shuffle,
                     config.train_filter,
                     with_keys=bool(config.teachers),
                 )
             digest = data_digest(train_file)
         note_long_questions(pairs.truncated_questions, pairs.skipped_questions, train_file)
-        return cls(network, encoder, pairs, config, digest)
+        return cls(network, inputs, pairs, config, digest)
 
     @classmethod
     def make_network(cls, setup: Setup) -> Network:
@@ -313,7 +313,7 @@ class PairTask(Task):
         return self.pairs.plan(tokens, rng)
 
     def batch(self, key: np.ndarray) -> Dict[str, np.ndarray]:
-        batch = dict(zip((*self.encoder.names, "labels"), self.pairs.batch(key)))
+        batch = dict(zip((*self.inputs.names, "labels"), self.pairs.batch(key)))
         if self._teacher_scores is not None:
             batch["teacher_scores"] = self._teacher_scores[key]
         return batch
@@ -364,9 +364,9 @@ class PairTask(Task):
         mxnet.nd.NDArray
             (rows,) log-odds.
         """
-        return self.network(*self.inputs(batch))
+        return self.network(*self.network_inputs(batch))
 
-    def inputs(self, batch: Dict[str, mx.nd.NDArray]) -> List[mx.nd.NDArray]:
+    def network_inputs(self, batch: Dict[str, mx.nd.NDArray]) -> List[mx.nd.NDArray]:
         """Arrays of a batch that the network takes, in its order.
 
         Parameters
@@ -378,4 +378,4 @@ class PairTask(Task):
         -------
         list of mxnet.nd.NDArray
         """
-        return [batch[name] for name in self.encoder.names]
+        return [batch[name] for name in self.inputs.names]

@@ -38,8 +38,8 @@ def threads(request, monkeypatch):
 def rankers(recurrent):
     """A ranker by MXNet, and one by sparse products on the same parameters."""
     by_mxnet = small_ranker(recurrent, engine=MXNET)
-    network, encoder = by_mxnet.network, by_mxnet.encoder
-    return by_mxnet, build_ranker("cosinet", network, encoder, engine=SPARSE)
+    network, inputs = by_mxnet.network, by_mxnet.inputs
+    return by_mxnet, build_ranker("cosinet", network, inputs, engine=SPARSE)
 
 
 def random_texts(rng, count, longest=14):
@@ -190,7 +190,7 @@ def test_another_precision_is_refused():
     ranker = small_ranker()
     config = EngineConfig(engine="auto", precision="bfloat16")
     with pytest.raises(OptionError, match="bfloat16 for convolutions.*expected float32"):
-        build_ranker("cosinet", ranker.network, ranker.encoder, engine=config)
+        build_ranker("cosinet", ranker.network, ranker.inputs, engine=config)
 
 
 def test_mxnet_computes_compare_aggregate():

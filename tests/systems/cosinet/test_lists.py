@@ -29,7 +29,7 @@ from wqa.errors import (
 from wqa.evaluation import by_document_id
 from wqa.systems import SYSTEMS
 from wqa.systems.cosinet.config import ListConfig
-from wqa.systems.cosinet.inputs import ListEncoder, plan_lists
+from wqa.systems.cosinet.inputs import ListInputs, plan_lists
 from wqa.systems.cosinet.lists import ListRecurrence
 from wqa.systems.cosinet.ranker import HybridListEngine, ListRanker
 from wqa.systems.load import build_ranker, load_ranker
@@ -105,8 +105,8 @@ def small_ranker(recurrent="birnn", max_length=16, system="cosinet", **options):
     mx.random.seed(7)
     network.initialize(mx.init.Normal(0.1))
     network.vectors.set_data(mx.nd.array(matrix))
-    encoder = network.text_encoder(tokenizer, max_length, options.pop("long_questions", "error"))
-    return build_ranker(system, network, encoder, **options)
+    inputs = network.text_inputs(tokenizer, max_length, options.pop("long_questions", "error"))
+    return build_ranker(system, network, inputs, **options)
 
 
 # Configuration
@@ -138,13 +138,13 @@ def test_the_loss_decides_the_defaults_of_the_paper():
 # Inputs
 
 
-def word_encoder(max_length=4, long_questions="error"):
+def word_inputs(max_length=4, long_questions="error"):
     tokenizer = WordTokenizer(["who", "is", "it", "?", "she"], buckets=3)
-    return ListEncoder(tokenizer, max_length, long_questions)
+    return ListInputs(tokenizer, max_length, long_questions)
 
 
 def test_pairs_are_words_without_special_tokens():
-    pairs = word_encoder().encode("Who is it", ["she is it", " ", "it it it it she"])
+    pairs = word_inputs().encode("Who is it", ["she is it", " ", "it it it it she"])
     assert [pair.question.tolist() for pair in pairs] == [[1, 2, 3]] * 3
     assert [pair.candidate.tolist() for pair in pairs] == [[5, 2, 3], [], [3] * 4]
     assert [pair.truncated for pair in pairs] == [False, False, True]
@@ -155,22 +155,22 @@ def test_pairs_are_words_without_special_tokens():
 def test_a_long_question_is_an_error_or_cut():
     text = "who is it who is"
     with pytest.raises(QuestionTooLong, match="5 or more words; expected at most 4"):
-        word_encoder().encode(text, ["it"])
+        word_inputs().encode(text, ["it"])
     with pytest.raises(QuestionTooLong):
-        word_encoder(long_questions="skip").encode(text, ["it"])
-    [pair] = word_encoder(long_questions="truncate").encode(text, ["it"])
+        word_inputs(long_questions="skip").encode(text, ["it"])
+    [pair] = word_inputs(long_questions="truncate").encode(text, ["it"])
     assert pair.question.tolist() == [1, 2, 3, 1]
     with pytest.raises(OptionError, match="max_length: 0"):
-        word_encoder(0)
+        word_inputs(0)
     with pytest.raises(InputError, match="the question is empty"):
-        word_encoder().encode(" ", ["it"])
+        word_inputs().encode(" ", ["it"])
 
 
 def test_padded_lists():
-    encoder = word_encoder(20)
-    first = encoder.encode("who is", ["it", "it is she she is it is it is"])
-    second = encoder.encode("it", ["she ?"])
-    question_ids, counts, ids, lengths, list_counts = encoder.pad_lists([first, second])
+    inputs = word_inputs(20)
+    first = inputs.encode("who is", ["it", "it is she she is it is it is"])
+    second = inputs.encode("it", ["she ?"])
+    question_ids, counts, ids, lengths, list_counts = inputs.pad_lists([first, second])
     assert question_ids.tolist() == [[1, 2] + [0] * 6, [3] + [0] * 7]
     assert ids.shape == (2, 2, 16) and ids.dtype == np.int32
     assert ids[0, 0].tolist() == [3] + [0] * 15
@@ -178,8 +178,8 @@ def test_padded_lists():
     assert (counts.tolist(), list_counts.tolist()) == ([2, 1], [2, 1])
     assert lengths.tolist() == [[1, 9], [2, 0]] and lengths.dtype == np.float32
     # Pairs by themselves are lists of one.
-    assert encoder.pad(first)[2].shape == (2, 1, 16)
-    assert list(encoder.array_types()) == [*encoder.names, "scores"]
+    assert inputs.pad(first)[2].shape == (2, 1, 16)
+    assert list(inputs.array_types()) == [*inputs.names, "scores"]
 
 
 SIZES = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 12), st.integers(1, 60)), max_size=30)
@@ -305,9 +305,9 @@ def test_a_trained_run_ranks_as_the_network_did(
 ):
     kept = {}
 
-    def evaluator(encoder):
+    def evaluator(inputs):
         def evaluate(network):
-            ranker = build_ranker(system, network, encoder)
+            ranker = build_ranker(system, network, inputs)
             kept["scores"] = [ranking.scores for ranking in ranker.rank_all(questions["dev"])]
             return {"map": 1.0 + len(kept)}
 
@@ -620,8 +620,8 @@ def test_a_list_of_one_and_of_two_thousand(system):
         candidates = texts(*(rng.integers(0, 10, rng.integers(1, longest)) for _ in range(2000)))
         ranking = ranker.rank("w1", candidates)
         assert sorted(ranking.order) == list(range(2000))
-        encoder = ranker.encoder
-        arrays = encoder.pad_lists([encoder.encode("w1", candidates)])
+        inputs = ranker.inputs
+        arrays = inputs.pad_lists([inputs.encode("w1", candidates)])
         whole = ranker.network(*[mx.nd.array(array, dtype=array.dtype) for array in arrays])
         np.testing.assert_allclose(ranking.scores, whole.asnumpy()[0], atol=1e-5)
 
@@ -677,7 +677,7 @@ def test_a_question_of_unknown_words(buckets, system):
     network = build_network(system, rows=len(matrix), width=3, recurrent="lstm")
     network.initialize(mx.init.Normal(0.1))
     network.vectors.set_data(mx.nd.array(matrix))
-    ranker = build_ranker(system, network, network.text_encoder(tokenizer, 8))
+    ranker = build_ranker(system, network, network.text_inputs(tokenizer, 8))
     ranking = ranker.rank("xyzzy plugh", ["a b", "xyzzy", "frotz gnusto plugh", ""])
     assert np.isfinite(ranking.scores[:3]).all()
 
@@ -857,8 +857,8 @@ def test_an_exported_network_computes_the_same(
     ranker = load_ranker(run)
     lists, rankings = [], list(ranker.rank_all(questions["dev"]))
     for question in questions["dev"]:
-        lists.append(ranker.encoder.encode(question.question, question.texts))
-    arrays = ranker.encoder.pad_lists(lists)
+        lists.append(ranker.inputs.encode(question.question, question.texts))
+    arrays = ranker.inputs.pad_lists(lists)
     scores = block(*[mx.nd.array(array, dtype=array.dtype) for array in arrays]).asnumpy()
     for row, ranking in zip(scores, rankings):
         np.testing.assert_allclose(row[: len(ranking.scores)], ranking.scores, atol=1e-5)

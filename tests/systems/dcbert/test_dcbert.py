@@ -31,7 +31,7 @@ from wqa.systems.dcbert.interactions import PairRows
 from wqa.systems.export import export_mxnet
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
-from wqa.text import PairEncoder, SingleEncoder, SplitEncoder, build_store, load_tokenizer
+from wqa.text import PairInputs, SingleInputs, SplitInputs, build_store, load_tokenizer
 from wqa.text.batching import bucketed
 from wqa.text.long_questions import prepare_questions
 from wqa.training.schedules import exit_of_update
@@ -480,9 +480,9 @@ def tokenizer(tiny_encoder):
 
 
 def test_texts_are_encoded_apart(tokenizer):
-    encoder = SplitEncoder(tokenizer, max_length=6, question_length=5)
+    inputs = SplitInputs(tokenizer, max_length=6, question_length=5)
     ids = tokenizer.encode(["who wrote it", "a b c d", "a b c d e"])
-    pairs = encoder.encode("who wrote it", ["a b c d", "a b c d e", " "])
+    pairs = inputs.encode("who wrote it", ["a b c d", "a b c d e", " "])
     start, end = tokenizer.start_id, tokenizer.separator_id
     for pair in pairs:
         assert pair.question.token_ids.tolist() == [start, *ids[0], end]
@@ -493,15 +493,15 @@ def test_texts_are_encoded_apart(tokenizer):
     ]
     assert [pair.truncated for pair in pairs] == [False, True, False]
     assert [pair.empty for pair in pairs] == [False, False, True]
-    question_ids, question_valid, document_ids, document_valid = encoder.pad(pairs)
+    question_ids, question_valid, document_ids, document_valid = inputs.pad(pairs)
     assert question_ids.shape == (3, 5) and document_ids.shape == (3, 6)
     assert question_valid.tolist() == [5, 5, 5] and document_valid.tolist() == [6, 6, 2]
     assert document_ids[2].tolist() == [start, end, *[tokenizer.padding_id] * 4]
-    assert encoder.longest == 11 and not encoder.joins_pairs
+    assert inputs.longest == 11 and not inputs.joins_pairs
     with pytest.raises(InputError, match="the question is empty"):
-        encoder.encode(" ", ["a"])
+        inputs.encode(" ", ["a"])
     # A text by itself is the same input.
-    alone = SingleEncoder(tokenizer, 6).encode(["a b c d e", ""])
+    alone = SingleInputs(tokenizer, 6).encode(["a b c d e", ""])
     assert alone[0].token_ids.tolist() == pairs[1].document.token_ids.tolist()
     assert alone[0].truncated and alone[1].empty
 
@@ -509,23 +509,23 @@ def test_texts_are_encoded_apart(tokenizer):
 def test_long_questions_are_refused_truncated_or_skipped(tokenizer):
     text = "who wrote it then"
     long, short = Question("q1", text, (Candidate("a"),)), Question("q2", "who", (Candidate("a"),))
-    encoders = {}
+    inputs = {}
     for option in ("error", "truncate", "skip"):
-        encoders[option] = SplitEncoder(tokenizer, 4, 5, option)
+        inputs[option] = SplitInputs(tokenizer, 4, 5, option)
     for option in ("error", "skip"):
         with pytest.raises(QuestionTooLong) as error:
-            encoders[option].encode(text, ["a"], "q1")
+            inputs[option].encode(text, ["a"], "q1")
         assert str(error.value).startswith("question 'q1': 4 or more tokens; expected at most 3")
         assert "raise question_length" in str(error.value)
-    (pair,) = encoders["truncate"].encode(text, ["a"])
+    (pair,) = inputs["truncate"].encode(text, ["a"])
     assert len(pair.question.token_ids) == 5
-    prepared = prepare_questions([long, short], [encoders["truncate"]])
+    prepared = prepare_questions([long, short], [inputs["truncate"]])
     assert (len(prepared.questions), prepared.truncated, prepared.skipped) == (2, 1, 0)
-    prepared = prepare_questions([long, short], [encoders["skip"]])
+    prepared = prepare_questions([long, short], [inputs["skip"]])
     assert [question.id for question in prepared.questions] == ["q2"] and prepared.skipped == 1
     for lengths in ((2, 5), (4, 2)):
         with pytest.raises(OptionError, match="at least 3 tokens"):
-            SplitEncoder(tokenizer, *lengths)
+            SplitInputs(tokenizer, *lengths)
 
 
 # Start
@@ -674,7 +674,7 @@ def test_an_exported_network_scores_the_same(tmp_path, tiny_encoder, corpus, nam
     assert "model-symbol.json" in files and not any(file.startswith("exit_") for file in files)
     manifest = json.loads((tmp_path / "exported" / "export.json").read_text())
     inputs = manifest["networks"]["model"]["inputs"]
-    assert inputs == list(SplitEncoder.names)
+    assert inputs == list(SplitInputs.names)
     kinds = ["int32 (B, L)", "float32 (B,)"] * 2
     assert [manifest["types"][name] for name in inputs] == kinds
     prefix = str(tmp_path / "exported" / "model")
@@ -749,7 +749,7 @@ def trainer_of(tmp_path, tiny_encoder, corpus, engine="mxnet", ctx="cpu", **opti
         question_length=24,
         **options,
     )
-    task = SYSTEMS["dcbert"].task_type()(task.network, task.encoder, task.pairs, config)
+    task = SYSTEMS["dcbert"].task_type()(task.network, task.inputs, task.pairs, config)
     mx.random.seed(3)
     task.initialize(start, parse_devices(ctx))
     return Trainer(task, config, tmp_path)
@@ -810,7 +810,7 @@ def test_all_exits_learn_from_teachers(tmp_path, tiny_encoder, corpus):
     trainer = trainer_of(tmp_path, tiny_encoder, corpus, **options)
     task = trainer.task
     batch = task.batch(np.arange(3))
-    assert list(batch) == [*SplitEncoder.names, "labels"] and task.taught_scores == 1
+    assert list(batch) == [*SplitInputs.names, "labels"] and task.taught_scores == 1
     # The scores of the exits differ.
     task.network._children["head_1"].out.bias.set_data(mx.nd.array([1.0]))
     plain = trainer.backward([batch])
@@ -820,7 +820,7 @@ def test_all_exits_learn_from_teachers(tmp_path, tiny_encoder, corpus):
     assert list(plain) == list(taught) == ["exit_1", "exit_2"]
     with autograd.record():
         arrays = {name: mx.nd.array(array) for name, array in batch.items()}
-        scores = task.network.path()(*task.inputs(arrays)).asnumpy()
+        scores = task.network.path()(*task.network_inputs(arrays)).asnumpy()
     # KL(1/2, sigmoid(s)) of a teacher that knows nothing.
     expected = (np.log1p(np.exp(scores)) - scores / 2 - math.log(2)).mean(axis=0)
     assert list(taught.values()) == pytest.approx(expected, abs=1e-5)
@@ -848,7 +848,7 @@ def test_lengths_beyond_the_positions_and_stores_are_refused(tmp_path, tiny_enco
     )
     with pytest.raises(OptionError, match="at most 3, the layers of the encoder"):
         task_of(start, corpus, layers=4)
-    build_store(corpus, tmp_path / "c.store", PairEncoder(load_tokenizer(tiny_encoder), 40))
+    build_store(corpus, tmp_path / "c.store", PairInputs(load_tokenizer(tiny_encoder), 40))
     with pytest.raises(DataError) as error:
         task_of(start, tmp_path / "c.store")
     assert "a store of pairs" in str(error.value) and "canonical JSONL" in str(error.value)
@@ -878,7 +878,9 @@ def test_a_batch_encodes_a_text_once(tmp_path, tiny_encoder, corpus):
     rows = np.arange(6).repeat(2)[::-1]
     batch = task.batch(rows)
     arrays = {name: mx.nd.array(array, dtype=array.dtype) for name, array in batch.items()}
-    question_ids, question_valid, document_ids, document_valid, *of_pair = task.inputs(arrays)
+    question_ids, question_valid, document_ids, document_valid, *of_pair = task.network_inputs(
+        arrays
+    )
     assert len(question_ids) == len({row.tobytes() for row in batch["question_ids"]}) < 12
     assert len(document_ids) == len({row.tobytes() for row in batch["document_ids"]}) == 6
     for texts, valid, rows_of, name in (
@@ -891,7 +893,7 @@ def test_a_batch_encodes_a_text_once(tmp_path, tiny_encoder, corpus):
     trainer.state.update = 1
     losses, gradients = summed_gradients(trainer, [rows])
     each = mx.nd.arange(len(rows), dtype="int32")
-    task.inputs = lambda batch: [*(batch[name] for name in task.encoder.names), each, each]
+    task.network_inputs = lambda batch: [*(batch[name] for name in task.inputs.names), each, each]
     expected_losses, expected = summed_gradients(trainer, [rows])
     assert losses == pytest.approx(expected_losses, rel=1e-5)
     for name, array in expected.items():

@@ -30,7 +30,7 @@ from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
-from wqa.text import Encoded, SplitEncoder, SplitPair
+from wqa.text import SplitInputs, SplitPair, TextInput
 from wqa.tuning import score_questions
 
 CONFIG = BackboneConfig(
@@ -50,7 +50,7 @@ VARIANTS = {
 
 
 class Inputs:
-    """Stands for an encoder where all texts are encoded."""
+    """Stands for `SplitInputs` where all texts are token ids."""
 
     max_length = 64
 
@@ -75,7 +75,7 @@ def ranker_of(network, engine, **options):
 
 def text(rng, length):
     ids = rng.integers(1, CONFIG.vocab_size, length).astype(np.int32)
-    return Encoded(ids, length, False, length == 2)
+    return TextInput(ids, length, False, length == 2)
 
 
 def questions_of(seed=0, lengths=((5, (30, 7, 12, 64, 12)), (20, (3, 40)), (9, (11,)))):
@@ -441,17 +441,17 @@ def test_a_cache_says_which_documents_were_cut(
     write_documents(documents, documents_of(questions))
     plain = list(load_ranker(run, engine="mxnet").rank_all(questions))
     tokenized = []
-    encode = SplitEncoder.encode
+    encode = SplitInputs.encode
 
-    def watched(encoder, question, texts, *names):
+    def watched(inputs, question, texts, *names):
         tokenized.extend(texts)
-        return encode(encoder, question, texts, *names)
+        return encode(inputs, question, texts, *names)
 
     for first_tokens in (0, 5):
         path = tmp_path / f"cache{first_tokens}"
         options = {"first_tokens": first_tokens, "engine": EngineConfig(engine="mxnet")}
         encode_documents(run, documents, path, **options)
-        monkeypatch.setattr(SplitEncoder, "encode", watched)
+        monkeypatch.setattr(SplitInputs, "encode", watched)
         tokenized.clear()
         cached = list(load_ranker(run, engine="mxnet", cache=path).rank_all(questions))
         assert tokenized == [" "] * len(questions)  # the blank candidates

@@ -83,9 +83,9 @@ def test_scores_are_those_of_the_network_pair_by_pair(
     network = ranker.network
     network.hybridize(False)
     for question, ranking in zip(questions, ranker.rank_all(questions)):
-        pairs_of_question = ranker.encoder.encode(question.question, question.texts)
+        pairs_of_question = ranker.inputs.encode(question.question, question.texts)
         for pair, score in zip(pairs_of_question, ranking.scores):
-            inputs = [mx.nd.array(array) for array in ranker.encoder.pad([pair])]
+            inputs = [mx.nd.array(array) for array in ranker.inputs.pad([pair])]
             inputs[0], inputs[2] = inputs[0].astype("int32"), inputs[2].astype("int32")
             assert abs(network(*inputs).asscalar() - score) < tolerance
         assert ranking.order.tolist() == np.argsort(-ranking.scores, kind="stable").tolist()
@@ -121,7 +121,7 @@ def test_runs_lend_their_encoders(tiny_run, dcbert_run, questions):
         network = load_ranker(run).network
         ranker = load_ranker(f"cosine:{run}")
         assert (
-            ranker.encoder.max_length == json.loads((run / "config.json").read_text())["max_length"]
+            ranker.inputs.max_length == json.loads((run / "config.json").read_text())["max_length"]
         )
         for mine, theirs in zip(
             ranker.network.encoders, (network.encoders[0], network.encoders[-1])

@@ -27,7 +27,7 @@ from wqa.systems.quantize import quantize
 from wqa.systems.random import random_pairs
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
-from wqa.text import PairEncoder, load_tokenizer, pad_pairs
+from wqa.text import PairInputs, load_tokenizer, pad_pairs
 from wqa.tuning.scored import score_questions
 
 pytestmark = pytest.mark.onednn
@@ -205,23 +205,23 @@ def test_shapes_that_do_not_fit(options, reason):
 # Engines
 
 
-def both(network, encoder, **options):
+def both(network, inputs, **options):
     """MXNet's engine, and oneDNN's on the same parameters."""
-    slow = CascadeRanker(network, encoder, engine=EngineConfig("mxnet"))
-    return slow, CascadeRanker(network, encoder, engine=EngineConfig("onednn", **options))
+    slow = CascadeRanker(network, inputs, engine=EngineConfig("mxnet"))
+    return slow, CascadeRanker(network, inputs, engine=EngineConfig("onednn", **options))
 
 
 def on_family(folder, options):
     network = student(read_backbone_config(folder), **options)
-    return network, PairEncoder(load_tokenizer(folder), 96)
+    return network, PairInputs(load_tokenizer(folder), 96)
 
 
 @needs_onednn
 @pytest.mark.parametrize("options", SHAPES[1:3])
 def test_every_family_has_the_scores_of_mxnets_engine(family_encoder, options):
-    network, encoder = on_family(family_encoder, options)
+    network, inputs = on_family(family_encoder, options)
     questions = list(read_questions(builtin_path("test")))[:3]
-    slow, fast = both(network, encoder)
+    slow, fast = both(network, inputs)
     for first, second in zip(slow.rank_all(questions), fast.rank_all(questions)):
         np.testing.assert_allclose(second.exit_scores, first.exit_scores, rtol=1e-4, atol=1e-4)
 
@@ -230,9 +230,9 @@ def test_every_family_has_the_scores_of_mxnets_engine(family_encoder, options):
 @pytest.mark.parametrize("body, exits", [(1, (1,)), (2, (1,)), (2, (1, 2))])
 def test_the_student_is_the_last_exit_of_a_cascade(tiny_encoder, body, exits):
     """Survivors of the drop rule have the student's scores, and the cost counts all its layers."""
-    network, encoder = on_family(tiny_encoder, {"body": body, "exits": exits, "heads": 3})
+    network, inputs = on_family(tiny_encoder, {"body": body, "exits": exits, "heads": 3})
     [question] = list(read_questions(builtin_path("test")))[:1]
-    for ranker in both(network, encoder):
+    for ranker in both(network, inputs):
         whole = ranker.rank(question.question, question.texts)
         ranker.set_drops(0.4, None)
         ranking = ranker.rank(question.question, question.texts)
@@ -252,26 +252,26 @@ def test_the_student_is_the_last_exit_of_a_cascade(tiny_encoder, body, exits):
 
 @needs_onednn
 def test_a_member_is_ranked_by_onednn_too(tiny_encoder):
-    network, encoder = on_family(tiny_encoder, {"body": 1, "heads": 2, "head_layers": 2})
+    network, inputs = on_family(tiny_encoder, {"body": 1, "heads": 2, "head_layers": 2})
     questions = list(read_questions(builtin_path("test")))[:2]
     means = []
     for member in network.members():
-        slow, fast = both(member, encoder)
+        slow, fast = both(member, inputs)
         pairs = list(zip(slow.rank_all(questions), fast.rank_all(questions)))
         for first, second in pairs:
             np.testing.assert_allclose(second.scores, first.scores, atol=1e-4)
             assert first.cost.relative == 1
         means.append(probability(np.concatenate([first.scores for first, _ in pairs])))
-    whole = both(network, encoder)[0].rank_all(questions)
+    whole = both(network, inputs)[0].rank_all(questions)
     scores = np.concatenate([ranking.scores for ranking in whole])
     np.testing.assert_allclose(probability(scores), np.mean(means, axis=0), atol=1e-5)
 
 
 @needs_precision("bfloat16")
 def test_bfloat16_differs_by_its_rounding_alone(family_encoder):
-    network, encoder = on_family(family_encoder, SHAPES[1])
+    network, inputs = on_family(family_encoder, SHAPES[1])
     questions = list(read_questions(builtin_path("test")))[:4]
-    slow, fast = both(network, encoder, precision="bfloat16")
+    slow, fast = both(network, inputs, precision="bfloat16")
     exact = np.concatenate([ranking.scores for ranking in slow.rank_all(questions)])
     rounded = np.concatenate([ranking.scores for ranking in fast.rank_all(questions)])
     assert 0 < np.abs(exact - rounded).max() < 0.15 * exact.std() + 0.02
@@ -348,8 +348,8 @@ def test_export_for_mxnet_has_the_scores_of_the_run(run, tmp_path):
     assert "exit_1-symbol.json" in names and "exit_3-symbol.json" in names
     ranker, imports = load_ranker(run, engine="mxnet"), mx.gluon.SymbolBlock.imports
     question = next(iter(read_questions(builtin_path("test"))))
-    pairs = ranker.encoder.encode(question.question, question.texts)
-    inputs = pad_pairs(pairs, 64, ranker.encoder.tokenizer.padding_id, True)
+    pairs = ranker.inputs.encode(question.question, question.texts)
+    inputs = pad_pairs(pairs, 64, ranker.inputs.tokenizer.padding_id, True)
     inputs = [mx.nd.array(array, dtype=array.dtype) for array in inputs]
 
     def network(prefix, *names):
@@ -435,7 +435,7 @@ def test_any_head_may_have_branches(tiny_encoder, drop_ratio):
     network = Branched(read_backbone_config(tiny_encoder), ExitConfig((1, 2)))
     mx.random.seed(2)
     network.initialize(mx.init.Normal(0.3))
-    slow, fast = both(network, PairEncoder(load_tokenizer(tiny_encoder), 96))
+    slow, fast = both(network, PairInputs(load_tokenizer(tiny_encoder), 96))
     questions = list(read_questions(builtin_path("test")))[:3]
     for ranker in (slow, fast):
         ranker.set_drops(drop_ratio)

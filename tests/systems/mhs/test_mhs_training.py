@@ -205,7 +205,7 @@ def test_train_save_load_and_rank(tiny_encoder, tmp_path, monkeypatch):
     loaded = load_ranker(run, engine="mxnet")
     network = networks[0]
     network.backbone.attach(None)
-    trained = build_ranker("mhs", network, loaded.encoder, engine=EngineConfig("mxnet"))
+    trained = build_ranker("mhs", network, loaded.inputs, engine=EngineConfig("mxnet"))
     texts = question().texts
     expected = trained.rank(question().question, texts)
     ranking = loaded.rank(question().question, texts)
@@ -309,10 +309,10 @@ def test_a_student_starts_from_a_classifier_at_its_last_layer(tiny_encoder, tmp_
         assert_same(branch.layers[1], teacher.backbone.layers[2])
         assert_same(branch.head.dense, teacher.heads[0].dense)
     # Every head, and so the student, scores as the classifier.
-    encoder = load_ranker(tmp_path / "pairwise").encoder
+    inputs = load_ranker(tmp_path / "pairwise").inputs
     text = question()
     expected = load_ranker(tmp_path / "pairwise", engine="mxnet").rank(text.question, text.texts)
-    ranker = build_ranker("mhs", network, encoder, engine=EngineConfig("mxnet"))
+    ranker = build_ranker("mhs", network, inputs, engine=EngineConfig("mxnet"))
     ranking = ranker.rank(text.question, text.texts)
     np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-5)
     name = tmp_path / "pairwise"

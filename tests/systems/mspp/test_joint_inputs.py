@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from wqa.data import Question, builtin_path
 from wqa.data.records import Candidate
 from wqa.errors import DataError, EncoderError, InputError, OptionError, QuestionTooLong
-from wqa.systems.mspp.inputs import JointEncoder, pad_inputs
-from wqa.text import PairEncoder, PairStore, build_store, load_tokenizer, prepare_questions
+from wqa.systems.mspp.inputs import JointInputs, pad_inputs
+from wqa.text import PairInputs, PairStore, build_store, load_tokenizer, prepare_questions
 
 #: Ids of the special tokens of the tokenizer below.
 START, SEPARATOR, PADDING = 2, 3, 0
@@ -33,12 +33,12 @@ class Letters:
 
 
 def make(segment_length=6, k=3, **options):
-    return JointEncoder(Letters(), segment_length, k, **options)
+    return JointInputs(Letters(), segment_length, k, **options)
 
 
-def join(encoder, question, candidates):
+def join(inputs, question, candidates):
     """An input of token ids without special tokens."""
-    return encoder.join([encoder.assemble(question, candidate) for candidate in candidates])
+    return inputs.join([inputs.assemble(question, candidate) for candidate in candidates])
 
 
 def test_segments_are_packed_one_behind_another():
@@ -104,12 +104,12 @@ def test_an_over_long_question_is_an_error_truncated_or_skipped():
 
 
 def test_rows_are_padded_behind_their_segments():
-    encoder = make(positions="slots")
-    inputs = [
-        join(encoder, [11], [[12]]),
-        join(encoder, [11, 12], [[12, 13], [14, 15, 16, 17]]),
+    inputs = make(positions="slots")
+    joints = [
+        join(inputs, [11], [[12]]),
+        join(inputs, [11, 12], [[12, 13], [14, 15, 16, 17]]),
     ]
-    arrays = dict(zip(encoder.names, encoder.pad(inputs)))
+    arrays = dict(zip(inputs.names, inputs.pad(joints)))
     assert arrays["token_ids"].shape == (2, 16)
     assert arrays["token_ids"][0].tolist() == [2, 11, 3, 2, 12, 3] + [PADDING] * 10
     assert arrays["token_types"][0].tolist() == [0] * 3 + [1] * 3 + [0] * 10
@@ -120,8 +120,8 @@ def test_rows_are_padded_behind_their_segments():
     # A bucket never exceeds the longest input.
     full = [[12] * 4] * 2
     assert make(k=2).pad([join(make(k=2), [11] * 4, full)])[0].shape == (1, 18)
-    assert pad_inputs(inputs, 20, 7)[0][0, -1] == 7
-    assert set(encoder.array_types()) == {*encoder.names, "scores"}
+    assert pad_inputs(joints, 20, 7)[0][0, -1] == 7
+    assert set(inputs.array_types()) == {*inputs.names, "scores"}
 
 
 @given(
@@ -130,8 +130,8 @@ def test_rows_are_padded_behind_their_segments():
     st.booleans(),
 )
 def test_every_segment_can_be_read_back(question, candidates, visible):
-    encoder = make(positions="slots", missing="visible" if visible else "absent")
-    joint = join(encoder, question, candidates)
+    inputs = make(positions="slots", missing="visible" if visible else "absent")
+    joint = join(inputs, question, candidates)
     texts = [question, *candidates]
     for segment, text in enumerate(texts):
         rows = joint.token_types == segment
@@ -140,13 +140,13 @@ def test_every_segment_can_be_read_back(question, candidates, visible):
         expected = segment * 6 + np.arange(len(text) + 2)
         assert joint.positions[rows].tolist() == expected.tolist()
     assert (joint.marks >= 0).sum() == (4 if visible else len(texts))
-    assert joint.positions.max() < encoder.longest and joint.length <= encoder.longest
+    assert joint.positions.max() < inputs.longest and joint.length <= inputs.longest
 
 
 def test_a_trained_tokenizer_of_every_family(family_encoder):
     tokenizer = load_tokenizer(family_encoder)
-    encoder = JointEncoder(tokenizer, 20, 2)
-    [joint] = encoder.encode("the river", ["the glacier", "a cave"])
+    inputs = JointInputs(tokenizer, 20, 2)
+    [joint] = inputs.encode("the river", ["the glacier", "a cave"])
     for mark, text in zip(joint.marks, ("the river", "the glacier", "a cave")):
         [ids] = tokenizer.encode([text])
         expected = [tokenizer.start_id, *ids, tokenizer.separator_id]
@@ -177,8 +177,8 @@ def test_wrong_inputs_are_refused(tmp_path, tiny_encoder):
         make().encode("a", [])
     words = types.SimpleNamespace(pair_form="words")
     with pytest.raises(EncoderError, match="special tokens"):
-        JointEncoder(words)
-    pairs = PairEncoder(load_tokenizer(tiny_encoder), 64)
+        JointInputs(words)
+    pairs = PairInputs(load_tokenizer(tiny_encoder), 64)
     build_store(builtin_path("dev"), tmp_path / "store", pairs)
     with pytest.raises(DataError, match="encoded apart"):
         PairStore(tmp_path / "store").check(make())

@@ -19,7 +19,7 @@ from wqa.inference import SequentialRanker
 from wqa.pretrained import read_backbone_config
 from wqa.systems.export import export_mxnet
 from wqa.systems.load import build_ranker, load_ranker, quantize_network
-from wqa.systems.mspp.inputs import JointEncoder
+from wqa.systems.mspp.inputs import JointInputs
 from wqa.systems.mspp.ranker import JointRanker
 from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
@@ -37,9 +37,9 @@ def make(folder, engine="mxnet", precision="float32", long_questions="truncate",
     mx.random.seed(4)
     network = build_network("mspp", read_backbone_config(folder), **{**SIZES, **options})
     network.initialize(mx.init.Normal(0.3))
-    encoder = network.text_encoder(load_tokenizer(folder), 128, long_questions)
+    inputs = network.text_inputs(load_tokenizer(folder), 128, long_questions)
     return build_ranker(
-        "mspp", network, encoder, engine=EngineConfig(engine=engine, precision=precision)
+        "mspp", network, inputs, engine=EngineConfig(engine=engine, precision=precision)
     )
 
 
@@ -49,8 +49,8 @@ def corpus(count=6):
 
 def scores_by_network(ranker, question, group):
     """Scores of one group, by the network alone."""
-    [joint] = ranker.encoder.encode(question, group)
-    inputs = [mx.nd.array(array, dtype=array.dtype) for array in ranker.encoder.pad([joint])]
+    [joint] = ranker.inputs.encode(question, group)
+    inputs = [mx.nd.array(array, dtype=array.dtype) for array in ranker.inputs.pad([joint])]
     return ranker.network(*inputs).asnumpy()[0, : len(group)]
 
 
@@ -79,12 +79,12 @@ def test_groups_in_the_original_order(tiny_encoder):
     ranking = ranker.rank(question.question, question.texts)
     expected = scores_by_network(ranker, question.question, question.texts[:5])
     np.testing.assert_allclose(ranking.scores[:5], expected, atol=1e-5)
-    shuffled = JointRanker(ranker.network, ranker.encoder, order="shuffled")
+    shuffled = JointRanker(ranker.network, ranker.inputs, order="shuffled")
     assert (
         np.abs(shuffled.rank(question.question, question.texts).scores - ranking.scores).max() > 0
     )
     with pytest.raises(OptionError, match="order"):
-        JointRanker(ranker.network, ranker.encoder, order="best")
+        JointRanker(ranker.network, ranker.inputs, order="best")
 
 
 @given(st.data())
@@ -104,8 +104,8 @@ def test_blank_candidates_are_in_no_group(ranker_of_ids, data):
         )
         inputs = -(-len(filled) // 5)
         work = 3 * 16 * (4 * 16 + 2 * 32)
-        tokens = sum(len(ids) + 2 for ids in ranker.encoder.tokenizer.encode(filled))
-        tokens += inputs * (len(ranker.encoder.tokenizer.encode(["what ?"])[0]) + 2)
+        tokens = sum(len(ids) + 2 for ids in ranker.inputs.tokenizer.encode(filled))
+        tokens += inputs * (len(ranker.inputs.tokenizer.encode(["what ?"])[0]) + 2)
         assert ranking.cost.multiply_adds == work * tokens
         assert ranking.cost.candidate_work == work * len(filled)
         assert ranking.cost.padded_multiply_adds >= ranking.cost.multiply_adds
@@ -159,8 +159,8 @@ def test_token_ids_of_another_tokenizer_are_refused(tiny_encoder, family_encoder
         "mspp", BackboneConfig(vocab_size=9, units=8, hidden_size=8, num_layers=1, num_heads=2)
     )
     network.initialize()
-    encoder = make(family_encoder).encoder
-    ranker = JointRanker(network, encoder)
+    inputs = make(family_encoder).inputs
+    ranker = JointRanker(network, inputs)
     with pytest.raises(InputError, match="token id .*ids from 0 to 8"):
         ranker.rank("where is the river ?", ["cave"])
 
@@ -168,15 +168,15 @@ def test_token_ids_of_another_tokenizer_are_refused(tiny_encoder, family_encoder
 @pytest.mark.parametrize("positions", ["tokens", "slots"])
 def test_inputs_beyond_the_positions_are_refused(tiny_encoder, positions):
     network = make(tiny_encoder, positions=positions).network
-    encoder = JointEncoder(load_tokenizer(tiny_encoder), 60, 5, positions)
+    inputs = JointInputs(load_tokenizer(tiny_encoder), 60, 5, positions)
     with pytest.raises(InputError, match="positions with candidates.*at most 160"):
-        JointRanker(network, encoder).rank("what ?", ["cave " * 58] * 5)
+        JointRanker(network, inputs).rank("what ?", ["cave " * 58] * 5)
 
 
 def test_encoded_questions_are_ranked_as_a_group(tiny_encoder):
     ranker = make(tiny_encoder)
     questions = corpus(3)
-    pairs = [ranker.encoder.split(question.question, question.texts) for question in questions]
+    pairs = [ranker.inputs.split(question.question, question.texts) for question in questions]
     for one, other in zip(ranker.rank_pairs(pairs), ranker.rank_all(questions)):
         np.testing.assert_allclose(one.scores, other.scores, atol=1e-5)
     pairs[1][0].document.token_ids[1] = 10**6
@@ -227,8 +227,8 @@ def test_an_exported_network_has_the_same_scores(tmp_path, joint_run):
     block = mx.gluon.SymbolBlock.imports(f"{prefix}-symbol.json", names, f"{prefix}-0000.params")
     ranker = load_ranker(joint_run, engine="mxnet")
     [question] = corpus(1)
-    pairs = ranker.encoder.split(question.question, question.texts)[:4]
-    arrays = ranker.encoder.pad([ranker.encoder.join(pairs)])
+    pairs = ranker.inputs.split(question.question, question.texts)[:4]
+    arrays = ranker.inputs.pad([ranker.inputs.join(pairs)])
     inputs = [mx.nd.array(array, dtype=array.dtype) for array in arrays]
     expected = ranker.network(*inputs).asnumpy()
     np.testing.assert_allclose(block(*inputs).asnumpy(), expected, atol=1e-5)
@@ -267,9 +267,9 @@ def test_onednn_computes_all_rows_where_there_are_many_marks(tiny_encoder):
         mx.random.seed(1)
         network = build_network("mspp", backbone, **options)
         network.initialize(mx.init.Normal(0.3))
-        encoder = network.text_encoder(load_tokenizer(tiny_encoder), 128)
+        inputs = network.text_inputs(load_tokenizer(tiny_encoder), 128)
         config = EngineConfig(engine=engine)
-        rankers.append(build_ranker("mspp", network, encoder, engine=config))
+        rankers.append(build_ranker("mspp", network, inputs, engine=config))
     texts = list("abcdefghij") * 9
     slow, fast = (ranker.rank("a", texts) for ranker in rankers)
     np.testing.assert_allclose(slow.scores, fast.scores, atol=1e-4)
@@ -308,11 +308,11 @@ def test_lower_precisions_are_close(tiny_encoder, joint_run, precision, toleranc
     if precision == "int8":
         pairs = []
         for question in corpus():
-            pairs += exact.encoder.encode(question.question, question.texts)
+            pairs += exact.inputs.encode(question.question, question.texts)
         options["quantized"] = quantize_network("mspp", exact.network, pairs)
         assert quantize(joint_run, corpus()) == 12
         assert len(list(load_ranker(joint_run, precision="int8").rank_all(corpus()))) == 6
-    ranker = build_ranker("mspp", exact.network, exact.encoder, engine=config, **options)
+    ranker = build_ranker("mspp", exact.network, exact.inputs, engine=config, **options)
     for one, other in zip(exact.rank_all(corpus()), ranker.rank_all(corpus())):
         spread = np.ptp(one.scores)
         assert spread > 0.1

@@ -19,7 +19,7 @@ from wqa.pretrained import read_backbone_config
 from wqa.systems import SYSTEMS
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.mspp.config import MSPPConfig
-from wqa.systems.mspp.inputs import JointEncoder
+from wqa.systems.mspp.inputs import JointInputs
 from wqa.systems.mspp.task import Spreads, group_candidates, spread
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
@@ -48,12 +48,12 @@ def joint_network(backbone=SMALL, segment_length=12, k=3, **options):
 def arrays_of(network, texts):
     """Arrays of inputs, of a question and its candidates each, for a network."""
     own = network.own_config
-    encoder = JointEncoder(Ids(), own.segment_length, own.k, own.positions, own.missing)
-    inputs = []
+    inputs = JointInputs(Ids(), own.segment_length, own.k, own.positions, own.missing)
+    joints = []
     for question, *candidates in texts:
-        pairs = [encoder.assemble(question, candidate) for candidate in candidates]
-        inputs.append(encoder.join(pairs))
-    return [mx.nd.array(array, dtype=array.dtype) for array in encoder.pad(inputs)]
+        pairs = [inputs.assemble(question, candidate) for candidate in candidates]
+        joints.append(inputs.join(pairs))
+    return [mx.nd.array(array, dtype=array.dtype) for array in inputs.pad(joints)]
 
 
 class Ids:
@@ -208,10 +208,10 @@ def test_inputs_beyond_the_positions_are_refused_before_anything_is_written(tmp_
         build_network("mspp", None)
     network = build_network("mspp", SMALL, k=7, segment_length=8)  # 64 tokens fit
     with pytest.raises(OptionError, match="max_length"):
-        network.text_encoder(Ids(), 65)
+        network.text_inputs(Ids(), 65)
     with pytest.raises(OptionError, match="max_length: 7, and segments.*give max_length=8"):
-        network.text_encoder(Ids(), 7)
-    assert network.text_encoder(Ids(), 8).longest == 64
+        network.text_inputs(Ids(), 7)
+    assert network.text_inputs(Ids(), 8).longest == 64
 
 
 # Training
@@ -273,10 +273,10 @@ def test_an_epoch_has_every_candidate_once_within_the_budget(tiny_encoder, shuff
 
 def test_candidates_that_are_cut_are_counted(tiny_encoder, capsys):
     task = make_task(tiny_encoder, segment_length=12, long_questions="truncate")
-    encoder = task.encoder
+    inputs = task.inputs
     cut = 0
     for question in read_questions(builtin_path("train")):
-        cut += sum(pair.truncated for pair in encoder.split(question.question, question.texts))
+        cut += sum(pair.truncated for pair in inputs.split(question.question, question.texts))
     assert cut and f"{cut} candidates cut to 12 tokens" in capsys.readouterr().err
 
 
@@ -285,7 +285,7 @@ def test_a_group_is_that_of_the_data(tiny_encoder):
     question = next(read_questions(builtin_path("train")))
     batch = task.batch(np.array([[2, 0, -1]]))
     chosen = [question.texts[2], question.texts[0]]
-    [joint] = task.encoder.encode(question.question, chosen)
+    [joint] = task.inputs.encode(question.question, chosen)
     assert batch["token_ids"][0, : joint.length].tolist() == joint.token_ids.tolist()
     assert batch["labels"].tolist() == [[question.labels[2], question.labels[0], -1]]
 
@@ -423,8 +423,8 @@ def test_a_head_of_labels_does_not_rank(tiny_encoder, joint_run, tmp_path):
         make_task(tiny_encoder, head="AE_1")
     network = joint_network(read_backbone_config(tiny_encoder), head="IE_1", **SIZES)
     with pytest.raises(OptionError, match="a system that ranks"):
-        encoder = network.text_encoder(load_tokenizer(tiny_encoder), 64)
-        build_ranker("mspp", network, encoder)
+        inputs = network.text_inputs(load_tokenizer(tiny_encoder), 64)
+        build_ranker("mspp", network, inputs)
     run = tmp_path / "labels"
     run.mkdir()
     content = json.loads((joint_run / "config.json").read_text(encoding="utf-8"))

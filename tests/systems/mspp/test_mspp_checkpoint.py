@@ -178,8 +178,8 @@ def test_a_converted_classifier_gives_the_references_logits(tmp_path, head):
     reference = Reference(random_tensors(head, 3))
     tokenizer = load_tokenizer(directory)
     for texts in (TEXTS, TEXTS[:2]):
-        [joint] = run.encoder.encode(texts[0], texts[1:])
-        inputs = [mx.nd.array(array, dtype=array.dtype) for array in run.encoder.pad([joint])]
+        [joint] = run.inputs.encode(texts[0], texts[1:])
+        inputs = [mx.nd.array(array, dtype=array.dtype) for array in run.inputs.pad([joint])]
         expected = reference.logits(texts, head, tokenizer)
         np.testing.assert_allclose(run.network(*inputs).asnumpy()[0], expected, atol=1e-4)
     with pytest.raises(RunDirectoryError, match="a ranker"):
@@ -220,7 +220,7 @@ def test_a_converted_run_has_room_for_its_segments(tmp_path, monkeypatch):
     monkeypatch.setitem(convert.__globals__, "MAX_LENGTH", 16)
     convert(write_directory(tmp_path / "authors"), tmp_path / "run")
     assert read_run_config(tmp_path / "run" / "config.json").max_length == LENGTH
-    assert load_ranker(tmp_path / "run").encoder.longest == LENGTH * (K + 1)
+    assert load_ranker(tmp_path / "run").inputs.longest == LENGTH * (K + 1)
 
 
 def test_one_of_masked_language_modelling_alone_is_an_encoder(tmp_path):

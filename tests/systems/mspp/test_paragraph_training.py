@@ -22,8 +22,8 @@ from wqa.systems.mspp.examples import (
     HARD,
     POSITIVE,
     Masking,
-    ParagraphEncoder,
     ParagraphExample,
+    ParagraphInputs,
 )
 from wqa.systems.mspp.network import TokenPredictor
 from wqa.systems.mspp.pretraining import ParagraphScorer, ParagraphScores, paragraph_figures
@@ -66,10 +66,10 @@ def pretrained(tmp_path_factory, documents, tiny_encoder):
     return out
 
 
-def paragraph_encoder(tiny_encoder, rate=0.15):
+def paragraph_inputs(tiny_encoder, rate=0.15):
     network = build_network(SYSTEM, small_backbone(load_tokenizer(tiny_encoder)), **SIZES)
-    joint = network.text_encoder(load_tokenizer(tiny_encoder), 128)
-    return ParagraphEncoder(joint, Masking(joint.tokenizer, rate)), network
+    joint = network.text_inputs(load_tokenizer(tiny_encoder), 128)
+    return ParagraphInputs(joint, Masking(joint.tokenizer, rate)), network
 
 
 def small_backbone(tokenizer):
@@ -140,16 +140,16 @@ def test_a_predictor_starts_from_the_encoders(tmp_path, family):
 
 
 def test_a_batch_masks_text_and_weighs_each_masked_token_alike(tiny_encoder):
-    encoder, _ = paragraph_encoder(tiny_encoder, rate=0.5)
-    batch = encoder.batch(EXAMPLES, 1)
-    plain = dict(zip(encoder.joint.names, encoder.joint.pad(encoder._inputs(EXAMPLES))))
+    inputs, _ = paragraph_inputs(tiny_encoder, rate=0.5)
+    batch = inputs.batch(EXAMPLES, 1)
+    plain = dict(zip(inputs.joint.names, inputs.joint.pad(inputs._joints(EXAMPLES))))
     for name in ("token_types", "marks", "valid_length"):
         np.testing.assert_array_equal(batch[name], plain[name])
     counts = (batch["mask_weights"] > 0).sum(axis=1)
     assert counts.min() > 0
     assert batch["mask_weights"].sum() == pytest.approx(2)  # the mean over rows is that over tokens
     assert len(np.unique(batch["mask_weights"])) == 2
-    special = set(encoder.joint.tokenizer.special_ids().tolist())
+    special = set(inputs.joint.tokenizer.special_ids().tolist())
     restored = batch["token_ids"].copy()
     for row, count in enumerate(counts):
         positions = batch["masked"][row, :count].astype(int)
@@ -163,13 +163,13 @@ def test_a_batch_masks_text_and_weighs_each_masked_token_alike(tiny_encoder):
 
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_the_network_returns_the_encodings_of_masked_positions(tiny_encoder, hybrid):
-    encoder, network = paragraph_encoder(tiny_encoder)
+    inputs, network = paragraph_inputs(tiny_encoder)
     network.initialize(mx.init.Normal(0.3))
     if hybrid:
         network.hybridize()
-    batch = encoder.batch(EXAMPLES, 1)
+    batch = inputs.batch(EXAMPLES, 1)
     batch["masked"] = np.array([[3, 0, 7], [1, 1, 4]], dtype=np.float32)
-    arrays = [mx.nd.array(batch[name], dtype=batch[name].dtype) for name in encoder.names]
+    arrays = [mx.nd.array(batch[name], dtype=batch[name].dtype) for name in inputs.names]
     scores, rows = network(*arrays)
     ids, types, _, valid, _ = arrays
     hidden = network.backbone(ids, types, valid).asnumpy()
@@ -228,18 +228,18 @@ def test_the_losses_by_hand(documents, tiny_encoder):
 
 
 def test_the_masks_of_an_example_do_not_depend_on_its_batch(tiny_encoder):
-    encoder, _ = paragraph_encoder(tiny_encoder, rate=0.5)
-    both, second = encoder.batch(EXAMPLES, 7, 3), encoder.batch(EXAMPLES[1:], 7, 4)
+    inputs, _ = paragraph_inputs(tiny_encoder, rate=0.5)
+    both, second = inputs.batch(EXAMPLES, 7, 3), inputs.batch(EXAMPLES[1:], 7, 4)
     length = int(second["valid_length"][0])
     np.testing.assert_array_equal(both["token_ids"][1, :length], second["token_ids"][0, :length])
-    other = encoder.batch(EXAMPLES, 7, 4)
+    other = inputs.batch(EXAMPLES, 7, 4)
     assert (both["token_ids"] != other["token_ids"]).any()
 
 
 def test_a_batch_without_a_masked_token_has_no_loss_of_tokens(tiny_encoder):
-    encoder, _ = paragraph_encoder(tiny_encoder, rate=1e-9)
+    inputs, _ = paragraph_inputs(tiny_encoder, rate=1e-9)
     with np.errstate(all="raise"):
-        batch = encoder.batch(EXAMPLES, 1)
+        batch = inputs.batch(EXAMPLES, 1)
     assert batch["masked"].shape[0] == 2 and not batch["mask_weights"].any()
 
 
@@ -300,10 +300,10 @@ def test_figures_by_kind_by_hand():
 
 
 def test_a_scorer_gives_the_same_figures_again_whatever_the_batch(tiny_encoder):
-    encoder, network = paragraph_encoder(tiny_encoder, rate=0.4)
+    inputs, network = paragraph_inputs(tiny_encoder, rate=0.4)
     network.initialize(mx.init.Normal(0.3))
     examples = EXAMPLES * 3
-    scorers = [ParagraphScorer(encoder, examples, tokens) for tokens in (1, 1, 1000)]
+    scorers = [ParagraphScorer(inputs, examples, tokens) for tokens in (1, 1, 1000)]
     one, again, many = (list(scorer.score(network)) for scorer in scorers)
     assert len(one) == 6 and len(many) < 3
     figures = paragraph_figures(one)
@@ -326,11 +326,11 @@ def test_mspp_alone_learns_64_examples_by_heart(tiny_encoder):
     mx.random.seed(0)
     network.initialize(mx.init.Normal(0.02))
     network.hybridize()
-    encoder = ParagraphEncoder(network.text_encoder(tokenizer, 64), Masking(tokenizer, 0.0))
+    inputs = ParagraphInputs(network.text_inputs(tokenizer, 64), Masking(tokenizer, 0.0))
     task = SYSTEMS[SYSTEM].task_type().__new__(SYSTEMS[SYSTEM].task_type())
-    task.network, task.paragraphs = network, encoder
+    task.network, task.paragraphs = network, inputs
     arrays = {}
-    for name, array in encoder.batch(examples, 0).items():
+    for name, array in inputs.batch(examples, 0).items():
         arrays[name] = mx.nd.array(array, dtype=array.dtype)
     trainer = mx.gluon.Trainer(network.collect_params(), "adam", {"learning_rate": 5e-3})
     for update in range(1, 51):
@@ -339,7 +339,7 @@ def test_mspp_alone_learns_64_examples_by_heart(tiny_encoder):
         assert set(losses) == {"mspp", "spread"}
         losses["mspp"].backward()
         trainer.step(64, ignore_stale_grad=True)
-    [batch] = ParagraphScorer(encoder, examples, tokens=1 << 16).score(network)
+    [batch] = ParagraphScorer(inputs, examples, tokens=1 << 16).score(network)
     figures = paragraph_figures([batch])
     assert figures["p@1"] > 0.95 and figures["accuracy"] > 0.95
     assert losses["spread"].asnumpy().mean() > 1

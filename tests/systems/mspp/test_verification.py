@@ -79,8 +79,8 @@ def make_claims(count=24):
     return claims[:count]
 
 
-def make_encoder(folder, long_questions="error", **options):
-    return make_network(folder, **options).text_encoder(load_tokenizer(folder), 128, long_questions)
+def make_inputs(folder, long_questions="error", **options):
+    return make_network(folder, **options).text_inputs(load_tokenizer(folder), 128, long_questions)
 
 
 def make_network(folder, system=SYSTEM, **options):
@@ -92,8 +92,8 @@ def make_network(folder, system=SYSTEM, **options):
 
 def make_verifier(folder, engine="mxnet", long_questions="error", **options):
     network = make_network(folder, **options)
-    encoder = network.text_encoder(load_tokenizer(folder), 128, long_questions)
-    return Verifier(network, encoder, EngineConfig(engine=engine))
+    inputs = network.text_inputs(load_tokenizer(folder), 128, long_questions)
+    return Verifier(network, inputs, EngineConfig(engine=engine))
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +116,10 @@ def claim_run(tmp_path_factory, tiny_encoder, claim_file):
 
 
 def test_a_claim_is_read_with_its_first_k_pieces(tiny_encoder):
-    encoder = make_encoder(tiny_encoder)
+    inputs = make_inputs(tiny_encoder)
     evidence = ["cave", " ", "ice " * 30, "river", "glacier"]
-    encoded = encode_claim(encoder, "what is ice ?", evidence)
-    [expected] = encoder.encode("what is ice ?", ["cave", "ice " * 30, "river"])
+    encoded = encode_claim(inputs, "what is ice ?", evidence)
+    [expected] = inputs.encode("what is ice ?", ["cave", "ice " * 30, "river"])
     np.testing.assert_array_equal(encoded.joint.token_ids, expected.token_ids)
     assert encoded.joint.candidates == 3 and encoded.unread == 1
     assert encoded.truncated == (False, False, True, False, False)
@@ -128,16 +128,16 @@ def test_a_claim_is_read_with_its_first_k_pieces(tiny_encoder):
 
 @pytest.mark.parametrize("evidence", [(), [], [""], [" ", "\n"], [NO_EVIDENCE]])
 def test_a_claim_without_evidence_is_read_as_in_the_corpus(tiny_encoder, evidence):
-    encoder = make_encoder(tiny_encoder)
-    [expected] = encoder.encode("what is ice ?", ["no doc. "])
-    encoded = encode_claim(encoder, "what is ice ?", evidence)
+    inputs = make_inputs(tiny_encoder)
+    [expected] = inputs.encode("what is ice ?", ["no doc. "])
+    encoded = encode_claim(inputs, "what is ice ?", evidence)
     np.testing.assert_array_equal(encoded.joint.token_ids, expected.token_ids)
     assert encoded.truncated == (False,) * len(evidence) and encoded.unread == 0
 
 
 @pytest.fixture(scope="module")
 def shared_encoder(tiny_encoder):
-    return make_encoder(tiny_encoder)
+    return make_inputs(tiny_encoder)
 
 
 @given(st.lists(st.sampled_from(["", " ", "\x00", "cave", "ice " * 23, "a river"]), max_size=7))
@@ -164,17 +164,17 @@ def test_every_piece_is_read_blank_or_counted(shared_encoder, evidence):
 )
 def test_what_is_no_claim_is_refused(tiny_encoder, claim, evidence, message):
     with pytest.raises(InputError, match=message):
-        encode_claim(make_encoder(tiny_encoder), claim, evidence)
+        encode_claim(make_inputs(tiny_encoder), claim, evidence)
 
 
 def test_over_long_claims_follow_the_rule_for_questions(tiny_encoder):
     claims = [Claim("C1", "ice " * 23, ("cave",)), Claim("C2", "ice " * 22, ("cave",))]
     message = "^claim 'C1': 23 or more tokens; expected at most 22.*shorten the claim"
     with pytest.raises(QuestionTooLong, match=message):
-        prepare_claims(claims, make_encoder(tiny_encoder))
-    prepared = prepare_claims(claims, make_encoder(tiny_encoder, "skip"))
+        prepare_claims(claims, make_inputs(tiny_encoder))
+    prepared = prepare_claims(claims, make_inputs(tiny_encoder, "skip"))
     assert [claim.id for claim in prepared.claims] == ["C2"] and prepared[1:] == (0, 1)
-    truncating = make_encoder(tiny_encoder, "truncate")
+    truncating = make_inputs(tiny_encoder, "truncate")
     assert prepare_claims(claims, truncating) == (claims, 1, 0)
     first, second = (encode_claim(truncating, claim.claim, claim.evidence) for claim in claims)
     assert first.claim_truncated and not second.claim_truncated
@@ -295,7 +295,7 @@ def test_what_is_cut_skipped_or_not_read_is_said(tiny_encoder, tmp_path, capsys)
     path = tmp_path / "claims.jsonl"
     write_claims(path, claims)
     task = make_task(tiny_encoder, path, TrainingConfig(long_questions="skip"))
-    assert len(task.examples.inputs) == 1 and task.examples.labels.tolist() == [1]
+    assert len(task.examples.joints) == 1 and task.examples.labels.tolist() == [1]
     assert capsys.readouterr().err.strip() == (
         f"note: {path}: 1 evidence text cut to 24 tokens, 2 evidence texts not read, after the "
         "first 3 of a claim, 1 over-long claim skipped"
@@ -428,8 +428,8 @@ def test_a_verdict_is_the_softmax_of_the_network(tiny_encoder, engine, options):
     verdicts = list(verifier.label_all(iter(claims)))
     assert len({verdict.label for verdict in verdicts}) > 1
     for claim, verdict in zip(claims, verdicts):
-        [joint, *_] = verifier.encoder.encode(claim.claim, claim.evidence)
-        inputs = [mx.nd.array(array, dtype=array.dtype) for array in verifier.encoder.pad([joint])]
+        [joint, *_] = verifier.inputs.encode(claim.claim, claim.evidence)
+        inputs = [mx.nd.array(array, dtype=array.dtype) for array in verifier.inputs.pad([joint])]
         [logits] = verifier.network(*inputs).asnumpy()
         shares = np.exp(logits) / np.exp(logits).sum()
         assert list(verdict.probabilities) == list(LABELS)
@@ -489,20 +489,20 @@ def test_token_ids_of_another_tokenizer_are_refused(tiny_encoder):
     sizes = {"units": 8, "hidden_size": 8, "num_layers": 1, "num_heads": 2}
     network = build_network(SYSTEM, BackboneConfig(vocab_size=9, **sizes), **SIZES)
     network.initialize()
-    verifier = Verifier(network, make_encoder(tiny_encoder))
+    verifier = Verifier(network, make_inputs(tiny_encoder))
     with pytest.raises(InputError, match="claim 'what is ice .*token id .*ids from 0 to 8"):
         verifier.label("what is ice ?", ["cave"])
 
 
 def test_networks_without_the_labels_of_claims_are_refused(tiny_encoder, tiny_run):
-    encoder = make_encoder(tiny_encoder)
+    inputs = make_inputs(tiny_encoder)
     with pytest.raises(OptionError, match="a ranker; expected a classifier of claims"):
-        Verifier(load_ranker(tiny_run).network, encoder)
+        Verifier(load_ranker(tiny_run).network, inputs)
     # A converted joint model with a head of labels has no names of labels.
     converted = make_network(tiny_encoder, "mspp", head="AE_1")
-    assert Verifier(converted, encoder).label("what is ice ?", ["cave"]).label in LABELS
+    assert Verifier(converted, inputs).label("what is ice ?", ["cave"]).label in LABELS
     with pytest.raises(OptionError, match="2 labels.*expected 3: SUPPORTS"):
-        Verifier(make_network(tiny_encoder, "mspp", head="IE_1", labels=2), encoder)
+        Verifier(make_network(tiny_encoder, "mspp", head="IE_1", labels=2), inputs)
 
 
 # Development
@@ -513,8 +513,8 @@ def test_an_evaluator_gives_label_accuracy_and_reads_current_parameters(tiny_enc
     verifiers = []
 
     def build(network):
-        encoder = network.text_encoder(load_tokenizer(tiny_encoder), 128)
-        verifiers.append(Verifier(network, encoder))
+        inputs = network.text_inputs(load_tokenizer(tiny_encoder), 128)
+        verifiers.append(Verifier(network, inputs))
         return verifiers[-1]
 
     network = make_network(tiny_encoder)

@@ -31,12 +31,12 @@ from wqa.systems.export import huggingface_tensors
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.load_readers import load_reader
 from wqa.systems.pairwise.network import PairwiseTransformer
-from wqa.systems.reader.inputs import Window, WindowEncoder, occurrences
+from wqa.systems.reader.inputs import Window, WindowInputs, occurrences
 from wqa.systems.reader.reader import Reader, decode_spans
 from wqa.systems.reader.task import ReaderTask, SpanExamples
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
-from wqa.text import Located, PairEncoder, load_tokenizer, pad_pairs
+from wqa.text import Located, PairInputs, load_tokenizer, pad_pairs
 from wqa.training.losses import span_cross_entropy
 
 # Exact match and F1
@@ -170,7 +170,7 @@ def tokenizer():
     max_length=st.integers(36, 60),
 )
 def test_windows_cover_every_token_and_fit(tokenizer, tokens, question, stride, max_length):
-    windows = WindowEncoder(PairEncoder(tokenizer, max_length), stride)
+    windows = WindowInputs(PairInputs(tokenizer, max_length), stride)
     document = Located(np.arange(tokens), np.arange(tokens), np.arange(tokens) + 1)
     made = windows.windows([7] * question, [document])
     room = max_length - 3 - question
@@ -363,7 +363,7 @@ def river_questions():
 
 
 def examples_of(questions, tokenizer, max_length=40, stride=0, **options):
-    windows = WindowEncoder(PairEncoder(tokenizer, max_length), stride)
+    windows = WindowInputs(PairInputs(tokenizer, max_length), stride)
     return SpanExamples(questions, windows, **options)
 
 
@@ -481,11 +481,11 @@ def test_what_questions_lack_is_counted_and_said(tokenizer, capsys):
 def test_a_batch_marks_what_can_be_read_and_where_the_answer_is(tokenizer):
     candidates = (Candidate("It runs past Basel .", 1), Candidate("It snows .", 0))
     question = Question("Q1", "where ?", candidates, ("Basel",))
-    encoder = PairEncoder(tokenizer, 80)
-    examples = SpanExamples([question], WindowEncoder(encoder))
+    inputs = PairInputs(tokenizer, 80)
+    examples = SpanExamples([question], WindowInputs(inputs))
     network = build_network("reader", tiny_config(vocab_size=1300))
-    batch = ReaderTask(network, encoder, examples).batch(np.array([0, 1]))
-    pairs = encoder.encode(question.question, question.texts)
+    batch = ReaderTask(network, inputs, examples).batch(np.array([0, 1]))
+    pairs = inputs.encode(question.question, question.texts)
     for row, pair in enumerate(pairs):
         length = len(pair.token_ids)
         assert batch["token_ids"][row, :length].tolist() == pair.token_ids.tolist()
@@ -662,7 +662,7 @@ def test_scores_against_no_answer(reader_run):
     [plain] = load_reader(reader_run).read(question.question, question.texts[:1])
     reader = load_reader(reader_run, span_scores="against-no-answer")
     [against] = reader.read(question.question, question.texts[:1])
-    pair = reader.encoder.encode(question.question, question.texts[:1])[0]
+    pair = reader.inputs.encode(question.question, question.texts[:1])[0]
     inputs = pad_pairs([pair], len(pair.token_ids), 0, True)
     arrays = [mx.nd.array(array, dtype=array.dtype) for array in inputs]
     logits = reader.network(*arrays).asnumpy()[0]
@@ -682,10 +682,10 @@ def test_rankers_and_readers_refuse_one_anothers_runs(reader_run, tiny_run, tmp_
         load_reader(tmp_path / "absent")
     loaded = load_reader(reader_run, engine="mxnet")
     with pytest.raises(OptionError, match="a system that ranks"):
-        build_ranker("reader", loaded.network, loaded.encoder)
+        build_ranker("reader", loaded.network, loaded.inputs)
     ranker = load_ranker(tiny_run, engine="mxnet")
     with pytest.raises(OptionError, match="expected a reader of spans"):
-        Reader(ranker.network, ranker.encoder)
+        Reader(ranker.network, ranker.inputs)
 
 
 @pytest.mark.parametrize(
@@ -714,7 +714,7 @@ def test_questions_that_cannot_be_read(reader_run):
     with pytest.raises(OptionError, match="n_best"):
         reader.read("where ?", ["a"], 0)
     reader.network.head.out.bias.set_data(mx.nd.array([np.nan, 0]))
-    broken = Reader(reader.network, reader.encoder)
+    broken = Reader(reader.network, reader.inputs)
     with pytest.raises(ScoreError, match="question 'where.*document 2"):
         broken.read("where ?", ["", "the sea"])
 

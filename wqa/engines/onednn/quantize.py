@@ -61,7 +61,7 @@ def quantize_layers(
         Embeddings of the encoder, on the CPU, unless ``begin`` needs none.
     layers : sequence of EncoderLayer
         Layers of the network, those of branches included.
-    pairs : sequence of Encoded
+    pairs : sequence of TextInput
         Pairs to measure the inputs of layers on, none of them empty, or what ``begin`` takes, with
         a ``length``.
     strength : float

@@ -111,7 +111,7 @@ class PackedLayers:
 
         Parameters
         ----------
-        pairs : sequence of Encoded
+        pairs : sequence of TextInput
             Pairs of the micro-batch, or others with ``token_ids`` if their types are given.
         batch : PackedBatch
             Rows of the pairs.

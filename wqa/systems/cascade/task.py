@@ -39,7 +39,7 @@ class CascadeTask(ExitTask):
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
         if not self._stages:
             return super().losses(batch, update)
-        *early, last = scores_of_stages(self._stages, *self.inputs(batch))
+        *early, last = scores_of_stages(self._stages, *self.network_inputs(batch))
         target = mx.nd.sigmoid(mx.nd.BlockGrad(last))
         losses = {}
         for layer, scores in zip(self.network.exits, early):

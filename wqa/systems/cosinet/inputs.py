@@ -1,4 +1,4 @@
-"""Encodes a question and its candidates as words, for networks that score a whole list at once."""
+"""Word ids of a question and its candidates, for networks that score a whole list at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from wqa.config import LONG_QUESTIONS
 from wqa.errors import OptionError, QuestionTooLong, check_choice
 from wqa.text.batching import BUCKET, bucketed
-from wqa.text.encoding import PairEncoder, TokenIds
+from wqa.text.inputs import PairInputs, TokenIds
 from wqa.text.tokenizers import Tokenizer
 
 
@@ -51,8 +51,8 @@ class WordList(NamedTuple):
         return [WordPair(self.question, text, False) for text in texts]
 
 
-class ListEncoder(PairEncoder):
-    """Encodes questions and candidates as words, without special tokens.
+class ListInputs(PairInputs):
+    """Word ids of questions and candidates, without special tokens.
 
     Each text is cut to the same number of words, which does not depend on the other one.
     """

@@ -23,7 +23,7 @@ from wqa.models.masks import real_positions
 from wqa.models.network import Network
 from wqa.models.runtime import Tensor
 from wqa.systems.cosinet.config import ListConfig
-from wqa.systems.cosinet.inputs import ListEncoder
+from wqa.systems.cosinet.inputs import ListInputs
 from wqa.text import Tokenizer
 
 #: Blocks of a network that work on whole lists.
@@ -238,13 +238,13 @@ class ListNetwork(Network):
     def stage_work(self) -> List[float]:
         return [float(self.word_work())]
 
-    def text_encoder(
+    def text_inputs(
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
-    ) -> ListEncoder:
+    ) -> ListInputs:
         if tokenizer.vocab_size != self.own_config.rows:
             ids = f"{tokenizer.vocab_size:,} ids"
             raise OptionError("tokenizer", ids, f"{self.own_config.rows:,}, the word embeddings")
-        return ListEncoder(tokenizer, max_length, long_questions)
+        return ListInputs(tokenizer, max_length, long_questions)
 
     def hybrid_forward(self, F, *inputs: Tensor, vectors: Tensor) -> Tensor:
         *texts, list_valid = inputs

@@ -25,10 +25,10 @@ from wqa.engines.sparse import (
 )
 from wqa.engines.sparse.threads import one_blas_thread
 from wqa.inference.dropping import FREE, Cost
-from wqa.inference.loop import EncodingRanker, Names
+from wqa.inference.loop import InputsRanker, Names
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
-from wqa.systems.cosinet.inputs import ListEncoder, WordList, WordPair
+from wqa.systems.cosinet.inputs import ListInputs, WordList, WordPair
 from wqa.systems.cosinet.lists import ListNetwork
 from wqa.text import plan_batches
 
@@ -85,15 +85,15 @@ class HybridListEngine(OnMXNet, ListEngine):
     ----------
     network : ListNetwork
         Network with its parameters on the device.
-    encoder : ListEncoder
+    inputs : ListInputs
         Pads pairs.
     config : EngineConfig
         Device, threads and sizes.
     """
 
-    def __init__(self, network: ListNetwork, encoder: ListEncoder, config: EngineConfig) -> None:
+    def __init__(self, network: ListNetwork, inputs: ListInputs, config: EngineConfig) -> None:
         super().__init__()
-        self._encoder, self._config = encoder, config
+        self._inputs, self._config = inputs, config
         self._pairs, self._lists = network.parts()
         self._prepare(config, [self._pairs, self._lists])
 
@@ -124,7 +124,7 @@ class HybridListEngine(OnMXNet, ListEngine):
         positions = np.zeros(len(pairs), dtype=np.int64)
         encoded = np.zeros((len(pairs), 0), np.float32)
         for batch in plan_batches(lengths, self._config.batch_tokens or _TOKENS):
-            arrays = self._encoder.pad([pairs[index] for index in batch])
+            arrays = self._inputs.pad([pairs[index] for index in batch])
             rows = self._pairs(*self._arrays(arrays[:-1])).asnumpy()  # (pairs, 1, C)
             if not encoded.size:
                 encoded = np.zeros((len(pairs), rows.shape[2]), np.float32)
@@ -185,8 +185,8 @@ class SparseListEngine(ListEngine):
         return results
 
 
-class EncodedList(NamedTuple):
-    """An encoded question with its candidates, and what errors call it."""
+class QuestionList(NamedTuple):
+    """Words of a question with its candidates, and what errors call it."""
 
     words: WordList
     order: np.ndarray  # candidates with words, in their original order
@@ -194,42 +194,42 @@ class EncodedList(NamedTuple):
     names: Names
 
 
-class ListRanker(EncodingRanker):
+class ListRanker(InputsRanker):
     """Ranks by a network on lists of candidates. Its only stage drops nothing.
 
     The network reads the candidates in the order in which they were retrieved,
     `Question.original_order`, whatever the order in which they come. A blank candidate is not part
     of the list.
 
-    It takes the parameters of `wqa.inference.loop.EncodingRanker`; a text has words for tokens.
+    It takes the parameters of `wqa.inference.loop.InputsRanker`; a text has words for tokens.
     """
 
-    def __init__(self, network: Any, encoder: Any, *drops: Any, **options: Any) -> None:
+    def __init__(self, network: Any, inputs: Any, *drops: Any, **options: Any) -> None:
         self._work = network.word_work(), network.list_work()
-        super().__init__(network, encoder, *drops, **options)
+        super().__init__(network, inputs, *drops, **options)
 
     def _build_engine(self, quantized: Any) -> ListEngine:
         if choose_ranking_engine(self.network, self._config) == "sparse":
             return SparseListEngine(self.network, self._config)
         with MXNET_LOCK:
-            return HybridListEngine(self.network, self.encoder, self._config)
+            return HybridListEngine(self.network, self.inputs, self._config)
 
     @property
     def capabilities(self) -> Capabilities:
         """One stage without exits. A recurrent layer reads the candidates together."""
         return Capabilities(self._system, joint=self.network.recurrent is not None)
 
-    def _encode(self, question: Question) -> Tuple[EncodedList, int]:
-        """Encode a question; returns its number of words, with each candidate, too."""
+    def _encode(self, question: Question) -> Tuple[QuestionList, int]:
+        """Tokenize a question; returns its number of words, with each candidate, too."""
         order = np.array(question.original_order)
         texts = [question.candidates[index].text for index in order]
-        words, filled, truncated = self.encoder.encode_list(question.question, texts, question.id)
+        words, filled, truncated = self.inputs.encode_list(question.question, texts, question.id)
         by_candidate = np.empty_like(truncated)
         by_candidate[order] = truncated
-        encoded = EncodedList(words, order[filled], by_candidate, Names(record=question))
+        encoded = QuestionList(words, order[filled], by_candidate, Names(record=question))
         return encoded, len(words.words) + len(words.question) * len(texts)
 
-    def _rank_group(self, group: Sequence[EncodedList]) -> List[Ranking]:
+    def _rank_group(self, group: Sequence[QuestionList]) -> List[Ranking]:
         lists = [encoded.words for encoded in group if len(encoded.order)]
         results = iter(self._engine.score(lists) if lists else ())
         rankings = []
@@ -238,7 +238,7 @@ class ListRanker(EncodingRanker):
             rankings.append(self._ranking(encoded, scored))
         return rankings
 
-    def _ranking(self, encoded: EncodedList, scored: Optional[ListScores]) -> Ranking:
+    def _ranking(self, encoded: QuestionList, scored: Optional[ListScores]) -> Ranking:
         return self._ranking_of_stage(
             encoded.order,
             np.zeros(0) if scored is None else scored.scores,
@@ -248,7 +248,7 @@ class ListRanker(EncodingRanker):
             cost=FREE if scored is None else self._cost(encoded, scored),
         )
 
-    def _cost(self, encoded: EncodedList, scored: ListScores) -> Cost:
+    def _cost(self, encoded: QuestionList, scored: ListScores) -> Cost:
         count = len(encoded.order)
         work, list_work = self._work
         words = len(encoded.words.words) + len(encoded.words.question) * count

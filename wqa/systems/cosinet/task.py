@@ -76,7 +76,7 @@ class ListTask(PairTask):
     """
 
     network: Any
-    encoder: Any
+    inputs: Any
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -111,7 +111,7 @@ class ListTask(PairTask):
         task: Any = super().create(setup._replace(start=chosen, own_config=filled))
         task._start = chosen
         task._check_words(setup.train_file)
-        cut = (task.pairs.truncated, "candidate", f"cut to {task.encoder.max_length} words")
+        cut = (task.pairs.truncated, "candidate", f"cut to {task.inputs.max_length} words")
         left_out = (task.without_positive, "question", "without a positive left out")
         note_counts(setup.train_file, (cut, left_out))
         return task
@@ -122,7 +122,7 @@ class ListTask(PairTask):
 
     def _check_words(self, train_file: str) -> None:
         """Refuse word vectors of none of the corpus's words, and say if they are of few."""
-        known = len(self.encoder.tokenizer.words)
+        known = len(self.inputs.tokenizer.words)
         first = self.pairs.assemble(np.arange(min(len(self.pairs), _LOOKED_UP)))
         # Occurrences: unknown words share the ids of the buckets.
         ids = np.concatenate([ids for pair in first for ids in pair[:2]])
@@ -157,7 +157,7 @@ class ListTask(PairTask):
             pairs = np.arange(self._starts[index], self._starts[index] + self._counts[index])
             lists.append(self.pairs.assemble(pairs))
             labels[row, : len(pairs)] = self.pairs.labels[pairs]
-        batch = dict(zip(self.encoder.names, self.encoder.pad_lists(lists)))
+        batch = dict(zip(self.inputs.names, self.inputs.pad_lists(lists)))
         return {**batch, "labels": labels}
 
     def pairs_of(self, batch: Dict[str, np.ndarray]) -> int:
@@ -166,7 +166,7 @@ class ListTask(PairTask):
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
         if not self._is_listwise:
             return super().losses(batch, update)
-        scores = self.network(*self.inputs(batch))  # (Q, n)
+        scores = self.network(*self.network_inputs(batch))  # (Q, n)
         return {"loss": listwise_divergence(scores, batch["labels"], batch["list_valid"])}
 
     def scores(self, batch: Dict[str, mx.nd.NDArray], update: int) -> mx.nd.NDArray:

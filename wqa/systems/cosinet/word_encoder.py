@@ -20,7 +20,7 @@ from wqa.io.encoder_directories import encoder_directory
 from wqa.io.progress import progress_bar
 from wqa.models import parse_devices
 from wqa.pretrained import load_backbone
-from wqa.text import SingleEncoder, load_tokenizer
+from wqa.text import SingleInputs, load_tokenizer
 
 #: Greatest number of tokens of a word, special tokens included; further ones are cut off.
 _LONGEST = 32
@@ -64,7 +64,7 @@ class WordEncoder:
         length = min(_LONGEST, backbone.config.max_positions)
         self.units: int = backbone.config.units
         self.sha256: str = encodings_identity(backbone, tokenizer, length)["encoder_sha256"]
-        self._inputs = SingleEncoder(tokenizer, length)
+        self._inputs = SingleInputs(tokenizer, length)
         self._encoder = DocumentEncoder(backbone, tokenizer, length, settings)
 
     def encode(self, words: Sequence[str], progress: bool = False) -> Tuple[List[int], np.ndarray]:

@@ -34,7 +34,7 @@ from wqa.systems.dcbert.interactions import (
     PairRows,
     StagedInteraction,
 )
-from wqa.text import SplitEncoder, Tokenizer
+from wqa.text import SplitInputs, Tokenizer
 
 
 class DecoupledPath(HybridBlock):
@@ -153,10 +153,10 @@ class DecoupledTransformer(Network):
         """Greatest length of a document in tokens, whatever the question."""
         return self.config.max_positions - self.own_config.question_length
 
-    def text_encoder(
+    def text_inputs(
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
-    ) -> SplitEncoder:
-        """Encoder of questions and documents apart; ``max_length`` is that of a document."""
+    ) -> SplitInputs:
+        """Inputs of questions and documents apart; ``max_length`` is that of a document."""
         length = self.own_config.question_length
         positions = self.config.max_positions
         if length + max_length > positions:
@@ -165,7 +165,7 @@ class DecoupledTransformer(Network):
                 f"{length} + {max_length} = {length + max_length} tokens",
                 f"at most {positions}, the positions of the encoder",
             )
-        return SplitEncoder(tokenizer, max_length, length, long_questions)
+        return SplitInputs(tokenizer, max_length, length, long_questions)
 
     @property
     def encoders(self) -> List[Backbone]:

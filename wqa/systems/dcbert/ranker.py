@@ -29,7 +29,7 @@ from wqa.inference.exit_ranker import CascadeRanker
 from wqa.inference.loop import GroupPairs
 from wqa.io.files import PathLike
 from wqa.models import Backbone, Network
-from wqa.text import Encoded, PairEncoder, SplitPair, bucketed
+from wqa.text import PairInputs, SplitPair, TextInput, bucketed
 
 
 class TextRows:
@@ -192,8 +192,8 @@ class DecoupledRanker(CascadeRanker):
     network : Network
         `DecoupledTransformer`, or another network with encoders of its own for
         questions and documents, with its parameters on the engine's device.
-    encoder : PairEncoder
-        `wqa.text.SplitEncoder`, which encodes both texts apart.
+    inputs : PairInputs
+        `wqa.text.SplitInputs`, the token ids of both texts apart.
     engine : EngineConfig, optional
         Engine, precision, device and sizes of the interaction and of the encoders. By default MXNet
         on the CPU.
@@ -221,14 +221,14 @@ class DecoupledRanker(CascadeRanker):
     def __init__(
         self,
         network: Network,
-        encoder: PairEncoder,
+        inputs: PairInputs,
         engine: Optional[EngineConfig] = None,
         quantized: Optional[QuantizedLayers] = None,
         cache: Union[PathLike, CachedDocuments, None] = None,
         **options: Any,
     ) -> None:
         config = engine or EngineConfig(engine="mxnet")
-        super().__init__(network, encoder, engine=config, quantized=quantized, **options)
+        super().__init__(network, inputs, engine=config, quantized=quantized, **options)
         own = network.own_config
         #: Whether the interaction reads the first encoding of each text alone.
         self.reads_first = own.interaction == "linear"
@@ -240,14 +240,14 @@ class DecoupledRanker(CascadeRanker):
             if backbone not in encoders:
                 layers = quantized and quantized[index * depth : (index + 1) * depth]
                 encoders[backbone] = DocumentEncoder(
-                    backbone, encoder.tokenizer, most, config, layers
+                    backbone, inputs.tokenizer, most, config, layers
                 )
         self._text_encoders = [encoders[backbone] for backbone in network.encoders]
         self._cache: Optional[CachedDocuments] = None
         if cache is not None:
             self._cache = CachedDocuments.of(cache)
             backbone = network.document_encoder
-            self._cache.open(encodings_identity(backbone, encoder.tokenizer, encoder.max_length))
+            self._cache.open(encodings_identity(backbone, inputs.tokenizer, inputs.max_length))
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
         return super()._build_engine(quantized and quantized[2 * self.network.num_layers :])
@@ -261,11 +261,11 @@ class DecoupledRanker(CascadeRanker):
         quantized: QuantizedLayers = []
         rows: List[Dict[bytes, TextRows]] = []
         for backbone, texts in zip(network.encoders, (questions, documents)):
-            layers, inputs = list(backbone.layers), list(texts.values())
+            layers, token_inputs = list(backbone.layers), list(texts.values())
             quantized += quantize_layers(
-                network.config, backbone.embeddings, layers, inputs, strength
+                network.config, backbone.embeddings, layers, token_inputs, strength
             )
-            ids = [text.token_ids for text in inputs]
+            ids = [text.token_ids for text in token_inputs]
             # oneDNN pads nothing, and so needs no tokenizer.
             by_onednn = EngineConfig(engine="onednn")
             most = network.config.max_positions
@@ -294,7 +294,7 @@ class DecoupledRanker(CascadeRanker):
         stored = self._cache.get(question.candidates, 1 if self.reads_first else None)
         texts = [text for text, document in zip(question.texts, stored) if document is None]
         # The question needs a candidate to be encoded.
-        encoded = self.encoder.encode(question.question, texts or [""], question.id)
+        encoded = self.inputs.encode(question.question, texts or [""], question.id)
         remaining = iter(encoded)
         # A cache of first rows lacks none of the rows that the linear variant reads.
         lacks_rows = not (self.reads_first and self._cache.tokens)
@@ -308,7 +308,7 @@ class DecoupledRanker(CascadeRanker):
             pairs.append(SplitPair(encoded[0].question, document))
         return pairs
 
-    def _inputs(self, pairs: GroupPairs) -> Tuple[List[Any], List[Tuple[int, int]]]:
+    def _network_inputs(self, pairs: GroupPairs) -> Tuple[List[Any], List[Tuple[int, int]]]:
         """Encodings of both texts of the pairs that are not blank, each text encoded once."""
         network = self.network
         questions = [pair.question for pair in pairs.all]
@@ -321,7 +321,7 @@ class DecoupledRanker(CascadeRanker):
             filled = start + np.flatnonzero(pairs.filled[start:end])
             if len(filled):
                 ranked.append((index, filled))
-        new: Dict[bytes, Encoded] = {}  # documents to encode, each text once
+        new: Dict[bytes, TextInput] = {}  # documents to encode, each text once
         encoded = [(0, 0)] * (len(pairs.starts) - 1)
         for index, filled in ranked:
             texts, tokens = 1, questions[filled[0]].length
@@ -334,17 +334,17 @@ class DecoupledRanker(CascadeRanker):
         firsts = [questions[filled[0]] for _, filled in ranked]
         question_rows = self._encode_texts(self.question_encoder, firsts)
         known = dict(zip(new, self._encode_texts(self.document_encoder, list(new.values()))))
-        inputs = list(pairs.all)
+        network_inputs = list(pairs.all)
         for (_, filled), rows in zip(ranked, question_rows):
             for pair in filled:
                 document = documents[pair]
                 text = known.get(document.token_ids.tobytes())
                 if text is None:
                     text = self._text_rows(document.rows)
-                inputs[pair] = EncodedPair(rows, text, document.truncated, False)
-        return inputs, encoded
+                network_inputs[pair] = EncodedPair(rows, text, document.truncated, False)
+        return network_inputs, encoded
 
-    def _encode_texts(self, encoder: DocumentEncoder, texts: Sequence[Encoded]) -> List[TextRows]:
+    def _encode_texts(self, encoder: DocumentEncoder, texts: Sequence[TextInput]) -> List[TextRows]:
         encodings = encoder.encode([text.token_ids for text in texts])
         return [self._text_rows(rows) for rows in encodings]
 

@@ -32,7 +32,7 @@ from wqa.models.network import Network, NetworkConfig
 from wqa.models.runtime import Tensor
 from wqa.systems.dcbert.interactions import padding_of
 from wqa.systems.dcbert.ranker import DecoupledRanker
-from wqa.text import SplitEncoder, Tokenizer
+from wqa.text import SplitInputs, Tokenizer
 
 #: Log-odds for a unit of similarity: the inverse temperature of the softmax over cosines that
 #: sentence-transformers' encoders are trained with.
@@ -98,12 +98,12 @@ class SimilarityNetwork(Network):
     def encoders(self) -> List[Backbone]:
         return [self.question_encoder, self.document_encoder]
 
-    def text_encoder(
+    def text_inputs(
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
-    ) -> SplitEncoder:
-        """Encoder of questions and documents apart; ``max_length`` is that of a document."""
+    ) -> SplitInputs:
+        """Inputs of questions and documents apart; ``max_length`` is that of a document."""
         length = self.own_config.question_length
-        return SplitEncoder(tokenizer, max_length, length, long_questions)
+        return SplitInputs(tokenizer, max_length, length, long_questions)
 
     def interaction_path(self) -> HybridBlock:
         """The network after the encoders, `Similarity`."""
@@ -193,8 +193,8 @@ class SimilarityRanker(DecoupledRanker):
     ----------
     network : SimilarityNetwork
         Network with its parameters on the engine's device.
-    encoder : SplitEncoder
-        Encodes both texts apart.
+    inputs : SplitInputs
+        Token ids of both texts apart.
     **options
         Further parameters of `wqa.systems.dcbert.ranker.DecoupledRanker`.
 
@@ -206,7 +206,7 @@ class SimilarityRanker(DecoupledRanker):
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
         config = dataclasses.replace(self._config, engine="mxnet", precision="float32")
-        return build_engine(self.network, self.encoder.tokenizer, config, engines=self.engines)
+        return build_engine(self.network, self.inputs.tokenizer, config, engines=self.engines)
 
 
 def build_similarity(
@@ -220,5 +220,5 @@ def build_similarity(
 ) -> SimilarityRanker:
     """Build the ranker of a similarity from the encoders of both texts."""
     network = SimilarityNetwork(question, document, SimilarityConfig(rule, max_length))
-    encoder = network.text_encoder(tokenizer, max_length, long_questions)
-    return SimilarityRanker(network, encoder, system=rule, **options)
+    inputs = network.text_inputs(tokenizer, max_length, long_questions)
+    return SimilarityRanker(network, inputs, system=rule, **options)

@@ -110,7 +110,7 @@ class DCBERTTask(ExitTask):
             plan.append(np.concatenate([groups[index] for index in batch]))
         return plan
 
-    def inputs(self, batch: Dict[str, mx.nd.NDArray]) -> List[mx.nd.NDArray]:
+    def network_inputs(self, batch: Dict[str, mx.nd.NDArray]) -> List[mx.nd.NDArray]:
         texts, rows = [], []
         for name in ("question", "document"):
             ids, valid, of_pair = _distinct(batch[f"{name}_ids"], batch[f"{name}_valid"])
@@ -121,7 +121,7 @@ class DCBERTTask(ExitTask):
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
         if not self._trains_all:
             return super().losses(batch, update)
-        scores = self._paths[0](*self.inputs(batch))  # (rows, N)
+        scores = self._paths[0](*self.network_inputs(batch))  # (rows, N)
         losses = {}
         for index, layer in enumerate(self.network.exits):
             column = mx.nd.slice_axis(scores, axis=1, begin=index, end=index + 1)
@@ -129,7 +129,7 @@ class DCBERTTask(ExitTask):
         return losses
 
     def scores(self, batch: Dict[str, mx.nd.NDArray], update: int) -> mx.nd.NDArray:
-        return self._paths[self.drawn_exit(update)](*self.inputs(batch)).reshape((-1,))
+        return self._paths[self.drawn_exit(update)](*self.network_inputs(batch)).reshape((-1,))
 
 
 class _Source(ExitNetwork):

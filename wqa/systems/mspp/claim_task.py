@@ -20,7 +20,7 @@ from wqa.errors import DataError, OptionError, QuestionTooLong, check_choice
 from wqa.evaluation import claim_evaluator
 from wqa.io.files import sha256
 from wqa.io.streams import note_counts
-from wqa.systems.mspp.inputs import JointEncoder, JointInput
+from wqa.systems.mspp.inputs import JointInput, JointInputs
 from wqa.systems.mspp.task import check_start, fill_joint, plan_rows
 from wqa.systems.mspp.verifier import OF_CLAIMS, Verifier, encode_claim, prepare_claims
 from wqa.text import is_store, naming_file, note_long_questions
@@ -31,12 +31,12 @@ from wqa.training.task import Setup, Task
 
 
 class ClaimExamples(NamedTuple):
-    """Encoded claims with their labels, and counts of what the inputs leave out.
+    """Inputs of claims with their labels, and counts of what they leave out.
 
     Shapes: `labels` (claims,).
     """
 
-    inputs: List[JointInput]
+    joints: List[JointInput]
     labels: np.ndarray
     cut: int = 0
     unread: int = 0
@@ -44,30 +44,30 @@ class ClaimExamples(NamedTuple):
     skipped: int = 0
 
 
-def encode_claims(claims: Iterable[Claim], encoder: JointEncoder) -> ClaimExamples:
-    """Encode claims to train on."""
-    inputs: List[JointInput] = []
+def encode_claims(claims: Iterable[Claim], inputs: JointInputs) -> ClaimExamples:
+    """Tokenize claims to train on."""
+    joints: List[JointInput] = []
     labels: List[int] = []
     cut = unread = truncated = skipped = 0
     for claim in claims:
         try:
-            encoded = encode_claim(encoder, claim.claim, claim.evidence, claim.id)
+            encoded = encode_claim(inputs, claim.claim, claim.evidence, claim.id)
         except QuestionTooLong:
-            if encoder.long_questions != "skip":
+            if inputs.long_questions != "skip":
                 raise
             skipped += 1
             continue
-        inputs.append(encoded.joint)
+        joints.append(encoded.joint)
         labels.append(LABELS.index(claim.label))
         cut += sum(encoded.truncated)
         unread += encoded.unread
         truncated += encoded.claim_truncated
-    if not inputs:
+    if not joints:
         raise DataError(
             "the claims", f"all {skipped} are over-long, and skipped", "at least one that fits"
         )
     array = np.array(labels, dtype=np.float32)
-    return ClaimExamples(inputs, array, cut, unread, truncated, skipped)
+    return ClaimExamples(joints, array, cut, unread, truncated, skipped)
 
 
 class ClaimTask(Task):
@@ -83,16 +83,16 @@ class ClaimTask(Task):
     def __init__(
         self,
         network: Any,
-        encoder: JointEncoder,
+        inputs: JointInputs,
         examples: ClaimExamples,
         shuffle: str = "pair",
         digest: str = "",
     ) -> None:
         check_choice("shuffle", shuffle, SHUFFLES)
-        self.network, self.encoder, self.examples = network, encoder, examples
-        self.max_length, self.digest = encoder.longest, digest
+        self.network, self.inputs, self.examples = network, inputs, examples
+        self.max_length, self.digest = inputs.longest, digest
         self._shuffle = shuffle
-        self._lengths = np.array([joint.length for joint in examples.inputs])
+        self._lengths = np.array([joint.length for joint in examples.joints])
 
     @classmethod
     def create(cls, setup: Setup) -> ClaimTask:
@@ -106,33 +106,33 @@ class ClaimTask(Task):
         check_start(setup.start, setup.own_config)
         tokenizer = setup.start.tokenizer()
         network = setup.network()
-        encoder = network.text_encoder(tokenizer, setup.max_length, config.long_questions)
+        inputs = network.text_inputs(tokenizer, setup.max_length, config.long_questions)
         claims = list(read_claims(train_file))
         bar = tqdm(claims, desc="encoding", unit="claim", delay=2, file=sys.stderr)
         with naming_file(train_file):
-            examples = encode_claims(bar, encoder)
+            examples = encode_claims(bar, inputs)
         counts = [
-            (examples.cut, "evidence text", f"cut to {encoder.max_length} tokens"),
-            (examples.unread, "evidence text", f"not read, after the first {encoder.k} of a claim"),
+            (examples.cut, "evidence text", f"cut to {inputs.max_length} tokens"),
+            (examples.unread, "evidence text", f"not read, after the first {inputs.k} of a claim"),
             (examples.truncated, "over-long claim", "truncated"),
             (examples.skipped, "over-long claim", "skipped"),
         ]
         note_counts(train_file, counts)
-        return cls(network, encoder, examples, config.shuffle, sha256(train_file))
+        return cls(network, inputs, examples, config.shuffle, sha256(train_file))
 
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         return fill_joint(self.network, start, devices)
 
     def size(self) -> Dict[str, int]:
-        return {"claims": len(self.examples.inputs)}
+        return {"claims": len(self.examples.joints)}
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
         size = max(1, tokens // self.max_length)
         return plan_rows(self._lengths, size, self._shuffle, rng)
 
     def batch(self, key: np.ndarray) -> Dict[str, np.ndarray]:
-        inputs = [self.examples.inputs[index] for index in key]
-        batch = dict(zip(self.encoder.names, self.encoder.pad(inputs)))
+        joints = [self.examples.joints[index] for index in key]
+        batch = dict(zip(self.inputs.names, self.inputs.pad(joints)))
         return {**batch, "labels": self.examples.labels[key]}
 
     def pairs_of(self, batch: Dict[str, np.ndarray]) -> int:
@@ -140,7 +140,7 @@ class ClaimTask(Task):
         return int((batch["marks"][:, 1:] >= 0).sum())
 
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
-        logits = self.network(*(batch[name] for name in self.encoder.names))  # (rows, labels)
+        logits = self.network(*(batch[name] for name in self.inputs.names))  # (rows, labels)
         return {"loss": label_cross_entropy(logits, batch["labels"])}
 
 
@@ -156,14 +156,14 @@ def evaluate_labels(dev: Any) -> Any:
     """Factory of evaluators on claims; ``dev`` is a `wqa.systems.development.Development`."""
     engine = dev.engine
 
-    def evaluator(encoder: Any) -> Any:
+    def evaluator(inputs: Any) -> Any:
         def build(network: Any) -> Any:
-            return Verifier(network, encoder, engine)
+            return Verifier(network, inputs, engine)
 
         # After the task is made, which refuses a head of labels that it does not train.
         claims = list(read_claims(dev.data))
         with naming_file(dev.data):
-            prepared = prepare_claims(claims, encoder)
+            prepared = prepare_claims(claims, inputs)
         note_long_questions(prepared.truncated, prepared.skipped, dev.data, OF_CLAIMS)
         return claim_evaluator(prepared.claims, build, engine.engine == "mxnet")
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from wqa.data.paragraphs import Paragraph, ParagraphDocument
 from wqa.errors import DataError, OptionError
-from wqa.systems.mspp.inputs import JointEncoder, JointInput
+from wqa.systems.mspp.inputs import JointInput, JointInputs
 from wqa.text.batching import bucketed
 from wqa.text.tokenizers import Tokenizer
 
@@ -274,14 +274,14 @@ class Masking:
 _MASKS = 103
 
 
-class ParagraphEncoder:
-    """Encodes examples of paragraphs.
+class ParagraphInputs:
+    """Token ids of examples of paragraphs.
 
     Texts are cut to the length of a segment, premises too. A text without a token becomes a segment
     of its special tokens alone.
     """
 
-    def __init__(self, joint: JointEncoder, masking: Masking) -> None:
+    def __init__(self, joint: JointInputs, masking: Masking) -> None:
         self.joint, self._masking = joint, masking
         #: Names of the arrays that a network takes, in its order.
         self.names = (*joint.names, "masked")
@@ -290,43 +290,43 @@ class ParagraphEncoder:
         self, examples: Sequence[ParagraphExample], seed: int, first: int = 0
     ) -> Dict[str, np.ndarray]:
         """Assemble a batch."""
-        inputs = self._inputs(examples)
+        joints = self._joints(examples)
         positions: List[np.ndarray] = []
         ids: List[np.ndarray] = []
-        for row, joint in enumerate(inputs):
+        for row, joint in enumerate(joints):
             rng = np.random.default_rng([seed, _MASKS, first + row])
             token_ids, chosen = self._masking(joint.token_ids, rng)
-            inputs[row] = joint._replace(token_ids=token_ids)
+            joints[row] = joint._replace(token_ids=token_ids)
             positions.append(np.flatnonzero(chosen))
             ids.append(joint.token_ids[chosen])
         counts = [len(of_row) for of_row in positions]
-        shape = (len(inputs), bucketed(max(*counts, 1)))
+        shape = (len(joints), bucketed(max(*counts, 1)))
         masked, masked_ids, weights = (np.zeros(shape, dtype=np.float32) for _ in range(3))
         for row, count in enumerate(counts):
             masked[row, :count] = positions[row]
             masked_ids[row, :count] = ids[row]
-            weights[row, :count] = len(inputs) / max(sum(counts), 1)
+            weights[row, :count] = len(joints) / max(sum(counts), 1)
         return {
-            **dict(zip(self.joint.names, self.joint.pad(inputs))),
+            **dict(zip(self.joint.names, self.joint.pad(joints))),
             "masked": masked,
             "masked_ids": masked_ids,
             "mask_weights": weights,
             "kinds": np.array([example.kinds for example in examples], dtype=np.float32),
         }
 
-    def _inputs(self, examples: Sequence[ParagraphExample]) -> List[JointInput]:
+    def _joints(self, examples: Sequence[ParagraphExample]) -> List[JointInput]:
         texts: List[str] = []
         for example in examples:
             texts += [example.premise, *example.candidates]
         room = self.joint.document.room
         token_ids = [ids[:room] for ids in self.joint.tokenizer.encode(texts, self.joint.needed)]
-        inputs = []
+        joints = []
         start = 0
         for example in examples:
             end = start + 1 + len(example.candidates)
             premise, *candidates = token_ids[start:end]
-            inputs.append(
+            joints.append(
                 self.joint.join([self.joint.assemble(premise, ids) for ids in candidates])
             )
             start = end
-        return inputs
+        return joints

@@ -1,4 +1,4 @@
-"""Encodes a question and k candidates as one input (Di Liello et al. 2022, section 3.2).
+"""Token ids of a question and k candidates as one input (Di Liello et al. 2022, section 3.2).
 
 A segment is ``<start> text <separator>``, at most L tokens; segment 0 is the question, segment s
 the s-th candidate. The paper pads each segment to L. Attention never reads padding, so it changes
@@ -15,7 +15,7 @@ import numpy as np
 
 from wqa.errors import OptionError, QuestionTooLong, check_choice
 from wqa.text.batching import bucketed
-from wqa.text.decoupled import SPECIALS, SplitEncoder, SplitPair
+from wqa.text.split_inputs import SPECIALS, SplitInputs, SplitPair
 from wqa.text.tokenizers import Tokenizer
 
 #: How tokens are numbered. ``tokens``: one after another, as the encoder's family numbers the
@@ -59,8 +59,8 @@ class JointInput(NamedTuple):
         return self.candidates == 0
 
 
-class JointEncoder(SplitEncoder):
-    """Encodes a question with groups of k candidates.
+class JointInputs(SplitInputs):
+    """Token ids of a question with groups of k candidates.
 
     A text is cut to L tokens with its two special tokens, whatever the others. A longer question is
     over-long.
@@ -118,15 +118,15 @@ class JointEncoder(SplitEncoder):
 
     def encode(self, question: str, candidates: Sequence[str], name: str = "") -> List[JointInput]:
         """Encode a question with its candidates, k by k in their order."""
-        return self.inputs(self.split(question, candidates, name))
+        return self.network_inputs(self.split(question, candidates, name))
 
-    def inputs(self, pairs: Sequence[SplitPair]) -> List[JointInput]:
+    def network_inputs(self, pairs: Sequence[SplitPair]) -> List[JointInput]:
         """Join the segments of a question and its candidates, k by k in their order."""
         filled = [pair for pair in pairs if not pair.empty]
-        inputs = []
+        joints = []
         for start in range(0, len(filled), self.k):
-            inputs.append(self.join(filled[start : start + self.k]))
-        return inputs
+            joints.append(self.join(filled[start : start + self.k]))
+        return joints
 
     def join(self, pairs: Sequence[SplitPair]) -> JointInput:
         """Join the segments of a question and at most k candidates to one input."""

@@ -38,7 +38,7 @@ from wqa.models.heads import Head, score
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.runtime import Tensor
 from wqa.systems.mspp.config import SINGLE_LABEL, ClaimConfig, MSPPConfig, ParagraphConfig
-from wqa.systems.mspp.inputs import JointEncoder
+from wqa.systems.mspp.inputs import JointInputs
 from wqa.text import Tokenizer
 
 
@@ -196,10 +196,10 @@ class JointTransformer(OneHeadNetwork):
         head = InputHead if own.head in SINGLE_LABEL else CandidateHead
         return head(own, self.config.units, self.config.head_dropout)
 
-    def text_encoder(
+    def text_inputs(
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
-    ) -> JointEncoder:
-        """Encoder of joint inputs, whose segments have L tokens; ``max_length`` is at least L."""
+    ) -> JointInputs:
+        """Joint inputs, whose segments have L tokens; ``max_length`` is at least L."""
         check_length(max_length, self.max_positions)
         own = self.own_config
         if max_length < own.segment_length:
@@ -210,7 +210,7 @@ class JointTransformer(OneHeadNetwork):
                 f"give max_length={own.segment_length}, or a smaller segment_length",
             )
         form = (own.segment_length, own.k, own.positions, own.missing)
-        return JointEncoder(tokenizer, *form, long_questions, own.marks)
+        return JointInputs(tokenizer, *form, long_questions, own.marks)
 
     def hybrid_forward(self, F, *inputs: Tensor) -> Tensor:
         _, output = self._forward(F, *inputs)

@@ -27,8 +27,8 @@ from wqa.systems.mspp.examples import (
     POSITIVE,
     ExampleSettings,
     Masking,
-    ParagraphEncoder,
     ParagraphExample,
+    ParagraphInputs,
 )
 from wqa.systems.mspp.network import PredictingEncoder
 from wqa.systems.mspp.stream import ParagraphStream
@@ -59,23 +59,23 @@ class ParagraphScorer:
 
     def __init__(
         self,
-        encoder: ParagraphEncoder,
+        inputs: ParagraphInputs,
         examples: Sequence[ParagraphExample],
         tokens: int = 2000,
         ctx: str = "cpu",
     ) -> None:
-        self._encoder, self._examples = encoder, examples
-        self._size = max(1, tokens // encoder.joint.longest)
+        self._inputs, self._examples = inputs, examples
+        self._size = max(1, tokens // inputs.joint.longest)
         self._device = parse_devices(ctx)[0]
 
     def score(self, network: Any) -> Iterator[ParagraphScores]:
         """Score all examples."""
         for start in range(0, len(self._examples), self._size):
-            batch = self._encoder.batch(self._examples[start : start + self._size], SEED, start)
+            batch = self._inputs.batch(self._examples[start : start + self._size], SEED, start)
             arrays = {}
             for name, array in batch.items():
                 arrays[name] = mx.nd.array(array, ctx=self._device, dtype=array.dtype)
-            scores, rows = network(*(arrays[name] for name in self._encoder.names))
+            scores, rows = network(*(arrays[name] for name in self._inputs.names))
             likelihoods, predicted = network.predict_tokens(rows, arrays["masked_ids"])
             is_masked = batch["mask_weights"] > 0
             yield ParagraphScores(
@@ -153,13 +153,13 @@ class ParagraphTask(Task):
     def __init__(
         self,
         network: Any,
-        encoder: ParagraphEncoder,
+        inputs: ParagraphInputs,
         stream: ParagraphStream,
         examples: int,
         digest: str = "",
     ) -> None:
-        self.network, self.paragraphs, self.stream = network, encoder, stream
-        self.encoder, self.max_length = encoder.joint, encoder.joint.longest
+        self.network, self.paragraphs, self.stream = network, inputs, stream
+        self.inputs, self.max_length = inputs.joint, inputs.joint.longest
         self.digest, self._examples = digest, examples
         # The share of examples whose positive has the greatest score; a random one reaches 1 / k.
         self.metric = "p@1" if network.own_config.mspp_weight else "mlm_accuracy"
@@ -171,12 +171,12 @@ class ParagraphTask(Task):
         check_start(setup.start, setup.own_config)
         tokenizer = setup.start.tokenizer()
         network = setup.network()
-        joint = network.text_encoder(tokenizer, setup.max_length)
-        encoder = ParagraphEncoder(joint, Masking(tokenizer, network.own_config.mask_rate))
+        joint = network.text_inputs(tokenizer, setup.max_length)
+        inputs = ParagraphInputs(joint, Masking(tokenizer, network.own_config.mask_rate))
         stream = open_stream(setup.train_file, setup.own_config)
         counts = stream.count()
         note_left_out(counts, setup.train_file)
-        return cls(network, encoder, stream, counts.examples, source_digest(stream))
+        return cls(network, inputs, stream, counts.examples, source_digest(stream))
 
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         return fill_joint(self.network, start, devices, PredictingEncoder(start.backbone()))
@@ -256,14 +256,14 @@ def evaluate_examples(dev: Any) -> Any:
     ``dev`` is a `wqa.systems.development.Development`.
     """
 
-    def evaluator(encoder: Any) -> Any:
+    def evaluator(inputs: Any) -> Any:
         # After the task is made, which refuses what does not fit the encoder.
         stream = open_stream(dev.data, dev.own_config)
         note_left_out(stream.count(), dev.data)
         examples = list(stream.examples(0))
-        masking = Masking(encoder.tokenizer, dev.own_config.mask_rate)
+        masking = Masking(inputs.tokenizer, dev.own_config.mask_rate)
         tokens, ctx = dev.config.tokens_per_batch, dev.engine.ctx
-        scorer = ParagraphScorer(ParagraphEncoder(encoder, masking), examples, tokens, ctx)
+        scorer = ParagraphScorer(ParagraphInputs(inputs, masking), examples, tokens, ctx)
         return lambda network: paragraph_figures(scorer.score(network))
 
     return evaluator

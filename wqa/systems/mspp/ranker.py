@@ -22,7 +22,7 @@ from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
 from wqa.errors import InputError, check_choice
 from wqa.inference.dropping import FREE, Cost
-from wqa.inference.loop import EncodingRanker, Names, check_ids, score_inputs
+from wqa.inference.loop import InputsRanker, Names, check_ids, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
 from wqa.models import Network
@@ -49,13 +49,13 @@ class JointPackedEngine(PackedEngine):
         _embed(self._layers, pairs, batch)
 
 
-def _embed(layers: PackedLayers, inputs: Sequence[JointInput], batch: PackedBatch) -> None:
+def _embed(layers: PackedLayers, joints: Sequence[JointInput], batch: PackedBatch) -> None:
     """Compute the embeddings of joint inputs."""
-    types = np.concatenate([joint.token_types for joint in inputs])
+    types = np.concatenate([joint.token_types for joint in joints])
     positions = None
-    if inputs[0].positions is not None:
-        positions = np.concatenate([joint.positions for joint in inputs])
-    layers.embed(inputs, batch, types, positions)
+    if joints[0].positions is not None:
+        positions = np.concatenate([joint.positions for joint in joints])
+    layers.embed(joints, batch, types, positions)
 
 
 #: Types of MXNet's engine and of oneDNN's, for `wqa.engines.choice.build_engine`.
@@ -104,31 +104,31 @@ def check_input(network: Network, joint: JointInput, names: Names) -> None:
 SHUFFLE_SEED = 0
 
 
-class EncodedQuestion(NamedTuple):
-    """An encoded question, its candidates in groups, and what errors call it."""
+class QuestionGroups(NamedTuple):
+    """A question, its candidates in groups, and what errors call it."""
 
-    inputs: List[JointInput]
+    joints: List[JointInput]
     groups: List[np.ndarray]  # candidates of each input
     truncated: np.ndarray  # of all candidates
     names: Names
 
 
-class JointRanker(EncodingRanker):
+class JointRanker(InputsRanker):
     """Ranks by a joint model. Its only stage drops nothing.
 
     Parameters
     ----------
     network : JointTransformer
         Network that scores candidates, with its parameters on the engine's device.
-    encoder : JointEncoder
-        Encodes questions with groups of candidates.
+    inputs : JointInputs
+        Token ids of questions with groups of candidates.
     *drops
-        ``drop_ratio`` and ``keep`` of `wqa.inference.loop.EncodingRanker`.
+        ``drop_ratio`` and ``keep`` of `wqa.inference.loop.InputsRanker`.
     order : {"shuffled", "original"}, optional
         Order in which candidates are divided into groups; by default that of the network's
         configuration.
     **options
-        Further parameters of `wqa.inference.loop.EncodingRanker`.
+        Further parameters of `wqa.inference.loop.InputsRanker`.
 
     Raises
     ------
@@ -139,12 +139,12 @@ class JointRanker(EncodingRanker):
     engines = ENGINES
 
     def __init__(
-        self, network: Any, encoder: Any, *drops: Any, order: Optional[str] = None, **options: Any
+        self, network: Any, inputs: Any, *drops: Any, order: Optional[str] = None, **options: Any
     ) -> None:
         self._order = order or network.own_config.order
         check_choice("order", self._order, ORDERS)
         self._depth, self._work = network.num_layers, network.full_work()
-        super().__init__(network, encoder, *drops, **options)
+        super().__init__(network, inputs, *drops, **options)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -158,48 +158,48 @@ class JointRanker(EncodingRanker):
 
     def _of_pairs(
         self, pairs: Sequence[SplitPair], names: Names, originals: Sequence[int]
-    ) -> EncodedQuestion:
+    ) -> QuestionGroups:
         return self._grouped(pairs, range(len(pairs)), names)
 
-    def _encode(self, question: Question) -> Tuple[EncodedQuestion, int]:
-        """Encode a question; returns its number of tokens too."""
-        pairs = self.encoder.split(question.question, question.texts, question.id)
+    def _encode(self, question: Question) -> Tuple[QuestionGroups, int]:
+        """Tokenize a question; returns its number of tokens too."""
+        pairs = self.inputs.split(question.question, question.texts, question.id)
         encoded = self._grouped(pairs, question.original_order, Names(record=question))
-        return encoded, sum(joint.length for joint in encoded.inputs)
+        return encoded, sum(joint.length for joint in encoded.joints)
 
     def _grouped(
         self, pairs: Sequence[SplitPair], retrieved: Iterable[int], names: Names
-    ) -> EncodedQuestion:
+    ) -> QuestionGroups:
         """Divide the candidates of a question, in their order of retrieval, into groups."""
-        k = self.encoder.k
+        k = self.inputs.k
         order = np.array([index for index in retrieved if not pairs[index].empty], dtype=int)
         if self._order == "shuffled":
             rng = np.random.default_rng(SHUFFLE_SEED)
             order = order[rng.permutation(len(order))]
         groups = [order[start : start + k] for start in range(0, len(order), k)]
-        inputs = []
+        joints = []
         for group in groups:
-            inputs.append(self.encoder.join([pairs[index] for index in group]))
+            joints.append(self.inputs.join([pairs[index] for index in group]))
         truncated = np.array([pair.truncated for pair in pairs])
-        for joint in inputs:
+        for joint in joints:
             check_input(self.network, joint, names)
-        return EncodedQuestion(inputs, groups, truncated, names)
+        return QuestionGroups(joints, groups, truncated, names)
 
-    def _rank_group(self, group: Sequence[EncodedQuestion]) -> List[Ranking]:
-        inputs: List[JointInput] = []
+    def _rank_group(self, group: Sequence[QuestionGroups]) -> List[Ranking]:
+        joints: List[JointInput] = []
         for encoded in group:
-            inputs += encoded.inputs
-        scores, positions = score_inputs(self._engine, inputs, self.encoder.k)
+            joints += encoded.joints
+        scores, positions = score_inputs(self._engine, joints, self.inputs.k)
         rankings = []
         start = 0
         for encoded in group:
-            end = start + len(encoded.inputs)
+            end = start + len(encoded.joints)
             rankings.append(self._ranking(encoded, scores[start:end], positions[start:end]))
             start = end
         return rankings
 
     def _ranking(
-        self, encoded: EncodedQuestion, group_scores: np.ndarray, positions: np.ndarray
+        self, encoded: QuestionGroups, group_scores: np.ndarray, positions: np.ndarray
     ) -> Ranking:
         scores = [values[: len(group)] for group, values in zip(encoded.groups, group_scores)]
         return self._ranking_of_stage(
@@ -211,13 +211,13 @@ class JointRanker(EncodingRanker):
             cost=self._cost(encoded, positions),
         )
 
-    def _cost(self, encoded: EncodedQuestion, positions: np.ndarray) -> Cost:
+    def _cost(self, encoded: QuestionGroups, positions: np.ndarray) -> Cost:
         """Cost of a question; its tokens count once in each of its groups."""
         count = sum(map(len, encoded.groups))
         if not count:
             return FREE
         work = self._work
-        tokens = sum(joint.length for joint in encoded.inputs)
+        tokens = sum(joint.length for joint in encoded.joints)
         each = float(count * work)
         padded = float(positions.sum() * work)
         return Cost(1.0, each, each, float(tokens * work), padded, float(tokens * work))

@@ -21,7 +21,7 @@ from wqa.systems.mspp.config import SINGLE_LABEL
 from wqa.systems.mspp.network import SourceEncoder
 from wqa.text import bucketed
 from wqa.text.batching import BUCKET
-from wqa.text.decoupled import SPECIALS
+from wqa.text.split_inputs import SPECIALS
 from wqa.training.logs import LOGGER
 from wqa.training.losses import cross_entropy
 from wqa.training.start import INITIAL_SIGMA, Start, copy_parameters
@@ -44,7 +44,7 @@ class MSPPTask(PairTask):
     """
 
     network: Any
-    encoder: Any
+    inputs: Any
     watched = ("spread",)
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -65,7 +65,7 @@ class MSPPTask(PairTask):
         questions, candidates = self.pairs.lengths.T.astype(np.int64)
         order = np.lexsort((-candidates, self.pairs.questions))
         rank = _rank_in_question(self.pairs.questions)
-        k = self.encoder.k
+        k = self.inputs.k
         counted = np.where(rank < k, candidates[order], 0)
         starts = np.flatnonzero(rank == 0)
         sums = np.add.reduceat(counted, starts)
@@ -77,7 +77,7 @@ class MSPPTask(PairTask):
     @classmethod
     def create(cls, setup: Setup) -> MSPPTask:
         task: Any = super().create(setup)
-        done = f"cut to {task.encoder.max_length} tokens"
+        done = f"cut to {task.inputs.max_length} tokens"
         note_counts(setup.train_file, [(task.pairs.truncated, "candidate", done)])
         return task
 
@@ -91,19 +91,19 @@ class MSPPTask(PairTask):
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
         """Plan the batches of an epoch."""
-        groups = group_candidates(self.pairs.questions, self.encoder.k, rng)
+        groups = group_candidates(self.pairs.questions, self.inputs.k, rng)
         lengths = (self.pairs.lengths[:, 1][groups] * (groups >= 0)).sum(axis=1)
         size = max(1, tokens // self._longest)
         return [groups[rows] for rows in plan_rows(lengths, size, self.config.shuffle, rng)]
 
     def batch(self, key: np.ndarray) -> Dict[str, np.ndarray]:
-        inputs = []
+        joints = []
         labels = np.full(key.shape, MISSING_LABEL, dtype=np.float32)
         for row, indices in enumerate(key):
             indices = indices[indices >= 0]
-            inputs.append(self.encoder.join(self.pairs.assemble(indices)))
+            joints.append(self.inputs.join(self.pairs.assemble(indices)))
             labels[row, : len(indices)] = self.pairs.labels[indices]
-        batch = dict(zip(self.encoder.names, self.encoder.pad(inputs)))
+        batch = dict(zip(self.inputs.names, self.inputs.pad(joints)))
         return {**batch, "labels": labels}
 
     def pairs_of(self, batch: Dict[str, np.ndarray]) -> int:
@@ -115,7 +115,7 @@ class MSPPTask(PairTask):
         real = labels != MISSING_LABEL
         scores = self.scores(batch, update)
         losses = cross_entropy(scores, labels * real) * real
-        return {"loss": losses.sum(axis=1) / self.encoder.k, "spread": spread(scores, real)}
+        return {"loss": losses.sum(axis=1) / self.inputs.k, "spread": spread(scores, real)}
 
     def note(self, epoch: int, means: Dict[str, float]) -> None:
         self._spreads.note(epoch, means["spread"])

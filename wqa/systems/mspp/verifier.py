@@ -20,7 +20,7 @@ from wqa.engines.choice import build_engine
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import DataError, InputError, OptionError, shorten
 from wqa.inference.loop import Names, check_finite, score_in_groups, score_inputs
-from wqa.systems.mspp.inputs import JointEncoder, JointInput
+from wqa.systems.mspp.inputs import JointInput, JointInputs
 from wqa.systems.mspp.ranker import ENGINES, check_input, quantize_joint
 from wqa.text.long_questions import prepare_questions
 
@@ -28,7 +28,7 @@ from wqa.text.long_questions import prepare_questions
 OF_CLAIMS = ("claim", "evidence")
 
 
-class EncodedClaim(NamedTuple):
+class ClaimInput(NamedTuple):
     """A claim with its evidence as an input, and what the input leaves out."""
 
     joint: JointInput
@@ -38,8 +38,8 @@ class EncodedClaim(NamedTuple):
 
 
 def encode_claim(
-    encoder: JointEncoder, claim: str, evidence: Sequence[str], name: str = ""
-) -> EncodedClaim:
+    inputs: JointInputs, claim: str, evidence: Sequence[str], name: str = ""
+) -> ClaimInput:
     """Encode a claim with its evidence."""
     where = f"claim {shorten(name or claim)}"
     texts = () if isinstance(evidence, str) else evidence
@@ -48,18 +48,18 @@ def encode_claim(
             where, "not a string and a list of strings", "one claim and a list of its evidence"
         )
     filled = [index for index, text in enumerate(texts) if text.strip()]
-    read = filled[: encoder.k]
+    read = filled[: inputs.k]
     with _naming_claims():
-        segments = encoder.segments(claim, [texts[index] for index in read] or [NO_EVIDENCE], name)
-    pairs = [encoder.assemble(segments.question, ids) for ids in segments.candidates]
+        segments = inputs.segments(claim, [texts[index] for index in read] or [NO_EVIDENCE], name)
+    pairs = [inputs.assemble(segments.question, ids) for ids in segments.candidates]
     # Text without a token, such as a control character, is left out beside other evidence.
     pairs = [pair for pair in pairs if not pair.empty] or pairs[:1]
     truncated = [False] * len(texts)
     for index, was_cut in zip(read, segments.truncated):
         truncated[index] = was_cut
     unread = len(filled) - len(read)
-    joint = encoder.join(pairs)
-    return EncodedClaim(joint, tuple(truncated), unread, segments.question_truncated)
+    joint = inputs.join(pairs)
+    return ClaimInput(joint, tuple(truncated), unread, segments.question_truncated)
 
 
 class PreparedClaims(NamedTuple):
@@ -70,13 +70,13 @@ class PreparedClaims(NamedTuple):
     skipped: int = 0
 
 
-def prepare_claims(claims: Iterable[Claim], encoder: JointEncoder) -> PreparedClaims:
-    """Apply the encoder's rule for over-long questions to claims, before any is labelled."""
+def prepare_claims(claims: Iterable[Claim], inputs: JointInputs) -> PreparedClaims:
+    """Apply the rule for over-long questions to claims, before any is labelled."""
     claims = list(claims)
     questions = [Question(claim.id, claim.claim, ()) for claim in claims]
     try:
         with _naming_claims():
-            prepared = prepare_questions(questions, [encoder])
+            prepared = prepare_questions(questions, [inputs])
     except DataError:
         raise DataError(
             "the claims",
@@ -137,8 +137,8 @@ class Verifier:
     network : JointTransformer
         Network that computes logits of `wqa.data.claims.LABELS`, with its parameters on the
         engine's device.
-    encoder : JointEncoder
-        Encodes claims with their evidence.
+    inputs : JointInputs
+        Token ids of claims with their evidence.
     engine : EngineConfig, optional
         Engine, precision, device and sizes. By default MXNet on the CPU, which reads the current
         parameters at each call; oneDNN reads them once.
@@ -159,7 +159,7 @@ class Verifier:
     def __init__(
         self,
         network: Any,
-        encoder: Any,
+        inputs: Any,
         engine: Optional[EngineConfig] = None,
         quantized: Optional[QuantizedLayers] = None,
         group_tokens: int = 65536,
@@ -168,9 +168,9 @@ class Verifier:
             what = KINDS[network.computes][0]
             raise OptionError("network", what, KINDS["labels"][0])
         _check_labels(network.own_config)
-        self.network, self.encoder, self._group_tokens = network, encoder, group_tokens
+        self.network, self.inputs, self._group_tokens = network, inputs, group_tokens
         config = engine or EngineConfig(engine="mxnet")
-        self._engine = build_engine(network, encoder.tokenizer, config, quantized, ENGINES)
+        self._engine = build_engine(network, inputs.tokenizer, config, quantized, ENGINES)
 
     quantize = staticmethod(quantize_joint)
 
@@ -194,7 +194,7 @@ class Verifier:
         DataError
             If all claims are skipped.
         """
-        return prepare_claims(claims, self.encoder)
+        return prepare_claims(claims, self.inputs)
 
     def label(self, claim: str, evidence: Sequence[str] = ()) -> Verdict:
         """Label one claim.
@@ -218,7 +218,7 @@ class Verifier:
         ScoreError
             If a logit is not finite.
         """
-        encoded = encode_claim(self.encoder, claim, evidence)
+        encoded = encode_claim(self.inputs, claim, evidence)
         [verdict] = self._label([self._checked(encoded, claim)])
         return verdict
 
@@ -243,25 +243,25 @@ class Verifier:
         yield from score_in_groups(claims, self._encode, self._label, self._group_tokens)
 
     def _encode(self, claim: Claim) -> Tuple[_Named, int]:
-        """Encode a claim; returns its number of tokens too."""
-        encoded = encode_claim(self.encoder, claim.claim, claim.evidence, claim.id)
+        """Tokenize a claim; returns its number of tokens too."""
+        encoded = encode_claim(self.inputs, claim.claim, claim.evidence, claim.id)
         return self._checked(encoded, claim.id or claim.claim), encoded.joint.length
 
-    def _checked(self, encoded: EncodedClaim, name: str) -> _Named:
+    def _checked(self, encoded: ClaimInput, name: str) -> _Named:
         named = _Named(encoded, f"claim {shorten(name)}")
         check_input(self.network, encoded.joint, Names(named.name))
         return named
 
     def _label(self, group: Sequence[_Named]) -> List[Verdict]:
-        inputs = [named.encoded.joint for named in group]
-        logits, _ = score_inputs(self._engine, inputs, len(LABELS))
+        joints = [named.encoded.joint for named in group]
+        logits, _ = score_inputs(self._engine, joints, len(LABELS))
         return [_verdict(*pair) for pair in zip(group, logits)]
 
 
 class _Named(NamedTuple):
     """An encoded claim, and what errors call it."""
 
-    encoded: EncodedClaim
+    encoded: ClaimInput
     name: str
 
 

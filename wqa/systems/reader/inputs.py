@@ -8,7 +8,7 @@ from typing import Iterator, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from wqa.errors import InputError, OptionError, shorten
-from wqa.text.encoding import Encoded, PairEncoder
+from wqa.text.inputs import PairInputs, TextInput
 from wqa.text.tokenizers import Located
 
 
@@ -18,34 +18,34 @@ class Window(NamedTuple):
     document: int
     start: int
     end: int
-    pair: Encoded
+    pair: TextInput
 
 
-class WindowEncoder:
+class WindowInputs:
     """Pairs a question with windows of documents, so that all tokens are read."""
 
-    def __init__(self, encoder: PairEncoder, stride: int = 0) -> None:
+    def __init__(self, inputs: PairInputs, stride: int = 0) -> None:
         if stride < 0:
             raise OptionError("stride", stride, "a whole number from 0")
-        self.encoder = encoder
+        self.inputs = inputs
         self._stride = stride
 
     def question(self, text: str, name: str = "") -> Tuple[List[int], bool]:
         """Tokenize a question by the rule for over-long questions."""
-        encoder = self.encoder
-        needed = encoder.max_length + 1
-        [token_ids] = encoder.tokenizer.encode([text], needed)
+        inputs = self.inputs
+        needed = inputs.max_length + 1
+        [token_ids] = inputs.tokenizer.encode([text], needed)
         if not token_ids:
             where = f"question {shorten(name or text)}"
             raise InputError(where, "the question is empty", "text")
-        fitting = encoder.fit_question(token_ids, name or text)
+        fitting = inputs.fit_question(token_ids, name or text)
         truncated = len(fitting) < len(token_ids)
         return fitting, truncated
 
     def bounds(self, question_ids: Sequence[int], tokens: int) -> List[Tuple[int, int]]:
         """Divide the tokens of a document into windows."""
-        encoder = self.encoder
-        room = encoder.max_length - encoder.form.specials - len(question_ids)
+        inputs = self.inputs
+        room = inputs.max_length - inputs.form.specials - len(question_ids)
         step = self._stride
         if not step:
             step = max(room // 2, 1)
@@ -65,7 +65,7 @@ class WindowEncoder:
         for index, document in enumerate(documents):
             token_ids = document.token_ids
             for start, end in self.bounds(question_ids, len(token_ids)):
-                pair = self.encoder.assemble(question_ids, token_ids[start:end])
+                pair = self.inputs.assemble(question_ids, token_ids[start:end])
                 windows.append(Window(index, start, end, pair))
         return windows
 

@@ -24,8 +24,8 @@ from wqa.errors import InputError, OptionError, check_choice, shorten
 from wqa.inference.loop import check_finite, micro_batches, score_in_groups
 from wqa.inference.ranking import question_name
 from wqa.models import Network
-from wqa.systems.reader.inputs import Window, WindowEncoder
-from wqa.text import Located, PairEncoder, PreparedQuestions, prepare_questions
+from wqa.systems.reader.inputs import Window, WindowInputs
+from wqa.text import Located, PairInputs, PreparedQuestions, prepare_questions
 
 
 class Answer(NamedTuple):
@@ -157,9 +157,9 @@ class Reader:
     ----------
     network : Network
         Network with its parameters on the engine's device. ``stride`` of its configuration, if it
-        has one, divides long documents, as `wqa.systems.reader.inputs.WindowEncoder` takes it.
-    encoder : PairEncoder
-        Encodes questions and windows as pairs.
+        has one, divides long documents, as `wqa.systems.reader.inputs.WindowInputs` takes it.
+    inputs : PairInputs
+        Token ids of questions and windows, as pairs.
     engine : EngineConfig, optional
         Engine, precision, device and sizes. By default MXNet on the CPU, which reads the current
         parameters at each call; oneDNN reads them once.
@@ -182,7 +182,7 @@ class Reader:
     def __init__(
         self,
         network: Network,
-        encoder: PairEncoder,
+        inputs: PairInputs,
         engine: Optional[EngineConfig] = None,
         quantized: Optional[QuantizedLayers] = None,
         max_answer_tokens: int = 30,
@@ -195,13 +195,13 @@ class Reader:
         if network.computes != "spans":
             what = KINDS[network.computes][0]
             raise OptionError("network", what, KINDS["spans"][0])
-        self.network, self.encoder = network, encoder
+        self.network, self.inputs = network, inputs
         # A system may leave the stride to the default.
-        self._windows = WindowEncoder(encoder, getattr(network.own_config, "stride", 0))
+        self._windows = WindowInputs(inputs, getattr(network.own_config, "stride", 0))
         self._most_tokens, self._group_tokens = max_answer_tokens, group_tokens
         self._against_no_answer = span_scores == "against-no-answer"
         config = engine or EngineConfig(engine="mxnet")
-        self._engine = build_engine(network, encoder.tokenizer, config, quantized)
+        self._engine = build_engine(network, inputs.tokenizer, config, quantized)
 
     def prepare(self, questions: Iterable[Question]) -> PreparedQuestions:
         """Apply the rule for over-long questions, before they are read.
@@ -224,7 +224,7 @@ class Reader:
         DataError
             If all questions are skipped.
         """
-        return prepare_questions(questions, [self.encoder])
+        return prepare_questions(questions, [self.inputs])
 
     def read(self, question: str, documents: Sequence[str], n_best: int = 1) -> List[Answer]:
         """Read the answers of one question.
@@ -284,15 +284,15 @@ class Reader:
         read = functools.partial(self._read, n_best=n_best)
         yield from score_in_groups(questions, self._encode, read, self._group_tokens)
 
-    def _encode(self, question: Question) -> Tuple[_Encoded, int]:
+    def _encode(self, question: Question) -> Tuple[_QuestionWindows, int]:
         """Divide the documents of a question into windows; returns the number of tokens too."""
         question_ids, _ = self._windows.question(question.question, question.id)
-        documents = self.encoder.tokenizer.locate(question.texts)
+        documents = self.inputs.tokenizer.locate(question.texts)
         windows = self._windows.windows(question_ids, documents)
         size = sum(len(window.pair.token_ids) for window in windows)
-        return _Encoded(question, documents, windows), size
+        return _QuestionWindows(question, documents, windows), size
 
-    def _read(self, group: Sequence[_Encoded], n_best: int) -> Iterator[List[Answer]]:
+    def _read(self, group: Sequence[_QuestionWindows], n_best: int) -> Iterator[List[Answer]]:
         windows = [window for encoded in group for window in encoded.windows]
         logits = self._logits(windows)
         first = 0
@@ -328,7 +328,7 @@ class Reader:
             of_tokens = of_tokens - logits[0]
         return of_tokens
 
-    def _check(self, encoded: _Encoded, logits: Sequence[np.ndarray]) -> None:
+    def _check(self, encoded: _QuestionWindows, logits: Sequence[np.ndarray]) -> None:
         where = question_name(encoded.question)
         for window, values in zip(encoded.windows, logits):
             number = window.document + 1
@@ -342,7 +342,7 @@ def _named(where: str, document: str, _: int) -> Tuple[str, str]:
     return where, document
 
 
-class _Encoded(NamedTuple):
+class _QuestionWindows(NamedTuple):
     """A question, its documents' tokens, and their windows."""
 
     question: Question

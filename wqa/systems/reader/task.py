@@ -27,11 +27,11 @@ from wqa.data.records import known_labels
 from wqa.errors import DataError, QuestionTooLong, check_choice, printable, shorten
 from wqa.evaluation import reading_evaluator
 from wqa.models import Network
-from wqa.systems.reader.inputs import WindowEncoder, occurrences, tokens_of
+from wqa.systems.reader.inputs import WindowInputs, occurrences, tokens_of
 from wqa.systems.reader.reader import Reader
 from wqa.text import (
-    Encoded,
-    PairEncoder,
+    PairInputs,
+    TextInput,
     bucketed,
     is_store,
     naming_file,
@@ -85,7 +85,7 @@ class SpanExamples:
     def __init__(
         self,
         questions: Iterable[Question],
-        windows: WindowEncoder,
+        windows: WindowInputs,
         negatives: float = 1.0,
         positives: int = 0,
     ) -> None:
@@ -104,15 +104,15 @@ class SpanExamples:
                 "check the answers and the labels",
             )
 
-    def pair(self, index: int) -> Encoded:
+    def pair(self, index: int) -> TextInput:
         """Assemble the pair of an example."""
         example = self.examples[index]
         question_ids = self._question_ids[example.question]
-        return self._windows.encoder.assemble(question_ids, example.token_ids)
+        return self._windows.inputs.assemble(question_ids, example.token_ids)
 
     def lengths(self) -> np.ndarray:
         """(N,) number of tokens of each pair."""
-        specials = self._windows.encoder.form.specials
+        specials = self._windows.inputs.form.specials
         lengths = []
         for example in self.examples:
             question_ids = self._question_ids[example.question]
@@ -131,7 +131,7 @@ class SpanExamples:
         try:
             question_ids, truncated = self._windows.question(question.question, question.id)
         except QuestionTooLong:
-            if self._windows.encoder.long_questions != "skip":
+            if self._windows.inputs.long_questions != "skip":
                 raise
             counts.skipped_questions += 1
             return
@@ -160,7 +160,7 @@ class SpanExamples:
         self, question_ids: List[int], candidate: Candidate, span: Tuple[int, int]
     ) -> None:
         """Add the window of a candidate in which an answer has the most context."""
-        [document] = self._windows.encoder.tokenizer.locate([candidate.text])
+        [document] = self._windows.inputs.tokenizer.locate([candidate.text])
         first, last = tokens_of(document, *span)
         best: Optional[Tuple[int, int]] = None
         context = -1
@@ -181,7 +181,7 @@ class SpanExamples:
         """Add windows without an answer, while the corpus has too few of them."""
         if self._negative_windows + 1 > self._negatives * self._positive_windows:
             return
-        [document] = self._windows.encoder.tokenizer.locate([candidate.text])
+        [document] = self._windows.inputs.tokenizer.locate([candidate.text])
         answers = [tokens_of(document, *span) for span in spans]
         for start, end in self._windows.bounds(question_ids, len(document.token_ids)):
             if any(first < end and last >= start for first, last in answers):
@@ -218,14 +218,14 @@ class ReaderTask(Task):
     def __init__(
         self,
         network: Network,
-        encoder: PairEncoder,
+        inputs: PairInputs,
         examples: SpanExamples,
         shuffle: str = "pair",
         digest: str = "",
     ) -> None:
         check_choice("shuffle", shuffle, SHUFFLES)
-        self.network, self.encoder, self.examples = network, encoder, examples
-        self.max_length, self.digest = encoder.max_length, digest
+        self.network, self.inputs, self.examples = network, inputs, examples
+        self.max_length, self.digest = inputs.max_length, digest
         self._shuffle = shuffle
         self._lengths = examples.lengths()
         self._questions = np.array([example.question for example in examples.examples])
@@ -240,14 +240,14 @@ class ReaderTask(Task):
         tokenizer = setup.start.tokenizer()
         network = setup.network()
         check_length(setup.max_length, network.max_positions)
-        encoder = PairEncoder(tokenizer, setup.max_length, config.long_questions)
-        windows = WindowEncoder(encoder, own_config.stride)
+        inputs = PairInputs(tokenizer, setup.max_length, config.long_questions)
+        windows = WindowInputs(inputs, own_config.stride)
         questions = filter_questions(read_questions(train_file), config.train_filter)
         bar = tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)
         with naming_file(train_file):
             examples = SpanExamples(bar, windows, own_config.negatives, own_config.positives)
         examples.counts.note(train_file)
-        return cls(network, encoder, examples, config.shuffle, data_digest(train_file))
+        return cls(network, inputs, examples, config.shuffle, data_digest(train_file))
 
     def size(self) -> Dict[str, int]:
         counts = self.examples.counts
@@ -261,8 +261,8 @@ class ReaderTask(Task):
     def batch(self, key: np.ndarray) -> Dict[str, np.ndarray]:
         pairs = [self.examples.pair(index) for index in key]
         length = bucketed(int(self._lengths[key].max()), self.max_length)
-        encoder = self.encoder
-        padded = pad_pairs(pairs, length, encoder.tokenizer.padding_id, encoder.form.typed)
+        inputs = self.inputs
+        padded = pad_pairs(pairs, length, inputs.tokenizer.padding_id, inputs.form.typed)
         # The softmax chooses among what can be read: the document's tokens, and position 0 for no
         # answer. BERT's code lets it choose the question and the padding too.
         allowed = np.zeros((len(pairs), length), dtype=np.float32)
@@ -277,8 +277,8 @@ class ReaderTask(Task):
         return {**dict(zip(names, padded)), "allowed": allowed, "targets": targets}
 
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
-        inputs = (batch["token_ids"], batch["token_types"], batch["valid_length"])
-        logits = self.network(*inputs)  # (B, L, 2)
+        arrays = (batch["token_ids"], batch["token_types"], batch["valid_length"])
+        logits = self.network(*arrays)  # (B, L, 2)
         return {"loss": span_cross_entropy(logits, batch["allowed"], batch["targets"])}
 
 
@@ -287,12 +287,12 @@ def evaluate_answers(dev: Any) -> Any:
     return dev.of_questions(_of_spans)
 
 
-def _of_spans(dev: Any, encoder: Any, questions: List[Question]) -> Any:
+def _of_spans(dev: Any, inputs: Any, questions: List[Question]) -> Any:
     """Evaluator of answers."""
     engine = dev.engine
 
     def build(network: Any) -> Any:
-        return Reader(network, encoder, engine)
+        return Reader(network, inputs, engine)
 
     read = getattr(dev.own_config, "read", 0)  # where the system has this option
     return reading_evaluator(questions, build, engine.engine == "mxnet", read)

@@ -1,4 +1,4 @@
-"""Encodes a question and its documents as inputs of their own, ``[CLS] tokens [SEP]``."""
+"""Token ids of a question and its documents as inputs of their own, ``[CLS] tokens [SEP]``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 from wqa.errors import OptionError, QuestionTooLong
 from wqa.text.batching import bucketed
-from wqa.text.encoding import Encoded, PairEncoder, TokenIds, pad_pairs
+from wqa.text.inputs import PairInputs, TextInput, TokenIds, pad_pairs
 from wqa.text.tokenizers import Tokenizer
 
-#: Special tokens of a text that is encoded by itself.
+#: Special tokens of a text that is an input by itself.
 SPECIALS = 2
 
 
-class SingleEncoder:
-    """Encodes texts by themselves, as ``[CLS] tokens [SEP]`` or ``<s> tokens </s>``.
+class SingleInputs:
+    """Token ids of texts by themselves, as ``[CLS] tokens [SEP]`` or ``<s> tokens </s>``.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class SingleEncoder:
         """Most tokens of a text, without special tokens."""
         return self.max_length - SPECIALS
 
-    def encode(self, texts: Sequence[str]) -> List[Encoded]:
+    def encode(self, texts: Sequence[str]) -> List[TextInput]:
         """Encode texts.
 
         Parameters
@@ -52,7 +52,7 @@ class SingleEncoder:
 
         Returns
         -------
-        list of Encoded
+        list of TextInput
             One input a text, in order. Its ``boundary`` is its end.
         """
         inputs = []
@@ -61,7 +61,7 @@ class SingleEncoder:
             inputs.append(self.assemble(ids[: self.room], len(ids) > self.room))
         return inputs
 
-    def assemble(self, ids: TokenIds, truncated: bool = False) -> Encoded:
+    def assemble(self, ids: TokenIds, truncated: bool = False) -> TextInput:
         """Add the special tokens to a text.
 
         Parameters
@@ -73,21 +73,21 @@ class SingleEncoder:
 
         Returns
         -------
-        Encoded
+        TextInput
             The input with its special tokens.
         """
         token_ids = np.empty(len(ids) + SPECIALS, dtype=np.int32)
         token_ids[0] = self.tokenizer.start_id
         token_ids[1:-1] = ids
         token_ids[-1] = self.tokenizer.separator_id
-        return Encoded(token_ids, len(token_ids), truncated, len(ids) == 0)
+        return TextInput(token_ids, len(token_ids), truncated, len(ids) == 0)
 
-    def pad(self, inputs: Sequence[Encoded]) -> Tuple[np.ndarray, np.ndarray]:
+    def pad(self, inputs: Sequence[TextInput]) -> Tuple[np.ndarray, np.ndarray]:
         """Arrange inputs in the rows of one padded batch.
 
         Parameters
         ----------
-        inputs : sequence of Encoded
+        inputs : sequence of TextInput
             The inputs, one a row.
 
         Returns
@@ -107,12 +107,12 @@ class SplitPair(NamedTuple):
 
     Attributes
     ----------
-    question, document : Encoded
+    question, document : TextInput
         Input of each text.
     """
 
-    question: Encoded
-    document: Encoded
+    question: TextInput
+    document: TextInput
 
     @property
     def length(self) -> int:
@@ -130,8 +130,8 @@ class SplitPair(NamedTuple):
         return self.document.empty
 
 
-class SplitEncoder(PairEncoder):
-    """Encodes the question and the candidates of pairs apart.
+class SplitInputs(PairInputs):
+    """Token ids of the question and the candidate of each pair, as inputs of their own.
 
     A candidate is a document. It is cut to a length that does not depend on its question.
 
@@ -149,8 +149,8 @@ class SplitEncoder(PairEncoder):
 
     Attributes
     ----------
-    question, document : SingleEncoder
-        Encoders of the two texts.
+    question, document : SingleInputs
+        Inputs of the two texts.
 
     Raises
     ------
@@ -175,8 +175,8 @@ class SplitEncoder(PairEncoder):
     ) -> None:
         if question_length <= SPECIALS:
             raise OptionError("question_length", question_length, f"at least {SPECIALS + 1} tokens")
-        self.document = SingleEncoder(tokenizer, max_length)
-        self.question = SingleEncoder(tokenizer, question_length)
+        self.document = SingleInputs(tokenizer, max_length)
+        self.question = SingleInputs(tokenizer, question_length)
         super().__init__(tokenizer, max_length, long_questions)
         self.question_length = question_length
         self.needed = max(question_length, max_length) - SPECIALS + 1
@@ -207,7 +207,7 @@ class SplitEncoder(PairEncoder):
         Parameters
         ----------
         question_ids, candidate_ids, truncated
-            As `PairEncoder.assemble` takes them.
+            As `PairInputs.assemble` takes them.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Encodes a question and a candidate as one token sequence, in BERT's or RoBERTa's form."""
+"""Token ids of a question and a candidate as one sequence, in BERT's or RoBERTa's form."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _POSITIONS = ("_ids", "_types")
 TokenIds = Union[Sequence[int], np.ndarray]
 
 
-class Encoded(NamedTuple):
-    """One input of an encoder.
+class TextInput(NamedTuple):
+    """Token ids of one input of a network.
 
     Attributes
     ----------
@@ -57,8 +57,8 @@ class Segments(NamedTuple):
     question_truncated: bool = False
 
 
-class PairEncoder:
-    """Encodes pairs as ``[CLS] q [SEP] c [SEP]`` or ``<s> q </s></s> c </s>``.
+class PairInputs:
+    """Token ids of pairs, as ``[CLS] q [SEP] c [SEP]`` or ``<s> q </s></s> c </s>``.
 
     A candidate is cut to the room that its question leaves. A question is whole unless it leaves
     fewer than 16 tokens.
@@ -155,7 +155,7 @@ class PairEncoder:
 
         Returns
         -------
-        list of Encoded
+        list of TextInput
             One pair a candidate, in order, as `assemble` returns it.
 
         Raises
@@ -172,17 +172,17 @@ class PairEncoder:
             pairs.append(self.assemble(question_ids, candidate_ids, truncated))
         return pairs
 
-    def inputs(self, pairs: Sequence[Any]) -> List[Any]:
+    def network_inputs(self, pairs: Sequence[Any]) -> List[Any]:
         """Inputs of a network for the pairs of one question; by default the pairs themselves.
 
         Parameters
         ----------
-        pairs : sequence of Encoded
+        pairs : sequence of TextInput
             Pairs that `assemble` returned.
 
         Returns
         -------
-        list of Encoded
+        list of TextInput
             What `pad` takes.
         """
         return list(pairs)
@@ -203,7 +203,7 @@ class PairEncoder:
 
         Returns
         -------
-        Encoded
+        TextInput
             The pair with its special tokens.
         """
         question_end = 1 + len(question_ids)
@@ -216,7 +216,7 @@ class PairEncoder:
         token_ids[boundary:-1] = candidate_ids
         token_ids[-1] = separator
         empty = len(candidate_ids) == 0
-        return Encoded(token_ids, boundary, truncated, empty)
+        return TextInput(token_ids, boundary, truncated, empty)
 
     def lengths(self, questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
         """Number of tokens of pairs, special tokens included.
@@ -239,7 +239,7 @@ class PairEncoder:
 
         Parameters
         ----------
-        pairs : sequence of Encoded
+        pairs : sequence of TextInput
             Pairs that `assemble` returned, one a row.
 
         Returns
@@ -334,13 +334,13 @@ class PairEncoder:
 
 
 def pad_pairs(
-    pairs: Sequence[Encoded], length: int, padding_id: int, typed: bool
+    pairs: Sequence[TextInput], length: int, padding_id: int, typed: bool
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Arrange pairs in the rows of one padded batch.
 
     Parameters
     ----------
-    pairs : sequence of Encoded
+    pairs : sequence of TextInput
         The pairs, one a row.
     length : int
         Number of columns; at least the length of the longest pair.
