@@ -69,6 +69,7 @@ setup(
         "corpora": [
             "pysbd"
         ],  # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
+        "html": ["selectolax"],  # documents of a folder that are HTML
         "tensorboard": ["tensorboardX"],  # the files of `wqa train --log-dir`, without TensorFlow
         # `--cluster` of `wqa score` and `wqa encode`; grpcio is for ray:// addresses. Older Pythons
         # have no such Ray.
@@ -101,6 +102,8 @@ setup(
             "fastapi",
             "uvicorn",
             "prometheus-client",
+            "pysbd",
+            "selectolax",
             "playwright",  # drives the Chromium of the machine; it downloads none by itself
         ],
     },

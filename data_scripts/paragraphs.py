@@ -43,7 +43,6 @@ import sys
 from collection import write_counts
 from corpus import from_archive, make_parser, run
 from sections import documents_of_selqa, documents_of_wikiqa
-from squad import make_segmenter
 from squad_open import fetch as fetch_squad
 from squad_open import find
 from squad_open import read as read_squad
@@ -52,6 +51,7 @@ from wikiqa import fetch as fetch_wikiqa
 
 from wqa.data import ParagraphDocument
 from wqa.data.paragraphs import ParagraphCounts, to_line
+from wqa.data.sentences import make_segmenter, pieces
 from wqa.errors import DataError, OptionError, StorageError, printable
 from wqa.io.files import atomic_writer
 from wqa.io.progress import with_bar
@@ -70,12 +70,7 @@ SECTIONS = {"selqa": documents_of_selqa, "wikiqa": documents_of_wikiqa}
 CORPORA = (*SEPARATORS, "squad", *SECTIONS)
 #: Downloads by corpus, of those that have one.
 FETCH = {"squad": fetch_squad, "wikiqa": fetch_wikiqa}
-#: Greatest length of a text that is split into sentences at once, in characters. The splitter's
-#: time grows with the square of it.
-LONGEST_PIECE = 4000
 _SPACE = re.compile(r"\s+")
-#: What may end a sentence: where a long text is cut.
-_END = re.compile(r"[.!?…]['\"’”)\]]*\s")
 #: Most documents that are held out: they are in memory until the end.
 MOST_HELD_OUT = 100_000
 MOST_FILES = 1000
@@ -89,21 +84,6 @@ def sentences(segmenter, text):
     for piece in pieces(text):
         found += [span.sent.strip() for span in segmenter.segment(piece)]
     return tuple(filter(None, found))
-
-
-def pieces(text):
-    """Yield parts of a text of at most `LONGEST_PIECE` characters, cut where a sentence may end.
-
-    A part without such a place is cut at its last space, and without a space at its end.
-    """
-    start = 0
-    while len(text) - start > LONGEST_PIECE:
-        part = text[start : start + LONGEST_PIECE]
-        ends = [match.end() for match in _END.finditer(part)]
-        cut = (ends or [part.rfind(" ") + 1])[-1] or LONGEST_PIECE
-        yield part[:cut]
-        start += cut
-    yield text[start:]
 
 
 def documents_of_texts(corpus, archive, left_out):

@@ -32,7 +32,8 @@ from corpus import from_archive, make_parser, run, show, write_public
 from fetching import download
 
 from wqa.data import Candidate, Question, parse_json
-from wqa.errors import DataError, MissingDependency, how_to_install, shorten
+from wqa.data.sentences import make_segmenter
+from wqa.errors import DataError, shorten
 from wqa.io.archives import DAMAGE
 from wqa.io.lines import open_bytes
 
@@ -118,17 +119,6 @@ def sentences(segmenter, paragraph, answers):
         else:
             bounds.append((span.start, span.end))
     return bounds
-
-
-def make_segmenter():
-    """Return the sentence splitter, which the extra ``corpora`` installs."""
-    try:
-        import pysbd
-    except ImportError:
-        raise MissingDependency(
-            "pysbd", "is not installed", "the sentence splitter", how_to_install("corpora")
-        ) from None
-    return pysbd.Segmenter(language="en", clean=False, char_span=True)
 
 
 def convert(path, unanswered=False):

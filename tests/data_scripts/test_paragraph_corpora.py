@@ -353,7 +353,7 @@ def test_no_word_is_lost_between_sentences(words):
 @given(st.text('ab .!?)"', max_size=300), st.integers(5, 60))
 def test_pieces_of_a_text_are_the_text(text, longest):
     with pytest.MonkeyPatch.context() as context:
-        context.setattr(paragraphs, "LONGEST_PIECE", longest)
+        context.setattr("wqa.data.sentences.LONGEST_PIECE", longest)
         parts = list(paragraphs.pieces(text))
     assert "".join(parts) == text and all(len(part) <= longest for part in parts)
     for part in parts[:-1]:

@@ -302,6 +302,50 @@ def test_an_index_holds_its_documents(build, tmp_path):
     assert [hit.document.id for hit in index.search("hohlen")] == []
 
 
+def test_an_index_holds_the_sentences_of_its_documents(build, tmp_path):
+    documents = [
+        Document("D1", "Ice melts. Caves grow.", "Höhlen"),
+        Document("D2", "..."),
+        Document("D3", "\U0001f9ca ice floats."),
+    ]
+    index = build(documents, sentences=True)
+    assert index.meta["sentences"].startswith("pysbd ")
+    assert [index.sentences(number) for number in range(3)] == [[(0, 10), (11, 22)], [], [(0, 13)]]
+    plain = build(documents, name="plain")
+    with pytest.raises(DataError, match="without their sentences.*`wqa index --sentences`"):
+        plain.sentences(0)
+    assert index.search("caves")[0].score == plain.search("caves")[0].score
+    with pytest.raises(DataError, match="made with sentences None; expected 'pysbd"):
+        build(documents, name="plain", sentences=True)
+
+
+def test_a_folder_and_a_table_are_indexed_with_their_sentences(tmp_path, monkeypatch):
+    monkeypatch.setattr("wqa.retrieval.collection._BLOCK_DOCUMENTS", 1)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("Ice melts. Caves grow.")
+    (tmp_path / "docs" / "b.md").write_text("# Title\n\nLava flows.")
+    build_index(tmp_path / "docs", tmp_path / "index")
+    index = Index(tmp_path / "index")
+    assert [index.sentences(0), index.sentences(1)] == [[(0, 10), (11, 22)], [(9, 20)]]
+    assert index.document(1).title == "Title"
+    build_index(tmp_path / "docs", tmp_path / "index")  # is kept
+    (tmp_path / "docs" / "a.txt").write_text("Ice grows.")
+    with pytest.raises(DataError, match="made with documents_sha256"):
+        build_index(tmp_path / "docs", tmp_path / "index")
+    build_index(tmp_path / "docs", tmp_path / "index", "bm25", replace=True)
+    assert Index(tmp_path / "index").sentences(0) == [(0, 10)]
+    (tmp_path / "index" / "mine.txt").write_text("mine")
+    (tmp_path / "index" / "meta.json").unlink()
+    with pytest.raises(OptionError, match="a folder with other files"):
+        build_index(tmp_path / "docs", tmp_path / "index", replace=True)
+    (tmp_path / "t.csv").write_text("body\nIce melts. It does.\n")
+    build_index(tmp_path / "t.csv", tmp_path / "table", column="body")
+    assert Index(tmp_path / "table").sentences(0) == [(0, 10), (11, 19)]
+    build_index(tmp_path / "docs", tmp_path / "whole", sentences=False)
+    with pytest.raises(DataError, match="without their sentences"):
+        Index(tmp_path / "whole").sentences(0)
+
+
 def test_the_same_command_keeps_an_index_and_another_is_refused(build, tmp_path):
     build()
     before = (tmp_path / "index" / "meta.json").stat().st_mtime_ns
@@ -372,8 +416,9 @@ def arrays_of(folder):
 
 
 def test_a_damaged_index_is_refused(build, tmp_path):
-    folder = build([*COLLECTION, Document("D6", "snow", "Snow", {"page": 3})]).path
-    assert len(arrays_of(folder)) == 12
+    documents = [*COLLECTION, Document("D6", "snow", "Snow", {"page": 3})]
+    folder = build(documents, sentences=True).path
+    assert len(arrays_of(folder)) == 15
     for path in arrays_of(folder):
         whole = path.read_bytes()
         middle = len(whole) // 2
@@ -419,11 +464,14 @@ def test_a_damaged_index_is_refused(build, tmp_path):
         ("posting_documents", -1, "document -1 at index 0"),
         ("posting_weights", math.nan, "weight nan at index 0"),
         ("text_ends", -1, "text 0 has -1 bytes"),
+        ("document_sentences", 9, "text 0 has 9 sentences"),
+        ("sentence_starts", -1, "character -1 at index 0"),
+        ("sentence_ends", 999, "character 999 at index 0"),
     ],
 )
 def test_an_index_whose_numbers_are_out_of_range_is_refused(build, name, value, message):
     """Also where its digests agree, as in a file that was made to be wrong."""
-    folder = build().path
+    folder = build(sentences=True).path
     path = folder / f"{name}.bin"
     values = np.fromfile(path, TYPES[name])
     values[0] = value

@@ -1,13 +1,16 @@
-"""Index a collection of documents, from which `wqa retrieve` takes candidates.
+"""Index a collection of documents, which `wqa ask` answers questions from.
 
 examples:
+  wqa index docs/ --out indexes/docs
+  wqa index articles.csv --column body --out indexes/articles --method bm25
   wqa index documents.jsonl --out indexes/squad
-  wqa index documents.jsonl --out indexes/squad_bm25 --method bm25 --k1 0.9 --b 0.4
 
-DOCUMENTS is JSONL, a document a line: {"id": "D1", "text": "...", "title": "..."}, the title
-optional. Or ir: and the name of a dataset of ir_datasets, such as ir:beir/scifact/test. tfidf
-weights hashed unigrams and bigrams as DrQA does, bm25 unigrams. The index holds the documents too.
-If the command is stopped, it leaves no index under this name.
+DOCUMENTS is a folder of .txt, .md and .html files; a table, .csv or .tsv, with a column of texts;
+or JSONL, a document a line: {"id": "D1", "text": "...", "title": "..."}, the title optional. Or ir:
+and the name of a dataset of ir_datasets, such as ir:beir/scifact/test. tfidf weights hashed
+unigrams and bigrams as DrQA does, bm25 unigrams. The index holds the documents too, and the
+sentences of those of a folder or a table. If the command is stopped, it leaves no index under this
+name.
 """
 
 from __future__ import annotations
@@ -15,14 +18,30 @@ from __future__ import annotations
 import argparse
 import time
 
-from wqa.cli.options import add_choice
+from wqa.cli.options import add_choice, values_of
 from wqa.errors import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa index`` to its parser."""
-    parser.add_argument("documents", metavar="DOCUMENTS", help="documents, JSONL, or ir:NAME")
+    parser.add_argument(
+        "documents", metavar="DOCUMENTS", help="folder, .csv, .tsv, JSONL, or ir:NAME"
+    )
     parser.add_argument("--out", required=True, metavar="PATH", help="folder to write")
+    parser.add_argument(
+        "--column", default="text", metavar="NAME", help="texts of a table (default: text)"
+    )
+    parser.add_argument(
+        "--sentences",
+        action="store_true",
+        default=None,
+        help="find the sentences of JSONL too, for `wqa ask`; they take a millisecond each",
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="replace the index of other documents or settings that --out is",
+    )
     add_choice(parser, "--method", ("tfidf", "bm25"), "weights of terms")
     parser.add_argument(
         "--k1", type=float, metavar="X", help="bm25: saturation of frequencies (default: 1.2)"
@@ -39,9 +58,18 @@ def run(options: argparse.Namespace) -> None:
     given = {"k1": options.k1, "b": options.b}
     settings = {name: value for name, value in given.items() if value is not None}
     begin = time.perf_counter()
-    meta = build_index(options.documents, options.out, options.method, progress=True, **settings)
+    meta = build_index(
+        options.documents,
+        options.out,
+        options.method,
+        progress=True,
+        **values_of(options, "sentences", "column", "replace"),
+        **settings,
+    )
     seconds = time.perf_counter() - begin
+    size = meta["files"].get("sentence_ends", 0) // 4
     print(
-        f"{printable(options.out)}: {meta['documents']:,} documents, {meta['terms']:,} terms, "
+        f"{printable(options.out)}: {meta['documents']:,} documents, "
+        f"{f'{size:,} sentences, ' if size else ''}{meta['terms']:,} terms, "
         f"{meta['method']}, {sum(meta['files'].values()):,} bytes, {seconds:.1f} seconds"
     )

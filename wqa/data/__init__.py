@@ -3,6 +3,7 @@
 from wqa.config import parse_json, read_json
 from wqa.data.claims import Claim, read_claims, write_claims
 from wqa.data.documents import Document, read_documents, write_documents
+from wqa.data.folders import read_collection, read_folder, read_table
 from wqa.data.formats import builtin_path, read_candidates, read_questions, write_questions
 from wqa.data.paragraphs import ParagraphDocument, read_paragraphs, write_paragraphs
 from wqa.data.records import DEFAULT_FILTER, FILTERS, Candidate, Question, count, filter_questions
@@ -20,11 +21,14 @@ __all__ = [
     "filter_questions",
     "parse_json",
     "read_candidates",
+    "read_collection",
     "read_claims",
     "read_documents",
+    "read_folder",
     "read_json",
     "read_paragraphs",
     "read_questions",
+    "read_table",
     "write_claims",
     "write_documents",
     "write_paragraphs",

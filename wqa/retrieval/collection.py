@@ -9,21 +9,25 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import pathlib
-from typing import Any, Dict, Iterable, Iterator, List, Tuple
+import shutil
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
-from wqa.data import Candidate, Document, Question, read_documents, read_questions, write_questions
+from wqa.data import Candidate, Document, Question, read_questions, write_questions
+from wqa.data.folders import collection_digest, is_collection, read_collection
 from wqa.data.ir_names import is_ir_name
+from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError
 from wqa.io.arrays import ArrayWriter, reusable_folder
-from wqa.io.files import PathLike, sha256
+from wqa.io.files import PathLike, sha256, storage_errors
 from wqa.io.locks import lock_output
 from wqa.io.progress import with_bar
-from wqa.retrieval.index import FORMAT, KIND, TEXTS, TYPES, Index
+from wqa.retrieval.index import FORMAT, KIND, SENTENCES, TEXTS, TYPES, Index
 from wqa.retrieval.methods import Method, contains_spans, count_terms, joined, method_of
 
 #: Documents whose texts are written at once.
@@ -37,6 +41,9 @@ def build_index(
     out: PathLike,
     method: str = "tfidf",
     progress: bool = False,
+    sentences: Optional[bool] = None,
+    column: str = "text",
+    replace: bool = False,
     **settings: float,
 ) -> Dict[str, Any]:
     """Index a collection of documents.
@@ -47,7 +54,7 @@ def build_index(
     Parameters
     ----------
     documents : str or path-like
-        File of documents, as `wqa.data.read_documents` reads it.
+        File, folder or table of documents, as `wqa.data.read_collection` reads it.
     out : str or path-like
         Folder to make. A whole index of the same documents and method is kept as it is; any other
         content is refused.
@@ -55,6 +62,13 @@ def build_index(
         Weights of terms.
     progress : bool
         Show a bar on standard error.
+    sentences : bool, optional
+        Find the sentences of the documents as well, which `wqa.inference.pipeline` ranks; by
+        default those of a folder or a table.
+    column : str
+        Column of the texts of a table.
+    replace : bool
+        Replace an index of other documents or settings, once the new one is whole.
     **settings : float
         Settings of the method: ``k1`` and ``b`` of BM25.
 
@@ -72,50 +86,79 @@ def build_index(
         If the method or a setting is wrong, or ``out`` is no folder of an index.
     StorageError
         If it cannot be written, or another process writes it.
+    MissingDependency
+        If the extra that finds sentences, or reads HTML, is not installed.
     """
     weights = method_of(method, **settings)
+    splitter = None
+    if sentences or (sentences is None and is_collection(documents)):
+        splitter = SentenceSplitter()
     with lock_output(out):
-        made_with = {
-            "documents_sha256": _digest(documents),
+        made_with: Dict[str, Any] = {
+            "documents_sha256": _digest(documents, column),
             "method": method,
             "settings": dataclasses.asdict(weights),
         }
-        if reusable_folder(out, FORMAT, KIND, made_with) is None:
-            with ArrayWriter(out, FORMAT, TYPES, made_with) as writer:
-                if any(map(writer.count, TYPES)):
+        types = dict(TYPES)
+        if splitter is None:
+            types = {name: TYPES[name] for name in TYPES if name not in SENTENCES}
+        else:
+            made_with["sentences"] = splitter.name
+        is_other = False
+        try:
+            existing = reusable_folder(out, FORMAT, KIND, made_with)
+        except DataError:
+            if not replace:
+                raise
+            is_other, existing = True, None
+        if existing is None:
+            with ArrayWriter(out, FORMAT, types, made_with) as writer:
+                if any(map(writer.count, types)):
                     writer.restart()
-                facts = _write(writer, documents, weights, progress)
+                read = read_collection(documents, column)
+                shown = with_bar(read, None, "indexing", progress, "document")
+                facts = _write(writer, shown, documents, weights, splitter)
+                if is_other:
+                    with storage_errors(out):
+                        shutil.rmtree(out)
                 writer.finish(facts)
         return Index(out).meta
 
 
-def _digest(path: PathLike) -> str:
+def _digest(path: PathLike, column: str) -> str:
     if is_ir_name(path):
         digest = hashlib.sha256()
-        for document in read_documents(path):
+        for document in read_collection(path):
             digest.update(json.dumps([document.id, document.text]).encode("ascii"))
         return digest.hexdigest()
     try:
+        if is_collection(path):
+            return collection_digest(path, column)
         return sha256(path)
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror})", mend="check the path") from None
 
 
-def _write(writer: ArrayWriter, path: PathLike, method: Method, progress: bool) -> Dict[str, int]:
+def _write(
+    writer: ArrayWriter,
+    documents: Iterable[Document],
+    path: PathLike,
+    method: Method,
+    splitter: Optional[SentenceSplitter],
+) -> Dict[str, int]:
     """Write all arrays; returns the facts of the index."""
     waiting: List[Document] = []
     terms: List[np.ndarray] = []
     counts: List[np.ndarray] = []
-    documents = read_documents(path)
-    for document in with_bar(documents, None, "indexing", progress, "document"):
+    for document in documents:
         document_terms, document_counts = count_terms(document.full_text, method.longest)
         terms.append(document_terms.astype(np.uint32))
         counts.append(document_counts.astype(np.uint32))
         waiting.append(document)
         if len(waiting) == _BLOCK_DOCUMENTS:
-            _write_texts(writer, waiting)
+            _write_texts(writer, waiting, splitter)
             waiting = []
-    _write_texts(writer, waiting)
+    _write_texts(writer, waiting, splitter)
     if not any(map(len, terms)):
         raise DataError(
             path,
@@ -127,10 +170,20 @@ def _write(writer: ArrayWriter, path: PathLike, method: Method, progress: bool) 
     return {"documents": len(terms), "terms": len(names), "postings": int(postings.nnz)}
 
 
-def _write_texts(writer: ArrayWriter, documents: List[Document]) -> None:
-    """Append the ids, titles, texts and ``meta`` of documents."""
+def _write_texts(
+    writer: ArrayWriter, documents: List[Document], splitter: Optional[SentenceSplitter]
+) -> None:
+    """Append the ids, titles, texts, ``meta`` and sentences of documents."""
     for name in TEXTS:
         writer.append_texts(name, [_content(document, name) for document in documents])
+    if splitter is None:
+        return
+    spans = [splitter.spans(document.text) for document in documents]
+    counts = np.array([len(part) for part in spans], np.int64)
+    bounds = np.array(list(itertools.chain(*spans)), np.int32).reshape(-1, 2)
+    writer.append("document_sentences", writer.count("sentence_ends") + np.cumsum(counts))
+    writer.append("sentence_starts", bounds[:, 0])
+    writer.append("sentence_ends", bounds[:, 1])
 
 
 def _content(document: Document, name: str) -> bytes:

@@ -8,7 +8,7 @@ compressed sparse matrix of terms by documents, without rows for the terms that 
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -29,8 +29,9 @@ KIND = "document index"
 #: Fields of a document, whose texts an index holds; ``meta`` as JSON, empty where there is none.
 TEXTS = ("id", "title", "text", "meta")
 
-#: Arrays that indexes of earlier versions do not hold.
+#: Arrays that indexes of earlier versions do not hold, and those of indexes with sentences.
 _ADDED = ("meta_bytes", "meta_ends")
+SENTENCES = ("sentence_starts", "sentence_ends", "document_sentences")
 
 #: Element types of the arrays of an index, by name.
 TYPES: Dict[str, np.dtype] = {
@@ -46,6 +47,9 @@ TYPES: Dict[str, np.dtype] = {
     "text_ends": np.dtype("<i8"),
     "meta_bytes": np.dtype("u1"),
     "meta_ends": np.dtype("<i8"),
+    "sentence_starts": np.dtype("<i4"),  # characters of the document's text
+    "sentence_ends": np.dtype("<i4"),
+    "document_sentences": np.dtype("<i8"),  # end of each document's sentences
 }
 
 _MEND = "make it with `wqa index`"
@@ -103,9 +107,11 @@ class Index:
         self.path = folder.path
         self.meta = folder.meta
         self.method = self._method()
-        types = dict(TYPES)
-        if not any(name in folder for name in _ADDED):
-            types = {name: TYPES[name] for name in TYPES if name not in _ADDED}
+        absent: Set[str] = set()
+        for group in (_ADDED, SENTENCES):
+            if not any(name in folder for name in group):
+                absent.update(group)
+        types = {name: TYPES[name] for name in TYPES if name not in absent}
         arrays = folder.arrays(types)
         self._fields = [name for name in TEXTS if f"{name}_ends" in types]
         self._check_lengths(folder, arrays)
@@ -118,6 +124,7 @@ class Index:
         self._weights = arrays["posting_weights"]
         self._texts = {name: arrays[f"{name}_bytes"] for name in self._fields}
         self._text_ends = {name: arrays[f"{name}_ends"] for name in self._fields}
+        self._sentences = [arrays[name] for name in SENTENCES if name in arrays]
 
     def _method(self) -> Method:
         """The method that ``meta.json`` names, with its settings."""
@@ -143,6 +150,10 @@ class Index:
         for name in self._fields:
             lengths[f"{name}_ends"] = self.meta["documents"]
             lengths[f"{name}_bytes"] = _last(arrays[f"{name}_ends"])
+        if "document_sentences" in arrays:
+            lengths["document_sentences"] = self.meta["documents"]
+            count = _last(arrays["document_sentences"])
+            lengths.update(sentence_starts=count, sentence_ends=count)
         folder.check_lengths(arrays, lengths, _MEND_DAMAGE)
         if _last(arrays["term_ends"]) != self.meta["postings"]:
             raise DataError(
@@ -164,6 +175,11 @@ class Index:
             size = len(arrays[f"{name}_bytes"])
             checks[f"{name}_bytes"] = None  # decoding checks them
             checks[f"{name}_ends"] = check_text_ends(size, 0, "byte")
+        if "document_sentences" in arrays:
+            count, most = len(arrays["sentence_ends"]), len(arrays["text_bytes"]) + 1
+            checks["document_sentences"] = check_text_ends(count, 0, "sentence")
+            checks["sentence_starts"] = values_below(most, "character")
+            checks["sentence_ends"] = values_below(most, "character")
         return checks
 
     def __len__(self) -> int:
@@ -193,6 +209,39 @@ class Index:
             where = f"{self.path / 'meta_bytes.bin'}, document {index}"
             meta = meta_of(json_value(texts["meta"], where), where)
         return Document(texts["id"], texts["text"], texts["title"], meta)
+
+    def check_sentences(self) -> None:
+        """Raise a `DataError` if the index does not hold the sentences of its documents."""
+        if not self._sentences:
+            raise DataError(
+                self.path,
+                "an index of documents without their sentences",
+                "one with sentences",
+                "make it with `wqa index --sentences` and another --out",
+            )
+
+    def sentences(self, index: int) -> List[Tuple[int, int]]:
+        """Read where the sentences of a document begin and end.
+
+        Parameters
+        ----------
+        index : int
+            Its index in the collection, counted from 0.
+
+        Returns
+        -------
+        list of tuple of int
+            Start and end of each sentence, in characters of the document's ``text``.
+
+        Raises
+        ------
+        DataError
+            If the index was made without sentences.
+        """
+        self.check_sentences()
+        starts, ends, counts = self._sentences
+        rows = slice(*_bounds(counts, index))
+        return list(zip(starts[rows].tolist(), ends[rows].tolist()))
 
     def _text(self, name: str, index: int) -> str:
         start, end = _bounds(self._text_ends[name], index)

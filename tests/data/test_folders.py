@@ -1,0 +1,156 @@
+"""Documents of folders and tables."""
+
+import os
+
+import pytest
+
+from wqa.data import Document, read_collection, read_documents, read_folder, read_table
+from wqa.data.folders import collection_digest, markdown_text, page_text
+from wqa.errors import DataError
+
+PAGE = """<html><head><title> Caves &amp; ice </title><style>p {}</style></head><body>
+<nav><p>Home</p></nav><main><h1>Glacier caves</h1><p>They <b>form</b> in
+ice. They <a href="x">melt</a>.</p><ul><li>One item.<li><p>Two</p></ul>
+<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>two words</td></tr></table>
+<pre>code</pre>tail<br>text</main><footer>Imprint</footer></body></html>"""
+TEXT = """# Glacier caves
+
+They form in ice. They melt.
+
+- One item.
+
+Two
+
+| a | b |
+| 1 | two words |
+
+```
+code
+```
+
+tail text"""
+
+
+def refused(read, *arguments):
+    with pytest.raises(DataError) as error:
+        list(read(*arguments))
+    return str(error.value)
+
+
+def test_a_folder_of_texts_markdown_and_pages(tmp_path, caplog):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "a.txt").write_text("hidden")
+    (tmp_path / "b lava_tubes.txt").write_bytes(b"\xef\xbb\xbfLava flows.")
+    (tmp_path / "deep" / "a.HTML").write_text(PAGE)
+    (tmp_path / "caves.md").write_text("Glacier *caves*\n===\nSee [ice](ice.md), **cold** `x`.\n")
+    (tmp_path / "empty.txt").write_text(" \n")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    (tmp_path / "README").write_text("without a suffix")
+    assert list(read_folder(tmp_path)) == [
+        Document("b_lava_tubes.txt", "Lava flows.", "b lava tubes"),
+        Document("caves.md", "# Glacier *caves*\nSee ice, cold x.\n", "Glacier *caves*"),
+        Document("deep/a.HTML", TEXT, "Caves & ice"),
+    ]
+    assert "left out: 1 of kind '.png', 1 of kind without suffix, 1 without a text" in caplog.text
+    assert [item.id for item in read_collection(tmp_path)][-1] == "deep/a.HTML"
+
+
+def test_links_that_run_in_circles(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("One text.")
+    os.symlink(tmp_path, tmp_path / "in" / "back")
+    os.symlink(tmp_path / "in", tmp_path / "twin")
+    assert [document.id for document in read_folder(tmp_path)] == ["in/a.txt"]
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.pdf", b"%PDF", "a.pdf: is a PDF; expected text, Markdown or HTML; convert it, for"),
+        ("a.txt", "Käse".encode("cp1252"), "byte 1 is not UTF-8; expected UTF-8 text; convert it:"),
+        ("a.txt", "Käse".encode("cp1252"), "iconv -f WINDOWS-1252 -t UTF-8"),
+        ("a.txt", "ab".encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
+        ("a.txt", b"a\x81", "iconv -f ISO-8859-1 -t UTF-8"),
+        ("a.png", b"a", "holds no document; expected a text in a file that ends in .txt, .md"),
+        ("a.md", b"<!-- nothing -->", "holds no document"),
+    ],
+)
+def test_a_folder_that_does_not_fit(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    assert message in refused(read_folder, tmp_path)
+
+
+def test_two_files_of_one_id(tmp_path):
+    (tmp_path / "a b.txt").write_text("one")
+    (tmp_path / "a_b.txt").write_text("two")
+    message = refused(read_folder, tmp_path)
+    assert "its id is 'a_b.txt'" in message and "a b.txt has it too" in message
+    assert "cannot be read" in refused(read_folder, tmp_path / "absent")
+
+
+def test_a_file_that_is_too_large(tmp_path, monkeypatch):
+    monkeypatch.setattr("wqa.data.folders.LONGEST_DOCUMENT", 8)
+    (tmp_path / "a.txt").write_text("12345678")
+    assert [document.text for document in read_folder(tmp_path)] == ["12345678"]
+    (tmp_path / "a.txt").write_text("123456789")
+    assert "a larger document; expected at most 8 bytes" in refused(read_folder, tmp_path)
+
+
+def test_the_text_of_a_page_is_that_of_its_main_part():
+    assert page_text(PAGE) == ("Caves & ice", TEXT)
+    assert page_text("<p>a</p><article><p>b</p></article>") == ("", "b")
+    two = "<aside>x</aside><article>b</article><article>c</article>"
+    assert page_text(f"{two}<script>y</script>") == ("", "bc")
+    assert page_text("") == ("", "")
+    deep = "<div>" * 20_000 + "deep" + "</div>" * 20_000
+    assert page_text(deep)[1].strip() in ("deep", "")
+
+
+def test_markdown_loses_marks_within_lines_alone():
+    source = (
+        'a ![x y](b.png "t") [c](d(e)) ``code`` __f__ 2 ** 3\n\n```py\nx ** y\n```\n| g | `h` |\n'
+    )
+    assert markdown_text(source) == (
+        "",
+        "a x y [c](d(e)) code f 2 ** 3\n\n```py\nx ** y\n```\n| g | h |\n",
+    )
+
+
+def test_tables(tmp_path, caplog):
+    table = tmp_path / "t.csv"
+    table.write_text('id,body,title\nx,"One, two\nthree",T\ny, ,U\nz,four,\n')
+    documents = [Document("x", "One, two\nthree", "T"), Document("z", "four")]
+    assert list(read_table(table, "body")) == documents
+    assert "left out: 1 rows without a text" in caplog.text
+    assert list(read_collection(table, "body")) == documents
+    (tmp_path / "t.tsv").write_text("text\tn\none\t1\ntwo\t2\n")
+    assert list(read_collection(tmp_path / "t.tsv")) == [Document("1", "one"), Document("2", "two")]
+    (tmp_path / "t.jsonl").write_text('{"id": "a", "text": "b"}\n')
+    assert list(read_collection(tmp_path / "t.jsonl")) == list(read_documents(tmp_path / "t.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("id,body\nx,y\n", "has no column 'text'; expected one of 'id', 'body'"),
+        ("", "has no column 'text'; expected one of none"),
+        ("id,text\nx\n", "row 1: 1 cells; expected 2, as in the first row"),
+        ("id,text\nx,y\nx,z\n", "row 2: two documents have this id"),
+        ("id,text\nx y,z\n", "row 1: id is 'x y'; expected text without white space"),
+        ('id,text\nx,"y\n', "after row 0: unexpected end of data; expected a whole table"),
+        ("id,text\nx, \n", "holds no text; expected a row with a text"),
+    ],
+)
+def test_a_table_that_does_not_fit(tmp_path, content, message):
+    (tmp_path / "t.csv").write_text(content)
+    assert message in refused(read_table, tmp_path / "t.csv")
+
+
+def test_the_digest_of_a_collection_is_that_of_its_documents(tmp_path):
+    (tmp_path / "a.txt").write_text("one")
+    first = collection_digest(tmp_path, "text")
+    (tmp_path / "b.png").write_text("no document")
+    assert collection_digest(tmp_path, "text") == first
+    (tmp_path / "a.txt").write_text("two")
+    assert collection_digest(tmp_path, "text") != first

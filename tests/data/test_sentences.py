@@ -1,0 +1,88 @@
+"""Where the sentences of documents begin and end."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wqa.data import sentences
+from wqa.data.sentences import SentenceSplitter, pieces
+
+
+@pytest.fixture(scope="module")
+def splitter():
+    return SentenceSplitter()
+
+
+def texts(splitter, text):
+    return [text[start:end] for start, end in splitter.spans(text)]
+
+
+def test_sentences_end_where_a_reader_sees_it(splitter):
+    text = "Dr. Smith (b. 1950) saw caves,\ne.g. in Iceland. They melt!  Why ? \n\nNo one knows"
+    assert texts(splitter, text) == [
+        "Dr. Smith (b. 1950) saw caves,\ne.g. in Iceland.",
+        "They melt!",
+        "Why ?",
+        "No one knows",
+    ]
+
+
+def test_blocks_of_light_markdown(splitter):
+    text = """# A heading
+
+Text above
+a list:
+- one item. And more.
+* another
+  on two lines
+2. numbered
+
+| head | of two |
+| --- | :-: |
+| cell | a. b |
+
+```sh
+wqa rank
+```
+Behind code.
+***
+~~~
+not closed
+"""
+    assert texts(splitter, text) == [
+        "Text above\na list:",
+        "one item.",
+        "And more.",
+        "another\n  on two lines",
+        "numbered",
+        "head | of two",
+        "cell | a. b",
+        "Behind code.",
+    ]
+
+
+def test_a_sentence_of_any_length_is_cut(splitter, monkeypatch):
+    monkeypatch.setattr(sentences, "LONGEST_PIECE", 20)
+    words = "word " * 11
+    assert texts(splitter, words) == ["word word word word"] * 2 + ["word word word"]
+    assert list(pieces("x" * 45)) == ["x" * 20, "x" * 20, "x" * 5]
+    assert list(pieces("One two. Three four five.")) == ["One two. ", "Three four five."]
+
+
+def test_the_same_sentence_twice(splitter):
+    text = "It melts. It melts. It melts."
+    assert splitter.spans(text) == [(0, 9), (10, 19), (20, 29)]
+
+
+@given(st.text(alphabet="ab .!?\n\t|#-`*_1’é\u2028", max_size=80))
+def test_spans_are_in_order_and_hold_every_word_of_plain_text(text):
+    spans = SentenceSplitter().spans(text)
+    last = 0
+    for start, end in spans:
+        assert last <= start < end <= len(text)
+        part = text[start:end]
+        assert part == part.strip() and any(map(str.isalnum, part.replace("_", "1")))
+        last = end
+    if not set(text) & set("#|`*-1"):
+        kept = "".join(text[start:end] for start, end in spans)
+        assert [c for c in kept if c.isalnum()] == [c for c in text if c.isalnum()]
