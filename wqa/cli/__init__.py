@@ -39,8 +39,9 @@ OUT_OF_MEMORY = StorageError(
 
 #: Modules of the subcommands, in the order of the help text.
 _MODULES = (
-    "train evaluate compare agreement answer calibrate index rank verify demo retrieve completion "
-    "convert doctor embed_words encode export bench quantize report score serve tokenize tune"
+    "train evaluate compare agreement ask answer calibrate index rank verify demo retrieve "
+    "completion convert doctor embed_words encode export bench quantize report score serve "
+    "tokenize tune"
 )
 COMMANDS = {
     module.replace("_", "-"): importlib.import_module(f"wqa.cli.{module}")

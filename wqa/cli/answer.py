@@ -49,11 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reader", required=True, metavar="RUN", help="run of `wqa train reader`, which reads them"
     )
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--question", metavar="Q", help="the question")
-    source.add_argument(
-        "--data", metavar="FILE", help="questions, canonical JSONL; they need no candidates"
-    )
+    add_questions(parser)
     add_number(parser, "--top", 80, "documents to retrieve for a question")
     add_number(parser, "--read", 10, "documents to read")
     add_number(parser, "--n-best", 1, "answers of a question")
@@ -65,23 +61,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_ranking(parser, long_questions=("error", "truncate"))
 
 
+def add_questions(parser: argparse.ArgumentParser) -> None:
+    """Add ``--question`` and ``--data``, of which a command takes one."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--question", metavar="Q", help="the question")
+    source.add_argument(
+        "--data", metavar="FILE", help="questions, canonical JSONL; they need no candidates"
+    )
+
+
+def questions_of(options: argparse.Namespace) -> List[Any]:
+    """The questions of the options of `add_questions`."""
+    from wqa.data import Question, read_questions
+
+    if options.data:
+        questions = list(read_questions(options.data, with_candidates=False))
+        _check_answers(questions, options.data)
+        return questions
+    text = utf8_argument(options.question)
+    if not text.strip():
+        raise InputError("question", "the question is empty", "text")
+    return [Question("", text, ())]
+
+
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa answer`` and print the answers, or the figures."""
     if options.cache and not options.ranker:
         raise OptionError("cache", "without a ranker", "a ranker, which reads it")
     if options.out and not options.data:
         raise OptionError("out", "with one question", "data, whose questions have ids")
-    from wqa.data import Question, read_questions
     from wqa.io.progress import with_bar
 
-    if options.data:
-        questions = list(read_questions(options.data, with_candidates=False))
-        _check_answers(questions, options.data)
-    else:
-        text = utf8_argument(options.question)
-        if not text.strip():
-            raise InputError("question", "the question is empty", "text")
-        questions = [Question("", text, ())]
+    questions = questions_of(options)
     pipeline, index = _open(options, questions)
     answers = pipeline.answer_all(questions, options.n_best)
     answered = list(with_bar(answers, len(questions), "answering", progress=True))
@@ -175,7 +186,7 @@ def _context(text: str, answer: Any) -> Tuple[str, str]:
     return before, after
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Part of a document as it is shown; a line end separates its title from its text."""
     return printable(" ".join(text.split()))
 
@@ -188,15 +199,15 @@ def _text(item: Any) -> str:
     for rank, answer in enumerate(item.answers, 1):
         document = item.documents[answer.document].document
         before, after = _context(document.full_text, answer)
-        lines.append(f"{rank:4} {answer.score:>8.3f}  {_one_line(answer.text)}")
-        lines.append(f"{'':15}{document.id}: {_one_line(f'{before}[{answer.text}]{after}')}")
+        lines.append(f"{rank:4} {answer.score:>8.3f}  {one_line(answer.text)}")
+        lines.append(f"{'':15}{document.id}: {one_line(f'{before}[{answer.text}]{after}')}")
     if not item.answers:
         lines.append("   -        -  no document has text")
     lines.append(f"\n{len(item.documents)} of {item.retrieved} documents read")
     lines.append("rank   ranker    index  document")
     for rank, entry in enumerate(item.documents, 1):
         score = "-" if entry.score is None else f"{entry.score:.3f}"
-        start = _one_line(entry.document.full_text[: 2 * _CONTEXT])
+        start = one_line(entry.document.full_text[: 2 * _CONTEXT])
         lines.append(
             f"{rank:4} {score:>8} {entry.retrieval_score:>8.3f}  {entry.document.id}: {start}"
         )
@@ -231,6 +242,16 @@ def _figures(answered: List[Any], index: Any, read: int) -> Dict[str, Any]:
 def _figures_text(figures: Dict[str, Any]) -> str:
     from wqa.evaluation import table
 
+    count = warn_of_questions(figures)
+    shares = {name: value for name, value in figures.items() if name in ("em", "f1")}
+    shares.update({name: value for name, value in figures.items() if name.startswith("hit@")})
+    if not shares:
+        return f"{count:,} questions, without known answers"
+    return f"{count:,} questions\n{table([shares])}"
+
+
+def warn_of_questions(figures: Dict[str, Any]) -> int:
+    """Say how many questions no document can answer, and return the number of all."""
     count = figures["questions"]
     if figures["retrieved_nothing"]:
         text = f"{figures['retrieved_nothing']:,} of {count:,} questions retrieve no document"
@@ -238,8 +259,4 @@ def _figures_text(figures: Dict[str, Any]) -> str:
     if figures.get("unanswerable"):
         text = f"no document of the index contains an answer of {figures['unanswerable']:,}"
         LOGGER.warning(f"{text} of {count:,} questions")
-    shares = {name: value for name, value in figures.items() if name in ("em", "f1")}
-    shares.update({name: value for name, value in figures.items() if name.startswith("hit@")})
-    if not shares:
-        return f"{count:,} questions, without known answers"
-    return f"{count:,} questions\n{table([shares])}"
+    return count

@@ -1,20 +1,39 @@
-"""Retrieve, re-rank, read: answers of questions from a collection of documents.
+"""Answers of questions from a collection of documents.
 
-The pipeline of open-domain question answering (Chen et al. 2017; DC-BERT, section 1). A retriever
-finds documents, a ranker orders them anew, and a reader reads the first of them.
+A retriever finds documents. Then a ranker puts the sentence that answers first: answer sentence
+selection (Cascade Transformer, section 1). Or a ranker orders the documents anew, and a reader
+takes spans from the first of them: open-domain question answering (Chen et al. 2017; DC-BERT,
+section 1).
 """
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import itertools
-from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence
+import time
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    TypeVar,
+)
 
 from wqa.data import Candidate, Document, Question
 from wqa.errors import OptionError
 from wqa.inference.ranker import Ranker
+from wqa.inference.ranking import Ranking
 
 #: Questions that are retrieved, ranked and read together.
 _CHUNK = 64
+
+Result = TypeVar("Result")
 
 
 class RetrievedDocument(NamedTuple):
@@ -61,21 +80,81 @@ class Answered(NamedTuple):
     answers: List[Any]
 
 
+class AnswerSentence(NamedTuple):
+    """A sentence that may answer a question.
+
+    Attributes
+    ----------
+    text : str
+        The sentence, its white space collapsed.
+    document : int
+        Index of its document among those that were retrieved.
+    start, end : int
+        Characters of the document's ``text`` that it is.
+    before, after : str
+        The sentence before it and the one behind it in the document; empty where there is none.
+    score : float
+        Log-odds of the ranker.
+    relevance : float
+        Relevance, as `wqa.inference.Ranking.relevance`.
+    exit : int
+        Layer at which a cascade last scored it.
+    """
+
+    text: str
+    document: int
+    start: int
+    end: int
+    before: str
+    after: str
+    score: float = 0.0
+    relevance: float = 0.0
+    exit: int = 0
+
+
+class Asked(NamedTuple):
+    """A question with the sentences that may answer it.
+
+    Attributes
+    ----------
+    question : Question
+        The question, as it was given.
+    documents : list of wqa.retrieval.Hit
+        The documents that it retrieves, best first.
+    sentences : list of AnswerSentence
+        All their sentences, best first.
+    ranking : Ranking or None
+        The ranking, whose candidates are the sentences in the order of the documents; None where
+        there is no sentence.
+    """
+
+    question: Question
+    documents: List[Any]
+    sentences: List[AnswerSentence]
+    ranking: Optional[Ranking]
+
+
 class Pipeline:
     """Answers questions from the documents of an index.
 
     Parameters
     ----------
     index : wqa.retrieval.Index
-        Index of the collection, or any object with its method ``search``.
-    reader : wqa.systems.reader.reader.Reader
-        Reads the documents.
+        Index of the collection, or any object with its methods ``search`` and ``sentences``.
+    reader : wqa.systems.reader.reader.Reader, optional
+        Reads the documents, for `answer`.
     ranker : Ranker, optional
-        Orders the retrieved documents; without one they are read in their retrieved order.
+        Ranks the sentences of the retrieved documents, for `ask`. For `answer` it orders the
+        documents; without one they are read in their retrieved order.
     top : int
         Documents to retrieve for a question.
     read : int
         Documents to read, the best of those.
+
+    Attributes
+    ----------
+    seconds : dict of str to float
+        Seconds that ``retrieve``, ``rank`` and ``read`` have taken so far.
 
     Raises
     ------
@@ -86,7 +165,7 @@ class Pipeline:
     def __init__(
         self,
         index: Any,
-        reader: Any,
+        reader: Any = None,
         ranker: Optional[Ranker] = None,
         top: int = 80,
         read: int = 10,
@@ -96,9 +175,58 @@ class Pipeline:
                 raise OptionError(name, value, "a whole number from 1")
         self._index, self._reader, self._ranker = index, reader, ranker
         self._top, self._read = top, read
+        self.seconds: Dict[str, float] = collections.defaultdict(float)
+
+    def ask(self, question: str) -> Asked:
+        """Rank the sentences of the documents that a question retrieves.
+
+        Parameters
+        ----------
+        question : str
+            Text of the question.
+
+        Returns
+        -------
+        Asked
+            Documents and sentences.
+
+        Raises
+        ------
+        InputError
+            If the question is empty or too long.
+        DataError
+            If the index does not hold the sentences of its documents.
+        OptionError
+            If there is no ranker.
+        ScoreError
+            If a score of the ranker is not finite.
+        """
+        return next(self.ask_all([Question("", question, ())]))
+
+    def ask_all(self, questions: Iterable[Question]) -> Iterator[Asked]:
+        """Rank the sentences of the documents that many questions retrieve.
+
+        Parameters
+        ----------
+        questions : iterable of Question
+            The questions. Their candidates, labels and answers are not read.
+
+        Yields
+        ------
+        Asked
+            Documents and sentences of each question, in order.
+
+        Raises
+        ------
+        InputError, DataError, OptionError, ScoreError
+            As `ask` raises them.
+        """
+        if self._ranker is None:
+            raise OptionError("pipeline", "one without a ranker", "one with a ranker of sentences")
+        return self._in_chunks(questions, self._ask)
 
     def answer(self, question: str, n_best: int = 1) -> Answered:
-        """Answer one question.
+        """Answer one question by spans of the documents.
 
         Parameters
         ----------
@@ -117,14 +245,14 @@ class Pipeline:
         InputError
             If the question is empty or too long.
         OptionError
-            If ``n_best`` is below 1.
+            If ``n_best`` is below 1, or there is no reader.
         ScoreError
             If a score of a model is not finite.
         """
         return next(self.answer_all([Question("", question, ())], n_best))
 
     def answer_all(self, questions: Iterable[Question], n_best: int = 1) -> Iterator[Answered]:
-        """Answer many questions.
+        """Answer many questions by spans of the documents.
 
         Parameters
         ----------
@@ -143,57 +271,101 @@ class Pipeline:
         InputError, OptionError, ScoreError
             As `answer` raises them.
         """
+        if self._reader is None:
+            raise OptionError("pipeline", "one without a reader", "one with a reader of spans")
+        return self._in_chunks(questions, lambda chunk: self._answer(chunk, n_best))
+
+    @staticmethod
+    def _in_chunks(
+        questions: Iterable[Question], work: Callable[[List[Question]], Iterator[Result]]
+    ) -> Iterator[Result]:
         iterator = iter(questions)
         while True:
             chunk = list(itertools.islice(iterator, _CHUNK))
             if not chunk:
                 return
-            yield from self._answer(chunk, n_best)
+            yield from work(chunk)
+
+    @contextlib.contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        yield
+        self.seconds[step] += time.perf_counter() - begin
+
+    def _ask(self, questions: Sequence[Question]) -> Iterator[Asked]:
+        with self._timed("retrieve"):
+            retrieved = self._search(questions)
+            sentences = [self._sentences(hits) for hits in retrieved]
+        with self._timed("rank"):
+            candidates = [[Candidate(sentence.text) for sentence in own] for own in sentences]
+            rankings = self._rank(questions, candidates)
+        for question, hits, own, ranking in zip(questions, retrieved, sentences, rankings):
+            yield Asked(question, hits, _in_order(own, ranking), ranking)
 
     def _answer(self, questions: Sequence[Question], n_best: int) -> Iterator[Answered]:
-        retrieved: List[List[RetrievedDocument]] = []
-        for question in questions:
-            hits = self._index.search(question.question, self._top)
-            retrieved.append([RetrievedDocument(hit.document, hit.score, None) for hit in hits])
+        with self._timed("retrieve"):
+            retrieved: List[List[RetrievedDocument]] = []
+            for hits in self._search(questions):
+                retrieved.append([RetrievedDocument(hit.document, hit.score, None) for hit in hits])
         counts = [len(documents) for documents in retrieved]
         if self._ranker is not None:
-            self._rank(self._ranker, questions, retrieved)
+            with self._timed("rank"):
+                rankings = self._rank(questions, list(map(_candidates, retrieved)))
+                retrieved = list(map(_in_order, retrieved, rankings))
         read = [documents[: self._read] for documents in retrieved]
-        to_read = _with_documents(questions, read)
-        for question, count, documents, answers in zip(
-            questions, counts, read, self._reader.read_all(to_read, n_best)
-        ):
-            yield Answered(question, count, documents, answers)
+        to_read = []
+        for question, documents in zip(questions, read):
+            to_read.append(question._replace(candidates=tuple(_candidates(documents))))
+        with self._timed("read"):
+            answers = list(self._reader.read_all(to_read, n_best))
+        for question, count, documents, spans in zip(questions, counts, read, answers):
+            yield Answered(question, count, documents, spans)
+
+    def _search(self, questions: Sequence[Question]) -> List[List[Any]]:
+        return [self._index.search(question.question, self._top) for question in questions]
+
+    def _sentences(self, hits: Sequence[Any]) -> List[AnswerSentence]:
+        """The sentences of documents, without scores."""
+        sentences = []
+        for index, hit in enumerate(hits):
+            spans = self._index.sentences(hit.number)
+            texts = [" ".join(hit.document.text[start:end].split()) for start, end in spans]
+            around = ["", *texts, ""]
+            for number, (start, end) in enumerate(spans):
+                before, text, after = around[number : number + 3]
+                sentences.append(AnswerSentence(text, index, start, end, before, after))
+        return sentences
 
     def _rank(
-        self,
-        ranker: Ranker,
-        questions: Sequence[Question],
-        retrieved: List[List[RetrievedDocument]],
-    ) -> None:
-        """Order the documents of each question by the ranker's scores."""
-        numbers = [number for number, documents in enumerate(retrieved) if documents]
-        to_rank = _with_documents(
-            [questions[number] for number in numbers], [retrieved[number] for number in numbers]
-        )
-        for number, ranking in zip(numbers, ranker.rank_all(to_rank)):
-            documents = retrieved[number]
-            ordered = []
-            for index in ranking.order.tolist():
-                score, relevance = float(ranking.scores[index]), float(ranking.relevance[index])
-                ordered.append(documents[index]._replace(score=score, relevance=relevance))
-            retrieved[number] = ordered
+        self, questions: Sequence[Question], candidates: Sequence[Sequence[Candidate]]
+    ) -> List[Optional[Ranking]]:
+        """Rankings of the candidates of each question; None where there are none."""
+        to_rank = []
+        for question, own in zip(questions, candidates):
+            if own:
+                to_rank.append(question._replace(candidates=tuple(own)))
+        rankings = self._ranker.rank_all(to_rank)  # type: ignore[union-attr]
+        return [next(rankings) if own else None for own in candidates]
 
 
-def _with_documents(
-    questions: Sequence[Question], retrieved: Sequence[Sequence[RetrievedDocument]]
-) -> List[Question]:
-    """Questions with documents as their candidates."""
-    filled = []
-    for question, documents in zip(questions, retrieved):
-        candidates = []
-        for hit in documents:
-            document = hit.document
-            candidates.append(Candidate(document.full_text, None, document.id, meta=document.meta))
-        filled.append(question._replace(candidates=tuple(candidates)))
-    return filled
+def _candidates(documents: Sequence[RetrievedDocument]) -> List[Candidate]:
+    """Documents as the candidates of a question."""
+    candidates = []
+    for hit in documents:
+        document = hit.document
+        candidates.append(Candidate(document.full_text, None, document.id, meta=document.meta))
+    return candidates
+
+
+def _in_order(items: Sequence[Any], ranking: Optional[Ranking]) -> List[Any]:
+    """Documents or sentences in the order of a ranking, with its scores."""
+    if ranking is None:
+        return []
+    ordered = []
+    for index in ranking.order.tolist():
+        fields: Dict[str, Any] = {"score": float(ranking.scores[index])}
+        fields["relevance"] = float(ranking.relevance[index])
+        if isinstance(items[index], AnswerSentence):
+            fields["exit"] = int(ranking.exits[index])
+        ordered.append(items[index]._replace(**fields))
+    return ordered

@@ -102,7 +102,7 @@ def _over_long(questions: Sequence[Question], inputs: PairInputs) -> Iterator[in
         all_ids = inputs.tokenizer.encode(texts, inputs.needed)
         for index, (question, ids) in enumerate(zip(chunk, all_ids), start):
             try:
-                is_long = len(inputs.fit_question(ids, question.id)) < len(ids)
+                is_long = len(inputs.fit_question(ids, question.id or question.question)) < len(ids)
             except QuestionTooLong:
                 if inputs.long_questions != "skip":
                     raise

@@ -1,0 +1,174 @@
+"""Questions answered by the sentences of a collection: the pipeline, and ``wqa ask``."""
+
+import json
+
+import pytest
+
+from wqa import load_ranker
+from wqa.cli import main
+from wqa.data import Document, Question, write_documents, write_questions
+from wqa.errors import DataError, OptionError
+from wqa.inference.pipeline import Pipeline
+from wqa.retrieval import Index, build_index
+
+TEXTS = {
+    "caves.md": "# Glacier caves\n\nGlacier caves form in\nice. Water melts it . They end soon .\n",
+    "tubes.txt": "Lava tubes form where lava flows. Caves of lava are dry .\n",
+    "tides.txt": "Tides rise and fall with the moon .\n",
+}
+QUESTION = "how are glacier caves formed ?"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ask")
+    (folder / "docs").mkdir()
+    # Words of most documents would weigh nothing.
+    others = {f"{number}.txt": f"Snow {number} lies on hills.\n" for number in range(7)}
+    for name, text in {**TEXTS, **others}.items():
+        (folder / "docs" / name).write_text(text)
+    assert main(["index", str(folder / "docs"), "--out", str(folder / "index")]) == 0
+    return folder / "index"
+
+
+def ask(index, run, *arguments):
+    return main(list(map(str, ["ask", index, "--ranker", run, *arguments])))
+
+
+def test_all_sentences_of_the_retrieved_documents_are_ranked(index, tiny_run):
+    ranker = load_ranker(tiny_run, drop_ratio=0.4)
+    opened = Index(index)
+    asked = Pipeline(opened, ranker=ranker, top=2).ask(QUESTION)
+    assert [hit.document.id for hit in asked.documents] == ["caves.md", "tubes.txt"]
+    texts = [
+        "Glacier caves form in ice.",
+        "Water melts it .",
+        "They end soon .",
+        "Lava tubes form where lava flows.",
+        "Caves of lava are dry .",
+    ]
+    expected = ranker.rank(QUESTION, texts)
+    assert [sentence.text for sentence in asked.sentences] == [texts[i] for i in expected.order]
+    for sentence, number in zip(asked.sentences, expected.order):
+        assert sentence.score == pytest.approx(expected.scores[number], abs=1e-5)
+        assert sentence.exit == expected.exits[number]
+        document = asked.documents[sentence.document].document
+        assert " ".join(document.text[sentence.start : sentence.end].split()) == sentence.text
+    around = {sentence.text: (sentence.before, sentence.after) for sentence in asked.sentences}
+    assert around[texts[0]] == ("", texts[1])
+    assert around[texts[1]] == (texts[0], texts[2])
+    assert around[texts[2]] == (texts[1], "")
+    assert around[texts[4]] == (texts[3], "")
+    many = list(Pipeline(opened, ranker=ranker, top=2).ask_all([Question("Q", QUESTION, ())] * 70))
+    order = [sentence.text for sentence in asked.sentences]
+    assert len(many) == 70 and [sentence.text for sentence in many[69].sentences] == order
+    [nothing] = Pipeline(opened, ranker=ranker).ask_all([Question("N", "zebra ?", ())])
+    assert nothing.documents == nothing.sentences == [] and nothing.ranking is None
+
+
+def test_a_pipeline_without_its_parts_is_refused(index, tiny_run, tmp_path):
+    with pytest.raises(
+        OptionError, match="one without a ranker; expected one with a ranker of sent"
+    ):
+        Pipeline(Index(index)).ask(QUESTION)
+    with pytest.raises(
+        OptionError, match="one without a reader; expected one with a reader of spans"
+    ):
+        Pipeline(Index(index)).answer(QUESTION)
+    documents = [Document("D", TEXTS["tides.txt"]), Document("E", "Snow."), Document("F", "Ice.")]
+    write_documents(tmp_path / "d.jsonl", documents)
+    build_index(tmp_path / "d.jsonl", tmp_path / "whole")
+    with pytest.raises(DataError, match="without their sentences"):
+        Pipeline(Index(tmp_path / "whole"), ranker=load_ranker(tiny_run)).ask("how do tides rise ?")
+
+
+def test_the_table_shows_sentences_where_they_stand(index, tiny_run, tmp_path, capsys):
+    out = tmp_path / "asked.json"
+    arguments = ["--question", QUESTION, "--n-best", 5, "--drop-ratio", 0.3, "--json", out]
+    assert ask(index, tiny_run, *arguments, "--verbose") == 0
+    said = capsys.readouterr()
+    assert "Glacier caves form in ice.\n" in said.out
+    assert "caves.md: Glacier caves form in ice. [...] They end soon ." in said.out
+    assert "5 sentences of 2 documents, cost " in said.out
+    assert "seconds: load " in said.err and ", retrieve 0." in said.err and ", rank " in said.err
+    result = json.loads(out.read_text())
+    assert [row["rank"] for row in result["sentences"]] == [1, 2, 3, 4, 5]
+    assert result["answered"] is None and result["threshold"] is None and result["cost"] < 1
+    best = result["sentences"][0]
+    assert f"{best['score']:.3f}" in said.out.splitlines()[1]
+    text = TEXTS[best["document"]]
+    assert " ".join(text[best["start"] : best["end"]].split()) == best["text"]
+
+
+def test_no_answer_below_a_threshold(index, tiny_run, capsys):
+    question = ["--question", QUESTION]
+    assert ask(index, tiny_run, *question, "--threshold", 1) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("no answer found: the relevance of the first sentence, 0.")
+    assert ask(index, tiny_run, *question, "--threshold", 0) == 0
+    assert capsys.readouterr().out.startswith("rank    score  sentence")
+    assert ask(index, tiny_run, "--question", "zebra ?") == 0
+    assert capsys.readouterr().out == "no answer found: the question retrieves no document\n"
+
+
+def test_figures_of_questions_with_known_answers(index, tmp_path, capsys):
+    """By overlap of words, whose ranks are known: the stages say where an answer is lost."""
+    questions = [
+        Question("first", "what do glacier caves form in ?", (), ("ICE",)),
+        Question("second", "which caves form ?", (), ("dry",)),  # in the last of five sentences
+        Question("across", "what melts ?", (), ("ice . water",)),  # of two sentences
+        Question("elsewhere", "which lava flows ?", (), ("moon",)),  # of another document
+        Question("absent", "which lava flows ?", (), ("zebra",)),
+        Question("nothing", "zebra ?", (), ("moon",)),
+    ]
+    write_questions(tmp_path / "q.jsonl", questions)
+    data = ["--data", tmp_path / "q.jsonl", "--json", tmp_path / "all.json", "--n-best", 2]
+    assert ask(index, "wo", *data) == 0
+    said = capsys.readouterr()
+    assert "1 of 6 questions retrieve no document" in said.err
+    assert "no document of the index contains an answer of 1 of 6 questions" in said.err
+    assert "6 questions" in said.out
+    figures = json.loads((tmp_path / "all.json").read_text())
+    assert figures["documents"] == 3 / 6 and figures["sentences"] == 2 / 6
+    asked = list(Pipeline(Index(index), ranker=load_ranker("wo")).ask_all(questions[:2]))
+    ranks = []
+    for item, text in zip(asked, ("Glacier caves form in ice.", "Caves of lava are dry .")):
+        ranks.append([sentence.text for sentence in item.sentences].index(text) + 1)
+    assert ranks[0] == 1
+    assert figures["hit@1"] == 1 / 6
+    assert figures["hit@2"] == sum(rank <= 2 for rank in ranks) / 6
+    assert figures["mrr"] == pytest.approx(sum(1 / rank for rank in ranks) / 6)
+    assert [row["id"] for row in figures["results"]][-1] == "nothing"
+    bare = [question._replace(answers=()) for question in questions]
+    write_questions(tmp_path / "q.jsonl", bare)
+    assert ask(index, "wo", "--data", tmp_path / "q.jsonl") == 0
+    assert "6 questions, without known answers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--question", " "], "question: the question is empty"),
+        (["--question", QUESTION, "--n-best", "0"], "--n-best: 0; expected a whole number from 1"),
+        (["--question", QUESTION, "--top", "0"], "--top: 0; expected a whole number from 1"),
+        (["--question", QUESTION, "--threshold", "2"], "--threshold: '2'; expected a number from"),
+        (["--question", QUESTION, "--drop-ratio", "1"], "--drop-ratio: 1"),
+        (["--question", "how " * 80], "question 'how how how"),
+        ([], "one of the arguments --question --data is required"),
+    ],
+)
+def test_errors_are_one_line(index, tiny_run, capsys, arguments, message):
+    assert ask(index, tiny_run, *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1, error
+
+
+def test_an_index_without_sentences_is_refused_before_the_ranker_is_loaded(tmp_path, capsys):
+    write_documents(tmp_path / "d.jsonl", [Document("D", TEXTS["tides.txt"])])
+    assert main(["index", str(tmp_path / "d.jsonl"), "--out", str(tmp_path / "whole")]) == 0
+    assert ask(tmp_path / "whole", tmp_path / "absent", "--question", "tides ?") == 2
+    assert "make it with `wqa index --sentences`" in capsys.readouterr().err
+    arguments = ["index", tmp_path / "d.jsonl", "--sentences", "--out", tmp_path / "index"]
+    assert main(list(map(str, arguments))) == 0
+    assert "1 documents, 1 sentences, " in capsys.readouterr().out
+    assert ask(tmp_path / "index", "wo", "--question", "how do tides rise ?") == 0
