@@ -69,6 +69,16 @@ def test_a_sentence_of_any_length_is_cut(splitter, monkeypatch):
     assert list(pieces("One two. Three four five.")) == ["One two. ", "Three four five."]
 
 
+@given(st.text('ab .!?)"', max_size=300), st.integers(5, 60))
+def test_pieces_of_a_text_are_the_text(text, longest):
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(sentences, "LONGEST_PIECE", longest)
+        parts = list(pieces(text))
+    assert "".join(parts) == text and all(len(part) <= longest for part in parts)
+    for part in parts[:-1]:
+        assert sentences._END.search(part[-4:]) or " " not in part.rstrip(" ") or part[-1] == " "
+
+
 def test_the_same_sentence_twice(splitter):
     text = "It melts. It melts. It melts."
     assert splitter.spans(text) == [(0, 9), (10, 19), (20, 29)]

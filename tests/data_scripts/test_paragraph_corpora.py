@@ -350,17 +350,6 @@ def test_no_word_is_lost_between_sentences(words):
     assert "".join(found).replace(" ", "") == text.replace(" ", "")
 
 
-@given(st.text('ab .!?)"', max_size=300), st.integers(5, 60))
-def test_pieces_of_a_text_are_the_text(text, longest):
-    with pytest.MonkeyPatch.context() as context:
-        context.setattr("wqa.data.sentences.LONGEST_PIECE", longest)
-        parts = list(paragraphs.pieces(text))
-    assert "".join(parts) == text and all(len(part) <= longest for part in parts)
-    for part in parts[:-1]:
-        cut = paragraphs._END.search(part[-4:]) or " " not in part.rstrip(" ") or part[-1] == " "
-        assert cut
-
-
 def test_a_paragraph_of_10_000_sentences_takes_time_by_its_length():
     text = "It rains in Turku. Does it rain in Oulu? " * 5000
     segmenter = paragraphs.make_segmenter()

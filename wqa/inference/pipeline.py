@@ -112,7 +112,7 @@ class AnswerSentence(NamedTuple):
     exit: int = 0
 
 
-class Asked(NamedTuple):
+class SentenceAnswers(NamedTuple):
     """A question with the sentences that may answer it.
 
     Attributes
@@ -177,7 +177,7 @@ class Pipeline:
         self._top, self._read = top, read
         self.seconds: Dict[str, float] = collections.defaultdict(float)
 
-    def ask(self, question: str) -> Asked:
+    def ask(self, question: str) -> SentenceAnswers:
         """Rank the sentences of the documents that a question retrieves.
 
         Parameters
@@ -187,7 +187,7 @@ class Pipeline:
 
         Returns
         -------
-        Asked
+        SentenceAnswers
             Documents and sentences.
 
         Raises
@@ -203,7 +203,7 @@ class Pipeline:
         """
         return next(self.ask_all([Question("", question, ())]))
 
-    def ask_all(self, questions: Iterable[Question]) -> Iterator[Asked]:
+    def ask_all(self, questions: Iterable[Question]) -> Iterator[SentenceAnswers]:
         """Rank the sentences of the documents that many questions retrieve.
 
         Parameters
@@ -213,7 +213,7 @@ class Pipeline:
 
         Yields
         ------
-        Asked
+        SentenceAnswers
             Documents and sentences of each question, in order.
 
         Raises
@@ -292,7 +292,7 @@ class Pipeline:
         yield
         self.seconds[step] += time.perf_counter() - begin
 
-    def _ask(self, questions: Sequence[Question]) -> Iterator[Asked]:
+    def _ask(self, questions: Sequence[Question]) -> Iterator[SentenceAnswers]:
         with self._timed("retrieve"):
             retrieved = self._search(questions)
             sentences = [self._sentences(hits) for hits in retrieved]
@@ -300,7 +300,7 @@ class Pipeline:
             candidates = [[Candidate(sentence.text) for sentence in own] for own in sentences]
             rankings = self._rank(questions, candidates)
         for question, hits, own, ranking in zip(questions, retrieved, sentences, rankings):
-            yield Asked(question, hits, _in_order(own, ranking), ranking)
+            yield SentenceAnswers(question, hits, _in_order(own, ranking), ranking)
 
     def _answer(self, questions: Sequence[Question], n_best: int) -> Iterator[Answered]:
         with self._timed("retrieve"):
