@@ -205,7 +205,7 @@ class PartitionFiles:
 
     def missing(self) -> List[int]:
         """Indices of the partitions that have no file yet, ascending."""
-        # SentenceAnswers for one by one: network file systems may list a folder as it was a while ago.
+        # Asked for one by one: network file systems may list a folder as it was a while ago.
         indices = range(len(self._manifest.partitions))
         return [index for index in indices if not partition_path(self._folder, index).is_file()]
 
