@@ -295,12 +295,12 @@ class Pipeline:
     def _ask(self, questions: Sequence[Question]) -> Iterator[SentenceAnswers]:
         with self._timed("retrieve"):
             retrieved = self._search(questions)
-            sentences = [self._sentences(hits) for hits in retrieved]
+            sentences = [sentences_of(self._index, hits) for hits in retrieved]
         with self._timed("rank"):
             candidates = [[Candidate(sentence.text) for sentence in own] for own in sentences]
             rankings = self._rank(questions, candidates)
         for question, hits, own, ranking in zip(questions, retrieved, sentences, rankings):
-            yield SentenceAnswers(question, hits, _in_order(own, ranking), ranking)
+            yield SentenceAnswers(question, hits, in_order(own, ranking), ranking)
 
     def _answer(self, questions: Sequence[Question], n_best: int) -> Iterator[Answered]:
         with self._timed("retrieve"):
@@ -311,7 +311,7 @@ class Pipeline:
         if self._ranker is not None:
             with self._timed("rank"):
                 rankings = self._rank(questions, list(map(_candidates, retrieved)))
-                retrieved = list(map(_in_order, retrieved, rankings))
+                retrieved = list(map(in_order, retrieved, rankings))
         read = [documents[: self._read] for documents in retrieved]
         to_read = []
         for question, documents in zip(questions, read):
@@ -323,18 +323,6 @@ class Pipeline:
 
     def _search(self, questions: Sequence[Question]) -> List[List[Any]]:
         return [self._index.search(question.question, self._top) for question in questions]
-
-    def _sentences(self, hits: Sequence[Any]) -> List[AnswerSentence]:
-        """The sentences of documents, without scores."""
-        sentences = []
-        for index, hit in enumerate(hits):
-            spans = self._index.sentences(hit.number)
-            texts = [" ".join(hit.document.text[start:end].split()) for start, end in spans]
-            around = ["", *texts, ""]
-            for number, (start, end) in enumerate(spans):
-                before, text, after = around[number : number + 3]
-                sentences.append(AnswerSentence(text, index, start, end, before, after))
-        return sentences
 
     def _rank(
         self, questions: Sequence[Question], candidates: Sequence[Sequence[Candidate]]
@@ -348,6 +336,19 @@ class Pipeline:
         return [next(rankings) if own else None for own in candidates]
 
 
+def sentences_of(index: Any, hits: Sequence[Any]) -> List[AnswerSentence]:
+    """The sentences of the documents that a question retrieves, without scores."""
+    sentences = []
+    for number, hit in enumerate(hits):
+        spans = index.sentences(hit.number)
+        texts = [" ".join(hit.document.text[start:end].split()) for start, end in spans]
+        around = ["", *texts, ""]
+        for place, (start, end) in enumerate(spans):
+            before, text, after = around[place : place + 3]
+            sentences.append(AnswerSentence(text, number, start, end, before, after))
+    return sentences
+
+
 def _candidates(documents: Sequence[RetrievedDocument]) -> List[Candidate]:
     """Documents as the candidates of a question."""
     candidates = []
@@ -357,7 +358,7 @@ def _candidates(documents: Sequence[RetrievedDocument]) -> List[Candidate]:
     return candidates
 
 
-def _in_order(items: Sequence[Any], ranking: Optional[Ranking]) -> List[Any]:
+def in_order(items: Sequence[Any], ranking: Optional[Ranking]) -> List[Any]:
     """Documents or sentences in the order of a ranking, with its scores."""
     if ranking is None:
         return []

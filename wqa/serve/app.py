@@ -31,7 +31,7 @@ from starlette.exceptions import HTTPException
 import wqa
 from wqa.errors import shorten
 from wqa.serve.config import ServeConfig
-from wqa.serve.dialects import DIALECTS
+from wqa.serve.dialects import ALL_DIALECTS, DIALECTS
 from wqa.serve.exchange import Exchange, json_response, refuse
 from wqa.serve.requests import RequestError
 from wqa.serve.service import Service
@@ -80,7 +80,7 @@ def build_app(service: Service) -> FastAPI:
         title="wqa", version=wqa.__version__, lifespan=lifespan, docs_url=None, redoc_url=None
     )
     app.state.service = service
-    for path, dialect in DIALECTS.items():
+    for path, dialect in (ALL_DIALECTS if service.config.index else DIALECTS).items():
         request = dialect.request_model
         body = {"application/json": {"schema": request.model_json_schema()}}
         app.add_api_route(

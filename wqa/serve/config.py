@@ -53,6 +53,9 @@ class ServeConfig:
     allowed_hosts : tuple of str
         Names by which clients may address a service without a key, beside ``host``, ``localhost``
         and IP addresses; pages of these hosts may ask it. ``*`` allows all.
+    index : str
+        Folder that `wqa.retrieval.build_index` wrote with sentences, whose documents ``POST /ask``
+        answers from; without one it is not served.
     api_key : str, optional
         Key that clients send as ``Authorization: Bearer KEY``; without it all clients are served.
 
@@ -74,6 +77,7 @@ class ServeConfig:
     max_candidates: int = option(1000, "candidates of a request")
     max_characters: int = option(100_000, "characters of a question or a candidate")
     allowed_hosts: Tuple[str, ...] = option((), "names of the service in URLs; * allows all")
+    index: str = option("", "folder that `wqa index` wrote, which POST /ask answers from")
     # No option: the arguments of a process are not secret. Nor does a message show it.
     api_key: Optional[str] = dataclasses.field(default=None, repr=False, metadata={"option": False})
 

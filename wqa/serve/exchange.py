@@ -14,7 +14,9 @@ from typing import Any, Dict, List, Optional, Set
 from fastapi import Request, Response
 
 from wqa.errors import InputError, WqaError
-from wqa.serve.dialects import DIALECTS, Answered, RankRequest
+from wqa.inference.pipeline import sentences_of
+from wqa.serve.answers import Answered, RankRequest
+from wqa.serve.dialects import ALL_DIALECTS
 from wqa.serve.logs import log, log_exception
 from wqa.serve.owner import Job
 from wqa.serve.requests import Fields, RequestError, error_answer, parse_body
@@ -67,7 +69,7 @@ class Exchange:
     """A request for a ranking, on its way to an answer."""
 
     def __init__(self, service: Service, path: str, request: Request) -> None:
-        self._service, self._dialect = service, DIALECTS[path]
+        self._service, self._dialect = service, ALL_DIALECTS[path]
         self._path, self._request = path, request
         self._start = time.monotonic()
         self._deadline = self._start + service.config.timeout
@@ -106,8 +108,28 @@ class Exchange:
         raw = await self._read()
         rank_request = self._dialect.read(Fields(parse_body(raw), self._service.config))
         del raw
+        if rank_request.retrieve:
+            rank_request = await self._retrieve(rank_request)
+            if not rank_request.texts:
+                service = self._service
+                nothing = Answered(rank_request, self._id, service.name, service.exits, None, 0.0)
+                return self._dialect.answer(nothing)
         ranked = await self._rank(rank_request)
         return self._dialect.answer(ranked)
+
+    async def _retrieve(self, request: RankRequest) -> RankRequest:
+        """The request with the sentences of the documents that its question retrieves."""
+        index, most = self._service.index, self._service.config.max_candidates
+        if index is None:
+            raise RequestError("draining", "ranker", "is not loaded yet", mend="try again")
+
+        def search() -> RankRequest:
+            hits = index.search(request.question, request.retrieve)
+            sentences = sentences_of(index, hits)
+            texts = [sentence.text for sentence in sentences[:most]]
+            return request._replace(texts=texts, hits=hits, sentences=sentences)
+
+        return await asyncio.get_running_loop().run_in_executor(None, search)
 
     async def _read(self) -> bytearray:
         """Read the body, which is refused before it is whole where it is too large or too slow."""

@@ -106,6 +106,8 @@ class Service:
         self.config, self.name, self.precision = config, name, precision
         self.owner = RankerThread(lambda: self._describe(load()), config)
         self._description: Optional[Dict[str, Any]] = None
+        #: Index that ``POST /ask`` retrieves from, once it is loaded; None without one.
+        self.index: Any = None
         self.metrics = Metrics()
         self.owner.on_waiting = self.metrics.set_queue
         self.owner.on_ended = self._ended
@@ -162,6 +164,11 @@ class Service:
 
     def _describe(self, ranker: Ranker) -> Ranker:
         """Describe the ranker before it ranks: a request may have other drops for a moment."""
+        if self.config.index:
+            from wqa.retrieval import Index
+
+            self.index = Index(self.config.index)
+            self.index.check_sentences()
         capabilities = ranker.capabilities
         self._description = {
             "system": capabilities.system,
@@ -171,6 +178,7 @@ class Service:
             "stages": capabilities.stages,
             "drop_ratios": ranker.drop_ratio,
             "keep": [drop.keep or None for drop in ranker.drops],
+            "documents": None if self.index is None else len(self.index),
         }
         return ranker
 

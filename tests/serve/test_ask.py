@@ -1,0 +1,149 @@
+"""``POST /ask``: the sentences of a collection over HTTP."""
+
+import asyncio
+import json
+
+import jsonschema
+import pytest
+from serving import Controlled, call, running
+
+from wqa import load_ranker
+from wqa.cli import main
+from wqa.data import Document, write_documents
+from wqa.inference.pipeline import Pipeline
+from wqa.retrieval import Index, build_index
+
+QUESTION = "how are glacier caves formed ?"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    documents = [
+        Document("caves", "Water forms glacier caves . They melt in the end .", "Ice"),
+        Document("tubes", "Lava tubes form where lava flows . Caves of lava are dry ."),
+        *(Document(f"E{number}", f"Snow {number} lies on hills .") for number in range(7)),
+    ]
+    write_documents(folder / "documents.jsonl", documents)
+    build_index(folder / "documents.jsonl", folder / "index", sentences=True)
+    return folder / "index"
+
+
+def answers(index, bodies, ranker=None, path="/ask", method="POST", **settings):
+    async def work():
+        async with running(ranker or Controlled(), index=str(index), **settings) as app:
+            return [await call(app, path, body, method) for body in bodies]
+
+    return asyncio.run(work())
+
+
+def ask(index, body, ranker=None, **settings):
+    [response] = answers(index, [body], ranker, **settings)
+    return response
+
+
+def test_the_answer_is_that_of_the_pipeline(index, tiny_run):
+    ranker = load_ranker(tiny_run, drop_ratio=0.5)
+    expected = Pipeline(Index(index), ranker=ranker, top=2).ask(QUESTION)
+    response = ask(index, {"question": QUESTION, "top": 2, "n_best": 3}, ranker)
+    assert response.status == 200, response.body
+    got = response.json
+    assert got["id"] == response.headers["x-request-id"]
+    assert [row["id"] for row in got["documents"]] == ["caves", "tubes"]
+    assert got["documents"][0]["title"] == "Ice" and got["documents"][1]["title"] == ""
+    assert (got["ranked"], got["left_out"], got["answered"]) == (4, 0, None)
+    for row, sentence in zip(got["sentences"], expected.sentences[:3]):
+        for name in ("text", "document", "start", "end", "before", "after", "exit"):
+            assert row[name] == getattr(sentence, name)
+        assert row["score"] == pytest.approx(sentence.score, abs=1e-5)
+    assert [row["rank"] for row in got["sentences"]] == [1, 2, 3]
+    # Each exit drops half of what it reads.
+    assert got["exits"] == [
+        {"exit": 1, "read": 4, "dropped": 2},
+        {"exit": 2, "read": 2, "dropped": 1},
+        {"exit": 3, "read": 1, "dropped": 0},
+    ]
+    whole = ask(index, {"question": QUESTION, "top": 2, "drop_ratio": 0}, ranker).json
+    assert [row["read"] for row in whole["exits"]] == [4, 4, 4]
+    assert whole["cost"]["relative"] > got["cost"]["relative"]
+
+
+def test_a_question_that_retrieves_nothing(index):
+    got = ask(index, {"question": "zebra ?"}).json
+    assert got["documents"] == got["sentences"] == got["exits"] == []
+    assert got["answered"] is False and got["cost"] is None
+
+
+def test_sentences_above_the_limit_of_candidates_are_left_out_and_counted(index):
+    got = ask(index, {"question": QUESTION, "n_best": 9}, max_candidates=3).json
+    assert (got["ranked"], got["left_out"], len(got["sentences"])) == (3, 1, 3)
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        ({}, "question: is missing"),
+        ({"question": " "}, "question: is empty"),
+        ({"question": QUESTION, "top": 0}, "top: is 0; expected a whole number from 1"),
+        ({"question": QUESTION, "n_best": True}, "n_best: is True"),
+        ({"question": QUESTION, "drop_ratio": 1}, "drop_ratio: is 1"),
+        (b"{", "is not JSON"),
+    ],
+)
+def test_wrong_requests(index, body, words):
+    response = ask(index, body)
+    assert response.status in (400, 422)
+    assert words in response.json["error"] and response.json["kind"] in ("value", "syntax")
+
+
+def test_it_is_described_and_served_only_with_an_index(index):
+    page, ranker = answers(index, [b""], path="/openapi.json", method="GET")[0].json, None
+    described = page["paths"]["/ask"]["post"]
+    schema = described["requestBody"]["content"]["application/json"]["schema"]
+    jsonschema.validate(schema["example"], schema)
+    expected = described["responses"]["200"]["content"]["application/json"]["schema"]
+    expected = {**expected, "components": page["components"]}
+    for question in (QUESTION, "zebra ?"):
+        got = ask(index, {**schema["example"], "question": question}, ranker).json
+        jsonschema.validate(got, expected)
+    [facts] = answers(index, [b""], path="/api/ranker", method="GET")
+    assert facts.json["documents"] == 9
+
+    async def without():
+        async with running(Controlled()) as app:
+            return await call(app, "/ask", {"question": QUESTION})
+
+    assert asyncio.run(without()).status == 404
+
+
+def test_an_index_that_cannot_be_served(index, tmp_path, capsys):
+    write_documents(tmp_path / "d.jsonl", [Document("D", "Ice melts .")])
+    build_index(tmp_path / "d.jsonl", tmp_path / "whole")
+    for folder, words in (
+        (tmp_path / "whole", "make it with `wqa index --sentences`"),
+        (tmp_path / "absent", "is no document index"),
+    ):
+        assert main(["serve", "wo", "--index", str(folder), "--port", "0"]) == 2
+        said = capsys.readouterr().err.splitlines()
+        assert words in said[-1] and said[-1].startswith("error: ")
+
+
+def test_questions_that_wait_are_ranked_together(index):
+    ranker = Controlled()
+
+    async def work():
+        async with running(ranker, index=str(index)) as app:
+            ranker.gate.clear()
+            first = asyncio.ensure_future(call(app, "/ask", {"question": QUESTION}))
+            await asyncio.get_running_loop().run_in_executor(None, ranker.begun.acquire)
+            body = {"question": "where do lava tubes form ?"}
+            others = [asyncio.ensure_future(call(app, "/ask", body)) for _ in range(2)]
+            while app.state.service.owner.waiting < 2:
+                await asyncio.sleep(0.001)
+            ranker.gate.set()
+            return [await first, *[await other for other in others]]
+
+    got = asyncio.run(work())
+    assert [response.status for response in got] == [200] * 3
+    assert [len(group) for group in ranker.groups] == [1, 2]
+    assert json.loads(got[1].body)["sentences"][0]["text"] == "Lava tubes form where lava flows ."
