@@ -18,8 +18,10 @@ pytest.importorskip("prometheus_client", reason="prometheus-client is not instal
 
 import uvicorn  # noqa: E402
 
+from wqa.data import Document, write_documents  # noqa: E402
 from wqa.inference import Capabilities, Ranker, Ranking  # noqa: E402
 from wqa.inference.dropping import Cost  # noqa: E402
+from wqa.retrieval import build_index  # noqa: E402
 from wqa.serve import ServeConfig  # noqa: E402
 from wqa.serve.app import (  # noqa: E402
     FILES,
@@ -99,6 +101,22 @@ class ThreeExits(Ranker):
 
 def scores_of(text):
     return [zlib.crc32(f"{stage} {text}".encode()) / 2**31 - 1 for stage in range(3)]
+
+
+#: Documents whose sentences the page asks for.
+DOCUMENTS = [
+    Document("one", "Text a came first . Text b came <b>next</b> . Text c came last .", "Texts"),
+    Document("two", "Nothing is here . Text e stands alone ."),
+    *(Document(f"E{number}", f"Snow {number} lies on hills .") for number in range(6)),
+]
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("collection")
+    write_documents(folder / "documents.jsonl", DOCUMENTS)
+    build_index(folder / "documents.jsonl", folder / "index", sentences=True)
+    return str(folder / "index")
 
 
 @contextlib.contextmanager
@@ -512,6 +530,117 @@ def test_a_server_with_a_key_asks_for_it(visit, ranker):
 
 def test_a_server_without_a_key_shows_no_field_for_it(visit, server):
     assert not visit(server).is_visible("#key")
+
+
+# Sentences of a collection
+
+ASKED = "which text came ?"
+
+
+def ask_collection(page, question=ASKED):
+    page.fill("#question", question)
+    page.press("#question", "Enter")
+    settle(page)
+
+
+def test_sentences_of_the_collection_are_shown_in_their_documents(visit, ranker, collection):
+    with served(ranker, index=collection) as address:
+        page = visit(address)
+        assert page.inner_text("#documents") == "8 documents"
+        assert page.is_checked("#collection") and not page.is_visible("#candidates")
+        assert page.is_disabled("#compare")
+        ask_collection(page)
+        texts = ["Text a came first .", "Text b came <b>next</b> .", "Text c came last ."]
+        others = ["Nothing is here .", "Text e stands alone ."]
+        order = ThreeExits.rank(ranker, ASKED, [*texts, *others]).order
+        marked = page.locator(".answers mark").all_inner_texts()
+        assert marked == [[*texts, *others][index] for index in order]
+        passages = page.locator(".passage").all_inner_texts()
+        assert passages[marked.index(texts[1])] == " ".join(texts)
+        assert passages[marked.index(texts[0])] == " ".join(texts[:2])
+        facts = page.locator(".answers .muted").all_inner_texts()
+        assert facts[marked.index(texts[0])].startswith("Texts, relevance 0.")
+        assert facts[marked.index(others[0])].startswith("two, relevance 0.")
+        assert page.inner_text("#status").startswith("5 sentences of 2 documents ranked in ")
+        assert table(page) == [
+            ["Exit", "Read", "Dropped"],
+            ["Layer 2", "5", "1"],
+            ["Layer 4", "4", "1"],
+            ["Layer 6", "3", "0"],
+        ]
+        page.check("#typed")
+        ask(page)
+        assert len(columns(page)) == 3 and page.locator(".answers").count() == 0
+        assert page.url.endswith("/#")
+
+
+def test_the_address_leads_to_the_same_view(visit, ranker, collection):
+    with served(ranker, index=collection) as address:
+        page = visit(address)
+        page.fill("#ratio", "0.5")
+        ask_collection(page)
+        expected = page.inner_text("#ranking")
+        shared = page.url
+        assert shared.endswith("/#question=which+text+came+%3F&drop_ratio=0.5")
+        page.goto("about:blank")
+        page.urls.clear()
+        page.goto(shared, wait_until="networkidle")
+        settle(page)
+        assert page.inner_text("#ranking") == expected
+        assert page.input_value("#question") == ASKED and page.input_value("#ratio") == "0.5"
+        page.goto(f"{address}/#question=zebra&drop_ratio=7", wait_until="networkidle")
+        page.reload(wait_until="networkidle")
+        until(page, "document.getElementById('status').textContent.startsWith('No document')")
+        assert page.input_value("#ratio") == "0.25"
+
+
+@pytest.mark.parametrize("threshold, says_none", [(1.0, True), (0.0, False)])
+def test_no_answer_in_the_collection(visit, collection, threshold, says_none):
+    ranker = ThreeExits()
+    ranker.set_drops(0.25)
+    ranker.threshold = threshold
+    with served(ranker, index=collection) as address:
+        page = visit(address)
+        ask_collection(page)
+        assert ("No answer found, by the threshold of" in page.inner_text("#status")) is says_none
+        page.fill("#question", "zebra ?")
+        page.click("#rank")
+        until(page, "document.getElementById('status').textContent.startsWith('No document')")
+        assert page.inner_text("#status") == "No document has a word of the question."
+        page.fill("#question", " ")
+        page.click("#rank")
+        assert page.is_visible("#question-problem")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_view_of_a_collection_on_every_screen(visit, ranker, collection, scheme):
+    with served(ranker, index=collection) as address:
+        page = visit(address, width=360, color_scheme=scheme, reduced_motion="reduce")
+        focused = []
+        for _ in range(3):
+            page.keyboard.press("Tab")
+            focused.append(page.evaluate("document.activeElement.id"))
+        assert focused == ["question", "collection", "ratio"]
+        ask_collection(page)
+        assert page.evaluate(CONTRAST) == []
+        for width in (320, 360, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.inner_text("#sources legend") == "Candidates"
+        script = "fields => fields.filter(field => !field.labels.length).map(field => field.id)"
+        assert page.eval_on_selector_all("input, textarea", script) == []
+
+
+def test_a_thousand_sentences(visit, ranker, tmp_path):
+    text = " ".join(f"Text number {number} stands here ." for number in range(1200))
+    write_documents(tmp_path / "d.jsonl", [Document("long", text), *DOCUMENTS[1:]])
+    build_index(tmp_path / "d.jsonl", tmp_path / "index", sentences=True)
+    with served(ranker, index=str(tmp_path / "index")) as address:
+        page = visit(address)
+        ask_collection(page, "which number stands here ?")
+        status = page.inner_text("#status")
+        assert status.startswith("1000 sentences of 2 documents") and "202 left out" in status
+        assert page.locator(".answers li").count() == 10
 
 
 # Screens and readers

@@ -43,6 +43,7 @@ FILES: Dict[str, Tuple[str, str]] = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page/style.css": ("style.css", "text/css; charset=utf-8"),
     "/page/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/page/asking.js": ("asking.js", "text/javascript; charset=utf-8"),
     "/page/ranking.js": ("ranking.js", "text/javascript; charset=utf-8"),
     "/page/icon.svg": ("icon.svg", "image/svg+xml"),
 }

@@ -1,8 +1,10 @@
 // The form: what is sent to the server, and what the page says of its answers.
 
+import { drawAnswer, summaryOfAnswer } from "./asking.js";
 import { counted, draw, summary } from "./ranking.js";
 
 const PAUSE = 150; // milliseconds without a move of the slider before the page ranks again
+const SENTENCES = 10; // of a collection that the page shows
 const SLOW = 300; // milliseconds before the page says that it waits
 
 const find = (id) => document.getElementById(id);
@@ -77,7 +79,7 @@ function mark(field, problem) {
 function areFilled(focus) {
   const problems = {
     question: find("question").value.trim() ? "" : "Type a question.",
-    candidates: candidates().length ? "" : "Type candidates, one a line.",
+    candidates: asks() || candidates().length ? "" : "Type candidates, one a line.",
   };
   for (const [field, problem] of Object.entries(problems)) mark(field, problem);
   const wrong = Object.keys(problems).filter((field) => problems[field]);
@@ -85,11 +87,31 @@ function areFilled(focus) {
   return !wrong.length;
 }
 
+/** Whether the candidates are the sentences of the server's collection. */
+function asks() {
+  return find("collection").checked;
+}
+
 function body() {
-  const sent = { question: find("question").value.trim(), candidates: candidates() };
+  const sent = { question: find("question").value.trim() };
   if (ownRatio) sent.drop_ratio = Number(ratio.value);
+  if (asks()) return JSON.stringify({ ...sent, n_best: SENTENCES });
+  sent.candidates = candidates();
   if (find("compare").checked) sent.compare = true;
   return JSON.stringify(sent);
+}
+
+/** Let the address of the page lead to this view again. */
+function share() {
+  const state = asks() ? new URLSearchParams({ question: find("question").value.trim() }) : "";
+  if (state && ownRatio) state.set("drop_ratio", ratio.value);
+  history.replaceState(null, "", `#${state}`);
+}
+
+/** Fit the form to where the candidates come from. */
+function chooseSource() {
+  find("candidates-field").hidden = asks();
+  find("compare").disabled = asks() || ranker.stages === 1;
 }
 
 /** Rank what stands in the form. A later call takes the place of this one. */
@@ -106,10 +128,11 @@ async function rank(focus) {
   find("results").setAttribute("aria-busy", "true");
   const waiting = setTimeout(() => say("Ranking\u2026"), SLOW);
   try {
-    const answer = await request("api/rank", { method: "POST", body: body(), signal: mine.signal });
+    const asked = asks();
+    const answer = await request(asked ? "ask" : "api/rank", { method: "POST", body: body(), signal: mine.signal });
     if (!ranker.system) await describe(); // it was not there yet, or asked for the key
     if (mine !== current) return;
-    show(answer);
+    show(answer, asked);
   } catch (error) {
     if (!(error instanceof Refusal) && error.name !== "AbortError") throw error;
     if (mine === current) refuse(error);
@@ -123,12 +146,13 @@ function say(text) {
   find("status").textContent = text;
 }
 
-function show(answer) {
+function show(answer, asked) {
   ranked = true;
   find("error").textContent = "";
-  draw(find("ranking"), answer, ranker);
+  (asked ? drawAnswer : draw)(find("ranking"), answer, ranker);
   find("ranking").hidden = false;
-  say(summary(answer));
+  say(asked ? summaryOfAnswer(answer) : summary(answer));
+  share();
 }
 
 /** Show no ranking, as there is none of what stands in the form. */
@@ -159,6 +183,12 @@ async function describe() {
   const parts = [ranker.model, ranker.system].filter((name, index, names) => names.indexOf(name) === index);
   if (ranker.num_layers) parts.push(`${counted(ranker.num_layers, "layer")}, exits after ${ranker.exits.join(", ")}`);
   find("ranker").textContent = parts.join(" \u00b7 ");
+  if (ranker.documents && find("sources").hidden) {
+    find("documents").textContent = counted(ranker.documents, "document");
+    find("sources").hidden = false;
+    find("collection").checked = true;
+    chooseSource();
+  }
   if (ranker.stages === 1) {
     ratio.disabled = true;
     find("compare").disabled = true;
@@ -204,5 +234,20 @@ find("compare").addEventListener("change", () => {
   if (ranked) rank(false);
 });
 find("candidates").addEventListener("input", count);
+find("sources").addEventListener("change", chooseSource);
 count();
-describe();
+
+/** Ask again what the address of the page says was asked. */
+async function begin() {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  const share = Number(asked.get("drop_ratio"));
+  if (asked.get("question")) find("question").value = asked.get("question");
+  if (asked.get("drop_ratio") && share >= 0 && share < 1) {
+    ownRatio = true;
+    ratio.value = share;
+    writeRatio(Number(ratio.value).toFixed(2));
+  }
+  await describe();
+  if (asked.get("question") && asks()) rank(false);
+}
+begin();

@@ -17,10 +17,10 @@ export function element(tag, attributes = {}, ...children) {
 
 const unseen = (text) => element("span", { class: "unseen" }, text);
 const number = (value, digits = 2) => value.toFixed(digits).replace("-", "\u2212");
-const relevance = ({ relevance: value }) =>
+export const relevance = ({ relevance: value }) =>
   value > 0 && value < 0.0005 ? "<0.001" : value.toFixed(3);
-const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
-const duration = (seconds) =>
+export const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
+export const duration = (seconds) =>
   seconds < 1 ? `${Math.max(1, Math.round(1000 * seconds))}\u00a0ms` : `${seconds.toFixed(2)}\u00a0s`;
 
 export function counted(count, noun) {
@@ -120,7 +120,7 @@ function bestOf(candidate) {
   );
 }
 
-function part(title, words, content) {
+export function part(title, words, content) {
   const note = element("p", { class: "muted" }, words);
   return element("div", { class: "part" }, element("h3", {}, title), note, content);
 }
@@ -159,7 +159,7 @@ function board(stages, ranked) {
 }
 
 /** A region that scrolls sideways by keyboard where it is wider than the page. */
-function scrolling(label, content, name = "scroll") {
+export function scrolling(label, content, name = "scroll") {
   return element("div", { class: name, role: "region", "aria-label": label, tabindex: "0" }, content);
 }
 
@@ -227,7 +227,7 @@ function sheet(stages, ranked, undropped) {
 }
 
 /** Say in each cell what its column is called, and the roles of all, which a narrow screen's layout takes away. */
-function label(table) {
+export function label(table) {
   const names = [...table.tHead.rows[0].cells].map((head) => head.textContent);
   for (const row of table.rows) {
     row.setAttribute("role", "row");
@@ -240,7 +240,7 @@ function label(table) {
   for (const part of [table.tHead, ...table.tBodies]) part.setAttribute("role", "rowgroup");
 }
 
-function header(text, name = "") {
+export function header(text, name = "") {
   return element("th", { scope: "col", class: name }, text);
 }
 
