@@ -32,8 +32,11 @@ from wqa.errors import DataError, shorten
 from wqa.io.lines import text_of
 
 URL = "https://raw.githubusercontent.com/emorynlp/selqa/master/ass/"
-#: Splits that the release has as files of its own; the training split is not among the downloads.
-DOWNLOADS = ("dev", "test")
+#: Digests of the splits that are downloaded; the training split is not.
+SHA256 = {
+    "selqa-ass-dev.json": "b4e6687e44a30b486e24d2b06aa3012ec07d61145f3521f35b7d49daae3e0ca4",
+    "selqa-ass-test.json": "ca1184d94cc9030883723fab76ef8180b3cf5fb142549a5648d22f59fe7c6fc6",
+}
 PATTERN = "selqa-ass-*.json*"
 _NAME = re.compile(r"selqa-ass-(train|dev|test)\.json(\.gz)?")
 _KEYS = {"article", "section", "candidates"}
@@ -124,6 +127,8 @@ def convert(archive, out):
         name = _NAME.fullmatch(path.name)
         if name is None:
             raise DataError(path, "is not called selqa-ass-train.json or alike", "its own name")
+        if name.group(1) in splits:
+            raise DataError(path, f"a second file of split {name.group(1)}", "one", "delete it")
         splits[name.group(1)] = list(read(path))
     stats, collection = {}, {}
     for split, entries in splits.items():
@@ -137,9 +142,8 @@ def convert(archive, out):
 
 def fetch(folder):
     """Download the release's files and return their folder."""
-    for split in DOWNLOADS:
-        name = f"selqa-ass-{split}.json"
-        download(f"{URL}{name}", folder / name)
+    for name, digest in SHA256.items():
+        download(f"{URL}{name}", folder / name, digest)
     return folder
 
 

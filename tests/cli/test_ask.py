@@ -1,12 +1,13 @@
 """Questions answered by the sentences of a collection: the pipeline, and ``wqa ask``."""
 
 import json
+import shutil
 
 import pytest
 
 from wqa import load_ranker
 from wqa.cli import main
-from wqa.data import Document, Question, write_documents, write_questions
+from wqa.data import Document, Question, builtin_path, write_documents, write_questions
 from wqa.errors import DataError, OptionError
 from wqa.inference.pipeline import Pipeline
 from wqa.retrieval import Index, build_index
@@ -111,6 +112,22 @@ def test_no_answer_below_a_threshold(index, tiny_run, capsys):
     assert capsys.readouterr().out == "no answer found: the question retrieves no document\n"
 
 
+def test_the_threshold_of_a_calibrated_run(index, tiny_run, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    options = ["--data", str(builtin_path("train"))]
+    assert main(["calibrate", str(run), *options]) == 0
+    values = json.loads((run / "calibration.json").read_text())
+    for threshold, answered in ((1.0, False), (0.0, True)):
+        (run / "calibration.json").write_text(json.dumps({**values, "threshold": threshold}))
+        capsys.readouterr()
+        out = tmp_path / "out.json"
+        assert ask(index, run, "--question", QUESTION, "--json", out) == 0
+        assert capsys.readouterr().out.startswith("no answer found: ") is not answered
+        result = json.loads(out.read_text())
+        assert (result["answered"], result["threshold"]) == (answered, threshold)
+
+
 def test_figures_of_questions_with_known_answers(index, tmp_path, capsys):
     """By overlap of words, whose ranks are known: the stages say where an answer is lost."""
     questions = [
@@ -127,7 +144,7 @@ def test_figures_of_questions_with_known_answers(index, tmp_path, capsys):
     said = capsys.readouterr()
     assert "1 of 6 questions retrieve no document" in said.err
     assert "no document of the index contains an answer of 1 of 6 questions" in said.err
-    assert "6 questions" in said.out
+    assert "6 questions, with an answer 50.00 % in documents, 33.33 % in sentences" in said.out
     figures = json.loads((tmp_path / "all.json").read_text())
     assert figures["documents"] == 3 / 6 and figures["sentences"] == 2 / 6
     asked = list(Pipeline(Index(index), ranker=load_ranker("wo")).ask_all(questions[:2]))
@@ -172,3 +189,12 @@ def test_an_index_without_sentences_is_refused_before_the_ranker_is_loaded(tmp_p
     assert main(list(map(str, arguments))) == 0
     assert "1 documents, 1 sentences, " in capsys.readouterr().out
     assert ask(tmp_path / "index", "wo", "--question", "how do tides rise ?") == 0
+    (tmp_path / "t.csv").write_text("body\nIce melts . It does .\n")
+    command = ["index", tmp_path / "t.csv", "--out", tmp_path / "index"]
+    assert main(list(map(str, [*command, "--column", "body"]))) == 2
+    assert "replace it with --replace, or choose another folder" in capsys.readouterr().err
+    assert main(list(map(str, [*command, "--column", "body", "--replace"]))) == 0
+    assert "1 documents, 2 sentences, " in capsys.readouterr().out
+    command[-1] = tmp_path / "other"
+    assert main(list(map(str, command))) == 2
+    assert "--column; ',' divides them" in capsys.readouterr().err

@@ -1,12 +1,15 @@
 """Documents of folders and tables."""
 
+import gzip
 import os
+import time
 
 import pytest
 
 from wqa.data import Document, read_collection, read_documents, read_folder, read_table
-from wqa.data.folders import collection_digest, markdown_text, page_text
-from wqa.errors import DataError
+from wqa.data.folders import collection_digest
+from wqa.data.markup import markdown_text, page_text
+from wqa.errors import DataError, OptionError
 
 PAGE = """<html><head><title> Caves &amp; ice </title><style>p {}</style></head><body>
 <nav><p>Home</p></nav><main><h1>Glacier caves</h1><p>They <b>form</b> in
@@ -101,10 +104,22 @@ def test_the_text_of_a_page_is_that_of_its_main_part():
     assert page_text(PAGE) == ("Caves & ice", TEXT)
     assert page_text("<p>a</p><article><p>b</p></article>") == ("", "b")
     two = "<aside>x</aside><article>b</article><article>c</article>"
-    assert page_text(f"{two}<script>y</script>") == ("", "bc")
+    assert page_text(f"{two}<script>y</script>") == ("", "b\n\nc")
     assert page_text("") == ("", "")
-    deep = "<div>" * 20_000 + "deep" + "</div>" * 20_000
-    assert page_text(deep)[1].strip() in ("deep", "")
+    assert page_text("<main> </main><p>outside</p>") == ("", "outside")
+    assert page_text("<header>top</header><form><p>a</p><input></form>") == ("", "a")
+    inside = "<article><header><h1>Ice</h1></header><section>One.</section>Two.</article>"
+    assert page_text(inside) == ("", "# Ice\n\nOne.\n\nTwo.")
+    figure = "<figure>a<figcaption>b</figcaption></figure><i>c</i><u>d</u>"
+    assert page_text(figure) == ("", "a\n\nb\n\ncd")
+
+
+def test_a_page_that_is_nested_too_deeply_is_refused(tmp_path):
+    (tmp_path / "a.html").write_text("<div>" * 900 + "deep" + "</div>" * 900 + "<p>x<br>" * 5000)
+    [document] = read_folder(tmp_path)
+    assert document.text.startswith("deep\n\nx")
+    (tmp_path / "a.html").write_text("<div>" * 200_000 + "deep")
+    assert "a.html: elements nested 1,000 deep; expected a page" in refused(read_folder, tmp_path)
 
 
 def test_markdown_loses_marks_within_lines_alone():
@@ -117,6 +132,44 @@ def test_markdown_loses_marks_within_lines_alone():
     )
 
 
+@pytest.mark.parametrize(
+    "source, title, text",
+    [
+        ("---\ntitle: x\n---\n# Caves\r\ntext\r\n", "Caves", "# Caves\ntext\n"),
+        ("We use C# for caves.\n\n## Ice ##\n", "Ice", "We use C# for caves.\n\n## Ice ##\n"),
+        ("```sh\n# a comment\n```\n# Ice\n", "Ice", "```sh\n# a comment\n```\n# Ice\n"),
+        ("#\n\nFoo\n", "", "#\n\nFoo\n"),
+        ("One.\nTwo.\n---\nThree.\n", "", "One.\nTwo.\n---\nThree.\n"),
+        ("a<!-- b\nc -->d <!-- e", "", "ad <!-- e"),
+        ("snake__case__name **b**", "", "snake__case__name b"),
+    ],
+)
+def test_titles_and_texts_of_markdown(source, title, text):
+    assert markdown_text(source) == (title, text)
+
+
+@pytest.mark.parametrize(
+    "unit", ["# a" + " " * 20_000 + "b", "<!--", "**a ", "[a", "![a](", "``a "]
+)
+def test_the_time_of_a_text_grows_with_its_length(unit):
+    begin = time.perf_counter()
+    markdown_text(unit * 20_000 if len(unit) < 100 else unit)
+    assert time.perf_counter() - begin < 5
+
+
+def test_files_that_cannot_be_documents(tmp_path):
+    path = tmp_path / "a.txt"
+    path.symlink_to(tmp_path / "nowhere")
+    assert "a.txt: is no file, or a link to none" in refused(read_folder, tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    assert "a.txt: is no file, or a link to none" in refused(read_folder, tmp_path)
+    path.unlink()
+    with open(os.fsencode(tmp_path) + b"/a\xff.txt", "w") as file:
+        file.write("text")
+    assert "its name cannot be shown; expected UTF-8; rename it" in refused(read_folder, tmp_path)
+
+
 def test_tables(tmp_path, caplog):
     table = tmp_path / "t.csv"
     table.write_text('id,body,title\nx,"One, two\nthree",T\ny, ,U\nz,four,\n')
@@ -126,6 +179,13 @@ def test_tables(tmp_path, caplog):
     assert list(read_collection(table, "body")) == documents
     (tmp_path / "t.tsv").write_text("text\tn\none\t1\ntwo\t2\n")
     assert list(read_collection(tmp_path / "t.tsv")) == [Document("1", "one"), Document("2", "two")]
+    (tmp_path / "q.TSV").write_text('text\n"one" is quoted\n\n')
+    assert list(read_collection(tmp_path / "q.TSV")) == [Document("1", '"one" is quoted')]
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(table.read_bytes()))
+    assert list(read_collection(tmp_path / "t.csv.gz", "body")) == documents
+    for other in (tmp_path, tmp_path / "t.jsonl"):
+        with pytest.raises(OptionError, match="column: body for .* expected a table"):
+            read_collection(other, "body")
     (tmp_path / "t.jsonl").write_text('{"id": "a", "text": "b"}\n')
     assert list(read_collection(tmp_path / "t.jsonl")) == list(read_documents(tmp_path / "t.jsonl"))
 
@@ -135,6 +195,8 @@ def test_tables(tmp_path, caplog):
     [
         ("id,body\nx,y\n", "has no column 'text'; expected one of 'id', 'body'"),
         ("", "has no column 'text'; expected one of none"),
+        ("text,text\nx,y\n", "has 2 column 'text'; expected one of 'text', 'text'"),
+        ("id;text\nx;y\n", "name the column of texts with --column; ',' divides them"),
         ("id,text\nx\n", "row 1: 1 cells; expected 2, as in the first row"),
         ("id,text\nx,y\nx,z\n", "row 2: two documents have this id"),
         ("id,text\nx y,z\n", "row 1: id is 'x y'; expected text without white space"),

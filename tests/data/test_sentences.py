@@ -46,6 +46,12 @@ wqa rank
 ```
 Behind code.
 ***
+````
+```
+code
+~~~
+````
+```a``` is code
 ~~~
 not closed
 """
@@ -58,6 +64,7 @@ not closed
         "head | of two",
         "cell | a. b",
         "Behind code.",
+        "```a``` is code\n~~~\nnot closed",
     ]
 
 

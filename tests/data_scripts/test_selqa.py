@@ -76,6 +76,13 @@ def test_a_file_of_another_name(tmp_path, capsys):
     assert "is not called selqa-ass-train.json or alike" in capsys.readouterr().err
 
 
+def test_two_files_of_one_split(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "selqa-ass-dev.json.gz").write_bytes(gzip.compress(b"[]"))
+    assert convert(tmp_path / "in", tmp_path / "out", "dev", entry()) == 2
+    assert "a second file of split dev; expected one; delete it" in capsys.readouterr().err
+
+
 def test_counts_of_the_release(tmp_path):
     folder = SHARED / "selqa"
     if not folder.is_dir():

@@ -309,13 +309,13 @@ def test_an_index_holds_the_sentences_of_its_documents(build, tmp_path):
         Document("D3", "\U0001f9ca ice floats."),
     ]
     index = build(documents, sentences=True)
-    assert index.meta["sentences"].startswith("pysbd ")
+    assert index.meta["splitter"].startswith("pysbd ") and index.meta["sentences"] == 3
     assert [index.sentences(number) for number in range(3)] == [[(0, 10), (11, 22)], [], [(0, 13)]]
     plain = build(documents, name="plain")
     with pytest.raises(DataError, match="without their sentences.*`wqa index --sentences`"):
         plain.sentences(0)
     assert index.search("caves")[0].score == plain.search("caves")[0].score
-    with pytest.raises(DataError, match="made with sentences None; expected 'pysbd"):
+    with pytest.raises(DataError, match="made with splitter None; expected 'pysbd"):
         build(documents, name="plain", sentences=True)
 
 
@@ -334,16 +334,41 @@ def test_a_folder_and_a_table_are_indexed_with_their_sentences(tmp_path, monkeyp
         build_index(tmp_path / "docs", tmp_path / "index")
     build_index(tmp_path / "docs", tmp_path / "index", "bm25", replace=True)
     assert Index(tmp_path / "index").sentences(0) == [(0, 10)]
-    (tmp_path / "index" / "mine.txt").write_text("mine")
-    (tmp_path / "index" / "meta.json").unlink()
-    with pytest.raises(OptionError, match="a folder with other files"):
-        build_index(tmp_path / "docs", tmp_path / "index", replace=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs", "index"]
     (tmp_path / "t.csv").write_text("body\nIce melts. It does.\n")
     build_index(tmp_path / "t.csv", tmp_path / "table", column="body")
     assert Index(tmp_path / "table").sentences(0) == [(0, 10), (11, 19)]
     build_index(tmp_path / "docs", tmp_path / "whole", sentences=False)
     with pytest.raises(DataError, match="without their sentences"):
         Index(tmp_path / "whole").sentences(0)
+
+
+def test_replacing_deletes_an_index_alone(build, tmp_path, monkeypatch):
+    build(name="first")
+    (tmp_path / "link").symlink_to("first")
+    build_index(tmp_path / "documents.jsonl", tmp_path / "link", "bm25", replace=True)
+    assert (tmp_path / "link").is_symlink() and Index(tmp_path / "first").meta["method"] == "bm25"
+    (tmp_path / "first" / "mine.txt").write_text("mine")
+    with pytest.raises(DataError, match="made with method 'bm25'"):
+        build_index(tmp_path / "documents.jsonl", tmp_path / "first", replace=True)
+    (tmp_path / "first" / "mine.txt").unlink()
+    other = json.loads((tmp_path / "first" / "meta.json").read_text())
+    del other["documents_sha256"]  # as in a store of another kind
+    (tmp_path / "first" / "meta.json").write_text(json.dumps(other))
+    with pytest.raises(DataError, match="made with documents_sha256 None"):
+        build_index(tmp_path / "documents.jsonl", tmp_path / "first", replace=True)
+    build(name="second")
+
+    def fails(*arguments):
+        raise OSError(28, "No space left on device")
+
+    before = sorted((tmp_path / "second").iterdir())
+    with monkeypatch.context() as context:
+        context.setattr("wqa.io.arrays.write_json", fails)
+        with pytest.raises((OSError, StorageError)):
+            build_index(tmp_path / "documents.jsonl", tmp_path / "second", "bm25", replace=True)
+    assert sorted((tmp_path / "second").iterdir()) == before
+    assert Index(tmp_path / "second").meta["method"] == "tfidf"
 
 
 def test_the_same_command_keeps_an_index_and_another_is_refused(build, tmp_path):

@@ -20,7 +20,7 @@ from typing import Any, Dict, Iterator, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from wqa.errors import DataError, OptionError, check_choice, shorten
-from wqa.io.arrays import widen
+from wqa.io.parameter_files import widen
 
 #: Element types of entries, and the NumPy types that carry them (bfloat16 as its 16 bits).
 STORES: Dict[str, np.dtype] = {

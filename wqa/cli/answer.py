@@ -200,7 +200,8 @@ def _text(item: Any) -> str:
         document = item.documents[answer.document].document
         before, after = _context(document.full_text, answer)
         lines.append(f"{rank:4} {answer.score:>8.3f}  {one_line(answer.text)}")
-        lines.append(f"{'':15}{document.id}: {one_line(f'{before}[{answer.text}]{after}')}")
+        passage = one_line(f"{document.id}: {before}[{answer.text}]{after}")
+        lines.append(f"{'':15}{passage}")
     if not item.answers:
         lines.append("   -        -  no document has text")
     lines.append(f"\n{len(item.documents)} of {item.retrieved} documents read")
@@ -209,7 +210,8 @@ def _text(item: Any) -> str:
         score = "-" if entry.score is None else f"{entry.score:.3f}"
         start = one_line(entry.document.full_text[: 2 * _CONTEXT])
         lines.append(
-            f"{rank:4} {score:>8} {entry.retrieval_score:>8.3f}  {entry.document.id}: {start}"
+            f"{rank:4} {score:>8} {entry.retrieval_score:>8.3f}  "
+            f"{one_line(entry.document.id)}: {start}"
         )
     return "\n".join(lines)
 

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa ask`` to its parser."""
     parser.add_argument("index", metavar="INDEX", help="folder that `wqa index` wrote")
     parser.add_argument(
-        "--ranker", required=True, metavar="RUN", help="run, file of rankers, or minilm"
+        "--ranker", required=True, metavar="RUN", help="ranker, anything that `wqa rank` takes"
     )
     add_questions(parser)
     add_drops(parser)
@@ -83,7 +83,8 @@ def run(options: argparse.Namespace) -> None:
     results = []
     figures = _Figures(index, options.n_best)
     for item in with_bar(asked, len(questions), "asking", progress=bool(options.data)):
-        figures.add(item)
+        if options.data:
+            figures.add(item)
         results.append(_result(item, options.n_best, threshold))
     if options.verbose:
         steps = {"load": loaded, **pipeline.seconds}
@@ -133,7 +134,7 @@ def _text(result: Dict[str, Any]) -> str:
     for row in result["sentences"]:
         lines.append(f"{row['rank']:4} {row['score']:>8.3f}  {one_line(row['text'])}")
         around = f"{_end(row['before'])} [...] {_start(row['after'])}"
-        lines.append(f"{'':15}{row['document']}: {one_line(around)}")
+        lines.append(f"{'':15}{one_line(row['document'])}: {one_line(around)}")
     lines.append(
         f"{result['ranked']:,} sentences of {len(result['documents']):,} documents, "
         f"cost {100 * result['cost']:.0f} % of the full encoder"
@@ -198,8 +199,8 @@ def _figures_text(figures: Dict[str, Any]) -> str:
     from wqa.evaluation import table
 
     count = warn_of_questions(figures)
-    left_out = ("questions", "retrieved_nothing", "unanswerable")
-    shares = {name: value for name, value in figures.items() if name not in left_out}
-    if not shares:
+    if "mrr" not in figures:
         return f"{count:,} questions, without known answers"
-    return f"{count:,} questions\n{table([shares])}"
+    reached = [f"{100 * figures[name]:.2f} % in {name}" for name in ("documents", "sentences")]
+    shares = {name: value for name, value in figures.items() if name.startswith(("hit@", "mrr"))}
+    return f"{count:,} questions, with an answer {', '.join(reached)}\n{table([shares])}"

@@ -67,9 +67,9 @@ def run(options: argparse.Namespace) -> None:
         **settings,
     )
     seconds = time.perf_counter() - begin
-    size = meta["files"].get("sentence_ends", 0) // 4
+    count = meta.get("sentences")
     print(
         f"{printable(options.out)}: {meta['documents']:,} documents, "
-        f"{f'{size:,} sentences, ' if size else ''}{meta['terms']:,} terms, "
+        f"{'' if count is None else f'{count:,} sentences, '}{meta['terms']:,} terms, "
         f"{meta['method']}, {sum(meta['files'].values()):,} bytes, {seconds:.1f} seconds"
     )

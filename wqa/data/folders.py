@@ -1,8 +1,4 @@
-"""Documents that people have: a folder of texts, Markdown and HTML, or a table of texts.
-
-Markdown keeps its headings, lists, tables and code, by which `wqa.data.sentences` divides it, and
-loses the marks within lines. HTML becomes such Markdown.
-"""
+"""Documents that people have: a folder of texts, Markdown and HTML, or a table of texts."""
 
 from __future__ import annotations
 
@@ -17,8 +13,14 @@ import re
 from typing import Callable, Dict, Iterator, Set, Tuple
 
 from wqa.data.documents import LONGEST_DOCUMENT, Document, read_documents
+from wqa.data.markup import check_nesting, markdown_text, page_text
 from wqa.data.records import check_id
-from wqa.errors import DataError, MissingDependency, how_to_install, printable, shorten
+from wqa.errors import (
+    DataError,
+    OptionError,
+    printable,
+    shorten,
+)
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import UniqueIds, open_lines, text_lines, without_mark
 
@@ -29,24 +31,6 @@ FORMS = {".txt": "text", ".md": "markdown", ".html": "html", ".htm": "html"}
 TABLES = {".csv": ",", ".tsv": "\t"}
 
 _SPACE = re.compile(r"\s+")
-_WORD = re.compile(r"\w")
-_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s+\"[^\"]*\")?\)")
-_MARK = re.compile(r"(?<!`)(\*\*|__|`{1,2})(?=[^\s`])(.+?)(?<=[^\s`])\1(?!`)")
-_TITLE = re.compile(r"#{1,6}\s+(.*?)\s*#*\s*$", re.M)
-_UNDERLINED = re.compile(r"^(?=.*\w)([^\n#|>-].*)\n(?:=+|-+)[ \t]*$", re.M)
-_COMMENT = re.compile(r"<!--.*?-->", re.S)
-#: Elements of a page that are not part of its text.
-_OUTSIDE = "script,style,noscript,template,nav,header,footer,aside,form,button,svg,iframe"
-#: Marks of the ends of blocks and of lines, from Unicode's private use area.
-_BLOCK, _LINE = "\ue000", "\ue001"
-#: What stands before and behind the text of an element.
-_AROUND = {f"h{level}": (f"{_BLOCK}{'#' * level} ", _BLOCK) for level in range(1, 7)}
-_AROUND.update(dict.fromkeys(("p", "div", "blockquote", "dt", "dd", "table"), (_BLOCK, _BLOCK)))
-_AROUND.update(dict.fromkeys(("td", "th"), ("", " | ")))
-_AROUND["li"] = (f"{_BLOCK}- ", _BLOCK)
-_AROUND["tr"] = (f"{_LINE}| ", "")
-_AROUND["pre"] = (f"{_BLOCK}```{_LINE}", f"{_LINE}```{_BLOCK}")
-_AROUND["br"] = ("", " ")
 
 
 class _LeftOut(collections.Counter):
@@ -96,7 +80,10 @@ def read_folder(path: PathLike) -> Iterator[Document]:
         if form is None:
             left_out[f"of kind {shorten(file.suffix) if file.suffix else 'without suffix'}"] += 1
             continue
-        title, text = _READERS[form](_decoded(file))
+        content = _decoded(file)
+        if form == "html":
+            check_nesting(content, file)
+        title, text = _READERS[form](content)
         if not text.strip():
             left_out["without a text"] += 1
             continue
@@ -128,10 +115,14 @@ def _files(folder: pathlib.Path) -> Iterator[Tuple[pathlib.Path, str]]:
         for name in sorted(files):
             if not name.startswith("."):
                 file = pathlib.Path(top, name)
+                if printable(name) != name:
+                    raise DataError(file, "its name cannot be shown", "UTF-8", "rename it")
                 yield file, file.relative_to(folder).as_posix()
 
 
 def _decoded(path: pathlib.Path) -> str:
+    if not path.is_file():
+        raise DataError(path, "is no file, or a link to none", "a file", "delete or mend it")
     with open_lines(path) as file:
         raw = file.read(LONGEST_DOCUMENT + 1)
     if len(raw) > LONGEST_DOCUMENT:
@@ -167,75 +158,6 @@ def _plain(text: str) -> Tuple[str, str]:
     return "", text
 
 
-def markdown_text(source: str) -> Tuple[str, str]:
-    """Title and text of a Markdown file, without comments, targets of links, and emphasis.
-
-    Parameters
-    ----------
-    source : str
-        The content of the file.
-
-    Returns
-    -------
-    title, text : str
-        The first heading, or an empty text; and the text.
-    """
-    text = _UNDERLINED.sub(r"# \1", _COMMENT.sub("", source))
-    for pattern in (_LINK, _MARK):
-        text = pattern.sub(lambda match: match.group(match.lastindex or 0), text)
-    heading = _TITLE.search(text)
-    return heading.group(1) if heading else "", text
-
-
-def page_text(source: str) -> Tuple[str, str]:
-    """Title and text of a page of HTML.
-
-    Parameters
-    ----------
-    source : str
-        The page.
-
-    Returns
-    -------
-    title, text : str
-        The text is that of the element ``main``, of the only ``article``, or of the body without
-        navigation, headers and footers. Blocks are divided by blank lines; headings, items, rows
-        of tables and code are as in Markdown.
-
-    Raises
-    ------
-    MissingDependency
-        If selectolax, the extra ``html``, is not installed.
-    """
-    try:
-        from selectolax.lexbor import LexborHTMLParser
-    except ImportError:
-        raise MissingDependency(
-            "selectolax", "is not installed", "the reader of HTML", how_to_install("html")
-        ) from None
-    for mark in (_BLOCK, _LINE):
-        source = source.replace(mark, "")
-    page = LexborHTMLParser(source)
-    title = page.css_first("title")
-    for element in page.css(_OUTSIDE):
-        element.decompose()
-    articles = page.css("article")
-    root = page.css_first("main") or (articles[0] if len(articles) == 1 else page.body)
-    if root is None:
-        return "", ""
-    for name, (before, behind) in _AROUND.items():
-        for element in root.css(name):
-            element.insert_before(before)
-            element.insert_after(behind)
-    blocks = []
-    for part in root.text().split(_BLOCK):
-        lines = [_SPACE.sub(" ", line).strip() for line in part.split(_LINE)]
-        block = "\n".join(filter(None, lines))
-        if _WORD.search(block):
-            blocks.append(block)
-    return _SPACE.sub(" ", title.text()).strip() if title else "", "\n\n".join(blocks)
-
-
 _READERS: Dict[str, Callable[[str], Tuple[str, str]]] = {
     "text": _plain,
     "markdown": markdown_text,
@@ -266,20 +188,27 @@ def read_table(path: PathLike, column: str = "text") -> Iterator[Document]:
         cells, or two rows have the same id.
     """
     left_out, known = _LeftOut(), UniqueIds("document")
-    name = pathlib.Path(path)
-    rows = csv.reader(
-        (line for _, line in text_lines(path)), delimiter=TABLES[name.suffix], strict=True
-    )
+    delimiter = TABLES[_suffix(path)]
+    lines = (line for _, line in text_lines(path))
+    if delimiter == "\t":  # quotation marks are text there
+        rows = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
+    else:
+        rows = csv.reader(lines, delimiter=delimiter, strict=True)
     csv.field_size_limit(LONGEST_DOCUMENT)
     number = 0
     try:
         header = next(rows, [])
-        if column not in header:
+        if header.count(column) != 1:
             columns = ", ".join(map(shorten, header)) or "none"
-            mend = "name the column of texts with --column"
-            raise DataError(path, f"has no column {shorten(column)}", f"one of {columns}", mend)
+            count = header.count(column) or "no"
+            has = f"has {count} column {shorten(column)}"
+            mend = f"name the column of texts with --column; {delimiter!r} divides them"
+            raise DataError(path, has, f"one of {columns}", mend)
         for number, row in enumerate(rows, 1):
             where = f"{path}, row {number}"
+            if not row:
+                left_out["rows without a text"] += 1
+                continue
             if len(row) != len(header):
                 raise DataError(where, f"{len(row)} cells", f"{len(header)}, as in the first row")
             fields = dict(zip(header, row))
@@ -294,12 +223,18 @@ def read_table(path: PathLike, column: str = "text") -> Iterator[Document]:
         raise DataError(f"{path}, after row {number}", str(error), "a whole table") from None
     if number == sum(left_out.values()):
         raise DataError(path, "holds no text", "a row with a text")
-    left_out.note(name)
+    left_out.note(pathlib.Path(path))
+
+
+def _suffix(path: PathLike) -> str:
+    """End of a file's name, without that of a packed file."""
+    name = pathlib.Path(path)
+    return (name.with_suffix("") if name.suffix == ".gz" else name).suffix.lower()
 
 
 def is_collection(path: PathLike) -> bool:
     """Whether a path is a folder or a table rather than a file of JSON lines."""
-    return os.path.isdir(path) or pathlib.Path(path).suffix in TABLES
+    return os.path.isdir(path) or _suffix(path) in TABLES
 
 
 def collection_digest(path: PathLike, column: str) -> str:
@@ -329,8 +264,10 @@ def read_collection(path: PathLike, column: str = "text") -> Iterator[Document]:
     iterator of Document
         The documents in order.
     """
+    if _suffix(path) in TABLES and not os.path.isdir(path):
+        return read_table(path, column)
+    if column != "text":
+        raise OptionError("column", f"{column} for {path}", "a table, .csv or .tsv")
     if os.path.isdir(path):
         return read_folder(path)
-    if pathlib.Path(path).suffix in TABLES:
-        return read_table(path, column)
     return read_documents(path)

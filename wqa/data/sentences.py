@@ -8,7 +8,7 @@ blocks of their own; headings, lines of code and rules are no sentences.
 from __future__ import annotations
 
 import re
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Iterator, List, Sequence, Tuple
 
 from wqa.errors import MissingDependency, how_to_install
 
@@ -20,13 +20,16 @@ LONGEST_PIECE = 4000
 _END = re.compile(r"[.!?…]['\"’”)\]]*\s")
 _LINE = re.compile(r"[^\n]*\n?")
 _RULE = re.compile(r"\s*([-*_=])(?:\s*\1){2,}\s*$")
-_FENCE = re.compile(r"\s*(```|~~~)")
+_FENCE = re.compile(r"\s*(`{3,}(?=[^`]*$)|~{3,})(.*)")
 _HEADING = re.compile(r"\s*#{1,6}\s")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _ROW = re.compile(r"\s*\|(?P<cells>.*?)\|?\s*$")
 _WORD = re.compile(r"\w")
 #: White space, which pysbd takes for the end of a sentence where it is the end of a line.
 _BREAKS = str.maketrans("\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029", " " * 11)
+
+#: Changes whenever the sentences of a text do, or the texts that folders give.
+RULES = 1
 
 Span = Tuple[int, int]
 
@@ -63,7 +66,7 @@ class SentenceSplitter:
     Attributes
     ----------
     name : str
-        Library and version, which indexes record.
+        Library, version and our rules, which indexes record.
 
     Raises
     ------
@@ -75,7 +78,7 @@ class SentenceSplitter:
         self._segmenter = make_segmenter()
         from importlib.metadata import version
 
-        self.name = f"pysbd {version('pysbd')}"
+        self.name = f"pysbd {version('pysbd')}, rules {RULES}"
 
     def spans(self, text: str) -> List[Span]:
         """Find the sentences of a text.
@@ -114,26 +117,40 @@ class SentenceSplitter:
 def _blocks(text: str) -> Iterator[Tuple[int, int, bool]]:
     """Start and end of each block, and whether it is a row of a table."""
     start = end = 0  # of the block that is being read; empty where there is none
-    in_code = False
-    for line in _LINE.finditer(text):
-        content = line.group()
+    lines = [(line.start(), line.group()) for line in _LINE.finditer(text)]
+    code = code_lines([content for _, content in lines])
+    for (begin, content), is_code in zip(lines, code):
         row, item = _ROW.match(content), _ITEM.match(content)
-        is_fence = bool(_FENCE.match(content))
         is_other = not content.strip() or _HEADING.match(content) or _RULE.match(content)
-        is_text = not (in_code or is_fence or row or is_other)
+        is_text = not (is_code or row or is_other)
         if (item or not is_text) and end > start:
             yield start, end, False
             start = end
-        if is_fence:
-            in_code = not in_code
-        elif is_text:
+        if is_text:
             if end == start:
-                start = line.start() + (item.end() if item else 0)
-            end = line.end()
-        elif row and not in_code:
-            yield (*_span_of(line.start(), row), True)
+                start = begin + (item.end() if item else 0)
+            end = begin + len(content)
+        elif row and not is_code:
+            yield (*_span_of(begin, row), True)
     if end > start:
         yield start, end, False
+
+
+def code_lines(lines: Sequence[str]) -> List[bool]:
+    """Whether each line is in a block of code or a fence of it; a fence that none ends is text."""
+    is_code = [False] * len(lines)
+    first, opening = 0, ""  # line and mark of the fence of a block
+    for number, line in enumerate(lines):
+        fence = _FENCE.match(line.rstrip())
+        if fence is None:
+            continue
+        mark, rest = fence.groups()
+        if not opening:
+            first, opening = number, mark
+        elif mark[0] == opening[0] and len(mark) >= len(opening) and not rest.strip():
+            is_code[first : number + 1] = [True] * (number + 1 - first)
+            opening = ""
+    return is_code
 
 
 def _span_of(offset: int, row: re.Match[str]) -> Span:

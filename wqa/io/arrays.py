@@ -5,9 +5,9 @@ version of the format, what the arrays were computed from, facts about them, and
 file in bytes and its SHA-256. A folder under its final name is whole, or it is refused: its sizes
 are checked when it is opened, its digests by `ArrayFolder.check`.
 
-While the folder is written it is called ``.NAME.partial``. Its ``journal.json`` holds how many
-bytes of each file are valid, and their SHA-256. A writer that was stopped continues from there, if
-the bytes are those that were written. The folder gets its final name when it is whole.
+While the folder is written it is called ``.NAME.partial``. Its ``journal.json`` holds the valid
+bytes of each file and their SHA-256, from which a writer that was stopped continues. The folder
+gets its final name when it is whole.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wqa.io.files import (
 
 Types = Mapping[str, np.dtype]
 
-#: Says what is wrong with a block of elements, given the index of its first; empty if nothing is.
+#: Says what is wrong with a block of elements, given the index of its first, or nothing.
 BlockCheck = Callable[[np.ndarray, int], str]
 
 #: Bytes of an array that are read, and checked, at once.
@@ -183,7 +183,11 @@ def check_digests(digests: Mapping[str, Any], sizes: Mapping[str, int]) -> Dict[
 
 
 def reusable_folder(
-    path: PathLike, version: int, kind: str, made_with: Mapping[str, Any]
+    path: PathLike,
+    version: int,
+    kind: str,
+    made_with: Mapping[str, Any],
+    mend: str = "delete the folder, or choose another one",
 ) -> Optional[ArrayFolder]:
     """Open the folder that a writer would write, if it exists.
 
@@ -205,7 +209,7 @@ def reusable_folder(
         with storage_errors(folder):
             shutil.rmtree(folder)
         return None
-    stored.check_made_with(made_with, "delete the folder, or choose another one")
+    stored.check_made_with(made_with, mend)
     # A writer that was killed after it gave the folder its name leaves the journal.
     with contextlib.suppress(OSError):
         (folder / "journal.json").unlink()
@@ -249,18 +253,10 @@ def check_text_ends(longest: int, shortest: int = 1, unit: str = "token") -> Blo
         if not wrong.any():
             return ""
         index = int(wrong.argmax())
-        return (
-            f"text {start + index} has {lengths[index]} {unit}s, not from {shortest} to {longest}"
-        )
+        length = f"{lengths[index]} {unit}s"
+        return f"text {start + index} has {length}, not from {shortest} to {longest}"
 
     return check
-
-
-def widen(halves: np.ndarray) -> np.ndarray:
-    """Convert bfloat16, whose bits are uint16, to float32."""
-    bits = halves.astype("<u4")
-    bits <<= 16
-    return bits.view("<f4")
 
 
 class ArrayWriter:
@@ -385,15 +381,20 @@ class ArrayWriter:
         digests = {name: digest.hexdigest() for name, digest in self._digests.items()}
         return {"files": self._sizes, "sha256": digests}
 
-    def finish(self, facts: Mapping[str, Any]) -> None:
-        """Commit, write ``meta.json``, and give the folder its final name."""
+    def finish(self, facts: Mapping[str, Any], replace: bool = False) -> None:
+        """Commit, write ``meta.json``, and give the folder its final name, or that of another."""
         self.commit()
         meta = {**self._made_with, **facts, **self._written()}
         write_json(self._partial / "meta.json", meta)
         with storage_errors(self.path):
-            if self.path.exists():
+            aside = self.path.with_name(f".{self.path.name}.replaced")
+            shutil.rmtree(aside, ignore_errors=True)
+            if self.path.exists() and not replace:
                 self.path.rmdir()  # it is empty
+            elif replace:
+                os.rename(self.path, aside)
             os.rename(self._partial, self.path)
+            shutil.rmtree(aside, ignore_errors=True)
             sync_directory(self.path.parent)
             # Last, so that a writer that is stopped before the rename can continue.
             (self.path / "journal.json").unlink()

@@ -176,3 +176,10 @@ def _name(header: _Header) -> str:
         return header.bytes(header.take("Q")).decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError("a name is not UTF-8") from None
+
+
+def widen(halves: np.ndarray) -> np.ndarray:
+    """Convert bfloat16, whose bits are uint16, to float32."""
+    bits = halves.astype("<u4")
+    bits <<= 16
+    return bits.view("<f4")

@@ -68,6 +68,11 @@ class Network(HybridBlock):
         Configuration of the system, of the type `Config`; its defaults by default.
     """
 
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "text_encoder" in vars(cls):  # of a package for an earlier version
+            raise TypeError(f"{cls.__name__}.text_encoder: the method is called text_inputs")
+
     #: Type of the system's configuration.
     Config: Any = NetworkConfig
     #: Layers after which the network scores, if its stages are layers of one encoder.

@@ -18,7 +18,7 @@ import numpy as np
 
 from wqa.config.reading import open_file
 from wqa.errors import EncoderError, shorten
-from wqa.io.arrays import widen
+from wqa.io.parameter_files import widen
 from wqa.pretrained.pickling import MOST_BYTES, Unpickler
 
 #: NumPy types of PyTorch's storages; the numbers are little-endian. bfloat16 is read as uint16.

@@ -22,8 +22,7 @@ from safetensors import SafetensorError, safe_open
 from wqa.config import BackboneConfig, parse_json
 from wqa.config.reading import open_file
 from wqa.errors import EncoderError, shorten
-from wqa.io.arrays import widen
-from wqa.io.parameter_files import is_finite, read_array, read_layout
+from wqa.io.parameter_files import is_finite, read_array, read_layout, widen
 from wqa.pretrained.configs import read_object
 from wqa.pretrained.pickled import PickledTensors
 

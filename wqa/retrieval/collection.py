@@ -11,8 +11,8 @@ import functools
 import hashlib
 import itertools
 import json
+import os
 import pathlib
-import shutil
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import numpy as np
@@ -23,8 +23,8 @@ from wqa.data.folders import collection_digest, is_collection, read_collection
 from wqa.data.ir_names import is_ir_name
 from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError
-from wqa.io.arrays import ArrayWriter, reusable_folder
-from wqa.io.files import PathLike, sha256, storage_errors
+from wqa.io.arrays import ArrayFolder, ArrayWriter, reusable_folder
+from wqa.io.files import PathLike, sha256
 from wqa.io.locks import lock_output
 from wqa.io.progress import with_bar
 from wqa.retrieval.index import FORMAT, KIND, SENTENCES, TEXTS, TYPES, Index
@@ -90,6 +90,8 @@ def build_index(
         If the extra that finds sentences, or reads HTML, is not installed.
     """
     weights = method_of(method, **settings)
+    if os.path.islink(out):
+        out = os.path.realpath(out)  # the link stays
     splitter = None
     if sentences or (sentences is None and is_collection(documents)):
         splitter = SentenceSplitter()
@@ -103,12 +105,13 @@ def build_index(
         if splitter is None:
             types = {name: TYPES[name] for name in TYPES if name not in SENTENCES}
         else:
-            made_with["sentences"] = splitter.name
+            made_with["splitter"] = splitter.name
         is_other = False
         try:
-            existing = reusable_folder(out, FORMAT, KIND, made_with)
+            mend = "replace it with --replace, or choose another folder"
+            existing = reusable_folder(out, FORMAT, KIND, made_with, mend)
         except DataError:
-            if not replace:
+            if not (replace and _is_index(pathlib.Path(out))):
                 raise
             is_other, existing = True, None
         if existing is None:
@@ -118,11 +121,16 @@ def build_index(
                 read = read_collection(documents, column)
                 shown = with_bar(read, None, "indexing", progress, "document")
                 facts = _write(writer, shown, documents, weights, splitter)
-                if is_other:
-                    with storage_errors(out):
-                        shutil.rmtree(out)
-                writer.finish(facts)
+                writer.finish(facts, is_other)
         return Index(out).meta
+
+
+def _is_index(folder: pathlib.Path) -> bool:
+    """Whether a folder is an index, and holds nothing else."""
+    meta = ArrayFolder(folder, FORMAT, KIND, "choose another folder").meta
+    known = {"meta.json", "journal.json", *(f"{name}.bin" for name in TYPES)}
+    names = {entry.name for entry in folder.iterdir()}
+    return {"documents_sha256", "method"} <= set(meta) and names <= known
 
 
 def _digest(path: PathLike, column: str) -> str:
@@ -136,7 +144,8 @@ def _digest(path: PathLike, column: str) -> str:
             return collection_digest(path, column)
         return sha256(path)
     except OSError as error:
-        raise DataError(path, f"cannot be read ({error.strerror})", mend="check the path") from None
+        name = error.filename or path
+        raise DataError(name, f"cannot be read ({error.strerror})", mend="check the path") from None
 
 
 def _write(
@@ -167,7 +176,10 @@ def _write(
         )
     names, postings = _postings(terms, counts)
     _write_postings(writer, names, postings, method)
-    return {"documents": len(terms), "terms": len(names), "postings": int(postings.nnz)}
+    facts = {"documents": len(terms), "terms": len(names), "postings": int(postings.nnz)}
+    if splitter is not None:
+        facts["sentences"] = writer.count("sentence_ends")
+    return facts
 
 
 def _write_texts(
