@@ -109,7 +109,7 @@ tested_documents() {  # CORPUS: those that test questions retrieve, which is all
   echo "$out"
 }
 
-# RANKER CORPUS [SEED]: trains it where that was not done. bert is the re-ranker of the concatenation, int8 the same in 8 bits,
+# RANKER CORPUS [SEED]: trains it where that was not done, from the run START or from the encoder. bert is the re-ranker of the concatenation, int8 the same in 8 bits,
 # student its distilled student; dcbert_K has K interaction layers, exits a classifier after each of three, linear and lstm are
 # Table 3's; cascade re-ranks after DC-BERT; reader reads.
 fit() {
@@ -135,13 +135,15 @@ fit_by() {  # RANKER CORPUS [SEED] -- SYSTEM OPTIONS...
   local name=$1 corpus=$2 seed=$FIRST_SEED system; shift 2
   if [ "$1" != -- ]; then seed=$1; shift; fi
   system=$2; shift 2
-  local encoder=$ENCODER rate=$LEARNING_RATE encoder_rate=1 epochs=$EPOCHS TOKENS=$TOKENS
+  local encoder=$ENCODER rate=$LEARNING_RATE encoder_rate=1 epochs=$EPOCHS TOKENS=$TOKENS start
   case $name in
     reader) encoder=$READER_ENCODER rate=$READER_RATE epochs=$READER_EPOCHS ;;
-    dcbert_* | exits | linear | lstm)
+    dcbert_* | apart_* | exits | linear | lstm)
       rate=$APART_RATE encoder_rate=$ENCODER_RATE epochs=$APART_EPOCHS TOKENS=$APART_TOKENS ;;
   esac
-  train "dcbert/${name}_${corpus}_seed$seed" "$system" "$corpus" --encoder "$encoder" --seed "$seed" \
+  start=(--encoder "$encoder")
+  if [ -n "${START:-}" ]; then start=(--init "$START"); fi
+  train "dcbert/${name}_${corpus}_seed$seed" "$system" "$corpus" "${start[@]}" --seed "$seed" \
     --learning-rate "$rate" --encoder-rate "$encoder_rate" --epochs "$epochs" --long-questions truncate "$@"
 }
 teach() {  # CORPUS: the teacher's logits of the training pairs; those of a run that was trained again are refused

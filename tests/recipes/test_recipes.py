@@ -96,6 +96,11 @@ RECIPES = {
         "results/dcbert/minilm_claims.txt": "(b) LSTM",
         "results/dcbert/logs/minilm_lstm_squad_seed0.metrics.jsonl": "loss",
     },
+    "dcbert/sentences": {
+        "results/dcbert/sentences.tsv": "comparing classifier",
+        "results/dcbert/sentences_claims.txt": "DC-BERT with one layer, seed 0",
+        "results/dcbert/logs/sentences_apart_dcbert_1_squad_seed0.metrics.jsonl": "loss",
+    },
     "cosinet/embed_words": {
         "results/cosinet/embed_words.tsv": "distilled",
         "cosinet/chosen_words.txt": "i",
@@ -222,6 +227,7 @@ NIGHTLY = {
     "mhs/minilm_tables",
     "dcbert/minilm_train",
     "dcbert/minilm_tables",
+    "dcbert/sentences",
     "cosinet/wikiqa_minilm",
     "mspp/minilm_train",
     "mspp/minilm_tables",
