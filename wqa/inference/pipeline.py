@@ -22,6 +22,7 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
+    Tuple,
     TypeVar,
 )
 
@@ -132,6 +133,30 @@ class SentenceAnswers(NamedTuple):
     documents: List[Any]
     sentences: List[AnswerSentence]
     ranking: Optional[Ranking]
+
+    def records(self, top: int) -> List[Tuple[str, Dict[str, Any]]]:
+        """The first sentences as texts with metadata, for other libraries.
+
+        Parameters
+        ----------
+        top : int
+            Greatest number of sentences.
+
+        Returns
+        -------
+        list of tuple of str and dict
+            A text, and ``relevance_score``, in [0, 1] and falling, ``source``, the document's id,
+            ``title``, ``start``, ``end``, ``before`` and ``after``.
+        """
+        records = []
+        for sentence in self.sentences[:top]:
+            document = self.documents[sentence.document].document
+            metadata = {"relevance_score": sentence.relevance, "source": document.id}
+            metadata["title"] = document.title
+            for name in ("start", "end", "before", "after"):
+                metadata[name] = getattr(sentence, name)
+            records.append((sentence.text, metadata))
+        return records
 
 
 class Pipeline:
