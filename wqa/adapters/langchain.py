@@ -1,4 +1,4 @@
-"""LangChain's compressor of documents by a ranker, and its retriever of a collection's sentences."""
+"""LangChain's compressor of documents by a ranker, and retriever of a collection's sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LlamaIndex's postprocessor by a ranker, and its retriever of a collection's sentences."""
+"""LlamaIndex's postprocessor of nodes by a ranker, and retriever of a collection's sentences."""
 
 from __future__ import annotations
 
