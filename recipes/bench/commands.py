@@ -54,7 +54,8 @@ COMMANDS = [
     ("quantize", "quantize cascade --data DEV"),
     ("export", "export cascade exported"),
     ("bench", "bench cascade --data TEST"),
-    ("index", "index collection/documents.jsonl --out index"),
+    ("index", "index collection/documents.jsonl --out index --sentences"),
+    ("ask", "ask index --ranker cascade --drop-ratio 0.3 --question QUESTION"),
     (
         "retrieve",
         "retrieve index --data collection/train.questions.jsonl --out retrieved.jsonl --top 5",

@@ -671,6 +671,7 @@ def test_a_flag_means_one_thing():
 REQUIRED = {
     "agreement": ("student", "teacher", "--data", "d"),
     "answer": ("--index", "i", "--reader", "r", "--question", "q"),
+    "ask": ("index", "--ranker", "r", "--question", "q"),
     "calibrate": ("run", "--data", "d"),
     "embed-words": ("--data", "d", "--out", "o", "--ppmi"),
     "encode": ("run", "--documents", "d", "--out", "o"),

@@ -48,7 +48,8 @@ ENGINES = ("mxnet", "mxnet-cu112", "onednn-cpu-gomp")
 EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
     "plots": (("matplotlib",), "the pictures of `wqa tune` and `wqa agreement`"),
     "tune": (("optuna",), "the weights of an ensemble, by `wqa tune`"),
-    "corpora": (("pysbd",), "dividing SQuAD's paragraphs into sentences"),
+    "corpora": (("pysbd",), "dividing documents into sentences"),
+    "html": (("selectolax",), "folders of documents that are HTML"),
     "ir": (
         ("ir_datasets", "ir-measures", "cwl-eval"),
         "corpora named ir:NAME, and measures that are not built in",

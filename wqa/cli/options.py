@@ -24,7 +24,7 @@ LOGGER = logging.getLogger(__name__)
 MOST = 2**31 - 1
 
 #: Metavar of an option, by name or type of the configuration's field.
-_METAVARS: Dict[Any, str] = {"ctx": "DEVICE", int: "N", float: "X", str: "TEXT"}
+_METAVARS: Dict[Any, str] = {"ctx": "DEVICE", "index": "INDEX", int: "N", float: "X", str: "TEXT"}
 
 
 def numbers(text: str, option: str, kind: type = int) -> List:
