@@ -12,9 +12,17 @@ import pytest
 from conftest import ROOT, child_environment, lacks, needs_precision, write_command
 
 from wqa.cli import COMMANDS, parse
-from wqa.data import builtin_path, read_questions
+from wqa.data import (
+    Document,
+    Question,
+    builtin_path,
+    read_questions,
+    write_documents,
+    write_questions,
+)
 from wqa.data.documents import read_documents
 from wqa.evaluation.report import read_rows
+from wqa.retrieval import build_index
 from wqa.systems.load import load_ranker
 
 #: What a recipe leaves, and a word that stands in it; a recipe comes after those that it goes on
@@ -1138,6 +1146,29 @@ def test_the_measurement_of_asnq(minilm, tmp_path):
         ["2,000", "read"],
     ]
     assert int(lines[1][3].replace(",", "")) > 0
+
+
+def test_the_measurement_of_a_collection(tmp_path, tiny_run):
+    documents = [Document(f"D{n}", f"Caves number {n} . Ice melts .") for n in range(3)]
+    documents += [Document(f"E{n}", f"Snow {n} lies on hills .") for n in range(9)]
+    write_documents(tmp_path / "d.jsonl", documents)
+    build_index(tmp_path / "d.jsonl", tmp_path / "index", sentences=True)
+    question = Question("q", "which caves ?", (), ("number 1",))
+    write_questions(tmp_path / "q.jsonl", [question, question._replace(id="r")])
+    command = [BENCH / "ask.py", tmp_path / "index", tmp_path / "q.jsonl", tiny_run, "wo"]
+    out = run_script(*command, "--top", 2, "--top", 3, "--drop-ratio", 0.5, "--rounds", 2)
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0][:2] == ["2", "questions,"] and "2 rounds" in out
+    head, *rows = lines[1:]
+    assert [row[1:4] for row in rows] == [
+        ["2", "4", "0.5"],
+        ["3", "6", "0.5"],
+        ["2", "4", "-"],
+        ["3", "6", "-"],
+    ]
+    overlap = dict(zip(head, rows[-1]))
+    assert overlap["hit@1"] == "0.00" and overlap["mrr"] == "50.00"  # all three tie, in order
+    assert float(overlap["seconds"]) >= 0
 
 
 def test_the_measurement_of_commands():
