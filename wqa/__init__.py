@@ -14,6 +14,7 @@ __version__ = "0.2.0"
 _NAMES = {
     "Candidate": "wqa.data",
     "Question": "wqa.data",
+    "ask": "wqa.systems.ask",
     "evaluate": "wqa.evaluation",
     "load_ranker": "wqa.systems.load",
     "load_reader": "wqa.systems.load_readers",

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+import wqa
 from wqa import load_ranker
 from wqa.cli import main
 from wqa.data import Document, Question, builtin_path, write_documents, write_questions
@@ -65,6 +66,17 @@ def test_all_sentences_of_the_retrieved_documents_are_ranked(index, tiny_run):
     assert len(many) == 70 and [sentence.text for sentence in many[69].sentences] == order
     [nothing] = Pipeline(opened, ranker=ranker).ask_all([Question("N", "zebra ?", ())])
     assert nothing.documents == nothing.sentences == [] and nothing.ranking is None
+
+
+def test_one_question_by_names(index, tiny_run):
+    answers = wqa.ask(index, tiny_run, QUESTION, top=2, drop_ratio=0.4)
+    ranker = load_ranker(tiny_run, drop_ratio=0.4)
+    assert answers.sentences == wqa.ask(Index(index), ranker, QUESTION, top=2).sentences
+    expected = Pipeline(Index(index), ranker=ranker, top=2).ask(QUESTION)
+    assert [row.text for row in answers.sentences] == [row.text for row in expected.sentences]
+    assert len(answers.documents) == 2
+    with pytest.raises(DataError, match="is no document index"):
+        wqa.ask("absent", tiny_run, QUESTION)
 
 
 def test_a_pipeline_without_its_parts_is_refused(index, tiny_run, tmp_path):
