@@ -115,7 +115,7 @@ def documents_of(splits):
         for entry in entries:
             text = " ".join(filter(None, entry.sentences))
             if text:
-                texts.setdefault((entry.article, text), entry.section)
+                texts[entry.article, text] = None
     for number, (article, text) in enumerate(texts):
         yield Document(f"{_SPACE.sub('_', article)}-{number}", text, article)
 

@@ -68,6 +68,11 @@ def test_the_answer_is_that_of_the_pipeline(index, tiny_run):
     assert whole["cost"]["relative"] > got["cost"]["relative"]
 
 
+def test_a_ranker_of_one_stage_reads_every_sentence(index):
+    got = ask(index, {"question": QUESTION, "top": 2}).json
+    assert got["exits"] == [{"exit": 1, "read": 4, "dropped": 0}]
+
+
 def test_a_question_that_retrieves_nothing(index):
     got = ask(index, {"question": "zebra ?"}).json
     assert got["documents"] == got["sentences"] == got["exits"] == []

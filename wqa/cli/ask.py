@@ -166,20 +166,25 @@ class _Figures:
 
     def add(self, item: Any) -> None:
         """Count a question."""
-        from wqa.retrieval import contains_answer
+        from wqa.retrieval.methods import contains_spans, joined
 
         answers = item.question.answers
         self._counts["questions"] += 1
         self._counts["retrieved_nothing"] += not item.documents
         self._is_known |= bool(answers)
-        holds = any(contains_answer(hit.document.text, answers) for hit in item.documents)
+        spans = [joined(answer) for answer in answers]
+
+        def contains(text: str) -> bool:
+            return contains_spans(joined(text), spans)
+
+        holds = any(contains(hit.document.text) for hit in item.documents)
         self._documents += holds
         texts: Iterable[str] = (sentence.text for sentence in item.sentences)
         if not holds:
             texts = ()
             self._counts["unanswerable"] += not self._index.holds_answer(answers)
         ranks = enumerate(texts, 1)
-        rank = next((rank for rank, text in ranks if contains_answer(text, answers)), float("inf"))
+        rank = next((rank for rank, text in ranks if contains(text)), float("inf"))
         self._ranks.append(rank)
 
     def values(self) -> Dict[str, Any]:

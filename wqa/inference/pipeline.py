@@ -50,12 +50,15 @@ class RetrievedDocument(NamedTuple):
         Log-odds of the ranker; None without a ranker.
     relevance : float or None
         Relevance, as `wqa.inference.Ranking.relevance`; None without a ranker.
+    exit : int
+        Layer at which a cascade last scored it; 0 without a ranker.
     """
 
     document: Document
     retrieval_score: float
     score: Optional[float]
     relevance: Optional[float] = None
+    exit: int = 0
 
 
 class Answered(NamedTuple):
@@ -389,9 +392,10 @@ def in_order(items: Sequence[Any], ranking: Optional[Ranking]) -> List[Any]:
         return []
     ordered = []
     for index in ranking.order.tolist():
-        fields: Dict[str, Any] = {"score": float(ranking.scores[index])}
-        fields["relevance"] = float(ranking.relevance[index])
-        if isinstance(items[index], AnswerSentence):
-            fields["exit"] = int(ranking.exits[index])
-        ordered.append(items[index]._replace(**fields))
+        scored = items[index]._replace(
+            score=float(ranking.scores[index]),
+            relevance=float(ranking.relevance[index]),
+            exit=int(ranking.exits[index]),
+        )
+        ordered.append(scored)
     return ordered

@@ -210,10 +210,9 @@ def _answer_ask(answered: Answered) -> Dict[str, Any]:
     threshold = ranking.threshold
     answer["threshold"] = threshold
     answer["answered"] = None if threshold is None else ranking.answered(threshold)
-    for layer in answered.exits:
-        dropped = ranking.dropped & (ranking.exits == layer)
-        counts = {"read": int(np.sum(ranking.exits >= layer)), "dropped": int(np.sum(dropped))}
-        answer["exits"].append({"exit": layer, **counts})
+    scored = np.count_nonzero(~np.isnan(ranking.exit_scores), axis=1).tolist()  # by exit
+    for layer, read, left in zip(answered.exits, scored, [*scored[1:], scored[-1]]):
+        answer["exits"].append({"exit": layer, "read": read, "dropped": read - left})
     answer["cost"] = cost(ranking)
     return answer
 

@@ -240,11 +240,11 @@ count();
 /** Ask again what the address of the page says was asked. */
 async function begin() {
   const asked = new URLSearchParams(location.hash.slice(1));
-  const share = Number(asked.get("drop_ratio"));
+  const given = Number(asked.get("drop_ratio"));
   if (asked.get("question")) find("question").value = asked.get("question");
-  if (asked.get("drop_ratio") && share >= 0 && share < 1) {
+  if (asked.get("drop_ratio") && given >= 0 && given < 1) {
     ownRatio = true;
-    ratio.value = share;
+    ratio.value = given;
     writeRatio(Number(ratio.value).toFixed(2));
   }
   await describe();
