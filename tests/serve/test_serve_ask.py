@@ -11,6 +11,7 @@ from wqa import load_ranker
 from wqa.cli import main
 from wqa.data import Document, write_documents
 from wqa.inference.pipeline import Pipeline
+from wqa.inference.windows import first_tokens
 from wqa.retrieval import Index, build_index
 
 QUESTION = "how are glacier caves formed ?"
@@ -152,3 +153,51 @@ def test_questions_that_wait_are_ranked_together(index):
     assert [response.status for response in got] == [200] * 3
     assert [len(group) for group in ranker.groups] == [1, 2]
     assert json.loads(got[1].body)["sentences"][0]["text"] == "Lava tubes form where lava flows ."
+
+
+LONG = " ".join(f"Snow {number} lies on the hills ." for number in range(40))
+
+
+def test_long_candidates_are_read_in_windows(tiny_run, tmp_path):
+    texts = [f"{LONG} Water forms glacier caves . {LONG}", "the moon"]
+    ranker = load_ranker(tiny_run, long_candidates="windows")
+    expected = ranker.rank(QUESTION, texts)
+
+    async def work():
+        async with running(ranker) as app:
+            body = {"query": QUESTION, "documents": texts, "return_documents": True}
+            all_read = await call(app, "/v2/rerank", body)
+            first = await call(app, "/v2/rerank", {**body, "max_tokens_per_doc": 9})
+            own = await call(app, "/api/rank", {"question": QUESTION, "candidates": texts})
+            wrong = await call(app, "/v2/rerank", {**body, "max_tokens_per_doc": 0})
+            return all_read, first, own, wrong
+
+    all_read, first, own, wrong = asyncio.run(work())
+    rows = {row["index"]: row for row in all_read.json["results"]}
+    assert rows[0]["window"] == expected.window(0) and "window" not in rows[1]
+    assert [row["truncated"] for row in rows.values()] == [False, False]
+    [window] = [row["window"] for row in own.json["candidates"] if row["index"] == 0]
+    assert window == expected.window(0)
+    # Nine tokens fit, and what follows them is not read; the answer has the whole document.
+    rows = {row["index"]: row for row in first.json["results"]}
+    assert [rows[index]["truncated"] for index in (0, 1)] == [True, False]
+    assert "window" not in rows[0]
+    assert rows[0]["document"] == {"text": texts[0]}
+    [start] = first_tokens(ranker, texts[:1], 9)
+    score = ranker.predict([(QUESTION, start)], probabilities=True)[0]
+    assert rows[0]["probability"] == pytest.approx(score, abs=1e-5)
+    assert wrong.status == 400 and "max_tokens_per_doc: is 0" in wrong.json["message"]
+
+
+def test_asking_marks_the_window_that_gave_the_score(tiny_run, tmp_path):
+    sentence = f"{LONG.replace(' .', ',')} water forms glacier caves ."
+    others = [Document(f"E{number}", f"Sand {number} lies on hills .") for number in range(7)]
+    write_documents(tmp_path / "documents.jsonl", [Document("snow", sentence), *others])
+    build_index(tmp_path / "documents.jsonl", tmp_path / "index", sentences=True)
+    ranker = load_ranker(tiny_run, long_candidates="windows")
+    response = ask(tmp_path / "index", {"question": QUESTION, "top": 1, "n_best": 100}, ranker)
+    assert response.status == 200, response.body
+    windows = [row["window"] for row in response.json["sentences"]]
+    asked = Pipeline(Index(tmp_path / "index"), ranker=ranker, top=1).ask(QUESTION)
+    assert windows == [row.window for row in asked.sentences]
+    assert any(window is not None for window in windows)

@@ -22,6 +22,7 @@ from typing import Any, Dict, List, Tuple
 
 from wqa.cli.options import (
     add_choice,
+    add_long_candidates,
     add_number,
     add_ranking,
     loading_options,
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="PATH", help="predictions to write: a text by question id")
     add_json(parser)
     add_ranking(parser, long_questions=("error", "truncate"))
+    add_long_candidates(parser)
 
 
 def add_questions(parser: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ import time
 from typing import Any, Dict, Iterable, List, Optional
 
 from wqa.cli.answer import add_questions, one_line, questions_of, warn_of_questions
-from wqa.cli.options import add_number, add_ranking, ranking_options
+from wqa.cli.options import add_long_candidates, add_number, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
 from wqa.cli.rank import threshold_of
 from wqa.cli.runs import add_drops, one_drop_setting
@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     # A cache is for documents, not for their sentences.
     add_ranking(parser, with_cache=False, long_questions=("error", "truncate"))
+    add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -132,7 +133,7 @@ def _text(result: Dict[str, Any]) -> str:
         return f"no answer found: {reason}"
     lines = ["rank    score  sentence"]
     for row in result["sentences"]:
-        lines.append(f"{row['rank']:4} {row['score']:>8.3f}  {one_line(row['text'])}")
+        lines.append(f"{row['rank']:4} {row['score']:>8.3f}  {one_line(_shown(row))}")
         around = f"{_end(row['before'])} [...] {_start(row['after'])}"
         lines.append(f"{'':15}{one_line(row['document'])}: {one_line(around)}")
     lines.append(
@@ -140,6 +141,13 @@ def _text(result: Dict[str, Any]) -> str:
         f"cost {100 * result['cost']:.0f} % of the full encoder"
     )
     return "\n".join(lines)
+
+
+def _shown(row: Dict[str, Any]) -> str:
+    """A sentence; of one that was read in windows the one that gave the score."""
+    if row["window"] is None:
+        return row["text"]
+    return f"[...] {row['text'][slice(*row['window'])]} [...]"
 
 
 #: Characters of a neighbouring sentence that are shown.

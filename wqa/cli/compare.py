@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import argparse
 
-from wqa.cli.options import add_ranking, add_scoring, metric_names
+from wqa.cli.options import add_long_candidates, add_ranking, add_scoring, metric_names
 from wqa.cli.output import add_json, figures_table, note_long_rows, note_omissions, show
 from wqa.cli.runs import add_drops, named_rankers, read_trec, scores_trec_runs
 from wqa.data.records import chosen_filter
@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"write one table of all runs and their p-values too, such as table{ending}",
         )
     add_ranking(parser)
+    add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -27,6 +27,7 @@ import argparse
 from typing import Any, Dict, List
 
 from wqa.cli.options import (
+    add_long_candidates,
     add_ranking,
     add_scoring,
     metric_names,
@@ -85,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser)
     add_ranking(parser)
+    add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> None:

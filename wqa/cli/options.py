@@ -11,7 +11,7 @@ import shlex
 import typing
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
-from wqa.config import LONG_QUESTIONS, EngineConfig
+from wqa.config import LONG_CANDIDATES, LONG_QUESTIONS, EngineConfig
 from wqa.data.records import DEFAULT_FILTER, FILTERS
 from wqa.errors import OptionError, printable, shorten
 
@@ -184,6 +184,12 @@ def add_ranking(
     add_long_questions(parser, long_questions)
 
 
+def add_long_candidates(parser: argparse.ArgumentParser) -> None:
+    """Add ``--long-candidates``."""
+    text = "candidates that do not fit: read their first tokens, or all of them in windows"
+    add_choice(parser, "--long-candidates", LONG_CANDIDATES, text)
+
+
 def values_of(options: argparse.Namespace, *names: str) -> Dict[str, Any]:
     """Values of some options, as keyword arguments of the same names."""
     return {name: getattr(options, name) for name in names}
@@ -202,6 +208,8 @@ def loading_options(options: argparse.Namespace) -> Dict[str, Any]:
 def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
     """Values of the options of `add_ranking`, for `load_ranker`."""
     values = {**loading_options(options), **values_of(options, "pool", "pool_size")}
+    if hasattr(options, "long_candidates"):
+        values["long_candidates"] = options.long_candidates
     if getattr(options, "cache", None) is not None:
         from wqa.cache.document_cache import CachedDocuments
 

@@ -22,7 +22,7 @@ import os
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Union
 
-from wqa.cli.options import add_number, add_ranking, ranking_options
+from wqa.cli.options import add_long_candidates, add_number, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
 from wqa.cli.runs import add_drops, one_drop_setting
 from wqa.data import Candidate
@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     # A cache is for the documents of a collection.
     add_ranking(parser, with_cache=False, long_questions=("error", "truncate"))
+    add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -163,6 +164,8 @@ def ranking_table(rows: List[Dict[str, Any]], cost: float) -> str:
         if row["score"] is not None:
             score = f"{row['score']:.3f}"
         sentence = row["text"]
+        if row.get("window"):
+            sentence = sentence[slice(*row["window"])]
         if len(sentence) > _WIDTH:
             sentence = sentence[: _WIDTH - 3] + "..."
         text = " ".join([*_notes(row), printable(sentence)])
@@ -186,6 +189,9 @@ def _notes(row: Dict[str, Any]) -> List[str]:
     notes = []
     if row["truncated"]:
         notes.append("(shortened)")
+    if row.get("window"):
+        start, end = row["window"]
+        notes.append(f"(characters {start:,} to {end:,})")
     if row["dropped"]:
         notes.append(f"(dropped at exit {row['exit']})")
     return notes

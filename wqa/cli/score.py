@@ -26,6 +26,7 @@ from wqa.cli.options import (
     add_choice,
     add_data,
     add_filter,
+    add_long_candidates,
     add_partitions,
     add_ranking,
     divides,
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_partitions(parser, "score", "scored", "questions", PARTITION_TOKENS)
     add_filter(parser, "--filter", "all", "questions to score")
     add_ranking(parser)
+    add_long_candidates(parser)
     add_json(parser)
 
 

@@ -21,7 +21,7 @@ import dataclasses
 import os
 import sys
 
-from wqa.cli.options import add_fields, add_ranking, fields_of, ranking_options
+from wqa.cli.options import add_fields, add_long_candidates, add_ranking, fields_of, ranking_options
 from wqa.cli.runs import add_drops, one_drop_setting
 from wqa.io.streams import LossyStream
 from wqa.serve import ServeConfig, read_api_key, serve
@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_drops(parser)
     add_ranking(parser, with_cache=False, long_questions=("error", "truncate"))
+    add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from wqa.config.reading import (
 )
 from wqa.config.training import (
     ENGINES,
+    LONG_CANDIDATES,
     LONG_QUESTIONS,
     PRECISIONS,
     EngineConfig,
@@ -26,6 +27,7 @@ __all__ = [
     "EngineConfig",
     "FAMILIES",
     "Family",
+    "LONG_CANDIDATES",
     "LONG_QUESTIONS",
     "PAIR_FORMS",
     "PRECISIONS",

@@ -15,6 +15,8 @@ ENGINES = ("auto", "mxnet", "onednn")
 PRECISIONS = ("float32", "bfloat16", "int8")
 #: What to do with a question that leaves too few tokens for its candidates.
 LONG_QUESTIONS = ("error", "truncate", "skip")
+#: What may become of candidates that do not fit: they lose their last tokens, or all are read.
+LONG_CANDIDATES = ("truncate", "windows")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -150,7 +150,7 @@ class Ranker:
 
         To assign it is to call `set_drops` with the drop ratio alone.
         """
-        return [drop.ratio for drop in self._drops]
+        return [drop.ratio for drop in self.drops]
 
     @drop_ratio.setter
     def drop_ratio(self, drop_ratio: DropRatio) -> None:

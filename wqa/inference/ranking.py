@@ -88,6 +88,9 @@ class Ranking:
         By default the sigmoid of each score.
     threshold : float or None
         Least relevance of a first candidate that answers the question, of a calibrated run.
+    windows : numpy.ndarray or None
+        (k, 2) characters of each candidate whose score it has, the last excluded; -1 for one that
+        was read whole. None where no candidate was read in windows.
 
     Raises
     ------
@@ -106,6 +109,7 @@ class Ranking:
     dropped: np.ndarray = None  # type: ignore[assignment]
     probabilities: np.ndarray = None  # type: ignore[assignment]
     threshold: Optional[float] = None
+    windows: Optional[np.ndarray] = None
 
     def __post_init__(self) -> None:
         filled = ~np.asarray(self.blank, dtype=bool)
@@ -214,7 +218,9 @@ class Ranking:
         list of dict
             For each candidate ``rank``, from 1; ``index``, from 0; ``score``, None for a blank
             candidate; ``relevance``; ``probability``; ``exit``; and the flags ``dropped``,
-            ``truncated`` and ``blank``. With `documents` also ``id`` and ``meta``, None where there
+            ``truncated`` and ``blank``. Where candidates were read in windows, ``window`` has the
+            first and last character of the one that gave the score, None for a candidate that was
+            read whole. With `documents` also ``id`` and ``meta``, None where there
             is none, and ``text``.
         """
         rows = []
@@ -231,11 +237,30 @@ class Ranking:
                 "truncated": bool(self.truncated[index]),
                 "blank": blank,
             }
+            if self.windows is not None:
+                row["window"] = self.window(index)
             if self.documents:
                 document = self.documents[index]
                 row.update(id=document.id, text=document.text, meta=document.meta)
             rows.append(row)
         return rows
+
+    def window(self, index: int) -> Optional[List[int]]:
+        """Characters of a candidate whose score it has, None for one that was read whole.
+
+        Parameters
+        ----------
+        index : int
+            Index of the candidate.
+
+        Returns
+        -------
+        list of int or None
+            First character, and the one behind the last.
+        """
+        if self.windows is None or self.windows[index, 0] < 0:
+            return None
+        return self.windows[index].tolist()
 
     def order_at(self, index: int) -> np.ndarray:
         """Order by the scores of one stage; candidates that it did not score come last.

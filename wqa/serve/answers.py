@@ -25,6 +25,7 @@ class RankRequest(NamedTuple):
     return_documents: bool = False
     raw_scores: bool = False
     refuse_truncated: bool = False
+    most_tokens: Optional[int] = None  # of a candidate; what is behind them is not read
     drop_ratio: Optional[float] = None
     compare: bool = False
     retrieve: int = 0  # documents whose sentences are the candidates; 0 where they came with it
@@ -58,7 +59,10 @@ def raw_scores(ranking: Ranking) -> np.ndarray:
 def own_fields(row: Dict[str, Any]) -> Dict[str, Any]:
     """The fields of a candidate that stand beside those of a dialect."""
     names = ("probability", "exit", "dropped", "truncated", "blank")
-    return {name: row[name] for name in names}
+    fields = {name: row[name] for name in names}
+    if row.get("window"):
+        fields["window"] = row["window"]
+    return fields
 
 
 def tokens(ranking: Ranking) -> int:
@@ -103,6 +107,9 @@ class OwnFields(Exact):
     dropped: bool = Field(description="Whether an exit dropped the candidate.")
     truncated: bool = Field(description="Whether the candidate lost tokens to the length limit.")
     blank: bool = Field(description="Whether the candidate has no text, so that it comes last.")
+    window: Optional[List[int]] = Field(
+        None, description="Characters that gave the score, of a candidate read in windows."
+    )
 
 
 class RankingCost(Exact):

@@ -45,6 +45,9 @@ class Cohere2Request(BaseModel):
     )
     top_n: Optional[int] = Field(None, ge=1, description="Number of results; all without it.")
     return_documents: Optional[bool] = Field(None, description="Whether results hold documents.")
+    max_tokens_per_doc: Optional[int] = Field(
+        None, ge=1, description="Tokens of a document that are read; without it as many as fit."
+    )
 
 
 class Cohere1Request(Cohere2Request):
@@ -108,6 +111,7 @@ def _read_cohere_2(fields: Fields, keys: Sequence[str] = ("text",)) -> RankReque
         documents=documents,
         top=fields.count("top_n"),
         return_documents=return_documents,
+        most_tokens=fields.count("max_tokens_per_doc"),
     )
 
 

@@ -6,15 +6,18 @@ Whatever comes of it is answered in the words of its dialect, and leaves a line 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import time
 import uuid
 from typing import Any, Dict, List, Optional, Set
 
+import numpy as np
 from fastapi import Request, Response
 
 from wqa.errors import InputError, WqaError
 from wqa.inference.pipeline import sentences_of
+from wqa.inference.windows import first_tokens
 from wqa.serve.answers import Answered, RankRequest
 from wqa.serve.dialects import ALL_DIALECTS
 from wqa.serve.logs import log, log_exception
@@ -131,6 +134,14 @@ class Exchange:
 
         return await asyncio.get_running_loop().run_in_executor(None, search)
 
+    async def _first_tokens(self, request: RankRequest) -> List[str]:
+        """Texts of the candidates, without what is behind the tokens that are to be read."""
+        if request.most_tokens is None:
+            return request.texts
+        ranker = self._service.ranker
+        given = (ranker, request.texts, request.most_tokens)
+        return await asyncio.get_running_loop().run_in_executor(None, first_tokens, *given)
+
     async def _read(self) -> bytearray:
         """Read the body, which is refused before it is whole where it is too large or too slow."""
         timeout, body = self._service.config.timeout, bytearray()
@@ -169,11 +180,13 @@ class Exchange:
             raise RequestError("busy", "service", full, retry_after=1)
 
     async def _rank(self, request: RankRequest) -> Answered:
+        texts = await self._first_tokens(request)
+        shortened = np.array([text is not whole for text, whole in zip(texts, request.texts)])
         ratios = [request.drop_ratio]
         if request.compare and request.drop_ratio != 0:
             ratios.append(0.0)
         for ratio in ratios:
-            self._jobs.append(Job(request.question, request.texts, ratio, self._deadline))
+            self._jobs.append(Job(request.question, texts, ratio, self._deadline))
         try:
             for job in self._jobs:
                 self._service.owner.submit(job)
@@ -188,7 +201,8 @@ class Exchange:
             if job.ranking is None:  # the thread skips jobs whose deadline has passed
                 raise self._late()
             self._service.metrics.count_ranking(job.ranking, job.group)
-            rankings.append(job.ranking)
+            truncated = job.ranking.truncated | shortened
+            rankings.append(dataclasses.replace(job.ranking, truncated=truncated))
         service = self._service
         answered = Answered(
             request, self._id, service.name, service.exits, rankings[0], self._jobs[0].seconds

@@ -95,6 +95,7 @@ def _own_ranking(answered: Answered, ranking: Ranking, seconds: float) -> Dict[s
     candidates = ranking.to_dicts()
     for row in candidates:
         row["text"] = answered.request.texts[row["index"]]
+        row.setdefault("window", None)
         scores = by_candidate[row["index"]]
         # NaN, which is not equal to itself, stands for an exit that did not score the candidate.
         row["exit_scores"] = [score if score == score else None for score in scores]
@@ -146,6 +147,9 @@ class AskedSentence(Exact):
     score: float
     relevance: float = RELEVANCE
     exit: int = Field(description="Layer that scored the sentence last.")
+    window: Optional[List[int]] = Field(
+        description="Characters of its text that gave the score, where it was read in windows."
+    )
 
 
 class ExitCount(Exact):

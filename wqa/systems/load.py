@@ -24,6 +24,7 @@ from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import Entry, is_ranker_file, read_ranker_file
 from wqa.inference.ranking import Ranking
 from wqa.inference.sequential import SequentialRanker
+from wqa.inference.windows import with_windows
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike
 from wqa.models import Network, parse_devices
@@ -88,6 +89,7 @@ def load_ranker(
     batch_tokens: Optional[int] = None,
     hidden_bytes: int = 1 << 29,
     long_questions: str = "error",
+    long_candidates: str = "truncate",
     cache: Union[PathLike, CachedDocuments, None] = None,
     calibrated: bool = True,
     **options: Any,
@@ -130,6 +132,9 @@ def load_ranker(
         What to do with a question that leaves fewer than 16 tokens for its candidates: raise an
         error, keep as many of its first tokens as leave 16, or leave it out, which
         `Ranker.prepare` does.
+    long_candidates : {"truncate", "windows"}
+        What to do with a candidate that does not fit: read its first tokens, or all of them in
+        windows, as a `wqa.inference.windows.WindowRanker` does.
     cache : str, path-like or CachedDocuments, optional
         Document cache, as `wqa encode` writes it, for a run that encodes documents by themselves,
         and for such runs in a sequence or an ensemble.
@@ -143,7 +148,8 @@ def load_ranker(
     -------
     Ranker
         A `CascadeRanker`, the system's own ranker, a `SequentialRanker`, an `EnsembleRanker`, a
-        `wqa.systems.dcbert.similarity.SimilarityRanker` or a `Baseline`.
+        `wqa.systems.dcbert.similarity.SimilarityRanker`, a `Baseline`, or a `WindowRanker` around
+        one of them.
 
     Raises
     ------
@@ -155,7 +161,8 @@ def load_ranker(
     config = EngineConfig(engine, precision, threads, ctx, batch_tokens, hidden_bytes)
     options.update(long_questions=long_questions, calibrated=calibrated)
     drops = {"drop_ratio": drop_ratio, "keep": keep}
-    return _load(run, drops, _Loading(config, cache, options))
+    ranker = _load(run, drops, _Loading(config, cache, options))
+    return with_windows(ranker, long_candidates, cache is not None)
 
 
 class _Loading(NamedTuple):

@@ -170,9 +170,15 @@ _START = {"read": 0, **dict.fromkeys(COUNTS, 0)}
 #: Options that `score_settings` has under other names, or always.
 _SCORE_OPTIONS = ("cache", "long_questions", "precision")
 #: Options that `score_settings` has where they are not these defaults.
-_DROPS = {"drop_ratio": None, "keep": None, "pool": "question", "pool_size": 128}
+_DEFAULTS = {
+    "drop_ratio": None,
+    "keep": None,
+    "long_candidates": "truncate",
+    "pool": "question",
+    "pool_size": 128,
+}
 #: Settings that are absent where they have their default.
-OPTIONAL_SETTINGS = ("document_cache", "partition_tokens", *_DROPS)
+OPTIONAL_SETTINGS = ("document_cache", "partition_tokens", *_DEFAULTS)
 
 
 def score_settings(
@@ -195,7 +201,7 @@ def score_settings(
         settings["document_cache"] = str(CachedDocuments.of(options["cache"]).path)
     if partition_tokens != PARTITION_TOKENS:
         settings["partition_tokens"] = partition_tokens
-    for name, default in _DROPS.items():
+    for name, default in _DEFAULTS.items():
         if options.get(name, default) not in (None, default):
             settings[name] = options[name]
     return json.loads(json.dumps(settings))
@@ -213,7 +219,7 @@ def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
     """
     settings: Dict[str, Any] = {}
     for name, value in options.items():
-        if name not in _SCORE_OPTIONS and name not in _DROPS and value is not None:
+        if name not in _SCORE_OPTIONS and name not in _DEFAULTS and value is not None:
             settings[name] = value
     settings["engine"] = options.get("engine", "auto")
     settings["ctx"] = str(options.get("ctx", "cpu")).partition(":")[0]

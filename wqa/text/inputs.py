@@ -287,6 +287,29 @@ class PairInputs:
         question_truncated = len(question_ids) < len(whole_ids)
         return Segments(question_ids, candidate_ids, truncated, question_truncated)
 
+    def room_of(self, question: str, name: str = "") -> int:
+        """Tell how many tokens of a candidate are read beside a question.
+
+        Parameters
+        ----------
+        question : str
+            The question's text.
+        name : str
+            Name of the question in errors; its text by default.
+
+        Returns
+        -------
+        int
+            Most tokens of a candidate, without special tokens.
+
+        Raises
+        ------
+        QuestionTooLong
+            If the question is over-long, and is not truncated.
+        """
+        [question_ids] = self.tokenizer.encode([question], self.needed)
+        return self._room(len(self.fit_question(question_ids, name or question)))
+
     def _room(self, question_tokens: int) -> int:
         """Most tokens of a candidate of a question of so many tokens."""
         return self.max_length - self._specials - question_tokens

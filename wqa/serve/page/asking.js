@@ -30,6 +30,13 @@ function sentences(answer) {
   return element("ol", { class: "answers", role: "list" }, ...items);
 }
 
+/** A sentence, of which the part is marked that gave its score. */
+function marked(sentence) {
+  const [start, end] = sentence.window || [0, sentence.text.length];
+  const { text } = sentence;
+  return [text.slice(0, start), element("mark", {}, text.slice(start, end)), text.slice(end)];
+}
+
 function item(sentence, document) {
   const facts = `${document.title || document.id}, relevance ${relevance(sentence)}`;
   const before = sentence.before ? `${sentence.before} ` : "";
@@ -37,7 +44,7 @@ function item(sentence, document) {
   return element(
     "li",
     {},
-    element("p", { class: "passage", dir: "auto" }, before, element("mark", {}, sentence.text), after),
+    element("p", { class: "passage", dir: "auto" }, before, ...marked(sentence), after),
     element("p", { class: "muted" }, facts),
   );
 }

@@ -10,6 +10,7 @@ import numpy as np
 from wqa.errors import InputError, OptionError, shorten
 from wqa.text.inputs import PairInputs, TextInput
 from wqa.text.tokenizers import Located
+from wqa.text.windows import token_windows
 
 
 class Window(NamedTuple):
@@ -46,18 +47,7 @@ class WindowInputs:
         """Divide the tokens of a document into windows."""
         inputs = self.inputs
         room = inputs.max_length - inputs.form.specials - len(question_ids)
-        step = self._stride
-        if not step:
-            step = max(room // 2, 1)
-        step = min(step, room)
-        bounds = []
-        start = 0
-        end = 0
-        while end < tokens:
-            end = min(start + room, tokens)
-            bounds.append((start, end))
-            start += step
-        return bounds
+        return token_windows(tokens, room, self._stride)
 
     def windows(self, question_ids: Sequence[int], documents: Sequence[Located]) -> List[Window]:
         """Pair a question with all windows of documents."""

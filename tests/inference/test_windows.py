@@ -1,0 +1,187 @@
+"""Candidates that do not fit, which are read in windows."""
+
+import json
+
+import numpy as np
+import pytest
+
+from wqa import load_ranker
+from wqa.cli import main
+from wqa.data import Candidate, Question
+from wqa.errors import InputError, OptionError
+from wqa.inference import Ranker, Ranking, SequentialRanker
+from wqa.inference.dropping import FREE
+from wqa.inference.windows import WindowRanker, first_tokens
+from wqa.text import Located
+
+QUESTION = "how are glacier caves formed ?"
+LONG = " ".join(f"ice {number} melts into the valley ." for number in range(40))
+CANDIDATES = ["Glacier caves form in ice .", f"{LONG} Water carves caves . {LONG}", "", LONG]
+
+
+class Words:
+    """Inputs of four words a candidate."""
+
+    def __init__(self):
+        self.tokenizer = self
+
+    def room_of(self, question, name=""):
+        return 4
+
+    def encode(self, texts, count):
+        return [text.split()[:count] for text in texts]
+
+    def locate(self, texts):
+        places = []
+        for text in texts:
+            starts = np.array([i for i in range(len(text)) if not text[i].isspace()])
+            places.append(Located(np.arange(len(starts)), starts, starts + 1))
+        return places
+
+
+class TwoExits(Ranker):
+    """Scores by the texts, after two exits, of which the first drops half."""
+
+    inputs = Words()
+
+    def __init__(self, scores):
+        self._scores = scores
+        self.texts = []
+
+    def rank_all(self, questions):
+        for question in questions:
+            self.texts.append(question.texts)
+            first, last = np.array([self._scores[text] for text in question.texts], float).T
+            order = np.argsort(-first, kind="stable")
+            kept = order[: (len(order) + 1) // 2]
+            last[np.setdiff1d(order, kept)] = np.nan
+            kept = kept[np.argsort(-last[kept], kind="stable")]
+            scores = np.where(np.isnan(last), first, last)
+            exits = np.where(np.isnan(last), 3, 6)
+            none = np.zeros(len(order), bool)
+            order = np.concatenate([kept, order[len(kept) :]])
+            yield Ranking(order, scores, exits, none, none, FREE, np.stack([first, last]))
+
+
+def test_a_candidate_has_the_scores_of_its_windows_by_hand():
+    inner = TwoExits(
+        {"a b c d": (1, 9), "c d e f": (5, 2), "e f g": (4, 3), "h i": (3, 7), "j": (2, 8)}
+    )
+    question = Question("q", "q", tuple(map(Candidate, ["h i", "a b c d e f g", "j"])))
+    [ranking] = WindowRanker(inner).rank_all([question])
+    assert inner.texts == [("h i", "a b c d", "c d e f", "e f g", "j")]
+    # Half of five windows are dropped by 5, 4, 3: "c d e f", "e f g" and "h i" go on.
+    assert ranking.order.tolist() == [0, 1, 2]
+    assert ranking.scores.tolist() == [7, 3, 2]
+    assert ranking.exits.tolist() == [6, 6, 3]
+    assert ranking.dropped.tolist() == [False, False, True]
+    np.testing.assert_array_equal(ranking.exit_scores, [[3, 5, 2], [7, 3, np.nan]])
+    assert [ranking.window(index) for index in range(3)] == [None, [8, 13], None]
+    assert [row["window"] for row in ranking.to_dicts()] == [None, [8, 13], None]
+    assert len(ranking.relevance) == 3 and np.all(np.diff(ranking.relevance) < 0)
+
+
+def test_questions_in_turn_keep_their_windows():
+    inner = TwoExits({"a b c d": (1, 9), "c d e f": (5, 2), "e f g": (4, 3), "j": (2, 8)})
+    long, short = (Candidate("a b c d e f g"),), (Candidate("j"),)
+    questions = [Question("1", "q", long), Question("2", "q", short), Question("3", "q", long)]
+    rankings = list(WindowRanker(inner).rank_all(questions))
+    assert [len(ranking.scores) for ranking in rankings] == [1, 1, 1]
+    assert [ranking.window(0) for ranking in rankings] == [[8, 13], None, [8, 13]]
+    assert rankings[1].windows is None
+
+
+@pytest.mark.parametrize("engine", ["mxnet", "auto"])
+def test_the_score_is_the_greatest_of_the_windows(tiny_run, engine):
+    plain = load_ranker(tiny_run, engine=engine)
+    ranker = load_ranker(tiny_run, engine=engine, long_candidates="windows")
+    assert plain.rank(QUESTION, CANDIDATES).truncated.tolist() == [False, True, False, True]
+    ranking = ranker.rank(QUESTION, CANDIDATES, return_documents=True)
+    assert not ranking.truncated.any()
+    assert ranking.blank.tolist() == [False, False, True, False]
+    [divided] = [ranker._divide(Question("", QUESTION, tuple(map(Candidate, CANDIDATES))))]
+    for index in (1, 3):
+        windows = [CANDIDATES[index][slice(*ranking.window(index))]]
+        for window in np.flatnonzero(divided.owners == index):
+            windows.append(divided.question.candidates[window].text)
+        scores = plain.predict([(QUESTION, window) for window in windows])
+        assert len(windows) > 5
+        assert ranking.scores[index] == pytest.approx(scores.max(), abs=1e-5)
+        assert scores[0] == pytest.approx(scores.max(), abs=1e-5)
+    rows = {row["index"]: row for row in ranking.to_dicts()}
+    assert rows[1]["text"] == CANDIDATES[1] and rows[0]["window"] is None
+
+
+def test_candidates_that_fit_are_ranked_as_without(tiny_run):
+    texts = [text for text in CANDIDATES if len(text) < 100]
+    plain = load_ranker(tiny_run, drop_ratio=0.4).rank(QUESTION, texts)
+    ranking = load_ranker(tiny_run, drop_ratio=0.4, long_candidates="windows").rank(QUESTION, texts)
+    np.testing.assert_array_equal(plain.exit_scores, ranking.exit_scores)
+    assert plain.order.tolist() == ranking.order.tolist() and ranking.windows is None
+
+
+def test_exits_drop_windows_and_the_ranker_answers_as_the_one_inside(tiny_run):
+    ranker = load_ranker(tiny_run, drop_ratio=0.5, long_candidates="windows")
+    ranking = ranker.rank(QUESTION, CANDIDATES)
+    assert sorted(ranking.order) == [0, 1, 2, 3]
+    assert ranking.cost.relative < 1
+    assert ranker.drop_ratio == [0.5, 0.5, 0]
+    assert ranker.capabilities.exits == (1, 2, 3)
+    before = ranker.drops
+    ranker.set_drops(keep=2)
+    assert [drop.keep for drop in ranker.drops] == [2, 2, 0]
+    ranker.restore_drops(before)
+    assert ranker.drop_ratio == [0.5, 0.5, 0]
+    with pytest.raises(InputError, match="candidate list is empty"):
+        ranker.rank(QUESTION, [])
+
+
+def test_windows_fit_every_ranker_of_a_sequence(tiny_run, dcbert_run):
+    """DC-BERT reads 38 tokens of a document, the cascade what its question leaves of 64."""
+    sequence = SequentialRanker([load_ranker(tiny_run), load_ranker(dcbert_run)], drop_ratio=0.3)
+    ranking = WindowRanker(sequence).rank(QUESTION, CANDIDATES)
+    assert not ranking.truncated.any()
+    assert sorted(ranking.order) == [0, 1, 2, 3]
+
+
+def test_a_ranker_without_a_limit_reads_everything():
+    plain, ranker = load_ranker("wo"), load_ranker("wo", long_candidates="windows")
+    texts = [text or "dust" for text in CANDIDATES]
+    assert ranker.rank(QUESTION, texts).windows is None
+    assert ranker.rank(QUESTION, texts).order.tolist() == plain.rank(QUESTION, texts).order.tolist()
+
+
+def test_refusals(tiny_run, dcbert_run, tmp_path):
+    with pytest.raises(OptionError, match="long_candidates"):
+        load_ranker(tiny_run, long_candidates="half")
+    with pytest.raises(OptionError, match="long_candidates: windows, with a document cache"):
+        from wqa.inference.windows import with_windows
+
+        with_windows(load_ranker(dcbert_run), "windows", reads_cache=True)
+
+
+def test_first_tokens(tiny_run):
+    ranker = load_ranker(tiny_run)
+    texts = ["ice melts .", LONG, ""]
+    shortened = first_tokens(ranker, texts, 4)
+    assert shortened == ["ice melts .", LONG[: len(shortened[1])], ""]
+    [ids] = ranker.inputs.tokenizer.encode([shortened[1]], 100)
+    [whole] = ranker.inputs.tokenizer.encode([LONG], 100)
+    assert list(ids) == list(whole[:4])
+    assert first_tokens(load_ranker("wo"), texts, 4) == texts
+
+
+def test_wqa_rank_shows_where_a_window_stands(tiny_run, tmp_path, capsys):
+    path = tmp_path / "candidates.txt"
+    path.write_text("\n".join([CANDIDATES[0], CANDIDATES[1]]) + "\n")
+    arguments = ["rank", str(tiny_run), "--question", QUESTION, "--candidates", str(path)]
+    assert main(arguments) == 0
+    assert "(shortened)" in capsys.readouterr().out
+    out = tmp_path / "ranking.json"
+    assert main([*arguments, "--long-candidates", "windows", "--json", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "(shortened)" not in text
+    rows = json.loads(out.read_text())["ranking"]
+    [window] = [row["window"] for row in rows if row["index"] == 1]
+    assert f"(characters {window[0]:,} to {window[1]:,})" in text
+    assert CANDIDATES[1][slice(*window)] in text

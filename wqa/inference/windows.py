@@ -1,0 +1,198 @@
+"""Candidates that do not fit, read in windows.
+
+A ranker reads the first tokens of a candidate, as many as its question leaves. Here a longer
+candidate is divided into overlapping windows, which are ranked as candidates are: an exit may drop
+some of them, and the candidate has the scores of those that remain. Its score is the greatest of
+its windows after the last exit that read one (Dai and Callan 2019, "MaxP", for documents).
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Deque, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.config import LONG_CANDIDATES
+from wqa.data import Candidate, Question
+from wqa.errors import OptionError, check_choice
+from wqa.inference.dropping import Drop, DropRatio, Keep
+from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranking import Ranking, check_candidates
+from wqa.text import PairInputs
+from wqa.text.windows import character_windows, exceeding
+
+#: First and last character of a window, the last excluded.
+Span = Tuple[int, int]
+
+
+class _Divided(NamedTuple):
+    """A question whose candidates are windows.
+
+    ``owners`` (w,) is the index of each window's candidate, which does not decrease; ``spans`` are
+    the characters of the candidate that each window is.
+    """
+
+    question: Question
+    owners: np.ndarray
+    spans: List[Span]
+
+
+class WindowRanker(Ranker):
+    """A ranker that reads candidates of any length, by windows that another one ranks.
+
+    Neighbouring windows share half of their tokens. Numbers of candidates to keep, and the costs of
+    rankings, count windows.
+
+    Parameters
+    ----------
+    ranker : Ranker
+        Ranks the windows. Where it is made of several rankers, a window fits each of them.
+
+    Raises
+    ------
+    OptionError
+        If the ranker reads document encodings from a cache, which holds no windows.
+    """
+
+    def __init__(self, ranker: Ranker) -> None:
+        self._ranker = ranker
+        self._window_inputs = ranker._all_inputs()
+        self.network, self.inputs, self.ties = ranker.network, ranker.inputs, ranker.ties
+        self.calibration = ranker.calibration
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._ranker.capabilities
+
+    @property
+    def drops(self) -> Tuple[Drop, ...]:
+        return self._ranker.drops
+
+    def set_drops(self, drop_ratio: DropRatio = None, keep: Keep = None) -> None:
+        self._ranker.set_drops(drop_ratio, keep)
+
+    def restore_drops(self, drops: Tuple[Drop, ...]) -> None:
+        self._ranker.restore_drops(drops)
+
+    @property
+    def threshold(self) -> Optional[float]:
+        return self._ranker.threshold
+
+    def members(self) -> List[Tuple[str, Ranker]]:
+        members = self._ranker.members()
+        if len(members) == 1:
+            return super().members()
+        return [(name, WindowRanker(member)) for name, member in members]
+
+    def _all_inputs(self) -> List[PairInputs]:
+        return self._window_inputs
+
+    def _rank_question(self, question: Question) -> Ranking:
+        divided = self._divide(question)
+        return _join(divided, self._ranker._rank_question(divided.question))
+
+    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
+        # The ranker reads questions in another thread, ahead of the rankings.
+        waiting: Deque[_Divided] = collections.deque()
+
+        def divide_all() -> Iterator[Question]:
+            for question in questions:
+                divided = self._divide(question)
+                waiting.append(divided)
+                yield divided.question
+
+        for ranking in self._ranker.rank_all(divide_all()):
+            yield _join(waiting.popleft(), ranking)
+
+    def _divide(self, question: Question) -> _Divided:
+        """The question with the windows of its candidates."""
+        check_candidates(question)
+        spans_of: List[List[Span]] = [[(0, len(text))] for text in question.texts]
+        for inputs in self._window_inputs:
+            _divide_spans(question, spans_of, inputs)
+        windows: List[Candidate] = []
+        owners, spans = [], []
+        for index, rank in enumerate(question.ranks):
+            candidate = question.candidates[index]._replace(rank=rank)
+            for start, end in spans_of[index]:
+                windows.append(candidate._replace(text=candidate.text[start:end]))
+                owners.append(index)
+                spans.append((start, end))
+        return _Divided(question._replace(candidates=tuple(windows)), np.array(owners), spans)
+
+
+def _divide_spans(question: Question, spans_of: List[List[Span]], inputs: PairInputs) -> None:
+    """Divide the spans of candidates that one inputs would cut."""
+    room = inputs.room_of(question.question, question.id)
+    texts, places = [], []
+    for index, spans in enumerate(spans_of):
+        for start, end in spans:
+            texts.append(question.candidates[index].text[start:end])
+            places.append((index, start))
+    longer = exceeding(inputs.tokenizer, texts, room)
+    if not longer:
+        return
+    divided = dict(zip(longer, character_windows(inputs.tokenizer, texts, longer, room)))
+    for spans in spans_of:
+        spans.clear()
+    for number, (index, first) in enumerate(places):
+        for start, end in divided.get(number, [(0, len(texts[number]))]):
+            spans_of[index].append((first + start, first + end))
+
+
+def _join(divided: _Divided, ranking: Ranking) -> Ranking:
+    """The ranking of candidates by that of their windows."""
+    owners = divided.owners
+    count = int(owners[-1]) + 1
+    if len(owners) == count:
+        return ranking
+    order_of_owners = owners[ranking.order]
+    _, first = np.unique(order_of_owners, return_index=True)
+    best = ranking.order[first]  # the window of each candidate that is ranked first
+    exit_scores = np.full((len(ranking.exit_scores), count), -np.inf)
+    for scores, of_windows in zip(exit_scores, ranking.exit_scores):
+        np.maximum.at(scores, owners, np.nan_to_num(of_windows, nan=-np.inf))
+    truncated = np.zeros(count, dtype=bool)
+    np.logical_or.at(truncated, owners, ranking.truncated)
+    windows = np.array([divided.spans[window] for window in best])
+    sizes = np.bincount(owners)
+    windows[sizes == 1] = -1
+    return dataclasses.replace(
+        ranking,
+        order=order_of_owners[np.sort(first)],
+        scores=ranking.scores[best],
+        exits=ranking.exits[best],
+        truncated=truncated,
+        blank=ranking.blank[best],
+        exit_scores=np.where(np.isinf(exit_scores), np.nan, exit_scores),
+        dropped=ranking.dropped[best],
+        probabilities=ranking.probabilities[best],
+        windows=windows,
+    )
+
+
+def with_windows(ranker: Ranker, long_candidates: str, reads_cache: bool = False) -> Ranker:
+    """The ranker that does with long candidates what an option says."""
+    check_choice("long_candidates", long_candidates, LONG_CANDIDATES)
+    if long_candidates == "truncate":
+        return ranker
+    if reads_cache:
+        problem = "windows, with a document cache, which holds the first tokens of documents"
+        raise OptionError("long_candidates", problem, "truncate, or no cache")
+    return WindowRanker(ranker)
+
+
+def first_tokens(ranker: Ranker, texts: Sequence[str], most: int) -> List[str]:
+    """Texts without what is behind their first tokens, as the tokenizer of a ranker counts them.
+
+    A ranker without a tokenizer leaves them whole.
+    """
+    shortened = list(texts)
+    for inputs in ranker._all_inputs()[:1]:
+        longer = exceeding(inputs.tokenizer, texts, most)
+        located = inputs.tokenizer.locate([texts[index] for index in longer])
+        for index, tokens in zip(longer, located):
+            shortened[index] = texts[index][: tokens.ends[most - 1]]
+    return shortened
