@@ -77,6 +77,8 @@ setup(
             "ray==2.60.0; python_version >= '3.10'",
             "grpcio>=1.42; python_version >= '3.10'",
         ],
+        # `wqa export --format onnx`, `--engine onnxruntime`; onnxruntime-gpu does for the second.
+        "onnx": ["onnx>=1.14", "onnxruntime>=1.16"],
         "completion": ["shtab"],  # `wqa completion`
         # `wqa serve`, which builds on parts of uvicorn that its documentation does not name.
         "serve": ["fastapi", "pydantic>=2", "uvicorn>=0.29,<0.55", "prometheus-client"],
@@ -104,6 +106,8 @@ setup(
             "prometheus-client",
             "pysbd",
             "selectolax",
+            "onnx>=1.14",
+            "onnxruntime>=1.16",
             "playwright",  # drives the Chromium of the machine; it downloads none by itself
         ],
     },

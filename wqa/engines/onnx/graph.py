@@ -1,0 +1,209 @@
+"""An ONNX graph while it is written: nodes, constants, and tensors whose sizes are computed.
+
+`Graph` adds nodes. What no output needs is left out at the end. Sizes and steps that several
+operators need are computed once.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+from onnx import NodeProto, TensorProto, helper
+
+from wqa.engines.onnx.values import Axis, Size, Value, named_sizes, product
+
+#: Version of ONNX's operators. The first that has LayerNormalization.
+OPSET = 17
+#: Version of the file format, which all runtimes with this opset read.
+IR_VERSION = 8
+
+_TYPES = {
+    "float32": TensorProto.FLOAT,
+    "int64": TensorProto.INT64,
+    "bool": TensorProto.BOOL,
+}
+
+
+class Graph:
+    """A graph to which inputs, nodes and outputs are added, in the order in which they run."""
+
+    def __init__(self) -> None:
+        self.constants: Dict[str, np.ndarray] = {}
+        self._nodes: List[NodeProto] = []
+        self._inputs: List[Any] = []
+        self._outputs: List[Any] = []
+        self._numbers: Dict[str, int] = collections.defaultdict(int)
+        self._known: Dict[Any, Any] = {}  # values by what computes them
+        self._sources: Dict[str, Value] = {}  # inputs of casts by their outputs
+        self._permuted: Dict[str, Tuple[Value, Sequence[int]]] = {}  # transposed values
+
+    def input(self, name: str, kind: str, sizes: Sequence[Any]) -> Value:
+        """Add an input; a size is a number or the name of a dynamic axis."""
+        self._inputs.append(helper.make_tensor_value_info(name, _TYPES[kind], list(sizes)))
+        numbers = [size if isinstance(size, int) else None for size in sizes]
+        return self.value(name, kind, numbers)
+
+    def output(self, name: str, value: Value, sizes: Sequence[Any]) -> None:
+        """Add an output; a size is a number or the name of a dynamic axis."""
+        value = self.plain(value)
+        self._nodes.append(helper.make_node("Identity", [value.name], [name], name=name))
+        self._outputs.append(helper.make_tensor_value_info(name, _TYPES[value.kind], list(sizes)))
+
+    def constant(self, array: Any, name: str = "") -> Value:
+        """A constant by its name, or a small one by its content."""
+        array = np.asarray(array, order="C")
+        if not name:
+            key = (array.dtype.str, array.shape, array.tobytes())
+            name = self._known.setdefault(key, f"constant_{len(self._known)}")
+        self.constants[name] = array
+        return Value(name, str(array.dtype), array.shape, array.shape)
+
+    def array(self, value: Value) -> Optional[np.ndarray]:
+        """Content of a constant; None for any other value."""
+        return self.constants.get(value.name) if value.is_plain else None
+
+    def is_constant(self, value: Value, number: float) -> bool:
+        """Whether a value is a constant of one number."""
+        array = self.constants.get(value.name)
+        return array is not None and array.size == 1 and float(array.reshape(-1)[0]) == number
+
+    def nodes(self, kind: str, inputs: Sequence[str], outputs: int, **attributes: Any) -> List[str]:
+        """Add a node with several outputs, and return their names."""
+        self._numbers[kind] += 1
+        name = f"{kind}_{self._numbers[kind]}"
+        names = [name] if outputs == 1 else [f"{name}_{index}" for index in range(outputs)]
+        self._nodes.append(helper.make_node(kind, list(inputs), names, name=name, **attributes))
+        return names
+
+    def node(self, kind: str, *inputs: Value, result: Any = None, **attributes: Any) -> Value:
+        """Add a node of inputs as they are stored; ``result`` is the kind and the sizes.
+
+        The kind is by default that of the first input, the sizes too.
+        """
+        [name] = self.nodes(kind, [value.name for value in inputs], 1, **attributes)
+        result_kind, sizes = result or (inputs[0].kind, inputs[0].stored)
+        return self.value(name, result_kind, sizes)
+
+    def value(self, name: str, kind: str, sizes: Sequence[Size]) -> Value:
+        """A tensor by its name; sizes that are None are its own."""
+        known = named_sizes(name, sizes)
+        return Value(name, kind, known, known)
+
+    def _once(self, key: Any, kind: str, *inputs: Value, result: Any, **attributes: Any) -> Value:
+        """`node`, once for all calls with this key."""
+        if key not in self._known:
+            self._known[key] = self.node(kind, *inputs, result=result, **attributes)
+        return self._known[key]
+
+    def integers(self, *numbers: int) -> Value:
+        """A constant list of integers."""
+        return self.constant(np.array(numbers, np.int64))
+
+    def shape(self, sizes: Sequence[Size]) -> Value:
+        """List of sizes, (n,)."""
+        if all(isinstance(size, int) for size in sizes):
+            return self.integers(*sizes)  # type: ignore[arg-type]
+        parts = [self._size(size) for size in sizes]
+        if len(parts) == 1:
+            return parts[0]
+        key = ("shape", *sizes)
+        return self._once(key, "Concat", *parts, axis=0, result=("int64", (len(parts),)))
+
+    def _size(self, size: Size) -> Value:
+        """A size as a list of one."""
+        if isinstance(size, int):
+            return self.integers(size)
+        assert isinstance(size, Axis), "a size that nothing tells"
+        source = Value(size.tensor, "", (), ())
+        ends = {"start": size.axis, "end": size.axis + 1}
+        return self._once(size, "Shape", source, result=("int64", (1,)), **ends)
+
+    def steps(self, size: Size, kind: str = "int64") -> Value:
+        """The numbers from 0 up to a size, (size,)."""
+        if isinstance(size, int):
+            return self.constant(np.arange(size, dtype=kind))
+        end = self.node("Squeeze", self._size(size), result=("int64", ()))
+        ends = self.constant(np.int64(0)), end, self.constant(np.int64(1))
+        steps = self._once(("steps", size), "Range", *ends, result=("int64", (size,)))
+        return self.cast(steps, kind)
+
+    def cast(self, value: Value, kind: str) -> Value:
+        """A value in another type."""
+        if value.kind == kind:
+            return value
+        source = self._sources.get(value.name)
+        if source is not None and source.kind == kind:
+            return value._replace(name=source.name, kind=kind)
+        array = self.constants.get(value.name)
+        if array is not None:
+            return value._replace(name=self.constant(array.astype(kind)).name, kind=kind)
+        to, sizes = _TYPES[kind], (kind, value.stored)
+        cast = self._once(("cast", value.name, kind), "Cast", value, to=to, result=sizes)
+        if value.kind == "int64":
+            self._sources[cast.name] = value
+        return value._replace(name=cast.name, kind=kind)
+
+    def expanded(self, value: Value) -> Value:
+        """A value stored in its full sizes."""
+        if value.sizes == value.stored:
+            return value
+        result = (value.kind, value.sizes)
+        expanded = self.node("Expand", value, self.shape(value.sizes), result=result)
+        return value._replace(name=expanded.name, stored=value.sizes)
+
+    def plain(self, value: Value) -> Value:
+        """A value stored as MXNet has it."""
+        value = self.expanded(value)
+        if not value.merged:
+            return value
+        first, second, *rest = value.sizes
+        return self.reshape(value._replace(merged=False), [product(first, second), *rest])
+
+    def reshape(self, value: Value, sizes: Sequence[Size]) -> Value:
+        """A plain value in another shape; one size may be None, which follows from the others."""
+        target = []
+        for index, size in enumerate(sizes):
+            own = value.stored[index] if index < len(value.stored) else None
+            if isinstance(size, int):
+                target.append(size)
+            else:
+                target.append(0 if size is not None and size == own else -1)
+        if target.count(-1) <= 1:
+            shape = self.integers(*target)
+        else:
+            shape = self.shape([-1 if size is None else size for size in sizes])
+        return self.node("Reshape", value, shape, result=(value.kind, sizes))
+
+    def permute(self, value: Value, axes: Sequence[int]) -> Value:
+        """A value with its axes, as it is stored, in another order, by one node."""
+        source, before = self._permuted.get(value.name, (value, range(len(axes))))
+        order = [before[axis] for axis in axes]
+        sizes = tuple(value.sizes[axis] for axis in axes)
+        stored = tuple(value.stored[axis] for axis in axes)
+        result = (value.kind, stored)
+        name = self.node("Transpose", source, perm=order, result=result).name
+        self._permuted[name] = (source, order)
+        return value._replace(name=name, sizes=sizes, stored=stored)
+
+    def unsqueeze(self, value: Value, *axes: int) -> Value:
+        """A value with further axes of size 1, as it is stored."""
+        sizes, stored = list(value.sizes), list(value.stored)
+        for axis in sorted(axes):
+            sizes.insert(axis, 1)
+            stored.insert(axis, 1)
+        result = (value.kind, stored)
+        name = self.node("Unsqueeze", value, self.integers(*axes), result=result).name
+        return value._replace(name=name, sizes=tuple(sizes), stored=tuple(stored))
+
+    def parts(self) -> Tuple[List[NodeProto], Dict[str, np.ndarray], List[Any], List[Any]]:
+        """Nodes and constants that the outputs need, the inputs, and the outputs."""
+        needed = {output.name for output in self._outputs}
+        nodes = []
+        for node in reversed(self._nodes):
+            if needed.intersection(node.output):
+                needed.update(node.input)
+                nodes.append(node)
+        constants = {name: self.constants[name] for name in self.constants if name in needed}
+        return nodes[::-1], constants, self._inputs, self._outputs

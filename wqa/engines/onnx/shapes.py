@@ -1,0 +1,315 @@
+"""Operators that change shapes, select, and make positions."""
+
+from __future__ import annotations
+
+import functools
+from typing import Dict, List, Sequence, Tuple
+
+import numpy as np
+
+from wqa.engines.onnx.graph import Graph
+from wqa.engines.onnx.node import Node, Translate, refusal
+from wqa.engines.onnx.values import Size, Value, filled, product
+
+
+def reshape(graph: Graph, node: Node) -> Value:
+    """`Reshape` with MXNet's codes.
+
+    The first two axes are joined, and taken apart again, without a node: see `Value`.
+    """
+    node.check("reverse", False, False)
+    value = node.inputs[0]
+    codes = node.attribute("shape", ())
+    codes = (codes,) if isinstance(codes, int) else codes
+    joins = codes[0] == -3 and not any(codes[1:]) and value.rank == len(codes) + 1
+    if joins and not value.merged:
+        return value._replace(merged=True)
+    if value.merged and _takes_apart(codes, value):
+        return value._replace(merged=False)
+    array, shape = graph.array(value), node.known[0]
+    if array is not None:
+        return graph.constant(np.reshape(array, shape), f"{value.name}.{shape}")  # type: ignore
+    value = graph.plain(value)
+    sizes = filled(_target(codes, value.sizes), node.known[0])
+    return graph.reshape(value, _completed(sizes, value.sizes))
+
+
+def _takes_apart(codes: Sequence[int], value: Value) -> bool:
+    """Whether codes split the first axis as it was before it was merged, and copy the others."""
+    if codes[0] != -4 or len(codes) != len(value.sizes) + 1:
+        return False
+    first, second, *others = codes[1:]
+    return first == -1 and second == value.sizes[1] and not any(others)
+
+
+def _target(codes: Sequence[int], sizes: Sequence[Size]) -> List[Size]:
+    """Sizes after a reshape; None for those that follow from others."""
+    rest, target = list(sizes), []
+    numbers = iter(codes)
+    for code in numbers:
+        if code == 0:  # copy a size
+            target.append(rest.pop(0))
+        elif code == -2:  # copy all that remain
+            target += rest
+            rest = []
+        elif code == -3:  # the product of two sizes
+            target.append(product(rest.pop(0), rest.pop(0)))
+        elif code == -4:  # two sizes in place of one
+            rest.pop(0)
+            target += [None if part == -1 else part for part in (next(numbers), next(numbers))]
+        else:
+            rest = rest[1:]
+            target.append(None if code == -1 else code)
+    return target
+
+
+def _completed(target: Sequence[Size], sizes: Sequence[Size]) -> List[Size]:
+    """The target with its unknown size, where it is one of the sizes before the reshape."""
+    left = [size for size in sizes if size != 1]
+    added = []
+    for size in target:
+        if size in left:
+            left.remove(size)
+        elif size != 1:
+            added.append(size)
+    result = list(target)
+    if added == [None] and len(left) == 1:
+        result[result.index(None)] = left[0]
+    return result
+
+
+def reshape_like(graph: Graph, node: Node) -> Value:
+    """Axes of the first input in the shape of axes of the second."""
+    value, like = graph.plain(node.inputs[0]), node.inputs[1]
+    begin, end = _range(node, "lhs", value.rank)
+    like_begin, like_end = _range(node, "rhs", like.rank)
+    like_sizes = graph.plain(like).sizes[like_begin:like_end]
+    sizes = [*value.sizes[:begin], *like_sizes, *value.sizes[end:]]
+    return graph.reshape(value, filled(sizes, node.known[0]))
+
+
+def _range(node: Node, side: str, rank: int) -> Tuple[int, int]:
+    begin, end = (node.attribute(f"{side}_{name}", None) for name in ("begin", "end"))
+    return begin or 0, rank if end is None else end
+
+
+def expand_dims(graph: Graph, node: Node) -> Value:
+    """One more axis of size 1."""
+    value = node.inputs[0]
+    if value.merged:
+        value = graph.plain(value)
+    axis = node.attribute("axis", 0)
+    return graph.unsqueeze(value, axis % (value.rank + 1))
+
+
+def squeeze(graph: Graph, node: Node) -> Value:
+    """All or some axes of size 1 less."""
+    value = graph.plain(node.inputs[0])
+    return graph.reshape(value, filled([None] * len(node.known[0]), node.known[0]))
+
+
+def broadcast_axis(graph: Graph, node: Node) -> Value:
+    """A value repeated along axes, which ONNX's operators do by themselves."""
+    value = node.inputs[0]
+    value = graph.plain(value) if value.merged else value
+    return value._replace(sizes=filled(value.sizes, node.known[0]))
+
+
+def broadcast_like(graph: Graph, node: Node) -> Value:
+    """A value repeated along axes up to the sizes of another."""
+    value, like = (graph.plain(one) if one.merged else one for one in node.inputs)
+    axes = node.attribute("lhs_axes", None)
+    like_axes = node.attribute("rhs_axes", None)
+    sizes = list(value.sizes)
+    for axis, like_axis in zip(axes or range(value.rank), like_axes or range(like.rank)):
+        sizes[axis] = like.sizes[like_axis]
+    return value._replace(sizes=tuple(sizes))
+
+
+def transpose(graph: Graph, node: Node) -> Value:
+    """Axes in another order."""
+    value = graph.plain(node.inputs[0])
+    axes = node.attribute("axes", ()) or range(value.rank)[::-1]
+    return graph.permute(value, list(axes))
+
+
+def swap_axes(graph: Graph, node: Node) -> Value:
+    """Two axes, each in the other's place."""
+    value = graph.plain(node.inputs[0])
+    axes = list(range(value.rank))
+    first, second = node.axis("dim1", 0), node.axis("dim2", 0)
+    axes[first], axes[second] = second, first
+    return graph.permute(value, axes)
+
+
+def slice_axis(graph: Graph, node: Node) -> Value:
+    """A range along an axis."""
+    value = graph.plain(node.inputs[0])
+    axis, begin, end = node.axis(), node.attribute("begin", 0), node.attribute("end", None)
+    stop = np.iinfo(np.int64).max if end is None else end
+    bounds = [graph.integers(number) for number in (begin or 0, stop, axis)]
+    sizes = list(value.sizes)
+    sizes[axis] = node.known[0][axis]
+    return graph.node("Slice", value, *bounds, result=(value.kind, sizes))
+
+
+def split(graph: Graph, node: Node) -> List[Value]:
+    """Equal parts along an axis."""
+    value = graph.plain(node.inputs[0])
+    axis, count = node.axis(default=1), node.attribute("num_outputs", 1)
+    sizes = list(value.sizes)
+    sizes[axis] = sizes[axis] // count if isinstance(sizes[axis], int) else None
+    parts = []
+    for name in graph.nodes("Split", [value.name], count, axis=axis):
+        parts.append(graph.value(name, value.kind, sizes))
+    if not node.attribute("squeeze_axis", False):
+        return parts
+    axes, result = graph.integers(axis), (value.kind, sizes[:axis] + sizes[axis + 1 :])
+    return [graph.node("Squeeze", part, axes, result=result) for part in parts]
+
+
+def concat(graph: Graph, node: Node) -> Value:
+    """Values one after another along an axis."""
+    values = [graph.plain(value) for value in node.inputs]
+    axis = node.axis("dim", 1)
+    sizes = list(values[0].sizes)
+    sizes[axis] = None
+    result = (values[0].kind, filled(sizes, node.known[0]))
+    return graph.node("Concat", *values, axis=axis, result=result)
+
+
+def stack(graph: Graph, node: Node) -> Value:
+    """Values along a new axis."""
+    axis = node.attribute("axis", 0) % (node.inputs[0].rank + 1)
+    values = [graph.unsqueeze(graph.plain(value), axis) for value in node.inputs]
+    sizes = list(values[0].sizes)
+    sizes[axis] = len(values)
+    return graph.node("Concat", *values, axis=axis, result=(values[0].kind, sizes))
+
+
+def cumulative_sum(graph: Graph, node: Node) -> Value:
+    """Sums of the values up to each, along an axis."""
+    value = graph.plain(node.inputs[0])
+    total = graph.node("CumSum", value, graph.constant(np.int64(node.axis())))
+    return graph.cast(total, node.kinds[0])
+
+
+def take(graph: Graph, node: Node) -> Value:
+    """Rows by their numbers; those outside are the first and the last, as MXNet clips."""
+    node.check("mode", "clip", "clip")
+    rows, indices = (graph.plain(value) for value in node.inputs)
+    axis, indices = node.axis(default=0), graph.cast(indices, "int64")
+    zero, one = graph.constant(np.int64(0)), graph.integers(1)
+    last = graph.node("Sub", graph.shape([rows.sizes[axis]]), one)
+    indices = graph.node("Min", graph.node("Max", indices, zero), last, result=_as_is(indices))
+    sizes = [*rows.sizes[:axis], *indices.sizes, *rows.sizes[axis + 1 :]]
+    return graph.node("Gather", rows, indices, axis=axis, result=(rows.kind, sizes))
+
+
+def _as_is(value: Value) -> Tuple[str, Tuple[Size, ...]]:
+    return value.kind, value.sizes
+
+
+def embedding(graph: Graph, node: Node) -> Value:
+    """Rows of a table by ids."""
+    ids, table = (graph.plain(value) for value in node.inputs)
+    sizes = [*ids.sizes, table.sizes[1]]
+    return graph.node("Gather", table, graph.cast(ids, "int64"), result=(table.kind, sizes))
+
+
+def arange_like(graph: Graph, node: Node) -> Value:
+    """The numbers from 0 up to the size of an axis, or of the whole value in its shape."""
+    for name, default in (("start", 0.0), ("step", 1.0), ("repeat", 1)):
+        node.check(name, default, default)
+    value = node.inputs[0]
+    if value.merged:
+        value = graph.plain(value)
+    if node.attribute("axis", None) is not None:
+        return graph.steps(value.sizes[node.axis()], node.kinds[0])
+    shape = graph.shape(value.sizes)
+    count = graph.node("ReduceProd", shape, keepdims=0, result=("int64", ()))
+    ends = graph.constant(np.int64(0)), count, graph.constant(np.int64(1))
+    steps = graph.node("Range", *ends, result=("int64", (None,)))
+    numbers = graph.node("Reshape", steps, shape, result=("int64", value.sizes))
+    return graph.cast(numbers, node.kinds[0])
+
+
+def sequence_mask(graph: Graph, node: Node) -> Value:
+    """A value whose positions behind the length of each sequence are replaced by a number."""
+    if not node.attribute("use_sequence_length", False):
+        return node.inputs[0]
+    value, lengths = node.inputs[0], graph.plain(node.inputs[1])
+    value = graph.plain(value) if value.merged else value
+    axis = node.axis(default=0)  # of the positions; sequences have the other one of the first two
+    steps = graph.steps(value.sizes[axis])
+    lengths = graph.cast(lengths, "int64")
+    others = range(2, value.rank)
+    steps = graph.unsqueeze(steps, 1 - axis, *others)
+    lengths = graph.unsqueeze(lengths, axis, *others)
+    ones = (1,) * (value.rank - 2)
+    sizes = (*value.sizes[:2], *ones)
+    is_real = graph.node("Less", steps, lengths, result=("bool", sizes))
+    number = graph.constant(np.array(node.attribute("value", 0.0), value.kind))
+    stored = (*value.sizes[:2], *value.stored[2:])
+    masked = graph.node("Where", is_real, value, number, result=(value.kind, stored))
+    return value._replace(name=masked.name, stored=stored)
+
+
+def sequence_reverse(graph: Graph, node: Node) -> Value:
+    """Sequences, (length, sequences, ...), from their last position to their first."""
+    node.check("axis", 0, 0)
+    value = graph.plain(node.inputs[0])
+    if node.attribute("use_sequence_length", False):
+        lengths = graph.cast(graph.plain(node.inputs[1]), "int64")
+    else:
+        raise refusal(f"{node.op} without lengths")
+    return graph.node("ReverseSequence", value, lengths, time_axis=0, batch_axis=1)
+
+
+def reduction(graph: Graph, node: Node, kind: str) -> Value:
+    """A sum, mean, maximum or minimum over axes."""
+    node.check("exclude", False, False)
+    value = graph.plain(node.inputs[0])
+    axes = node.attribute("axis", None)
+    if axes in (None, ()):
+        total = graph.node(kind, value, keepdims=1, result=(value.kind, (1,) * value.rank))
+        return graph.reshape(total, filled([None] * len(node.known[0]), node.known[0]))
+    axes = [axis % value.rank for axis in ((axes,) if isinstance(axes, int) else axes)]
+    keeps = bool(node.attribute("keepdims", False))
+    sizes: List[Size] = []
+    for axis, size in enumerate(value.sizes):
+        if axis not in axes:
+            sizes.append(size)
+        elif keeps:
+            sizes.append(1)
+    result = (value.kind, sizes or [1])
+    if kind == "ReduceSum":  # the only one whose axes are an input in this opset
+        return graph.node(kind, value, graph.integers(*axes), keepdims=int(keeps), result=result)
+    return graph.node(kind, value, axes=axes, keepdims=int(keeps), result=result)
+
+
+#: Translations by MXNet's names of operators.
+SHAPES: Dict[str, Translate] = {
+    "Concat": concat,
+    "Embedding": embedding,
+    "Reshape": reshape,
+    "SequenceMask": sequence_mask,
+    "SequenceReverse": sequence_reverse,
+    "SliceChannel": split,
+    "SwapAxis": swap_axes,
+    "_contrib_arange_like": arange_like,
+    "_np_cumsum": cumulative_sum,
+    "broadcast_axis": broadcast_axis,
+    "broadcast_like": broadcast_like,
+    "expand_dims": expand_dims,
+    "max": functools.partial(reduction, kind="ReduceMax"),
+    "mean": functools.partial(reduction, kind="ReduceMean"),
+    "min": functools.partial(reduction, kind="ReduceMin"),
+    "reshape_like": reshape_like,
+    "slice_axis": slice_axis,
+    "squeeze": squeeze,
+    "stack": stack,
+    "sum": functools.partial(reduction, kind="ReduceSum"),
+    "take": take,
+    "transpose": transpose,
+}
