@@ -49,9 +49,15 @@ class Answer:
 
 
 def serving(ranker, **settings):
-    """Application of a ranker; a function in place of one loads it."""
-    load = ranker if not hasattr(ranker, "rank_all") else lambda: ranker
-    return build_app(Service(load, ServeConfig(**settings), "tested"))
+    """Application of a ranker, or of several by name; a function in place of one loads it."""
+    rankers = ranker if isinstance(ranker, dict) else {"tested": ranker}
+    loads = {name: loading(one) for name, one in rankers.items()}
+    return build_app(Service(loads, ServeConfig(**settings)))
+
+
+def loading(ranker):
+    """A function that loads a ranker."""
+    return (lambda: ranker) if hasattr(ranker, "rank_all") else ranker
 
 
 @contextlib.asynccontextmanager
@@ -60,7 +66,7 @@ async def running(ranker, **settings):
     app = serving(ranker, **settings)
     async with app.router.lifespan_context(app):
         for _ in range(20_000):
-            if app.state.service.owner.ranker is not None:
+            if app.state.service.owner.rankers:
                 break
             await asyncio.sleep(0.001)
         else:

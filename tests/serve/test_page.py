@@ -1,6 +1,7 @@
 """The page of the service, in headless Chromium: what it sends, shows and says."""
 
 import contextlib
+import functools
 import shutil
 import socket
 import threading
@@ -29,6 +30,7 @@ from wqa.serve.app import (  # noqa: E402
     build_app,  # noqa: E402
 )
 from wqa.serve.service import Service  # noqa: E402
+from wqa.systems.cosinet.baselines import WordOverlap  # noqa: E402
 from wqa.systems.load import load_ranker  # noqa: E402
 
 CHROMIUM = shutil.which("chromium")
@@ -120,9 +122,11 @@ def collection(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def served(ranker, **settings):
-    """Address of a service in a thread."""
-    app = build_app(Service(lambda: ranker, ServeConfig(**settings), "tested"))
+def served(ranker, others=None, **settings):
+    """Address of a service in a thread, of a ranker and others by name."""
+    rankers = {"tested": ranker, **(others or {})}
+    loads = {name: functools.partial(rankers.get, name) for name in rankers}
+    app = build_app(Service(loads, ServeConfig(**settings)))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -592,6 +596,33 @@ def test_the_address_leads_to_the_same_view(visit, ranker, collection):
         page.reload(wait_until="networkidle")
         until(page, "document.getElementById('status').textContent.startsWith('No document')")
         assert page.input_value("#ratio") == "0.25"
+
+
+def test_a_reader_chooses_the_ranker(visit, ranker, collection):
+    others = {"words": WordOverlap()}
+    with served(ranker, others, index=collection) as address:
+        page = visit(address)
+        assert page.locator("#model option").all_inner_texts() == ["tested", "words"]
+        ask_collection(page)
+        assert table(page)[1][0] == "Layer 2"
+        page.select_option("#model", "words")
+        until(page, "document.getElementById('ratio').disabled")
+        settle(page)
+        assert page.inner_text("#ranker") == "words \u00b7 wo"
+        assert "one stage" in page.inner_text("#ratio-hint")
+        expected, shared = page.inner_text("#ranking"), page.url
+        assert shared.endswith("&model=words")
+        page.goto("about:blank")
+        page.urls.clear()
+        page.goto(shared, wait_until="networkidle")
+        settle(page)
+        assert page.input_value("#model") == "words"
+        assert page.locator(".answers mark").first.inner_text() in expected
+        page.select_option("#model", "tested")
+        until(page, "!document.getElementById('ratio').disabled")
+        assert page.inner_text("#ratio-hint").startswith("The share of candidates")
+    with served(ranker) as address:
+        assert not visit(address).is_visible("#model")
 
 
 @pytest.mark.parametrize("threshold, says_none", [(1.0, True), (0.0, False)])

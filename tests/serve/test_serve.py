@@ -119,6 +119,7 @@ def test_the_openapi_page_lists_every_path():
         *DIALECTS,
         "/info",
         "/api/ranker",
+        "/models",
         "/health",
         "/ready",
         "/metrics",

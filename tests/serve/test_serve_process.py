@@ -97,8 +97,10 @@ def memory(pid):
 
 def test_a_process_from_its_start_to_sigterm(popen):
     """One process for what needs sockets: starting it takes longer than the rest."""
-    server = Server(popen, "bm25", "--timeout", "20")
+    server = Server(popen, "bm25", "--timeout", "20", "--model", "second=wo")
     assert server.post()[0] == 200
+    chosen = server.post({**BODY, "model": "second"}, "/v1/rerank")
+    assert chosen[0] == 200 and chosen[1]["model"] == "second"
     check_large_body(server)
     check_refused_bodies(server)
     check_smuggling(server)

@@ -8,10 +8,11 @@ examples:
 
 Endpoints are /v1/rerank (Cohere's and Jina's), /v2/rerank (Cohere's), /rerank and /info (Text
 Embeddings Inference's), /api/rank and /api/ranker (our own, with the scores of every exit),
-/health, /ready and /metrics. Requests that wait are ranked together. The key that clients send is
-that of --api-key-file or of the environment variable WQA_API_KEY. Logs are lines of JSON on
-standard error, without questions and candidates. SIGTERM and Ctrl-C end the service after the
-requests that it has accepted.
+/models, /health, /ready and /metrics. --model NAME=RUN serves a further ranker, which a request
+chooses by `model`; limits and memory are those of the process. Requests that wait are ranked
+together. The key that clients send is that of --api-key-file or of the environment variable
+WQA_API_KEY. Logs are lines of JSON on standard error, without questions and candidates. SIGTERM and
+Ctrl-C end the service after the requests that it has accepted.
 """
 
 from __future__ import annotations
@@ -33,6 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run", metavar="RUN", help="run directory, .json file, or a name such as minilm or wo+rr"
     )
+    parser.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="NAME=RUN",
+        help="a further ranker, which requests choose by its name in `model`; may be repeated",
+    )
     add_fields(parser, ServeConfig)
     parser.add_argument(
         "--api-key-file",
@@ -47,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run ``wqa serve`` until it is stopped."""
     config = ServeConfig(**fields_of(options, ServeConfig))
-    config = dataclasses.replace(config, api_key=read_api_key(options.api_key_file))
+    key = read_api_key(options.api_key_file)
+    config = dataclasses.replace(config, api_key=key, models=tuple(options.model))
     setting = one_drop_setting(options.drops)
     status = serve(options.run, config, _show, **setting.arguments, **ranking_options(options))
     if is_ranking():

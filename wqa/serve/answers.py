@@ -21,6 +21,7 @@ class RankRequest(NamedTuple):
     question: str
     texts: List[str]
     documents: List[Any]
+    model: Optional[str] = None  # name of the ranker
     top: Optional[int] = None
     return_documents: bool = False
     raw_scores: bool = False
@@ -90,6 +91,14 @@ class Dialect(NamedTuple):
     answer: Callable[[Answered], Any]
     request_model: Any
     answer_model: Any
+
+
+class Request(BaseModel):
+    """Fields of the requests of all dialects."""
+
+    model: Optional[str] = Field(
+        None, description="Name of the ranker where there are several; the first without it."
+    )
 
 
 class Exact(BaseModel):

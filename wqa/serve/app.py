@@ -129,12 +129,13 @@ def _service(request: Request) -> Service:
 
 async def _info(request: Request) -> Response:
     service = _service(request)
-    config = service.config
+    config, name = service.config, service.names[0]
     # Clients read numbers, whatever the ranker: without a limit of tokens that of characters holds.
-    length = getattr(service.ranker.inputs, "max_length", None) or config.max_characters
+    inputs = service.ranker(name).inputs
+    length = getattr(inputs, "max_length", None) or config.max_characters
     return json_response(
         {
-            "model_id": service.name,
+            "model_id": name,
             "model_sha": None,
             "model_dtype": service.precision,
             "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
@@ -155,10 +156,12 @@ async def _info(request: Request) -> Response:
 async def _describe(request: Request) -> Response:
     service = _service(request)
     config = service.config
+    name = service.name_of(request.query_params.get("model"))
     return json_response(
         {
-            "model": service.name,
-            **service.description,
+            "model": name,
+            "models": service.names,
+            **service.description(name),
             "limits": {
                 "bytes": config.max_bytes,
                 "candidates": config.max_candidates,
@@ -168,6 +171,14 @@ async def _describe(request: Request) -> Response:
             "version": wqa.__version__,
         }
     )
+
+
+async def _models(request: Request) -> Response:
+    service = _service(request)
+    models = []
+    for name in service.names:
+        models.append({"id": name, "object": "model", **service.description(name)})
+    return json_response({"object": "list", "data": models})
 
 
 async def _metrics(request: Request) -> Response:
@@ -184,7 +195,7 @@ async def _ready(request: Request) -> Response:
     service = request.app.state.service
     if service.is_draining():
         return json_response({"status": "draining"}, 503)
-    if service.owner.ranker is None or not service.owner.is_alive:
+    if not service.owner.rankers or not service.owner.is_alive:
         return json_response({"status": "loading"}, 503)
     return json_response({"status": "ready"})
 
@@ -192,9 +203,10 @@ async def _ready(request: Request) -> Response:
 #: Endpoints beside those of the dialects, and their summaries, by path.
 ENDPOINTS: Dict[str, Tuple[Callable[[Request], Awaitable[Response]], str]] = {
     "/info": (_info, "Describe the ranker, as Text Embeddings Inference does"),
-    "/api/ranker": (_describe, "Describe the ranker and the limits of requests"),
+    "/api/ranker": (_describe, "Describe a ranker and the limits of requests"),
+    "/models": (_models, "List the rankers, of which the first one is the default"),
     "/health": (_health, "Whether the service runs"),
-    "/ready": (_ready, "Whether the ranker is loaded: 200, otherwise 503"),
+    "/ready": (_ready, "Whether the rankers are loaded: 200, otherwise 503"),
     "/metrics": (_metrics, "Metrics of Prometheus"),
 }
 

@@ -7,7 +7,7 @@ import os
 from typing import Optional, Tuple
 
 from wqa.config.systems import option
-from wqa.errors import DataError, OptionError
+from wqa.errors import DataError, OptionError, shorten
 
 #: Environment variable with the key that clients send.
 API_KEY = "WQA_API_KEY"
@@ -56,6 +56,9 @@ class ServeConfig:
     index : str
         Folder that `wqa.retrieval.build_index` wrote with sentences, whose documents ``POST /ask``
         answers from; without one it is not served.
+    models : tuple of str
+        Further rankers, each as ``NAME=RUN``, where RUN is what `wqa.load_ranker` takes. A request
+        chooses one by ``model``.
     api_key : str, optional
         Key that clients send as ``Authorization: Bearer KEY``; without it all clients are served.
 
@@ -78,6 +81,7 @@ class ServeConfig:
     max_characters: int = option(100_000, "characters of a question or a candidate")
     allowed_hosts: Tuple[str, ...] = option((), "names of the service in URLs; * allows all")
     index: str = option("", "folder that `wqa index` wrote, which POST /ask answers from")
+    models: Tuple[str, ...] = dataclasses.field(default=(), metadata={"option": False})
     # No option: the arguments of a process are not secret. Nor does a message show it.
     api_key: Optional[str] = dataclasses.field(default=None, repr=False, metadata={"option": False})
 
@@ -97,6 +101,10 @@ class ServeConfig:
         for name in self.allowed_hosts:
             if not name.strip(".") or set(name) & set(":/ "):
                 raise OptionError("allowed_hosts", repr(name), "names of hosts, without a port")
+        for model in self.models:
+            name, _, run = model.partition("=")
+            if not name.strip() or not run:
+                raise OptionError("model", shorten(model), "NAME=RUN")
         if self.max_candidates > MOST_CANDIDATES:
             raise OptionError("max_candidates", self.max_candidates, f"at most {MOST_CANDIDATES:,}")
         if self.queue_bytes < self.max_bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Union
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from wqa.serve.answers import (
     CAVES,
@@ -24,6 +24,7 @@ from wqa.serve.answers import (
     OwnFields,
     RankingCost,
     RankRequest,
+    Request,
     cost,
     own_fields,
     raw_scores,
@@ -35,7 +36,7 @@ from wqa.serve.requests import Fields, RequestError
 _COHERE_EXAMPLE = {"query": CAVES, "documents": LINES, "top_n": 1, "return_documents": True}
 
 
-class Cohere2Request(BaseModel):
+class Cohere2Request(Request):
     """Rank documents, as Cohere's v2 API does."""
 
     model_config = {"json_schema_extra": {"example": _COHERE_EXAMPLE}}
@@ -109,6 +110,7 @@ def _read_cohere_2(fields: Fields, keys: Sequence[str] = ("text",)) -> RankReque
         question=fields.question("query"),
         texts=texts,
         documents=documents,
+        model=fields.model(),
         top=fields.count("top_n"),
         return_documents=return_documents,
         most_tokens=fields.count("max_tokens_per_doc"),
@@ -151,7 +153,7 @@ def _answer_cohere_2(answered: Answered, version: str = "2") -> Dict[str, Any]:
 _TEI_EXAMPLE = {"query": CAVES, "texts": LINES, "return_text": True}
 
 
-class TeiRequest(BaseModel):
+class TeiRequest(Request):
     """Rank texts, as Text Embeddings Inference does."""
 
     model_config = {"json_schema_extra": {"example": _TEI_EXAMPLE}}
@@ -177,6 +179,7 @@ def _read_tei(fields: Fields) -> RankRequest:
         question=fields.question("query"),
         texts=texts,
         documents=texts,
+        model=fields.model(),
         return_documents=bool(fields.flag("return_text")),
         raw_scores=bool(fields.flag("raw_scores")),
         refuse_truncated=fields.flag("truncate") is False,

@@ -111,13 +111,15 @@ class Exchange:
         raw = await self._read()
         rank_request = self._dialect.read(Fields(parse_body(raw), self._service.config))
         del raw
+        model = self._service.name_of(rank_request.model)
+        rank_request = rank_request._replace(model=model)
         if rank_request.retrieve:
             rank_request = await self._retrieve(rank_request)
             if not rank_request.texts:
-                service = self._service
-                nothing = Answered(rank_request, self._id, service.name, service.exits, None, 0.0)
+                exits = self._service.exits(model)
+                nothing = Answered(rank_request, self._id, model, exits, None, 0.0)
                 return self._dialect.answer(nothing)
-        ranked = await self._rank(rank_request)
+        ranked = await self._rank(rank_request, model)
         return self._dialect.answer(ranked)
 
     async def _retrieve(self, request: RankRequest) -> RankRequest:
@@ -134,12 +136,11 @@ class Exchange:
 
         return await asyncio.get_running_loop().run_in_executor(None, search)
 
-    async def _first_tokens(self, request: RankRequest) -> List[str]:
+    async def _first_tokens(self, request: RankRequest, model: str) -> List[str]:
         """Texts of the candidates, without what is behind the tokens that are to be read."""
         if request.most_tokens is None:
             return request.texts
-        ranker = self._service.ranker
-        given = (ranker, request.texts, request.most_tokens)
+        given = (self._service.ranker(model), request.texts, request.most_tokens)
         return await asyncio.get_running_loop().run_in_executor(None, first_tokens, *given)
 
     async def _read(self) -> bytearray:
@@ -179,14 +180,14 @@ class Exchange:
             full = "holds as many bytes of requests as it may"
             raise RequestError("busy", "service", full, retry_after=1)
 
-    async def _rank(self, request: RankRequest) -> Answered:
-        texts = await self._first_tokens(request)
+    async def _rank(self, request: RankRequest, model: str) -> Answered:
+        texts = await self._first_tokens(request, model)
         shortened = np.array([text is not whole for text, whole in zip(texts, request.texts)])
         ratios = [request.drop_ratio]
         if request.compare and request.drop_ratio != 0:
             ratios.append(0.0)
         for ratio in ratios:
-            self._jobs.append(Job(request.question, texts, ratio, self._deadline))
+            self._jobs.append(Job(request.question, texts, ratio, self._deadline, model))
         try:
             for job in self._jobs:
                 self._service.owner.submit(job)
@@ -203,10 +204,8 @@ class Exchange:
             self._service.metrics.count_ranking(job.ranking, job.group)
             truncated = job.ranking.truncated | shortened
             rankings.append(dataclasses.replace(job.ranking, truncated=truncated))
-        service = self._service
-        answered = Answered(
-            request, self._id, service.name, service.exits, rankings[0], self._jobs[0].seconds
-        )
+        exits, seconds = self._service.exits(model), self._jobs[0].seconds
+        answered = Answered(request, self._id, model, exits, rankings[0], seconds)
         if request.compare:
             answered = answered._replace(full=rankings[-1], full_seconds=self._jobs[-1].seconds)
         return answered

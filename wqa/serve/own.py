@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from wqa.inference.pipeline import in_order
 from wqa.inference.ranking import Ranking
@@ -21,6 +21,7 @@ from wqa.serve.answers import (
     OwnFields,
     RankingCost,
     RankRequest,
+    Request,
     cost,
 )
 from wqa.serve.requests import Fields
@@ -28,7 +29,7 @@ from wqa.serve.requests import Fields
 _OWN_EXAMPLE = {"question": CAVES, "candidates": LINES, "drop_ratio": 0.3, "compare": True}
 
 
-class OwnRequest(BaseModel):
+class OwnRequest(Request):
     """Rank candidates, with the scores of every exit."""
 
     model_config = {"json_schema_extra": {"example": _OWN_EXAMPLE}}
@@ -77,6 +78,7 @@ def _read_own(fields: Fields) -> RankRequest:
         question=fields.question("question"),
         texts=texts,
         documents=texts,
+        model=fields.model(),
         drop_ratio=fields.share("drop_ratio"),
         compare=bool(fields.flag("compare")),
     )
@@ -116,7 +118,7 @@ _ASK_EXAMPLE = {"question": CAVES, "top": 80, "n_best": 3, "drop_ratio": 0.3}
 _TOP, _N_BEST = 80, 3
 
 
-class AskRequest(BaseModel):
+class AskRequest(Request):
     """Answer a question by the sentences of the documents that it retrieves."""
 
     model_config = {"json_schema_extra": {"example": _ASK_EXAMPLE}}
@@ -182,6 +184,7 @@ def _read_ask(fields: Fields) -> RankRequest:
         question=fields.question("question"),
         texts=[],
         documents=[],
+        model=fields.model(),
         top=fields.count("n_best") or _N_BEST,
         drop_ratio=fields.share("drop_ratio"),
         retrieve=fields.count("top") or _TOP,

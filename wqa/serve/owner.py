@@ -1,4 +1,4 @@
-"""The thread that owns a ranker, and the requests that wait for it.
+"""The thread that owns the rankers of a process, and the requests that wait for them.
 
 The thread takes the requests that wait, as many as fit in a group, and ranks them together; it does
 not wait for more. While it computes, further requests come to wait, so that groups grow with the
@@ -13,7 +13,7 @@ import contextlib
 import math
 import threading
 import time
-from typing import Any, Callable, Deque, Iterator, List, Optional
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional
 
 from wqa.data import Candidate, Question
 from wqa.inference.ranker import Ranker
@@ -30,8 +30,14 @@ class Job:
     """A question that waits for its ranking."""
 
     def __init__(
-        self, question: str, texts: List[str], drop_ratio: Optional[float], deadline: float
+        self,
+        question: str,
+        texts: List[str],
+        drop_ratio: Optional[float],
+        deadline: float,
+        model: str,
     ) -> None:
+        self.model = model  # name of the ranker
         self.question = Question("", question, tuple(map(Candidate, texts)))
         self.drop_ratio, self.deadline = drop_ratio, deadline
         self.ranking: Optional[Ranking] = None
@@ -52,6 +58,10 @@ class Job:
         """Whether somebody still waits for the ranking."""
         return not self._is_cancelled and time.monotonic() < self.deadline
 
+    def joins(self, other: Job) -> bool:
+        """Whether the two jobs can be ranked together."""
+        return self.model == other.model and self.drop_ratio == other.drop_ratio
+
     def cancel(self) -> None:
         """Note that nobody waits for the ranking any more."""
         self._is_cancelled = True
@@ -59,9 +69,9 @@ class Job:
 
 
 class RankerThread:
-    """A ranker, the thread that loads it and ranks with it, and the jobs that wait."""
+    """Rankers by name, the thread that loads them and ranks with them, and the jobs that wait."""
 
-    def __init__(self, load: Callable[[], Ranker], config: ServeConfig) -> None:
+    def __init__(self, load: Callable[[], Dict[str, Ranker]], config: ServeConfig) -> None:
         self._load, self._config = load, config
         self._jobs: Deque[Job] = collections.deque()
         self._changed = threading.Condition()
@@ -69,12 +79,12 @@ class RankerThread:
         self._pace = 0.0  # mean seconds of a candidate
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
-        self.ranker: Optional[Ranker] = None
+        self.rankers: Dict[str, Ranker] = {}
         self.on_waiting: Callable[[int], None] = _ignore
         self.on_ended: Callable[[], None] = _ignore
 
     async def start(self) -> None:
-        """Start the thread, and wait until it has loaded the ranker."""
+        """Start the thread, and wait until it has loaded the rankers."""
         self._loop = asyncio.get_running_loop()
         self._loaded: asyncio.Future[None] = self._loop.create_future()
         self._thread.start()
@@ -127,29 +137,29 @@ class RankerThread:
 
     def _run(self) -> None:
         try:
-            self.ranker = self._load()
+            self.rankers = self._load()
         except BaseException as error:  # noqa: B036 - raised where the service is started
             self._refuse()
             self._call(_fail, self._loaded, error)
             return
         self._call(_resolve, self._loaded)
         try:
-            while self._handle(self.ranker, self._take()):
+            while self._handle(self._take()):
                 pass
         except BaseException as error:  # noqa: B036 - the service ends with it
             log_exception("ranker_failed", error)
         finally:
-            self.ranker = None
+            self.rankers = {}
             if self._refuse():
                 self._call(self.on_ended)
 
-    def _handle(self, ranker: Ranker, group: List[Job]) -> bool:
+    def _handle(self, group: List[Job]) -> bool:
         """Rank a group, and hand its rankings or errors over; False where there is none."""
         if not group:
             return False
         start = time.monotonic()
         try:
-            self._rank(ranker, group)
+            self._rank(self.rankers[group[0].model], group)
         except Exception as error:
             log_exception("ranking_failed", error)
             _fail_jobs(group, error.with_traceback(None))
@@ -184,7 +194,7 @@ class RankerThread:
                     return group
 
     def _first_group(self) -> List[Job]:
-        """The first job that is wanted, and those after it with its drop ratio that fit."""
+        """The first job that is wanted, and those behind it that are ranked with it and fit."""
         group: List[Job] = []
         left: Deque[Job] = collections.deque()
         room = self._config.group_candidates
@@ -192,12 +202,12 @@ class RankerThread:
             job = self._jobs.popleft()
             if not job.is_wanted:
                 continue
-            if not group or (job.drop_ratio == group[0].drop_ratio and job.size <= room):
+            if not group or (job.joins(group[0]) and job.size <= room):
                 group.append(job)
                 room -= job.size
             else:
                 left.append(job)
-                if job.drop_ratio == group[0].drop_ratio:
+                if job.joins(group[0]):
                     break  # a later one that fits does not overtake it
         left.extend(self._jobs)
         self._jobs = left

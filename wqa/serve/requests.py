@@ -154,6 +154,13 @@ class Fields:
             raise RequestError("value", name, f"is {shorten(value)}", "true or false")
         return value
 
+    def model(self) -> Optional[str]:
+        """Name of the ranker; None where it is absent."""
+        name = self._body.get("model")
+        if name is not None:
+            self._check_text(name, "model")
+        return name
+
     def count(self, name: str) -> Optional[int]:
         """A whole number from 1; None where it is absent."""
         value = self._body.get(name)

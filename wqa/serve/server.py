@@ -11,7 +11,7 @@ import pathlib
 import signal
 import socket
 import threading
-from typing import Any, Callable, Dict, Iterator, List, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Union
 
 from wqa.data.baselines import parse_baseline
 from wqa.data.digests import ranker_digest
@@ -48,7 +48,7 @@ def create_app(
     Returns
     -------
     fastapi.FastAPI
-        An ASGI application, whose lifespan loads the ranker.
+        An ASGI application, whose lifespan loads the rankers.
 
     Raises
     ------
@@ -58,14 +58,34 @@ def create_app(
     return _create_app(run, config or ServeConfig(), options)
 
 
-def _create_app(run: Any, config: ServeConfig, options: Any, digest: str = "") -> Any:
+def _create_app(
+    run: Any, config: ServeConfig, options: Any, digests: Mapping[str, str] = {}
+) -> Any:
     check_installed()
     from wqa.serve.app import build_app
     from wqa.serve.service import Service
 
-    load = functools.partial(_load, run, options, digest)
-    precision = options.get("precision", "float32")
-    return build_app(Service(load, config, ranker_name(run), precision))
+    loads = {}
+    for name, path in served_runs(run, config).items():
+        loads[name] = functools.partial(_load, path, options, digests.get(name, ""))
+    return build_app(Service(loads, config, options.get("precision", "float32")))
+
+
+def served_runs(run: Any, config: ServeConfig) -> Dict[str, Any]:
+    """Rankers of a service by name, the default one first."""
+    runs = {ranker_name(run): run}
+    for model in config.models:
+        name, _, path = model.partition("=")
+        if name in runs:
+            raise OptionError("model", f"{name} twice", "a name of its own for each ranker")
+        runs[name] = path
+    return runs
+
+
+def served_digests(run: Any, config: ServeConfig, options: Dict[str, Any]) -> Dict[str, str]:
+    """Digests of the rankers of a service, by name."""
+    runs = served_runs(run, config)
+    return {name: served_digest(path, options) for name, path in runs.items()}
 
 
 def _load(run: Any, options: Any, digest: str) -> Any:
@@ -198,7 +218,7 @@ def work(
     options: Any,
     on_begin: Callable[[], None] = lambda: None,
     on_ready: Callable[[], None] = lambda: None,
-    digest: str = "",
+    digests: Mapping[str, str] = {},
     loads_first: bool = False,
 ) -> int:
     """Load a ranker and answer requests in this process, until it is told to stop."""
@@ -212,7 +232,7 @@ def work(
 
     with stopping_signals(stop):
         on_begin()
-        app = _create_app(run, config, options, digest)
+        app = _create_app(run, config, options, digests)
         from wqa.serve.connections import build_server
 
         service, server = app.state.service, build_server(app, config, loads_first)

@@ -1,4 +1,4 @@
-"""The service: a ranker, its limits, its key, and its metrics in Prometheus's format.
+"""The service: its rankers, its limits, its key, and its metrics in Prometheus's format.
 
 With several workers each process writes its values to files, and any of them answers for all
 (prometheus_client's multiprocess mode, by the variable ``PROMETHEUS_MULTIPROC_DIR``).
@@ -10,13 +10,14 @@ import asyncio
 import hmac
 import os
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 import numpy as np
 from fastapi import Request
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from wqa.errors import shorten
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
 from wqa.serve.config import METRICS_FOLDER, ServeConfig
@@ -94,26 +95,30 @@ _JOIN = 5.0
 
 
 class Service:
-    """A ranker, and what its endpoints share."""
+    """Rankers, and what their endpoints share.
+
+    ``loads`` loads each of them, by name; the first one ranks where a request names none.
+    """
 
     def __init__(
         self,
-        load: Callable[[], Ranker],
+        loads: Mapping[str, Callable[[], Ranker]],
         config: ServeConfig,
-        name: str,
         precision: str = "float32",
     ) -> None:
-        self.config, self.name, self.precision = config, name, precision
-        self.owner = RankerThread(lambda: self._describe(load()), config)
-        self._description: Optional[Dict[str, Any]] = None
+        self.config, self.precision = config, precision
+        self.names = list(loads)
+        self._loads = loads
+        self.owner = RankerThread(self._load_all, config)
+        self._descriptions: Dict[str, Dict[str, Any]] = {}
         #: Index that ``POST /ask`` retrieves from, once it is loaded; None without one.
         self.index: Any = None
         self.metrics = Metrics()
         self.owner.on_waiting = self.metrics.set_queue
         self.owner.on_ended = self._ended
-        #: Called when the ranker is loaded.
+        #: Called when the rankers are loaded.
         self.on_ready: Callable[[], None] = _ignore
-        #: Called where the ranker is not loaded, for the reason in ``failure``, and where its
+        #: Called where a ranker is not loaded, for the reason in ``failure``, and where its
         #: thread has ended by itself, so that nothing is ranked any more.
         self.stop: Callable[[], None] = _ignore
         self.failure: Optional[BaseException] = None
@@ -126,7 +131,7 @@ class Service:
         self._loading: Optional[asyncio.Task] = None
 
     def begin(self) -> asyncio.Task:
-        """Begin to load the ranker, where that has not begun; requests wait for it meanwhile."""
+        """Begin to load the rankers, where that has not begun; requests wait for them meanwhile."""
         if self._loading is None:
             self._loading = asyncio.ensure_future(self._load())
         return self._loading
@@ -141,10 +146,10 @@ class Service:
             return
         self.is_ready = True
         self.on_ready()
-        log("ready", model=self.name, seconds=round(time.monotonic() - start, 3))
+        log("ready", model=", ".join(self.names), seconds=round(time.monotonic() - start, 3))
 
     def _ended(self) -> None:
-        log("ranker_ended", model=self.name)
+        log("ranker_ended", model=", ".join(self.names))
         self.has_ended = True
         self.stop()
 
@@ -155,22 +160,29 @@ class Service:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.owner.close, _JOIN)
 
-    @property
-    def ranker(self) -> Ranker:
-        """The ranker."""
-        if self.owner.ranker is None:
+    def ranker(self, name: str) -> Ranker:
+        """The ranker of a name."""
+        if name not in self.owner.rankers:
             raise _not_loaded()
-        return self.owner.ranker
+        return self.owner.rankers[name]
 
-    def _describe(self, ranker: Ranker) -> Ranker:
-        """Describe the ranker before it ranks: a request may have other drops for a moment."""
+    def _load_all(self) -> Dict[str, Ranker]:
+        """Load the index and the rankers."""
         if self.config.index:
             from wqa.retrieval import Index
 
             self.index = Index(self.config.index)
             self.index.check_sentences()
+        rankers = {}
+        for name, load in self._loads.items():
+            rankers[name] = load()
+            # Before it ranks: a request may have other drops for a moment.
+            self._descriptions[name] = self._describe(rankers[name])
+        return rankers
+
+    def _describe(self, ranker: Ranker) -> Dict[str, Any]:
         capabilities = ranker.capabilities
-        self._description = {
+        return {
             "system": capabilities.system,
             "exits": list(capabilities.exits) or list(range(1, capabilities.stages + 1)),
             "num_layers": capabilities.num_layers,
@@ -180,19 +192,25 @@ class Service:
             "keep": [drop.keep or None for drop in ranker.drops],
             "documents": None if self.index is None else len(self.index),
         }
-        return ranker
 
-    @property
-    def description(self) -> Dict[str, Any]:
-        """What `GET /api/ranker` says of the ranker, as it was loaded."""
-        if self._description is None:
+    def description(self, name: str) -> Dict[str, Any]:
+        """What `GET /api/ranker` says of a ranker, as it was loaded."""
+        if name not in self._descriptions:
             raise _not_loaded()
-        return self._description
+        return self._descriptions[name]
 
-    @property
-    def exits(self) -> List[int]:
+    def exits(self, name: str) -> List[int]:
         """Layer of each stage, or its number where stages are not layers of one encoder."""
-        return list(self.description["exits"])
+        return list(self.description(name)["exits"])
+
+    def name_of(self, given: Optional[str]) -> str:
+        """Name of the ranker that a request gives; with a single one it may give any."""
+        if given is None or len(self.names) == 1:
+            return self.names[0]
+        if given not in self.names:
+            expected = f"one of {', '.join(self.names)}"
+            raise RequestError("value", "model", f"is {shorten(given)}", expected)
+        return given
 
     def check_key(self, request: Request) -> None:
         """Check the key of a request."""

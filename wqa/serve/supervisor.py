@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 import uuid
-from typing import Any, Iterator, List
+from typing import Any, Dict, Iterator, List
 
 from wqa.errors import WqaError
 from wqa.serve.config import METRICS_FOLDER, ServeConfig
@@ -29,7 +29,7 @@ from wqa.serve.server import (
     FAILED,
     LATE,
     is_ranking,
-    served_digest,
+    served_digests,
     stopping_signals,
     work,
 )
@@ -121,7 +121,7 @@ def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: A
     workers: List[_Worker] = []
     with stopping_signals(lambda: stopping.append(True)), _metrics_folder() as folder:
         try:
-            arguments = (listener, run, config, options, served_digest(run, options))
+            arguments = (listener, run, config, options, served_digests(run, config, options))
             for _ in range(config.workers):
                 workers.append(_Worker(arguments))
             while not stopping:
@@ -204,7 +204,7 @@ def _run(
     run: Any,
     config: ServeConfig,
     options: Any,
-    digest: str,
+    digests: Dict[str, str],
     loads_first: bool,
     sender: Any,
 ) -> None:
@@ -218,7 +218,7 @@ def _run(
                 config,
                 options,
                 on_ready=lambda: sender.send(True),
-                digest=digest,
+                digests=digests,
                 loads_first=loads_first,
             )
         except WqaError as error:

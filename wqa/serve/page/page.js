@@ -5,6 +5,7 @@ import { counted, draw, summary } from "./ranking.js";
 
 const PAUSE = 150; // milliseconds without a move of the slider before the page ranks again
 const SENTENCES = 10; // of a collection that the page shows
+const HINT = document.getElementById("ratio-hint").textContent;
 const SLOW = 300; // milliseconds before the page says that it waits
 
 const find = (id) => document.getElementById(id);
@@ -92,8 +93,14 @@ function asks() {
   return find("collection").checked;
 }
 
+/** Name of the ranker that is chosen, empty where there is one alone. */
+function chosen() {
+  return find("model").value;
+}
+
 function body() {
   const sent = { question: find("question").value.trim() };
+  if (chosen()) sent.model = chosen();
   if (ownRatio) sent.drop_ratio = Number(ratio.value);
   if (asks()) return JSON.stringify({ ...sent, n_best: SENTENCES });
   sent.candidates = candidates();
@@ -105,6 +112,7 @@ function body() {
 function share() {
   const state = asks() ? new URLSearchParams({ question: find("question").value.trim() }) : "";
   if (state && ownRatio) state.set("drop_ratio", ratio.value);
+  if (state && chosen()) state.set("model", chosen());
   history.replaceState(null, "", `#${state}`);
 }
 
@@ -175,7 +183,8 @@ function refuse(error) {
 /** Ask the server what it ranks with, and fit the form to it. */
 async function describe() {
   try {
-    ranker = await request("api/ranker");
+    const query = chosen() ? `?${new URLSearchParams({ model: chosen() })}` : "";
+    ranker = await request(`api/ranker${query}`);
   } catch (error) {
     if (error.status === 401) find("key-field").hidden = false;
     return; // ranking says what is wrong
@@ -183,19 +192,26 @@ async function describe() {
   const parts = [ranker.model, ranker.system].filter((name, index, names) => names.indexOf(name) === index);
   if (ranker.num_layers) parts.push(`${counted(ranker.num_layers, "layer")}, exits after ${ranker.exits.join(", ")}`);
   find("ranker").textContent = parts.join(" \u00b7 ");
+  offerModels();
   if (ranker.documents && find("sources").hidden) {
     find("documents").textContent = counted(ranker.documents, "document");
     find("sources").hidden = false;
     find("collection").checked = true;
     chooseSource();
   }
-  if (ranker.stages === 1) {
-    ratio.disabled = true;
-    find("compare").disabled = true;
-    find("ratio-hint").textContent = "This ranker has one stage, so that it drops nothing.";
-  } else if (!ownRatio) {
-    showServerRatio();
-  }
+  const isWhole = ranker.stages === 1;
+  ratio.disabled = isWhole;
+  find("compare").disabled = isWhole || asks();
+  find("ratio-hint").textContent = isWhole ? "This ranker has one stage, so that it drops nothing." : HINT;
+  if (!isWhole && !ownRatio) showServerRatio();
+}
+
+/** Let the reader choose between the rankers of the server, where there are several. */
+function offerModels() {
+  if (ranker.models.length === 1 || !find("model-field").hidden) return;
+  find("model").replaceChildren(...ranker.models.map((name) => new Option(name)));
+  find("model").value = ranker.model;
+  find("model-field").hidden = false;
 }
 
 /** Show the drop ratio of the server, where it is one for all exits. */
@@ -233,6 +249,10 @@ ratio.addEventListener("input", () => {
 find("compare").addEventListener("change", () => {
   if (ranked) rank(false);
 });
+find("model").addEventListener("change", async () => {
+  await describe();
+  if (ranked) rank(false);
+});
 find("candidates").addEventListener("input", count);
 find("sources").addEventListener("change", chooseSource);
 count();
@@ -248,6 +268,10 @@ async function begin() {
     writeRatio(Number(ratio.value).toFixed(2));
   }
   await describe();
+  if (ranker.models && ranker.models.includes(asked.get("model")) && asked.get("model") !== ranker.model) {
+    find("model").value = asked.get("model");
+    await describe();
+  }
   if (asked.get("question") && asks()) rank(false);
 }
 begin();
