@@ -87,7 +87,7 @@ COMMANDS = [
         f"train mspp_claims {FROM_MINILM} --train fever/train.jsonl --out claims {SHORT}",
     ),
     ("verify", "verify claims --claim QUESTION --evidence SENTENCES"),
-    ("report", "report cascade --recipes RECIPES"),
+    ("reproduce", "reproduce cascade --check --recipes RECIPES"),
 ]
 
 

@@ -683,7 +683,6 @@ REQUIRED = {
     "export": ("run", "out"),
     "index": ("documents", "--out", "o"),
     "quantize": ("run", "--data", "d"),
-    "report": ("cascade",),
     "retrieve": ("index", "--data", "q", "--out", "o"),
     "score": ("run", "--data", "d", "--out", "o"),
     "serve": ("run",),
@@ -805,8 +804,8 @@ BAD = {
         "--drop-ratio and --keep: ",
     ),
     "an unknown paper": (
-        lambda f: ["report", "bert", "--recipes", f.folder],
-        "PAPER: 'bert'; expected published tables",
+        lambda f: ["reproduce", "bert", "--recipes", f.folder],
+        "PAPER[/TABLE]: 'bert'; expected PAPER or PAPER/TABLE",
     ),
     "a run that is a data file": (
         lambda f: ["evaluate", f.good, "--data", f.good],

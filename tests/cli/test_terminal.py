@@ -13,7 +13,7 @@ import unicodedata
 from random import Random
 
 import pytest
-from conftest import ROOT, child_environment, needs_full_device
+from conftest import ROOT, child_environment, needs_full_device, write_published
 
 from wqa.cli import COMMANDS, main
 from wqa.cli.output import show
@@ -131,13 +131,11 @@ def test_a_byte_order_mark_is_not_part_of_the_first_candidate(tiny_run, tmp_path
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_what_the_encoding_lacks_is_escaped(encoding, tmp_path):
-    (tmp_path / "cascade" / "published").mkdir(parents=True)
-    table = tmp_path / "cascade" / "published" / "table1.tsv"
     rows = "table\trow\tdrop_ratio\trecipe\twikiqa_map\n1\tcaf\u00e9 \u4e2d\t0\tx.sh\t1.0\n"
-    table.write_text(rows, encoding="utf-8")
+    write_published(tmp_path / "cascade", rows)
     environment = {"PYTHONIOENCODING": encoding}
     done = subprocess.run(
-        [sys.executable, "-m", "wqa", "report", "cascade", "--recipes", tmp_path],
+        [sys.executable, "-m", "wqa", "reproduce", "cascade", "--check", "--recipes", tmp_path],
         capture_output=True,
         timeout=60,
         env=child_environment(**environment),
@@ -240,11 +238,11 @@ def test_a_library_that_swallows_an_interrupt_during_its_import(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
-#: Runs `wqa report` with another function in its place.
+#: Runs `wqa reproduce` with another function in its place.
 REPLACED = """
 import os, signal, sys, time
 import wqa.__main__
-from wqa.cli import report
+from wqa.cli import reproduce
 
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
@@ -257,8 +255,8 @@ class Interrupting:
 def run(options):
     {body}
 
-report.run = run
-sys.argv = ["wqa", "report", "cascade"]
+reproduce.run = run
+sys.argv = ["wqa", "reproduce", "cascade"]
 sys.exit(wqa.__main__.main())
 """
 
@@ -348,8 +346,8 @@ def test_errors_of_the_system(error, found, monkeypatch, run_main):
     def fail(options):
         raise error
 
-    monkeypatch.setattr(COMMANDS["report"], "run", fail)
-    code, out, err = run_main("report", "cascade")
+    monkeypatch.setattr(COMMANDS["reproduce"], "run", fail)
+    code, out, err = run_main("reproduce", "cascade")
     assert code == 2 and not out and is_one_line(err, found)
 
 
@@ -442,12 +440,10 @@ def test_importing_the_package_reads_no_variable():
         (lambda text: text.replace("\t1.0", ""), "line 2: 4 columns; expected 5"),
     ],
 )
-def test_a_damaged_table_of_a_report(damage, found, tmp_path, run_main):
-    folder = tmp_path / "cascade" / "published"
-    folder.mkdir(parents=True)
+def test_a_damaged_published_table(damage, found, tmp_path, run_main):
     text = "table\trow\tdrop_ratio\trecipe\tmap\n1\tfull\t0\tx.sh\t1.0\n"
-    (folder / "table1.tsv").write_text(damage(text))
-    code, out, err = run_main("report", "cascade", "--recipes", tmp_path)
+    write_published(tmp_path / "cascade", damage(text))
+    code, out, err = run_main("reproduce", "cascade", "--check", "--recipes", tmp_path)
     assert code == 2 and not out and is_one_line(err, found)
 
 
@@ -493,7 +489,7 @@ def test_odd_arguments(tiny_run, tmp_path, run_main):
         ),
         "bench": (["--random", "bert_1"], ["--tokens", "--latency", "--exits"]),
         "quantize": ([tiny_run, "--data", tmp_path / "one"], ["--questions", "--strength"]),
-        "report": (["cascade"], ["--recipes"]),
+        "reproduce": (["cascade", "--check"], ["--recipes", "--scale"]),
         "tune": ([tiny_run, "--data", tmp_path / "one"], ["--grid", "--max-cost"]),
     }
     failures = 0

@@ -21,12 +21,12 @@ import time
 import zipfile
 
 import pytest
-from conftest import child_environment, needs_full_device
+from conftest import child_environment, needs_full_device, write_published
 
 from wqa.data import read_questions
 from wqa.errors import DataError, StorageError
 from wqa.evaluation import read_run
-from wqa.evaluation.report import report
+from wqa.evaluation.reproduction import check
 from wqa.io.archives import checked_members, open_tar, require_space, tar_errors
 from wqa.io.lines import text_lines
 from wqa.io.locks import lock_output
@@ -860,11 +860,9 @@ def test_the_download_of_an_encoder_is_locked_and_stops_in_one_line(tmp_path, ca
     ],
 )
 def test_a_published_table_that_is_not_whole(tmp_path, text, message):
-    folder = tmp_path / "paper" / "published"
-    folder.mkdir(parents=True)
-    (folder / "table1.tsv").write_text(text)
+    write_published(tmp_path / "paper", text)
     with pytest.raises(DataError, match=message):
-        report("paper", tmp_path)
+        check("paper", tmp_path)
 
 
 def test_a_server_that_breaks_off_is_one_typed_error(tmp_path, monkeypatch):

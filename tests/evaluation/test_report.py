@@ -7,41 +7,10 @@ import pytest
 from conftest import ROOT, child_environment
 
 from wqa.cli import main
-from wqa.errors import DataError, OptionError
-from wqa.evaluation.report import beside, lay_out, read_rows, report, write_rows
+from wqa.errors import DataError
+from wqa.evaluation.report import lay_out, read_rows
 
 CORPORA = ("asnq", "wikiqa", "trecqa")
-HEADER = "table\trow\tdrop_ratio\trecipe\tx_map\ty_map\tcost_reduction"
-
-
-@pytest.fixture
-def recipes(tmp_path):
-    (tmp_path / "paper" / "published").mkdir(parents=True)
-    (tmp_path / "paper" / "results").mkdir()
-    (tmp_path / "paper" / "published" / "table2.tsv").write_text(
-        f"{HEADER}\n2\tours\t0.3\tr.sh\t88.5\t-\t-37\n2\tours\t0\tr.sh\t89\t70.1\t0\n2\tothers\t-\t-\t50\t51\t-\n"
-    )
-    return tmp_path
-
-
-def test_published_beside_reproduced(recipes):
-    results = recipes / "paper" / "results"
-    ours = {"row": "ours", "drop_ratio": "0.3", "x_map": "87.12 (0.40)", "x_cost_reduction": "-36"}
-    write_rows(results / "table2.tsv", [ours])
-    write_rows(results / "small.tsv", [{"row": "tiny", "drop_ratio": "0", "z_map": "33.00"}])
-    write_rows(results / "speed.tsv", [{"measure": "latency", "ms": "4.2"}])
-    text = report("paper", recipes)
-    assert f"further figures: {results / 'speed.tsv'}\nmeasure   ms\nlatency  4.2" in text
-    assert text.splitlines()[0] == "Table 2, published | reproduced (2 of 5 figures)"
-    assert (
-        "88.5 | 87.12 (0.40)" in text
-        and "-37 | -36" in text
-        and "89 | not run" in text
-        and "r.sh" in text
-    )
-    assert "50 |" not in text  # others' figures are not ours to reproduce
-    assert "small.tsv" in text and "33.00" in text
-    assert text.splitlines()[-1] == "2 of 5 published figures have been run at the paper's scale"
 
 
 @pytest.mark.parametrize("columns", ["80", "100"])
@@ -50,9 +19,9 @@ def test_lines_fit_the_terminal(columns, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.chdir(ROOT)  # the names of files are in some lines
     for paper in ("cascade", "cosinet", "dcbert", "mhs", "mspp"):
-        assert main(["report", paper, "--recipes", "recipes"]) == 0
-        text = capsys.readouterr().out
-        assert max(map(len, text.splitlines())) <= 100, paper
+        assert main(["reproduce", paper, "--check"]) == 0
+        rows = [line for line in capsys.readouterr().out.splitlines() if " | " in line]
+        assert len(rows) > 20 and max(map(len, rows)) <= 100, paper
     rows = [{"row": "a row", "drop_ratio": "0", "x_map": "1", "y_map": "2"}]
     assert lay_out(rows, 20) == (
         "row    drop_ratio  x_map\na row           0      1\n\n"
@@ -61,38 +30,31 @@ def test_lines_fit_the_terminal(columns, capsys, monkeypatch):
     assert lay_out(rows, 31) == "row    drop_ratio  x_map  y_map\na row           0      1      2"
 
 
-def test_unknown_papers_and_malformed_tables(recipes, tmp_path, capsys):
-    with pytest.raises(OptionError, match="one of paper"):
-        report("bert", recipes)
-    with pytest.raises(OptionError, match="published tables in"):
-        report("bert", tmp_path / "absent")
-    path = recipes / "paper" / "published" / "table2.tsv"
+def test_malformed_tables(tmp_path):
+    path = tmp_path / "table.tsv"
     for text, found in (
-        (HEADER + "\n2\tours\n", "line 2: 2 columns"),
+        ("row\tdrop_ratio\nours\n", "line 2: 1 columns"),
         ("a\tb\n", "line 1"),
         ("", "line 1"),
     ):
         path.write_text(text)
         with pytest.raises(DataError, match=found):
-            report("paper", recipes)
+            read_rows(path)
     with pytest.raises(DataError, match="cannot be read"):
         read_rows(tmp_path / "absent.tsv")
-    assert main(["report", "bert", "--recipes", str(recipes)]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_every_published_table_is_whole(capsys):
-    assert main(["report", "cascade", "--recipes", str(ROOT / "recipes")]) == 0
-    text = capsys.readouterr().out
-    assert "Table 1" in text and "Table 2" in text and "Table 3" in text
+def test_every_published_table_is_whole():
     folder = ROOT / "recipes" / "cascade" / "published"
     for path in sorted((ROOT / "recipes").glob("*/published/*.tsv")):
         rows = read_rows(path)
         assert len({(row["row"], row["drop_ratio"]) for row in rows}) == len(rows)
         for row in rows:
-            assert row["table"] == path.stem[5:] and (
-                row["recipe"] in ("-", "data_scripts") or (ROOT / row["recipe"]).exists()
-            )
+            assert path.stem in (
+                f"table{row['table']}",
+                f"figure{row['table']}",
+                row["table"],
+            ) and (row["recipe"] in ("-", "data_scripts") or (ROOT / row["recipe"]).exists())
     table2 = {row["row"]: row for row in read_rows(folder / "table2.tsv")}
     table3 = {(row["row"], row["drop_ratio"]): row for row in read_rows(folder / "table3.tsv")}
     assert (table2["CT 12 layers"]["wikiqa_map"], table2["CT 12 layers"]["trecqa_mrr"]) == (
@@ -105,24 +67,10 @@ def test_every_published_table_is_whole(capsys):
     )
 
 
-def test_remarks_and_figures_on_another_corpus(recipes):
-    results = recipes / "paper" / "results"
-    row = {"row": "ours", "drop_ratio": "0.3", "z_map": "71.00", "z_seeds": "3", "z_mrr": "72.00"}
-    write_rows(results / "table2.tsv", [row])
-    remarks = recipes / "paper" / "published" / "table2.txt"
-    remarks.write_text("The first remark\n\x1b[2Jof two lines.\n")
-    lines = report("paper", recipes).splitlines()
-    # The paper's metrics alone; what the paper has no figure for is no published figure.
-    assert "z_map, ours" in lines[1] and "z_seeds" not in lines[1] and "z_mrr" not in lines[1]
-    assert "71.00" in lines[2] and "| 71.00" not in lines[2]
-    assert lines[5] == r"The first remark \x1b[2Jof two lines."
-    assert lines[-1] == "0 of 5 published figures have been run at the paper's scale"
-
-
 def test_the_tables_of_dcbert(capsys):
-    assert main(["report", "dcbert", "--recipes", str(ROOT / "recipes")]) == 0
+    assert main(["reproduce", "dcbert", "--check", "--recipes", str(ROOT / "recipes")]) == 0
     text = capsys.readouterr().out
-    assert all(f"Table {number}, published" in text for number in (1, 2, 3))
+    assert all(f"Table {number}: " in text for number in (1, 2, 3))
     folder = ROOT / "recipes" / "dcbert" / "published"
     tables = [read_rows(folder / f"table{number}.tsv") for number in (1, 2, 3)]
     assert [len(rows) for rows in tables] == [4, 4, 3]
@@ -147,9 +95,9 @@ def test_the_tables_of_dcbert(capsys):
 
 
 def test_the_tables_of_the_multiple_heads_student(capsys):
-    assert main(["report", "mhs", "--recipes", str(ROOT / "recipes")]) == 0
+    assert main(["reproduce", "mhs", "--check", "--recipes", str(ROOT / "recipes")]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert all(f"Table {number}, published" in text for number in (2, 3, 4, 5))
+    assert all(f"Table {number}: " in text for number in (2, 3, 4, 5))
     assert "167,371,014 and 195,722,502 parameters" in text and "169M and 199M" in text
     folder = ROOT / "recipes" / "mhs" / "published"
     tables = {number: read_rows(folder / f"table{number}.tsv") for number in (2, 3, 4, 5)}
@@ -194,9 +142,9 @@ def test_the_tables_of_the_multiple_heads_student(capsys):
 
 def test_the_tables_of_cosinet(capsys):
     """What the paper's tables say twice, and where they differ, which the remarks name."""
-    assert main(["report", "cosinet", "--recipes", str(ROOT / "recipes")]) == 0
+    assert main(["reproduce", "cosinet", "--check", "--recipes", str(ROOT / "recipes")]) == 0
     text = capsys.readouterr().out
-    assert all(f"Table {number}, published" in text for number in (2, 3, 4, 5, 6))
+    assert all(f"Table {number}: " in text for number in (2, 3, 4, 5, 6))
     folder = ROOT / "recipes" / "cosinet" / "published"
     tables = {}
     for number in (2, 3, 4, 5, 6):
@@ -239,9 +187,9 @@ def test_the_tables_of_cosinet(capsys):
 
 def test_the_tables_of_mspp(capsys):
     """What the paper's tables say twice is the same."""
-    assert main(["report", "mspp", "--recipes", str(ROOT / "recipes")]) == 0
+    assert main(["reproduce", "mspp", "--check", "--recipes", str(ROOT / "recipes")]) == 0
     text = capsys.readouterr().out
-    assert all(f"Table {number}, published" in text for number in (1, 2, 3, 7, 8))
+    assert all(f"Table {number}: " in text for number in (1, 2, 3, 7, 8))
     folder = ROOT / "recipes" / "mspp" / "published"
     tables = {}
     for number in (1, 2, 3, 7, 8):
@@ -273,14 +221,6 @@ def test_the_tables_of_mspp(capsys):
     }
     assert tables[8]["Joint MSPP AE_k, FT IE_1"]["fever_dev_accuracy"] == "81.18 (0.14)"
     assert tables[8]["DREAM"]["fever_test_accuracy"] == "76.85"
-
-
-def test_figures_that_the_paper_gives_once():
-    [row] = beside(
-        [{"row": "a", "drop_ratio": "0", "recipe": "r", "cost_reduction": "-1"}],
-        [{"row": "a", "drop_ratio": "0", "x_map": "5", "x_cost_reduction": "-2"}],
-    )
-    assert row["cost_reduction"] == "-1 | -2"
 
 
 def collect(*arguments):
@@ -331,13 +271,11 @@ def test_collecting_figures_over_seeds(tmp_path):
     )
 
 
-def load_table1():
-    spec = importlib.util.spec_from_file_location(
-        "table1", ROOT / "recipes" / "cascade" / "table1.py"
-    )
-    table1 = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(table1)
-    return table1
+def count_corpora(*arguments):
+    spec = importlib.util.spec_from_file_location("counts", ROOT / "recipes" / "counts.py")
+    counts = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(counts)
+    counts.main(*arguments)
 
 
 def test_table_1_counts_the_shorter_dev_set_of_trecqa(tmp_path):
@@ -347,22 +285,42 @@ def test_table_1_counts_the_shorter_dev_set_of_trecqa(tmp_path):
     }
     (tmp_path / "trecqa").mkdir()
     (tmp_path / "trecqa" / "stats.json").write_text(json.dumps(counts))
-    load_table1().main(tmp_path / "table1.tsv", tmp_path)
+    count_corpora("cascade", tmp_path / "table1.tsv", tmp_path)
     published = read_rows(ROOT / "recipes" / "cascade" / "published" / "table1.tsv")
     for mine, theirs in zip(read_rows(tmp_path / "table1.tsv")[1:], published[1:]):
         assert mine["trecqa_questions"] == theirs["trecqa_questions"]
 
 
-def test_table_1_from_the_counts_of_corpora(wikiqa_archive, tmp_path):
-    table1 = load_table1()
+@pytest.mark.parametrize(
+    "paper, name, columns",
+    [
+        ("cascade", "table1", ("questions", "candidates", "correct")),
+        ("mhs", "table1", ("questions", "pairs", "correct")),
+        ("mspp", "table5", ("questions", "candidates", "candidates_per_question")),
+    ],
+)
+def test_tables_from_the_counts_of_corpora(paper, name, columns, wikiqa_archive, tmp_path):
     import wikiqa
 
     assert wikiqa.main(["--archive", str(wikiqa_archive), "--out", str(tmp_path / "wikiqa")]) == 0
-    table1.main(tmp_path / "table1.tsv", tmp_path)
-    published = read_rows(ROOT / "recipes" / "cascade" / "published" / "table1.tsv")
-    for mine, theirs in zip(read_rows(tmp_path / "table1.tsv"), published):
-        for name in ("questions", "candidates", "correct"):
-            assert mine[f"wikiqa_{name}"] == theirs[f"wikiqa_{name}"]
+    count_corpora(paper, tmp_path / "table.tsv", tmp_path)
+    published = read_rows(ROOT / "recipes" / paper / "published" / f"{name}.tsv")
+    for mine, theirs in zip(read_rows(tmp_path / "table.tsv"), published):
+        for column in columns:
+            assert mine[f"wikiqa_{column}"] == theirs[f"wikiqa_{column}"]
+
+
+def test_the_figure_that_follows_from_a_table():
+    """Figure 2 of the Multiple-Heads Student is Table 2's P@1 over that of row 5."""
+    folder = ROOT / "recipes" / "mhs" / "published"
+    table, figure = (read_rows(folder / name) for name in ("table2.tsv", "figure2.tsv"))
+    base = table[4]
+    assert base["row"] == "5 roberta-base" and len(table) == len(figure)
+    for row, point in zip(table, figure):
+        assert (row["row"], row["params"]) == (point["row"], point["params"])
+        for corpus in ("ias2", "asnq", "wikiqa"):
+            improvement = 100 * (float(row[f"{corpus}_p@1"]) / float(base[f"{corpus}_p@1"]) - 1)
+            assert point[f"{corpus}_improvement"] == f"{improvement:+.1f}"
 
 
 def test_trainings_are_summarized(tmp_path):

@@ -599,7 +599,7 @@ def test_a_tar_is_unpacked_only_as_far_as_it_is_needed(tmp_path):
 def test_a_damaged_reference(tiny, tmp_path, capsys):
     stored = dict(np.load(tiny / "expected.npz"))
     path = tmp_path / "x.npz"
-    out = ["convert", str(tiny), str(tmp_path / "out"), "--check", str(path)]
+    out = ["convert", str(tiny), str(tmp_path / "out"), "--reference", str(path)]
     raw = (tiny / "expected.npz").read_bytes()
     for content in (b"", b"PK\x03\x04", raw[:5000], raw[:3000] + b"\xff" * 99 + raw[3099:]):
         path.write_bytes(content)

@@ -249,7 +249,7 @@ def checked(tmp_path):
 
 def test_checks_against_stored_outputs(checked, tmp_path, capsys):
     stored = checked / "expected.npz"
-    assert main(["convert", str(checked), str(tmp_path / "out"), "--check", str(stored)]) == 0
+    assert main(["convert", str(checked), str(tmp_path / "out"), "--reference", str(stored)]) == 0
     out = capsys.readouterr().out
     for part in ("embeddings' output", "layer 1", "layer 3", "scores"):
         assert any(
@@ -259,7 +259,15 @@ def test_checks_against_stored_outputs(checked, tmp_path, capsys):
     arrays["states"][2, 0, 3] += 2e-4
     np.savez(tmp_path / "off.npz", **arrays)
     assert (
-        main(["convert", str(checked), str(tmp_path / "off"), "--check", str(tmp_path / "off.npz")])
+        main(
+            [
+                "convert",
+                str(checked),
+                str(tmp_path / "off"),
+                "--reference",
+                str(tmp_path / "off.npz"),
+            ]
+        )
         == 2
     )
     err = capsys.readouterr().err

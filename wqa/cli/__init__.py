@@ -40,7 +40,7 @@ OUT_OF_MEMORY = StorageError(
 #: Modules of the subcommands, in the order of the help text.
 _MODULES = (
     "train evaluate compare agreement ask answer calibrate index rank verify demo retrieve "
-    "completion convert doctor embed_words encode export bench quantize report score serve "
+    "completion convert doctor embed_words encode export bench quantize reproduce score serve "
     "tokenize tune"
 )
 COMMANDS = {

@@ -2,7 +2,7 @@
 
 example:
   wqa convert tanda_roberta_base_asnq.tar encoders/tanda
-  wqa convert roberta-base encoders/roberta --check /path/to/python-with-transformers
+  wqa convert roberta-base encoders/roberta --reference /path/to/python-with-transformers
   wqa train cascade --encoder encoders/roberta ...
   wqa convert cerberus_model.pt runs/student --encoder encoders/electra-base
 
@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SRC", help="directory, tar or checkpoint to read")
     parser.add_argument("out", metavar="OUT", help="new directory to write")
     parser.add_argument(
-        "--check",
+        "--reference",
+        dest="check",
         default="",
         metavar="FILE|PYTHON",
         help="compare every layer's hidden states with stored ones (a .npz with token_ids, "

@@ -15,7 +15,8 @@ from typing import Any, Collection, Dict, NamedTuple, Sequence, Set
 from wqa.cli.options import add_fields, fields_of, has_option
 from wqa.config import RunConfig, parse_json, read_json, read_run_config
 from wqa.config.reading import open_file, unique_keys
-from wqa.errors import MissingDependency, OptionError, how_to_install, shorten
+from wqa.config.yaml_text import parse_yaml
+from wqa.errors import MissingDependency, OptionError, shorten
 
 #: Greatest size of a file in bytes.
 LARGEST = 1 << 20
@@ -170,7 +171,7 @@ def _read(path: str) -> Dict[str, Any]:
         raise OptionError(path, f"more than {LARGEST:,} bytes", "a file of options")
     try:
         text = content.decode("utf-8-sig")
-        values = parse_json(text, unique_keys) if path.endswith(".json") else _parse_yaml(text)
+        values = parse_json(text, unique_keys) if path.endswith(".json") else parse_yaml(text)
     except ValueError as error:
         problem = " ".join(str(error).split())
         expected = "YAML without aliases, or a run's config.json"
@@ -184,36 +185,6 @@ def _read(path: str) -> Dict[str, Any]:
             raise OptionError(path, "a run that was not trained here", expected)
         return _options_of_run(config)
     return values
-
-
-def _parse_yaml(text: str) -> Any:
-    """The value of a YAML document without aliases, in which no key occurs twice."""
-    try:
-        import yaml
-    except ImportError:
-        raise MissingDependency(
-            "PyYAML", "is not installed", "the reader of YAML", how_to_install("cpu")
-        ) from None
-
-    class Loader(yaml.SafeLoader):
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):  # a few of them can stand for billions of values
-                raise ValueError(f"alias {shorten('*' + self.peek_event().anchor)}")
-            return super().compose_node(parent, index)
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            names: Set[Any] = set()
-            for key, _ in node.value:
-                name = self.construct_object(key, deep=True)
-                if name in names:
-                    raise ValueError(f"key {shorten(name)} occurs twice")
-                names.add(name)
-            return super().construct_mapping(node, deep)
-
-    try:
-        return yaml.load(text, Loader)
-    except (yaml.YAMLError, RecursionError, TypeError) as error:
-        raise ValueError(str(error)) from None
 
 
 def _options_of_run(config: RunConfig) -> Dict[str, Any]:

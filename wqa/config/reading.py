@@ -266,8 +266,10 @@ def _field(hint: Any, value: Any, where: str) -> Any:
         raise RunDirectoryError(where, shorten(value), "a finite number", _MEND)
     if origin is dict:
         item = typing.get_args(hint)[1]
+        fields = {}
         for key, entry in value.items():
-            _field(item, entry, f"{where}, {shorten(key)}")
+            fields[key] = _field(item, entry, f"{where}, {shorten(key)}")
+        return fields
     return value
 
 

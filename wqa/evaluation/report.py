@@ -1,11 +1,11 @@
-"""Published figures beside reproduced ones.
+"""Tables of figures: laid out as text, and in files.
 
 The folder of a paper's recipes has two folders of tables. ``published/tableN.tsv`` is a table of
 the paper. Its columns are ``table``, ``row``, ``drop_ratio`` and ``recipe``, then one for each
 figure, named CORPUS_METRIC, in per cent as printed; a dash where the paper has none.
-``published/tableN.txt``, if there is one, holds remarks on the table. ``results/tableN.tsv`` holds
-the figures that the recipes reproduced, under the same names, or on another corpus. Any further
-table in ``results/``, of another scale or of other columns, is shown as it is.
+``published/tableN.txt``, if there is one, holds remarks on the table. ``results/`` holds the
+figures that the recipes reproduced, under the same names, or on another corpus.
+`wqa.evaluation.reproduction` lays one beside the other.
 
 An experiment is one table of several rankers: each measure of each, and its p-value against the
 first ranker. It is that of PyTerrier's ``Experiment`` (Macdonald et al. 2021), made of what
@@ -17,11 +17,9 @@ from __future__ import annotations
 import csv
 import io
 import math
-import pathlib
-import textwrap
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Sequence, Union
 
-from wqa.errors import DataError, OptionError, check_choice, printable, shorten
+from wqa.errors import DataError, check_choice, printable, shorten
 from wqa.io.files import PathLike, atomic_writer
 from wqa.io.lines import text_lines
 
@@ -136,113 +134,6 @@ def _columns(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> str:
     for row in rows:
         lines.append([row[name] for name in names])
     return align(lines, left=1)
-
-
-def beside(
-    published: Sequence[Mapping[str, str]], reproduced: Sequence[Mapping[str, str]]
-) -> List[Dict[str, str]]:
-    """Lay reproduced figures beside published ones."""
-    results = {_key(row): row for row in reproduced}
-    ours = _of_other_corpora(published, reproduced)
-    rows = []
-    for row in published:
-        result = results.get(_key(row), {})
-        figures = {"row": row["row"], "drop_ratio": row["drop_ratio"]}
-        for name in row:
-            if name not in KEYS:
-                figures[name] = row[name]
-                if row[name] != "-" and row["recipe"] != "-":
-                    figures[name] += f" | {_figure(result, name)}"
-        for name in ours:
-            figures[f"{name}, ours"] = result.get(name, "-")
-        figures["recipe"] = row["recipe"]
-        rows.append(figures)
-    return rows
-
-
-def _of_other_corpora(
-    published: Sequence[Mapping[str, str]], reproduced: Sequence[Mapping[str, str]]
-) -> List[str]:
-    """Columns of published metrics on corpora for which the table has no column."""
-    known = {name for row in published for name in row}
-    metrics = {name.partition("_")[2] for name in known - set(KEYS)} - {""}
-    columns = dict.fromkeys(name for row in reproduced for name in row)
-    return [name for name in columns if name not in known and name.partition("_")[2] in metrics]
-
-
-def _key(row: Mapping[str, str]) -> Tuple[str, str]:
-    return row["row"], row["drop_ratio"]
-
-
-def _figure(row: Mapping[str, str], name: str) -> str:
-    """A reproduced figure; one that the paper gives for all corpora is that of the first."""
-    value = row.get(name, "")
-    for key in row:
-        if not value and key.endswith("_" + name):
-            value = row[key]
-    if value in ("", "-"):
-        return "not run"
-    return value
-
-
-def report(paper: str, recipes: PathLike = "recipes", width: int = WIDTH) -> str:
-    """All published tables of a paper beside what was reproduced, then the tables of other
-    scales.
-    """
-    folder = pathlib.Path(recipes)
-    known = sorted(path.parent.name for path in folder.glob("*/published"))
-    if paper not in known:
-        expected = f"published tables in {folder}"
-        if known:
-            expected = "one of " + ", ".join(known)
-        raise OptionError(
-            "paper",
-            shorten(paper),
-            expected,
-            "run it in a checkout, or name its folder with recipes=DIR",
-        )
-    published = folder / paper / "published"
-    results = folder / paper / "results"
-    tables = []
-    for path in sorted(published.glob("*.tsv")):
-        tables.append(_table(path, results / path.name, width))
-    parts = [table.text for table in tables]
-    for path in sorted(results.glob("*.tsv")):
-        if not (published / path.name).exists():
-            rows = read_rows(path, ())
-            shown = lay_out(rows, width)
-            parts.append(f"Of another scale, or of further figures: {path}\n{shown}")
-    figures = sum(table.figures for table in tables)
-    reproduced = sum(table.reproduced for table in tables)
-    parts.append(f"{reproduced} of {figures} published figures have been run at the paper's scale")
-    return "\n\n".join(parts)
-
-
-class _Table(NamedTuple):
-    text: str
-    figures: int  # that have a recipe
-    reproduced: int
-
-
-def _table(published: pathlib.Path, results: pathlib.Path, width: int) -> _Table:
-    rows = read_rows(published, KEYS)
-    reproduced = []
-    if results.exists():
-        reproduced = read_rows(results)
-    shown = beside(rows, reproduced)
-    count = run = 0
-    for row in shown:
-        pairs = [row[name] for name in row if name not in KEYS and " | " in row[name]]
-        count += len(pairs)
-        run += sum(not value.endswith("not run") for value in pairs)
-    number = rows[0]["table"]
-    title = f"Table {number}, published | reproduced ({run} of {count} figures)"
-    lines = [title, lay_out(shown, width)]
-    remarks = published.with_suffix(".txt")
-    if remarks.exists():
-        texts = [printable(line.rstrip()) for _, line in text_lines(remarks, largest=LARGEST_TABLE)]
-        lines += textwrap.wrap(" ".join(texts), width)
-    return _Table("\n".join(lines), count, run)
 
 
 #: Level below which a difference is marked in LaTeX.

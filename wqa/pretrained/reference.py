@@ -3,7 +3,7 @@
 
     python reference.py DIRECTORY CLASS INPUTS.npz OUTPUTS.npz
 
-`wqa convert --check` and the tests run this file with another interpreter, because the two
+`wqa convert --reference` and the tests run this file with another interpreter, because the two
 libraries need a newer NumPy than MXNet takes. It imports neither MXNet nor this package. CLASS is a
 class of transformers, such as RobertaModel. INPUTS holds ``token_ids`` and ``token_types``, (B, L),
 and ``valid_length``, (B,). OUTPUTS holds these arrays, ``states``, (1 + layers, B, L, C), and for a

@@ -1,0 +1,55 @@
+"""Parsing of YAML: options of a training, and claims about tables."""
+
+from __future__ import annotations
+
+from typing import Any, Set
+
+from wqa.errors import MissingDependency, how_to_install, shorten
+
+
+def parse_yaml(text: str) -> Any:
+    """Parse a YAML document.
+
+    Parameters
+    ----------
+    text : str
+        The document, without aliases, in which no key occurs twice.
+
+    Returns
+    -------
+    dict, list, str, int, float, bool or None
+        Value of the document.
+
+    Raises
+    ------
+    ValueError
+        If the text is no such document.
+    MissingDependency
+        If PyYAML is not installed.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise MissingDependency(
+            "PyYAML", "is not installed", "the reader of YAML", how_to_install("cpu")
+        ) from None
+
+    class Loader(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):  # a few of them can stand for billions of values
+                raise ValueError(f"alias {shorten('*' + self.peek_event().anchor)}")
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            names: Set[Any] = set()
+            for key, _ in node.value:
+                name = self.construct_object(key, deep=True)
+                if name in names:
+                    raise ValueError(f"key {shorten(name)} occurs twice")
+                names.add(name)
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, Loader)
+    except (yaml.YAMLError, RecursionError, TypeError) as error:
+        raise ValueError(str(error)) from None
