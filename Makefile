@@ -8,7 +8,7 @@ BENCH ?=
 MINILM = $(shell $(BIN)/python -c 'from wqa.io.encoder_directories import locate_encoder; print(locate_encoder("minilm"))')
 SOAK ?= --minutes 60 --page recipes/bench/logs/soak.md
 
-.PHONY: quickstart test nightly test-clients test-cu112 dist-check lint docs bench soak newcomer measurements clean help
+.PHONY: quickstart test nightly test-clients test-cu112 dist-check lint docs figures bench soak newcomer measurements clean help
 
 help:
 	@echo "make quickstart  rank a question without training, train a cascade on the built-in corpus, evaluate it, rank with it"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-cu112  import MXNet for GPUs against a stub of the driver, in .venv-cu112 (4 GB to download)"
 	@echo "make dist-check  build the wheel and try it on every Python of this machine (minutes for each)"
 	@echo "make docs        the documentation, into build/site"
+	@echo "make figures     write the figures of README and docs/ from the files that hold them (make test compares them)"
 	@echo "make bench       rank beside PyTorch, sentence-transformers and ONNX Runtime, in turn (45 minutes;"
 	@echo "                 BENCH='--questions 20 --json FILE' passes options on)"
 	@echo "make soak        attack the package for an hour and write its log (SOAK='--minutes 10 --seed 7 --only kills'"
@@ -107,6 +108,10 @@ dist-check: .venv/.installed
 
 docs: .venv/.tests
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Figures between the marks of the pages, from docs/figures/.
+figures: .venv/.installed
+	$(BIN)/python docs/make_figures.py
 
 # The peers' NumPy is newer than MXNet's, so they have an environment of their own.
 .venv-peers/.installed: recipes/bench/peers.txt

@@ -1,0 +1,89 @@
+"""Figures of the pages come from files: `make figures`."""
+
+import importlib.util
+
+import pytest
+from conftest import ROOT
+
+from wqa.errors import DataError
+
+
+@pytest.fixture
+def make_figures():
+    path = ROOT / "docs" / "make_figures.py"
+    spec = importlib.util.spec_from_file_location("make_figures", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_pages_are_what_their_sources_give(make_figures, capsys):
+    status = make_figures.main(["--check"])
+    assert status == 0, f"run make figures:\n{capsys.readouterr().out}"
+
+
+@pytest.fixture
+def pages(make_figures, tmp_path, monkeypatch):
+    monkeypatch.setattr(make_figures, "ROOT", tmp_path)
+    make_figures.read_file.cache_clear()
+    (tmp_path / "docs" / "figures").mkdir(parents=True)
+    (tmp_path / "t.tsv").write_text("row\tmap\tp@1\none\t78.36 (1.24)\t-\ntwo\t65.50\t70\n")
+    (tmp_path / "docs" / "page.md").write_text(
+        "It is <!--=gap-->1.0<!--/--> below.\n\n<!--=table-->\nold\n<!--/-->\n\nAt 0.3 and `0.4`.\n"
+    )
+    return tmp_path / "docs"
+
+
+SPEC = """page: docs/page.md
+files: {t: t.tsv}
+numbers: [0.3]
+figures:
+  gap: '{t["one", "map"] - t["two", "map"]:+.1f} of MAP'
+  table: |
+    | | MAP | P@1 |
+    | --- | --- | --- |
+    | one | {t["one", ["map", "p@1"]]} |
+"""
+
+
+def test_figures_are_written_between_their_marks(make_figures, pages, capsys):
+    (pages / "figures" / "page.yaml").write_text(SPEC)
+    before = (pages / "page.md").read_text()
+    assert make_figures.main(["--check"]) == 1
+    assert "+It is <!--=gap-->+12.9 of MAP<!--/--> below." in capsys.readouterr().out
+    assert (pages / "page.md").read_text() == before
+    assert make_figures.main([]) == 0
+    assert (pages / "page.md").read_text() == (
+        "It is <!--=gap-->+12.9 of MAP<!--/--> below.\n\n<!--=table-->\n\n| | MAP | P@1 |\n"
+        "| --- | --- | --- |\n| one | 78.36 (1.24) |  |\n\n<!--/-->\n\nAt 0.3 and `0.4`.\n"
+    )
+    assert make_figures.main(["--check"]) == 0
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("gap:", "lead:", "the mark gap"),
+        ("  table: |", "  unused: '1'\n  table: |", "no mark for unused"),
+        ("numbers: [0.3]", "numbers: []", "typed: 0.3"),
+        ("numbers: [0.3]", "numbers: [0.3, 0.9]", "numbers that are not there: 0.9"),
+        ("files:", "sources:", "sources; expected the keys"),
+        (":+.1f", "", "a format behind it"),
+        ('t["one", "map"] -', 't["three", "map"] -', "0 rows"),
+        ("t.tsv", "absent.tsv", "cannot be read"),
+        ("page: docs", "page: [", "cannot be read"),
+    ],
+)
+def test_what_is_wrong_with_a_page_is_one_error(old, new, message, make_figures, pages):
+    assert old in SPEC
+    (pages / "figures" / "page.yaml").write_text(SPEC.replace(old, new, 1))
+    with pytest.raises(DataError) as caught:
+        make_figures.main(["--check"])
+    assert message in str(caught.value)
+
+
+def test_outcomes_of_claims(make_figures):
+    assert make_figures.outcome_of(["mhs/table2", "distillation"]) == "not shown"
+    assert "transfer helps" in make_figures.claims_with(["cascade", "shown"])
+    with pytest.raises(DataError, match="no such claim"):
+        make_figures.outcome_of(["mhs/table2", "absent"])
