@@ -5,6 +5,7 @@ examples:
   wqa compare runs/a runs/a --data data/wikiqa/test.jsonl --drop-ratio 0 --drop-ratio 0.3
   wqa compare minilm runs/pairwise runs/cascade --data data/wikiqa/test.jsonl --latex table.tex
   wqa compare --run one.txt --run two.txt --qrels qrels.txt
+  wqa compare --run original.txt --run reproduced.txt --qrels qrels.txt --reproduction
 
 Each run is compared with the first by each metric: paired t-test, Wilcoxon's signed-rank test, the
 95 % interval of the mean difference by a bootstrap over the questions, and Spearman's rho between
@@ -13,6 +14,11 @@ between the rankings of the candidates. --csv and --latex write one table of all
 metric and its p-value by the t-test against the first run. A RUN may be a .json file of a sequence
 or an ensemble, or a ranker without training: minilm, maxsim:ENCODER, cosine:ENCODER, rr, wo, wo+rr,
 random:SEED, bm25.
+
+--reproduction says how well the second TREC run reproduces the first: Kendall's tau of the
+documents' orders, RMSE and p-value of the paired t-test. With four, an original baseline and run
+and a reproduced baseline and run, it adds the effect ratio and the difference of the relative
+improvements (Breuer et al. 2020).
 """
 
 from __future__ import annotations
@@ -33,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_scoring(parser)
     add_drops(parser, "; give it once for all RUNs, or once for each")
+    parser.add_argument(
+        "--reproduction", action="store_true", help="measure how well a TREC run reproduces another"
+    )
     add_json(parser)
     for form, ending in (("csv", ".csv"), ("latex", ".tex")):
         parser.add_argument(
@@ -53,7 +62,11 @@ def run(options: argparse.Namespace) -> None:
 
     metrics = metric_names(options.metrics)
     options.filter = chosen_filter(options.filter)
-    if scores_trec_runs(options):
+    of_trec_runs = scores_trec_runs(options)
+    if options.reproduction:
+        _show_reproduction(options, of_trec_runs)
+        return
+    if of_trec_runs:
         runs, qrels = read_trec(options)
         result = compare_trec_runs(runs, qrels, options.filter, metrics, options.complete)
         for row in result["rows"]:
@@ -75,3 +88,15 @@ def run(options: argparse.Namespace) -> None:
             with atomic_writer(path) as file:
                 file.write(experiment_table(result, form))
     show("\n\n".join(tables), result, options.json)
+
+
+def _show_reproduction(options: argparse.Namespace, of_trec_runs: bool) -> None:
+    from wqa.evaluation import table
+    from wqa.evaluation.reproducibility import compare_reproduction
+
+    if not of_trec_runs or options.csv or options.latex:
+        raise OptionError("reproduction", "with RUN, csv or latex", "TREC runs: --run and --qrels")
+    runs, qrels = read_trec(options)
+    metrics = metric_names(options.metrics)
+    rows = compare_reproduction(runs, qrels, options.filter, metrics, options.complete)
+    show(table(rows), rows, options.json)

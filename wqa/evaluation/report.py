@@ -25,8 +25,9 @@ from wqa.io.lines import text_lines
 
 Cell = Union[str, float, None]
 
-# Columns of shares, beside metrics at a cut-off; the last five are those of a comparison.
-_SHARES = ("map", "mrr", "em", "f1", "first", "second", "difference", "low", "high")
+# Columns of shares, beside metrics at a cut-off; the second line has those of comparisons.
+_SHARES = {"map", "mrr", "em", "f1"}
+_SHARES |= {"first", "second", "difference", "low", "high", "original", "reproduced", "rmse"}
 
 
 def table(rows: Sequence[Mapping[str, Cell]]) -> str:

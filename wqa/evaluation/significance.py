@@ -228,7 +228,7 @@ def compare(
         difference=float(changes.mean()),
         low=low,
         high=high,
-        t_test=_t_test(one, two),
+        t_test=paired_t_test(one, two),
         wilcoxon=_wilcoxon(changes),
         spearman=spearman,
         spearman_p=spearman_p,
@@ -236,7 +236,8 @@ def compare(
     )
 
 
-def _t_test(one: np.ndarray, two: np.ndarray) -> float:
+def paired_t_test(one: np.ndarray, two: np.ndarray) -> float:
+    """p-value of the paired t-test of values of the same questions, each of shape (Q,)."""
     changes = two - one
     if not changes.any():
         return 1.0
