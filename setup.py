@@ -77,7 +77,7 @@ setup(
             "ray==2.60.0; python_version >= '3.10'",
             "grpcio>=1.42; python_version >= '3.10'",
         ],
-        # `wqa export --format onnx`, `--engine onnxruntime`; onnxruntime-gpu does for the second.
+        # `wqa export --format onnx`, and what runs the graphs.
         "onnx": ["onnx>=1.14", "onnxruntime>=1.16"],
         "completion": ["shtab"],  # `wqa completion`
         # `wqa serve`, which builds on parts of uvicorn that its documentation does not name.

@@ -55,10 +55,7 @@ EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
         "corpora named ir:NAME, and measures that are not built in",
     ),
     "tensorboard": (("tensorboardX",), "`wqa train --log-dir`"),
-    "onnx": (
-        ("onnx", "onnxruntime"),
-        "`wqa export --format onnx` and `--engine onnxruntime`",
-    ),
+    "onnx": (("onnx", "onnxruntime"), "`wqa export --format onnx`, and running it"),
     "completion": (("shtab",), "`wqa completion`"),
     "ray": (("ray", "grpcio"), "`wqa score --cluster`, on Python 3.10 or newer"),
     "serve": (("fastapi", "pydantic", "uvicorn", "prometheus-client"), "`wqa serve`"),

@@ -1,9 +1,14 @@
-"""Export a run to MXNet's symbols and parameters, or to PyTorch's files.
+"""Export a run to ONNX, to MXNet's symbols and parameters, or to PyTorch's files.
 
 example:
+  wqa export runs/wikiqa exported --format onnx
   wqa export runs/wikiqa exported
   wqa export runs/pairwise exported --format huggingface
   wqa export runs/student exported --format pytorch
+
+The ONNX format is one graph for each part of the network, with Hugging Face's names of inputs and
+outputs, and config.json, which describes them. A cascade is also one graph, cascade.onnx, that
+drops candidates inside. It takes the pairs of one question and a drop ratio for each exit.
 
 MXNet's bindings of other languages read the MXNet format: model-symbol.json and model-0000.params
 compute the score of a pair, each stage of a cascade is also a network of its own, and export.json
@@ -25,7 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument("out", metavar="OUT", help="new directory to write")
     add_choice(
-        parser, "--format", ("mxnet", "huggingface", "pytorch"), "library that reads the files"
+        parser,
+        "--format",
+        ("mxnet", "onnx", "huggingface", "pytorch"),
+        "library that reads the files",
     )
 
 
@@ -38,5 +46,9 @@ def run(options: argparse.Namespace) -> None:
         "huggingface": export_huggingface,
         "pytorch": export_checkpoint,
     }
+    if options.format == "onnx":
+        from wqa.systems.export_onnx import export_onnx
+
+        formats["onnx"] = export_onnx
     for name in formats[options.format](options.run, options.out):
         print(printable(f"{options.out}/{name}"))

@@ -6,7 +6,7 @@ Shapes: B pairs, L positions, C units.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from mxnet.gluon import HybridBlock, Parameter, ParameterDict, nn
 
@@ -52,6 +52,31 @@ class NetworkConfig:
         int
         """
         return backbone.num_layers
+
+
+#: Outputs of a stage that is exported.
+ENCODINGS_AND_SCORES = ("last_hidden_state", "logits")
+
+
+class GraphPart(NamedTuple):
+    """A part of a network that is exported as a graph of its own.
+
+    Attributes
+    ----------
+    name : str
+        Name of the graph.
+    compute : callable
+        Takes symbols of the inputs and returns those of the outputs, as a block does.
+    inputs : mapping of str to str
+        Type and sizes of the inputs by their names, as `wqa.text.PairInputs.array_types` has them.
+    outputs : tuple of str
+        Names of the outputs.
+    """
+
+    name: str
+    compute: Callable[..., Any]
+    inputs: Mapping[str, str]
+    outputs: Tuple[str, ...] = ("logits",)
 
 
 class Network(HybridBlock):
@@ -189,6 +214,28 @@ class Network(HybridBlock):
             Empty for other networks, which MXNet alone can run.
         """
         return []
+
+    def graph_parts(self, arrays: Mapping[str, str]) -> List[GraphPart]:
+        """Parts that are exported as graphs of their own.
+
+        Parameters
+        ----------
+        arrays : mapping of str to str
+            Type and sizes of the network's inputs by their names.
+
+        Returns
+        -------
+        list of GraphPart
+            The network as a whole and, where there are several, its stages.
+        """
+        parts = [GraphPart("model", self, arrays)]
+        stages = self.stages()
+        if len(stages) > 1:
+            encodings = f"float32 (B, L, {self.config.units})"
+            for layer, stage in zip(self.exits, stages):
+                parts.append(GraphPart(f"exit_{layer}", stage, arrays, ENCODINGS_AND_SCORES))
+                arrays = {"hidden": encodings, "valid_length": arrays["valid_length"]}
+        return parts
 
     def quantized_layers(self) -> List[EncoderLayer]:
         """Layers whose products are computed in 8 bits, in the order in which they are stored.

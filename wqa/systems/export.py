@@ -149,11 +149,20 @@ def export_checkpoint(run: PathLike, out: PathLike) -> List[str]:
 def _write_card(
     folder: pathlib.Path, form: str, out: PathLike, run: PathLike, ranker: CascadeRanker
 ) -> None:
-    """Write the model card of an export, by the run's ``config.json`` where it has one."""
+    write_export_card(folder, form, out, run, ranker.capabilities.system, ranker)
+
+
+def write_export_card(
+    folder: pathlib.Path, form: str, out: PathLike, run: PathLike, system: str, loaded: Any
+) -> None:
+    """Write the model card of an export, by the run's ``config.json`` where it has one.
+
+    ``loaded`` has the ``network`` and the ``inputs`` of the run.
+    """
     config = RunConfig(
-        system=ranker.capabilities.system,
-        network=dataclasses.asdict(ranker.network.own_config),
-        max_length=ranker.inputs.max_length,
+        system=system,
+        network=dataclasses.asdict(loaded.network.own_config),
+        max_length=loaded.inputs.max_length,
         encoder=str(run),
         versions=library_versions(),
     )

@@ -104,6 +104,18 @@ model = AutoModelForSequenceClassification.from_pretrained("{name}")
 wqa rank {shell} --question "why does a kettle whistle ?" --candidates FILE
 ```
 """,
+    "onnx": """```python
+import json
+
+import onnxruntime
+
+with open("{name}/config.json") as file:
+    graphs = json.load(file)["graphs"]  # names of inputs and outputs by name of the graph
+sessions = {graph: onnxruntime.InferenceSession(f"{name}/{graph}.onnx") for graph in graphs}
+```
+
+`weights.bin` holds the weights of all graphs. `wqa` reads the run that they come from.
+""",
     "pytorch": """```python
 import torch
 

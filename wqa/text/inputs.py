@@ -127,6 +127,15 @@ class PairInputs:
         """Most tokens of all inputs of a pair together."""
         return self.max_length
 
+    def settings(self) -> Dict[str, Any]:
+        """Arguments that make such inputs of a tokenizer, other than ``long_questions``.
+
+        Returns
+        -------
+        dict of str to Any
+        """
+        return {"max_length": self.max_length}
+
     def array_types(self) -> Dict[str, str]:
         """Describe the arrays of `names` and the scores of a network that takes them.
 

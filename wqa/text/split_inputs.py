@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -180,6 +180,9 @@ class SplitInputs(PairInputs):
         super().__init__(tokenizer, max_length, long_questions)
         self.question_length = question_length
         self.needed = max(question_length, max_length) - SPECIALS + 1
+
+    def settings(self) -> Dict[str, Any]:
+        return {"max_length": self.max_length, "question_length": self.question_length}
 
     def _most_question_tokens(self) -> int:
         return self.question.room

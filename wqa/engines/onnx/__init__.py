@@ -1,1 +1,1 @@
-"""ONNX: translation of networks, and an engine that runs the graphs by ONNX Runtime."""
+"""ONNX: translation of networks to graphs, and of exits with their drops to one."""

@@ -60,7 +60,9 @@ def model_of(graph: Graph, metadata: Mapping[str, str]) -> ModelProto:
     """
     _, constants, *_ = graph.parts()
     tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    return _model(graph, tensors, metadata)
+    model = _model(graph, tensors, metadata)
+    onnx.checker.check_model(model)
+    return model
 
 
 def write_graph(
@@ -89,6 +91,12 @@ def write_graph(
     path.write_bytes(_model(graph, tensors, metadata).SerializeToString())
 
 
+def check_graphs(folder: pathlib.Path) -> None:
+    """Let ONNX's checker read the graphs of a folder, whose weights are written."""
+    for path in sorted(folder.glob("*.onnx")):
+        onnx.checker.check_model(str(path))
+
+
 def _outside(name: str, array: np.ndarray, offset: int, length: int) -> TensorProto:
     """A constant that is stored in the file of weights."""
     kind = helper.np_dtype_to_tensor_dtype(array.dtype)
@@ -108,5 +116,4 @@ def _model(graph: Graph, tensors: List[TensorProto], metadata: Mapping[str, str]
         producer_name="wqa",
     )
     helper.set_model_props(model, dict(metadata))
-    onnx.checker.check_model(model)
     return model

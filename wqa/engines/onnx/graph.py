@@ -10,9 +10,16 @@ import collections
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper
 
 from wqa.engines.onnx.values import Axis, Size, Value, named_sizes, product
+from wqa.errors import MissingDependency, how_to_install
+
+try:
+    from onnx import NodeProto, TensorProto, helper
+except ImportError:
+    raise MissingDependency(
+        "onnx", "the library is not installed", "the extra onnx", how_to_install("onnx")
+    ) from None
 
 #: Version of ONNX's operators. The first that has LayerNormalization.
 OPSET = 17
@@ -34,6 +41,7 @@ class Graph:
         self._nodes: List[NodeProto] = []
         self._inputs: List[Any] = []
         self._outputs: List[Any] = []
+        self._axes: Dict[Any, Any] = {}  # names of the axes of inputs
         self._numbers: Dict[str, int] = collections.defaultdict(int)
         self._known: Dict[Any, Any] = {}  # values by what computes them
         self._sources: Dict[str, Value] = {}  # inputs of casts by their outputs
@@ -42,14 +50,21 @@ class Graph:
     def input(self, name: str, kind: str, sizes: Sequence[Any]) -> Value:
         """Add an input; a size is a number or the name of a dynamic axis."""
         self._inputs.append(helper.make_tensor_value_info(name, _TYPES[kind], list(sizes)))
-        numbers = [size if isinstance(size, int) else None for size in sizes]
-        return self.value(name, kind, numbers)
+        known: List[Size] = []
+        for axis, size in enumerate(sizes):
+            self._axes[Axis(name, axis)] = size
+            known.append(size if isinstance(size, int) else None)
+        return self.value(name, kind, known)
 
-    def output(self, name: str, value: Value, sizes: Sequence[Any]) -> None:
-        """Add an output; a size is a number or the name of a dynamic axis."""
+    def output(self, name: str, value: Value) -> None:
+        """Add an output, whose dynamic axes have the names of those of the inputs."""
         value = self.plain(value)
+        sizes: List[Any] = []
+        for axis, size in enumerate(value.sizes):
+            is_known = isinstance(size, int)
+            sizes.append(size if is_known else self._axes.get(size, f"{name}_{axis}"))
         self._nodes.append(helper.make_node("Identity", [value.name], [name], name=name))
-        self._outputs.append(helper.make_tensor_value_info(name, _TYPES[value.kind], list(sizes)))
+        self._outputs.append(helper.make_tensor_value_info(name, _TYPES[value.kind], sizes))
 
     def constant(self, array: Any, name: str = "") -> Value:
         """A constant by its name, or a small one by its content."""

@@ -14,7 +14,8 @@ Shapes: B pairs, N positions of a question, M of a document, L = N + M, C units.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, List, Optional
+import functools
+from typing import Any, List, Mapping, Optional
 
 from mxnet.gluon import HybridBlock, nn
 
@@ -22,7 +23,7 @@ from wqa.config import BackboneConfig
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, EncoderLayer, LayerStack, break_cycles
 from wqa.models.heads import Head, Stage
-from wqa.models.network import Network
+from wqa.models.network import GraphPart, Network
 from wqa.models.runtime import Tensor
 from wqa.systems.dcbert.config import LEAST_QUESTION, DCBERTConfig
 from wqa.systems.dcbert.interactions import (
@@ -269,6 +270,22 @@ class DecoupledTransformer(Network):
         """
         return DecoupledPath(self, self.interaction_path(index))
 
+    def graph_parts(self, arrays: Mapping[str, str]) -> List[GraphPart]:
+        """Both encoders, so that encodings can be stored, and the interaction with all exits."""
+        text = {"token_ids": "int32 (B, L)", "valid_length": "float32 (B,)"}
+        parts = []
+        for name, encoder in zip(("question", "document"), self.encoders):
+            compute = functools.partial(_encode, encoder)
+            parts.append(GraphPart(name, compute, text, ("last_hidden_state",)))
+        units = self.config.units
+        encodings = {
+            "question": f"float32 (B, N, {units})",
+            "question_valid": "float32 (B,)",
+            "document": f"float32 (B, M, {units})",
+            "document_valid": "float32 (B,)",
+        }
+        return [*parts, GraphPart("interaction", self.interaction_path(), encodings)]
+
     def stage_work(self) -> List[float]:
         """Multiply-adds of each exit's layers for one token of the joint sequence."""
         units, kind = self.config.units, self.own_config.interaction
@@ -284,3 +301,8 @@ class DecoupledTransformer(Network):
         # The blocks of the path share the tables.
         path = self.path(len(self.exits) - 1)
         return F.reshape(path(*texts), (-1,))
+
+
+def _encode(encoder: Backbone, token_ids: Tensor, valid_length: Tensor) -> Tensor:
+    """Encodings of texts whose token types are all 0."""
+    return encoder(token_ids, None, valid_length)

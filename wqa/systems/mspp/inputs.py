@@ -9,7 +9,7 @@ of the segment: a start token, or the separator before a candidate (`MARKS`).
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -87,6 +87,13 @@ class JointInputs(SplitInputs):
         self.segment_length, self.k = segment_length, k
         self._has_slots, self._shows_missing = positions == "slots", missing == "visible"
         self._has_separators = marks == "separator"
+        self._settings = {
+            "segment_length": segment_length,
+            "k": k,
+            "positions": positions,
+            "missing": missing,
+            "marks": marks,
+        }
         names = ["token_ids", "token_types", "marks", "valid_length"]
         if self._has_slots:
             names.insert(2, "positions")
@@ -100,6 +107,9 @@ class JointInputs(SplitInputs):
             'shorten the question, raise segment_length, or set long_questions="truncate"',
         )
 
+    def settings(self) -> Dict[str, Any]:
+        return self._settings
+
     @property
     def longest(self) -> int:
         """Most tokens of an input."""
@@ -107,9 +117,9 @@ class JointInputs(SplitInputs):
 
     def array_types(self) -> Dict[str, str]:
         types = dict.fromkeys(self.names, "int32 (B, L)")
-        types["marks"] = "float32 (B, k + 1), first position of each segment, -1 if absent"
+        types["marks"] = f"float32 (B, {self.k + 1}), first position of each segment, -1 if absent"
         types["valid_length"] = "float32 (B,)"
-        types["scores"] = "float32 (B, k), log-odds, 0 for a missing candidate"
+        types["scores"] = f"float32 (B, {self.k}), log-odds, 0 for a missing candidate"
         return types
 
     def split(self, question: str, candidates: Sequence[str], name: str = "") -> List[SplitPair]:

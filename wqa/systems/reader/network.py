@@ -11,15 +11,17 @@ Shapes: B pairs, L positions, C units.
 from __future__ import annotations
 
 import dataclasses
-from typing import List, Tuple
+import functools
+from typing import List, Mapping, Tuple
 
+import mxnet as mx
 from mxnet.gluon import nn
 
 from wqa.config.systems import option
 from wqa.errors import OptionError
 from wqa.models.exits import OneHeadNetwork
 from wqa.models.heads import Head
-from wqa.models.network import NetworkConfig
+from wqa.models.network import GraphPart, NetworkConfig
 from wqa.models.runtime import Tensor
 
 
@@ -118,3 +120,13 @@ class SpanReader(OneHeadNetwork):
         self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
     ) -> Tensor:
         return self.head(self.backbone(token_ids, token_types, valid_length))  # (B, L, 2)
+
+    def graph_parts(self, arrays: Mapping[str, str]) -> List[GraphPart]:
+        """The network, with the two logits of a position apart."""
+        compute = functools.partial(_start_and_end, self)
+        return [GraphPart("model", compute, arrays, ("start_logits", "end_logits"))]
+
+
+def _start_and_end(network: SpanReader, *inputs: Tensor) -> Tensor:
+    """Logits of each position as the start and as the end of an answer, (B, L) each."""
+    return mx.sym.split(network(*inputs), num_outputs=2, axis=2, squeeze_axis=True)

@@ -1,0 +1,405 @@
+"""Exported graphs of every system beside MXNet, the cascade with its drops, and the folder."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import mxnet as mx
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from conftest import child_environment
+from toy.layers import ToyPooling
+
+from wqa.cli import main
+from wqa.config import BACKBONES, BackboneConfig
+from wqa.engines.onnx import operators
+from wqa.engines.onnx.dropping import dropping_graph
+from wqa.engines.onnx.files import model_of
+from wqa.engines.onnx.networks import INPUT_NAMES, MASKS, parameters_of, part_graph
+from wqa.errors import OptionError, RunDirectoryError
+from wqa.inference import CascadeRanker
+from wqa.systems.export_onnx import export_onnx
+from wqa.systems.load import load_ranker
+from wqa.systems.registry import build_network
+from wqa.text import PairInputs, TextInput, load_tokenizer
+
+SIZES = {
+    "vocab_size": 60,
+    "units": 16,
+    "hidden_size": 32,
+    "num_layers": 3,
+    "num_heads": 2,
+    "max_positions": 48,
+}
+FAMILIES = {
+    "bert": BackboneConfig(**SIZES),
+    "roberta": dataclasses.replace(BACKBONES["roberta_12_768_12"], **SIZES),
+    "electra": BackboneConfig(layout="electra", embedding_size=8, **SIZES),
+    "albert": BackboneConfig(
+        layout="albert", embedding_size=8, shared_layers=True, activation="gelu_tanh", **SIZES
+    ),
+}
+JOINT = {"k": 2, "segment_length": 16}
+#: Systems that read one text or pair, or a question with its candidates at once.
+SYSTEMS = {
+    "cascade": {"exits": (1, 2, 3)},
+    "pairwise": {},
+    "mhs": {},
+    "mspp": {"head": "AE_k", **JOINT},
+    "mspp of slots": {"head": "IE_k", "positions": "slots", **JOINT},
+    "mspp_claims": {"head": "AE_1", **JOINT},
+    "reader": {},
+}
+#: Batches and lengths; the last length is the greatest.
+SHAPES = ((1, 1), (3, 7), (130, 5), (2, 48))
+RATIOS = (0, 0.3, 0.4, 0.5, 0.9)
+
+
+class Tokenizer:
+    """Replaces a tokenizer where all texts are ids."""
+
+    padding_id, start_id, separator_id, vocab_size = 0, 1, 2, 60
+    pair_form = "bert"
+
+
+class UntypedTokenizer(Tokenizer):
+    """The same for pairs as RoBERTa has them, whose padding is token 1."""
+
+    padding_id, start_id = 1, 0
+    pair_form = "roberta"
+
+
+def network_of(system, backbone, scale=0.2, **options):
+    mx.random.seed(7)
+    network = build_network(system.split()[0], backbone, **options)
+    network.initialize(mx.init.Normal(scale))
+    return network
+
+
+def sessions_of(network, inputs):
+    """A session of each graph of a network, by the names of the graphs."""
+    types = inputs.array_types()
+    parameters = parameters_of(network)
+    sessions = {}
+    for part in network.graph_parts({name: types[name] for name in inputs.names}):
+        sessions[part.name] = session_of(part_graph(part, parameters))
+    return sessions
+
+
+def session_of(graph):
+    model = model_of(graph, {})
+    onnx.checker.check_model(model, full_check=True)
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+
+
+def mask_of(lengths, size):
+    return (np.arange(size) < np.asarray(lengths)[..., None]).astype(np.int64)
+
+
+def draw(rng, network, names, batch, length):
+    """Arrays of a network that reads one sequence a row, in MXNet's types."""
+    arrays = {}
+    for name in names:
+        shape = (batch, length)
+        if name == "token_types":
+            values = rng.integers(0, network.config.token_types, shape)
+        elif name == "marks":
+            values = rng.integers(-1, length, (batch, 3)).astype(np.float32)
+            values[:, 0] = 0  # the question is always there
+        elif name == "valid_length":
+            values = rng.integers(1, length + 1, batch).astype(np.float32)
+        else:
+            most = length if name == "positions" else network.config.vocab_size
+            values = rng.integers(0, most, shape)
+        arrays[name] = values if values.dtype == np.float32 else values.astype(np.int32)
+    return arrays
+
+
+def feeds(arrays, length):
+    """What a graph takes for the arrays of its network."""
+    given = {}
+    for name, array in arrays.items():
+        if name in MASKS:
+            given[MASKS[name][0]] = mask_of(array, length)
+        else:
+            values = array.astype(np.int64) if array.dtype == np.int32 else array
+            given[INPUT_NAMES.get(name, name)] = values
+    return given
+
+
+def computed(network, arrays):
+    return network(*[mx.nd.array(array, dtype=array.dtype) for array in arrays]).asnumpy()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_graphs_score_as_the_network_does(system, family):
+    network = network_of(system, FAMILIES[family], **SYSTEMS[system])
+    inputs = network.text_inputs(Tokenizer(), 48)
+    session = sessions_of(network, inputs)["model"]
+    rng = np.random.default_rng(1)
+    for batch, length in SHAPES:
+        arrays = draw(rng, network, inputs.names, batch, length)
+        expected = computed(network, arrays.values())
+        outputs = session.run(None, feeds(arrays, length))
+        ours = np.stack(outputs, axis=2) if system == "reader" else outputs[0]
+        if expected.ndim == 1:
+            assert ours.shape == (batch, 1)
+            ours = ours[:, 0]
+            assert ours.argsort().tolist() == expected.argsort().tolist()
+        np.testing.assert_allclose(ours, expected, atol=1e-5)
+    assert {value.name for value in session.get_inputs()} >= {"input_ids", "attention_mask"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"layers": 2, "exits": (1, 2)},
+        {"joining": "normalised", "classifier": "comparison"},
+        {"interaction": "linear"},
+        {"interaction": "lstm"},
+    ],
+    ids=["exits", "normalised", "linear", "lstm"],
+)
+def test_texts_are_encoded_apart(family, options):
+    network = network_of("dcbert", FAMILIES[family], 0.1, question_length=16, **options)
+    sessions = sessions_of(network, network.text_inputs(Tokenizer(), 32))
+    assert list(sessions) == ["question", "document", "interaction"]
+    rng = np.random.default_rng(2)
+    for batch, length, longest in ((1, 1, 1), (4, 16, 32), (130, 5, 9)):
+        sides = {"question": length, "document": longest}
+        arrays, given = [], {}
+        for side, size in sides.items():
+            ids = rng.integers(0, 60, (batch, size)).astype(np.int32)
+            lengths = rng.integers(1, size + 1, batch).astype(np.float32)
+            arrays += [ids, lengths]
+            text = {"input_ids": ids.astype(np.int64), "attention_mask": mask_of(lengths, size)}
+            [given[side]] = sessions[side].run(None, text)
+            given[f"{side}_mask"] = text["attention_mask"]
+        [logits] = sessions["interaction"].run(None, given)
+        expected = computed(network.path(), arrays)
+        np.testing.assert_allclose(logits, expected.reshape(logits.shape), atol=1e-5)
+
+
+@pytest.mark.parametrize("recurrent", ["none", "birnn", "bilstm"])
+@pytest.mark.parametrize("system", ["cosinet", "compare_aggregate"])
+def test_lists_of_candidates(system, recurrent):
+    network = network_of(system, None, recurrent=recurrent, rows=60, width=8)
+    network.vectors.set_data(mx.nd.random.normal(shape=(60, 8)))
+    session = sessions_of(network, network.text_inputs(Tokenizer(), 20))["model"]
+    rng = np.random.default_rng(3)
+    for batch, count, length, longest in ((1, 1, 1, 1), (3, 5, 4, 9), (2, 65, 20, 3)):
+        question = rng.integers(1, 60, (batch, length)).astype(np.int32)
+        candidates = rng.integers(1, 60, (batch, count, longest)).astype(np.int32)
+        lengths = [rng.integers(1, size + 1, batch) for size in (length, count)]
+        words = rng.integers(1, longest + 1, (batch, count))
+        arrays = (question, lengths[0], candidates, words, lengths[1])
+        floats = [array.astype(np.float32) for array in arrays]
+        expected = computed(network, [question, floats[1], candidates, *floats[3:]])
+        given = {
+            "question_ids": question.astype(np.int64),
+            "question_mask": mask_of(lengths[0], length),
+            "candidate_ids": candidates.astype(np.int64),
+            "candidate_mask": mask_of(words, longest),
+            "list_mask": mask_of(lengths[1], count),
+        }
+        [ours] = session.run(None, given)
+        np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+
+def random_pairs(rng, count, longest=40):
+    pairs = []
+    for length in rng.integers(6, longest, count):
+        token_ids = rng.integers(3, 60, length).astype(np.int32)
+        pairs.append(TextInput(token_ids, int(length) // 3, False, False))
+    return pairs
+
+
+def pair_feeds(inputs, pairs):
+    names = inputs.names
+    arrays = dict(zip(names, inputs.pad(pairs)))
+    return feeds(arrays, arrays["token_ids"].shape[1])
+
+
+def cascade_session(network, inputs):
+    types = inputs.array_types()
+    parts = network.graph_parts({name: types[name] for name in inputs.names})[1:]
+    return session_of(dropping_graph(parts, network.exits, parameters_of(network)))
+
+
+def check_cascade(session, ranker, pairs, ratio, originals=()):
+    given = pair_feeds(ranker.inputs, pairs)
+    given["drop_ratios"] = np.full(len(ranker.network.exits), ratio, np.float32)
+    scores, exits, order = session.run(["scores", "exits", "order"], given)
+    ranker.set_drops(ratio)
+    [ranking] = ranker.rank_pairs([pairs], originals=originals)
+    assert order.tolist() == ranking.order.tolist()
+    assert exits.tolist() == ranking.exits.tolist()
+    np.testing.assert_allclose(scores, ranking.scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_cascade_drops_inside_the_graph_as_its_ranker_does(family):
+    network = network_of("cascade", FAMILIES[family], exits=(1, 2, 3))
+    tokenizer = UntypedTokenizer() if family == "roberta" else Tokenizer()
+    inputs = network.text_inputs(tokenizer, 48)
+    session, ranker = cascade_session(network, inputs), CascadeRanker(network, inputs)
+    rng = np.random.default_rng(4)
+    for count in (1, 2, 17, 130):
+        pairs = random_pairs(rng, count)
+        for ratio in RATIOS:
+            check_cascade(session, ranker, pairs, ratio)
+    # floor(0.29 * 100) is 29, though the nearest float to 0.29 is smaller.
+    check_cascade(session, ranker, random_pairs(rng, 100), 0.29)
+
+
+def test_candidates_that_tie_keep_their_order_in_the_graph():
+    network = network_of("cascade", FAMILIES["bert"], exits=(1, 2, 3))
+    inputs = network.text_inputs(Tokenizer(), 48)
+    session, ranker = cascade_session(network, inputs), CascadeRanker(network, inputs)
+    rng = np.random.default_rng(5)
+    numbers = rng.integers(0, 6, 40)
+    different = random_pairs(rng, 6)
+    originals = [[numbers.tolist().index(number) for number in numbers]]
+    for ratio in RATIOS:
+        check_cascade(session, ranker, [different[n] for n in numbers], ratio, originals)
+    for head in network.heads:  # all scores are equal
+        head.out.weight.set_data(mx.nd.zeros_like(head.out.weight.data()))
+    session = cascade_session(network, inputs)
+    for ratio in RATIOS:
+        check_cascade(session, ranker, random_pairs(rng, 33), ratio)
+
+
+def test_later_stages_run_for_survivors_alone(tmp_path):
+    network = network_of("cascade", FAMILIES["bert"], exits=(1, 2, 3))
+    inputs = network.text_inputs(Tokenizer(), 48)
+    types = inputs.array_types()
+    parts = network.graph_parts({name: types[name] for name in inputs.names})[1:]
+    graph = dropping_graph(parts, network.exits, parameters_of(network))
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")
+    model = model_of(graph, {}).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    given = pair_feeds(inputs, random_pairs(np.random.default_rng(6), 40))
+    session.run(None, {**given, "drop_ratios": np.full(3, 0.5, np.float32)})
+    with open(session.end_profiling(), encoding="utf-8") as file:
+        text = file.read()
+    rows = set()
+    for event in json.loads(text):
+        if event.get("args", {}).get("op_name") == "Softmax":
+            [shape] = event["args"]["output_type_shape"]
+            rows.add(shape["float"][0])
+    assert rows == {40, 20, 10}
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_run, tmp_path_factory):
+    out = tmp_path_factory.mktemp("exported") / "cascade"
+    assert main(["export", str(tiny_run), str(out), "--format", "onnx"]) == 0
+    return out
+
+
+def test_an_exported_folder_is_described_and_ranks_texts_as_its_run(exported, tiny_run):
+    names = ["cascade", "exit_1", "exit_2", "exit_3", "model"]
+    others = ["README.md", "config.json", "config.pbtxt", "tokenizer.json", "weights.bin"]
+    assert sorted(path.name for path in exported.iterdir()) == sorted(
+        [*others, *(f"{name}.onnx" for name in names)]
+    )
+    config = json.loads((exported / "config.json").read_text())
+    assert (config["system"], config["exits"], config["opset"]) == ("cascade", [1, 2, 3], 17)
+    assert config["stages"] == ["exit_1", "exit_2", "exit_3"]
+    assert config["graphs"]["cascade"]["outputs"] == ["scores", "exits", "order"]
+    assert set(config["sha256"]) == {path.name for path in exported.iterdir()} - {
+        *("README.md", "config.json", "config.pbtxt")
+    }
+    for name in names:
+        path = exported / f"{name}.onnx"
+        onnx.checker.check_model(str(path), full_check=True)
+        properties = {one.key: one.value for one in onnx.load(path).metadata_props}
+        assert properties["run_sha256"] == config["digest"]
+        assert (properties["system"], properties["max_length"]) == ("cascade", "64")
+    question, candidates = "how are caves formed ?", ["Ice melts.", "The moon.", "A cave is dark."]
+    texts = PairInputs(load_tokenizer(exported), config["max_length"])
+    given = pair_feeds(texts, texts.encode(question, candidates))
+    session = onnxruntime.InferenceSession(str(exported / "cascade.onnx"))
+    given["drop_ratios"] = np.array([0.5, 0.5, 0], np.float32)
+    _, exits, order = session.run(None, given)
+    ranking = load_ranker(tiny_run, drop_ratio=0.5).rank(question, candidates)
+    assert order.tolist() == ranking.order.tolist() and exits.tolist() == ranking.exits.tolist()
+
+
+def test_graphs_share_their_weights(exported):
+    sizes = []
+    for path in exported.glob("*.onnx"):
+        model = onnx.load(path)  # with the weights outside
+        arrays = [onnx.numpy_helper.to_array(one) for one in model.graph.initializer]
+        sizes.append(sum(array.nbytes for array in arrays))
+    most = max(sizes)
+    content = (exported / "weights.bin").stat().st_size
+    assert sum(sizes) > 2.5 * most and content < 1.5 * most + 4096 * 60
+
+
+def test_triton_gets_the_names_and_sizes(exported):
+    text = (exported / "config.pbtxt").read_text()
+    assert 'default_model_filename: "cascade.onnx"' in text
+    assert 'input [ { name: "input_ids" data_type: TYPE_INT64 dims: [ -1, -1 ] } ]' in text
+    assert 'input [ { name: "drop_ratios" data_type: TYPE_FP32 dims: [ 3 ] } ]' in text
+    assert 'output [ { name: "order" data_type: TYPE_INT64 dims: [ -1 ] } ]' in text
+
+
+def test_three_graphs_of_texts_that_are_encoded_apart(dcbert_run, tmp_path):
+    files = export_onnx(dcbert_run, tmp_path / "out")
+    graphs = ["document.onnx", "interaction.onnx", "question.onnx"]
+    assert [name for name in files if name.endswith(".onnx")] == graphs
+    assert [name for name in files if name.endswith(".pbtxt")] == [
+        name.replace("onnx", "pbtxt") for name in graphs
+    ]
+
+
+def test_a_system_of_another_package_needs_no_line_here():
+    network = ToyPooling(FAMILIES["bert"])
+    mx.random.seed(8)
+    network.initialize(mx.init.Normal(0.2))
+    inputs = network.text_inputs(Tokenizer(), 48)
+    session = sessions_of(network, inputs)["model"]
+    arrays = draw(np.random.default_rng(9), network, inputs.names, 5, 12)
+    [ours] = session.run(None, feeds(arrays, 12))
+    np.testing.assert_allclose(ours[:, 0], computed(network, arrays.values()), atol=1e-5)
+
+
+def test_an_export_is_whole_or_absent(tiny_run, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    monkeypatch.delitem(operators.OPERATORS, "LayerNorm")
+    assert main(["export", str(tiny_run), str(out), "--format", "onnx"]) == 2
+    assert "a network with the operator LayerNorm" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_run_is_refused(exported, tmp_path):
+    with pytest.raises(RunDirectoryError):
+        export_onnx(exported, tmp_path / "out")
+    with pytest.raises(RunDirectoryError, match="there is no such directory"):
+        export_onnx(tmp_path / "missing", tmp_path / "out")
+
+
+def test_a_folder_that_is_taken_stays_as_it_is(tiny_run, tmp_path):
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(OptionError, match="exists already"):
+        export_onnx(tiny_run, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_without_the_library_the_extra_is_named(tiny_run, tmp_path):
+    program = "import sys; sys.modules['onnx'] = None; from wqa.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "export", str(tiny_run), str(tmp_path / "out")]
+    done = subprocess.run(
+        [*command, "--format", "onnx"], env=child_environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 2 and not list(tmp_path.iterdir())
+    assert "onnx: the library is not installed; expected the extra onnx" in done.stderr

@@ -1,0 +1,81 @@
+"""``config.json`` of a folder that `wqa export --format onnx` wrote."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, Optional, Tuple
+
+from wqa.config.encoders import BackboneConfig
+
+#: What `ExportConfig.format` says, by which the file is told from that of a run.
+FORMAT = "wqa onnx 1"
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportConfig:
+    """Description of exported graphs, and of the network that they compute.
+
+    Parameters
+    ----------
+    system : str
+        Name of the system.
+    computes : str
+        What the network computes, a key of `wqa.config.systems.KINDS`.
+    version : str
+        Version of the package that wrote the folder.
+    digest : str
+        SHA-256 of the run: of the files and settings that its scores depend on.
+    opset : int
+        Version of ONNX's operators in the graphs.
+    graphs : dict of str to dict
+        Names of the inputs and outputs of each graph, ``{"inputs": [...], "outputs": [...]}``.
+    stages : tuple of str
+        Graphs between which candidates can be dropped, in the order in which they run.
+    max_length : int
+        Greatest length of an input in tokens.
+    inputs : dict
+        Settings of what turns texts into token ids.
+    backbone : BackboneConfig or None
+        Sizes of the encoder; None for a system without one.
+    network : dict
+        Configuration of the system.
+    exits : tuple of int
+        Layer after which each stage scores; empty where the stages are not layers of an encoder.
+    num_layers : int
+        Number of layers of the full encoder.
+    max_positions : int or None
+        Greatest length of an input that the network takes; None for any.
+    stage_work : tuple of float
+        Multiply-adds of each stage for one token.
+    full_work : float
+        Multiply-adds of the full network for one token.
+    calibration : dict
+        ``temperatures`` and ``threshold`` of a calibrated run; empty for others.
+    tuned : tuple of float
+        Drop ratios that `wqa tune` stored in the run; empty where it did not.
+    sha256 : dict of str to str
+        SHA-256 of the files, by their names.
+    format : str
+        `FORMAT`.
+    """
+
+    system: str
+    computes: str
+    version: str
+    digest: str
+    opset: int
+    graphs: Dict[str, Any]
+    stages: Tuple[str, ...]
+    max_length: int
+    inputs: Dict[str, Any]
+    backbone: Optional[BackboneConfig]
+    network: Dict[str, Any]
+    exits: Tuple[int, ...]
+    num_layers: int
+    max_positions: Optional[int]
+    stage_work: Tuple[float, ...]
+    full_work: float
+    calibration: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    tuned: Tuple[float, ...] = ()
+    sha256: Dict[str, str] = dataclasses.field(default_factory=dict)
+    format: str = FORMAT

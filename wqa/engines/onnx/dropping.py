@@ -1,0 +1,159 @@
+"""A network with exits as one ONNX graph, which drops candidates between its stages.
+
+The inputs are the pairs of one question with its candidates, and ``drop_ratios``. After each exit
+but the last, k - floor(alpha k) candidates go on (Soldaini and Moschitti 2020, section 4.3.2): the
+later layers run on their encodings alone, cut to the longest of them. The outputs are ``scores``,
+the last of each candidate, ``exits``, the layer at which it was scored, and ``order``, all as
+`wqa.inference.Ranking` has them.
+
+Ties keep the original order. The runtimes' TopK need not, so the rank of each candidate is counted
+by comparisons, and TopK gets ranks, which do not tie.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from wqa.engines.onnx.graph import Graph
+from wqa.engines.onnx.networks import Parameters, add_input, part_outputs
+from wqa.engines.onnx.values import Value
+from wqa.models.network import GraphPart
+
+#: A drop ratio is read to this fraction, so that 0.29 of 100 candidates are 29, though the nearest
+#: binary fraction to 0.29 is smaller.
+STEPS = 1_000_000
+
+
+class _Alive(NamedTuple):
+    """Candidates that the exits before have not dropped.
+
+    Shapes: `indices` (k,), `hidden` (k, L, C), `lengths` (k,).
+    """
+
+    indices: Value
+    hidden: Value
+    lengths: Value
+
+
+class _Results(NamedTuple):
+    """The last score and exit of each candidate so far, (candidates,)."""
+
+    scores: Value
+    exits: Value
+
+
+def dropping_graph(
+    stages: Sequence[GraphPart], exits: Sequence[int], parameters: Parameters
+) -> Graph:
+    """Graph of a network with exits, with the drops between them inside.
+
+    Parameters
+    ----------
+    stages : sequence of GraphPart
+        Stages of the network; the first takes its inputs, the others ``hidden`` and
+        ``valid_length``.
+    exits : sequence of int
+        Layer after which each stage scores.
+    parameters : dict of str to (str, numpy.ndarray)
+        Parameters of the network, as `wqa.engines.onnx.networks.parameters_of` returns them.
+
+    Returns
+    -------
+    Graph
+        Inputs of the first stage and ``drop_ratios``, (N,) float32, of which the last is not read.
+        Outputs ``scores``, float32, ``exits`` and ``order``, int64, each (candidates,).
+    """
+    graph = Graph()
+    first = stages[0]
+    values = {name: add_input(graph, name, text) for name, text in first.inputs.items()}
+    ratios = graph.input("drop_ratios", "float32", (len(stages),))
+    hidden, scores = part_outputs(graph, first, values, parameters)
+    indices = graph.steps(scores.sizes[0])
+    alive = _Alive(indices, hidden, graph.cast(values["valid_length"], "int64"))
+    results = _Results(scores, _filled(graph, indices, exits[0]))
+    for number, (stage, layer) in enumerate(zip(stages[1:], exits[1:])):
+        ratio = graph.node("Gather", ratios, graph.integers(number), result=("float32", (1,)))
+        alive = _keep(graph, alive, _ranks(graph, scores), _kept(graph, ratio, scores))
+        inputs = {"hidden": alive.hidden, "valid_length": alive.lengths}
+        hidden, scores = part_outputs(graph, stage, inputs, parameters)
+        alive = alive._replace(hidden=hidden)
+        results = _Results(
+            _replaced(graph, results.scores, alive.indices, scores),
+            _replaced(graph, results.exits, alive.indices, _filled(graph, alive.indices, layer)),
+        )
+    ranks = _ranks(graph, results.scores, results.exits)
+    count = graph.shape([results.scores.sizes[0]])
+    order = _least(graph, ranks, count)
+    for name, value in (("scores", results.scores), ("exits", results.exits), ("order", order)):
+        graph.output(name, value)
+    return graph
+
+
+def _filled(graph: Graph, like: Value, number: int) -> Value:
+    """An integer for each candidate."""
+    return graph.expanded(like._replace(name=graph.integers(number).name, stored=(1,)))
+
+
+def _kept(graph: Graph, ratio: Value, scores: Value) -> Value:
+    """Number of candidates that go on, k - floor(alpha k), (1,)."""
+    count = graph.shape([scores.sizes[0]])
+    steps = graph.node("Mul", ratio, graph.constant(np.float32(STEPS)))
+    steps = graph.cast(graph.node("Round", steps), "int64")
+    # Below 1: a candidate always goes on.
+    steps = graph.node("Min", steps, graph.integers(STEPS - 1))
+    steps = graph.node("Max", steps, graph.integers(0))
+    dropped = graph.node("Div", graph.node("Mul", steps, count), graph.integers(STEPS))
+    return graph.node("Sub", count, dropped)
+
+
+def _ranks(graph: Graph, scores: Value, exits: Value = None) -> Value:  # type: ignore[assignment]
+    """Number of candidates before each: of a later exit, a greater score, or a lower index."""
+    [size] = scores.sizes
+    pairs = ("bool", (size, size))
+    steps = graph.steps(size)
+    columns, rows = graph.unsqueeze(steps, 1), graph.unsqueeze(steps, 0)
+    before = graph.node("Less", rows, columns, result=pairs)  # (k, k), the second before the first
+    for values in (scores, exits):
+        if values is not None:
+            before = _before(graph, values, before, pairs)
+    numbers = graph.cast(before, "int64")
+    return graph.node(
+        "ReduceSum", numbers, graph.integers(1), keepdims=0, result=("int64", (size,))
+    )
+
+
+def _before(graph: Graph, values: Value, ties: Value, pairs: Tuple) -> Value:
+    """Which candidates have a greater value, or the same and are before in ``ties``."""
+    columns, rows = graph.unsqueeze(values, 1), graph.unsqueeze(values, 0)
+    is_greater = graph.node("Greater", rows, columns, result=pairs)
+    is_equal = graph.node("Equal", rows, columns, result=pairs)
+    both = graph.node("And", is_equal, ties, result=pairs)
+    return graph.node("Or", is_greater, both, result=pairs)
+
+
+def _least(graph: Graph, values: Value, count: Value) -> Value:
+    """Indices of the ``count`` least values, of which no two are equal, in ascending order."""
+    names = graph.nodes("TopK", [values.name, count.name], 2, axis=0, largest=0, sorted=1)
+    return graph.value(names[1], "int64", (None,))
+
+
+def _keep(graph: Graph, alive: _Alive, ranks: Value, count: Value) -> _Alive:
+    """The first candidates by their ranks, in their original order."""
+    best = _least(graph, ranks, count)
+    [size] = best.sizes
+    kept = graph.node("Gather", best, _least(graph, best, count), result=("int64", (size,)))
+    indices = graph.node("Gather", alive.indices, kept, result=("int64", (size,)))
+    lengths = graph.node("Gather", alive.lengths, kept, result=("int64", (size,)))
+    longest = graph.node("ReduceMax", lengths, axes=[0], keepdims=1, result=("int64", (1,)))
+    sizes = (size, None, alive.hidden.sizes[2])
+    bounds: List[Value] = [graph.integers(0), longest, graph.integers(1)]
+    result = ("float32", sizes)
+    hidden = graph.node("Gather", graph.plain(alive.hidden), kept, result=result)
+    return _Alive(indices, graph.node("Slice", hidden, *bounds, result=result), lengths)
+
+
+def _replaced(graph: Graph, values: Value, indices: Value, new: Value) -> Value:
+    """Values with those of some candidates replaced."""
+    return graph.node("ScatterElements", values, indices, graph.plain(new), axis=0)

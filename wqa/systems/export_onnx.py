@@ -1,0 +1,167 @@
+"""Export of a run to ONNX: its graphs, their weights, and what serves them.
+
+A folder holds one graph for each part of the network, ``config.json``, which describes them, the
+run's tokenizer, and a description of the graph that scores for NVIDIA's Triton. The graphs share
+the file of the weights.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Dict, List, NamedTuple
+
+import wqa
+from wqa.config.exported import ExportConfig
+from wqa.data.digests import file_digests, ranker_digest
+from wqa.engines.onnx.dropping import dropping_graph
+from wqa.engines.onnx.files import WEIGHTS, WeightFile, check_graphs, write_graph
+from wqa.engines.onnx.graph import OPSET, Graph
+from wqa.engines.onnx.networks import parameters_of, part_graph
+from wqa.engines.onnx.triton import triton_config
+from wqa.inference.calibrated import Calibration
+from wqa.io.files import PathLike, write_json
+from wqa.io.locks import new_directory
+from wqa.models.network import ENCODINGS_AND_SCORES, GraphPart, Network
+from wqa.systems.export import write_export_card
+from wqa.systems.load import load_network_ranker
+from wqa.systems.run_directory import load_run, read_tuned, run_kind
+from wqa.systems.saving import as_json
+from wqa.text import PairInputs
+
+#: Graph of a cascade with the drops inside.
+CASCADE = pathlib.Path("cascade.onnx").stem
+
+
+class _Loaded(NamedTuple):
+    """The network of a run, and what the export records of it."""
+
+    system: str
+    network: Network
+    inputs: PairInputs
+    calibration: Calibration
+
+
+def export_onnx(run: PathLike, out: PathLike) -> List[str]:
+    """Write the network of a run as ONNX graphs.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory of a ranker, a reader or a verifier, or a fine-tuned classifier.
+    out : str or path-like
+        New folder to write. It is whole, or not there.
+
+    Returns
+    -------
+    list of str
+        Names of the files: a graph for each part of the network, ``cascade.onnx`` for one with
+        several exits, their weights, ``config.json``, ``tokenizer.json``, the model card, and
+        ``config.pbtxt`` for Triton.
+
+    Raises
+    ------
+    OptionError
+        If the network has an operator without a translation; the message names it.
+    RunDirectoryError
+        If the run cannot be loaded, or computes neither scores nor spans nor labels.
+    MissingDependency
+        If the extra ``onnx`` is not installed.
+    StorageError
+        If the folder cannot be written.
+    """
+    loaded = _load(run)
+    types = loaded.inputs.array_types()
+    parts = loaded.network.graph_parts({name: types[name] for name in loaded.inputs.names})
+    graphs = _graphs(loaded.network, parts)
+    digest = ranker_digest(run)
+    metadata = {
+        "wqa_version": wqa.__version__,
+        "system": loaded.system,
+        "run_sha256": digest,
+        "max_length": str(loaded.inputs.max_length),
+        "opset": str(OPSET),
+    }
+    with new_directory(out) as folder:
+        with open(folder / WEIGHTS, "xb") as file:
+            weights = WeightFile(file)
+            for name, graph in graphs.items():
+                write_graph(graph, folder / f"{name}.onnx", weights, metadata)
+        check_graphs(folder)
+        loaded.inputs.tokenizer.save(folder / "tokenizer.json")
+        for name, text in _triton_configs(graphs).items():
+            (folder / name).write_text(text, encoding="utf-8")
+        config = _config(run, loaded, graphs, digest)
+        names = [*(f"{name}.onnx" for name in graphs), WEIGHTS, "tokenizer.json"]
+        write_json(folder / "config.json", {**config, "sha256": file_digests(folder, names)})
+        write_export_card(folder, "onnx", out, run, loaded.system, loaded)
+        return sorted(path.name for path in folder.iterdir())
+
+
+def _load(run: PathLike) -> _Loaded:
+    if run_kind(run) in ("spans", "labels"):
+        loaded = load_run(run)
+        return _Loaded(loaded.config.system, loaded.network, loaded.inputs, Calibration())
+    ranker = load_network_ranker(run, engine="mxnet")
+    system = ranker.capabilities.system
+    return _Loaded(system, ranker.network, ranker.inputs, ranker.calibration)
+
+
+def _graphs(network: Network, parts: List[GraphPart]) -> Dict[str, Graph]:
+    """Graphs by their names; all are translated before anything is written."""
+    parameters = parameters_of(network)
+    graphs = {part.name: part_graph(part, parameters) for part in parts}
+    stages = _stages(parts)
+    if len(stages) > 1:
+        graphs[CASCADE] = dropping_graph(stages, network.exits, parameters)
+    return graphs
+
+
+def _stages(parts: List[GraphPart]) -> List[GraphPart]:
+    """Parts between which candidates can be dropped: those that give encodings and scores."""
+    return [part for part in parts if part.outputs == ENCODINGS_AND_SCORES]
+
+
+def _triton_configs(graphs: Dict[str, Graph]) -> Dict[str, str]:
+    """Files for Triton by name: of the graph that scores, or of all where none does alone."""
+    for name in (CASCADE, "model"):
+        if name in graphs:
+            return {"config.pbtxt": triton_config(name, graphs[name])}
+    return {f"{name}.pbtxt": triton_config(name, graph) for name, graph in graphs.items()}
+
+
+def _config(
+    run: PathLike, loaded: _Loaded, graphs: Dict[str, Graph], digest: str
+) -> Dict[str, Any]:
+    """Content of ``config.json``, but for the digests of the files."""
+    network = loaded.network
+    names = {}
+    for name, graph in graphs.items():
+        _, _, inputs, outputs = graph.parts()
+        names[name] = {
+            "inputs": [value.name for value in inputs],
+            "outputs": [value.name for value in outputs],
+        }
+    outputs = list(ENCODINGS_AND_SCORES)
+    stages = [name for name in graphs if names[name]["outputs"] == outputs]
+    is_tuned = (pathlib.Path(run) / "tuned.json").is_file()
+    config = ExportConfig(
+        system=loaded.system,
+        computes=network.computes,
+        version=wqa.__version__,
+        digest=digest,
+        opset=OPSET,
+        graphs=names,
+        stages=tuple(stages or [name for name in ("interaction", "model") if name in graphs]),
+        max_length=loaded.inputs.max_length,
+        inputs=loaded.inputs.settings(),
+        backbone=network.config,
+        network=as_json(network.own_config),
+        exits=tuple(network.exits),
+        num_layers=network.num_layers,
+        max_positions=network.max_positions,
+        stage_work=tuple(network.stage_work()),
+        full_work=network.full_work(),
+        calibration=as_json(loaded.calibration),
+        tuned=tuple(read_tuned(run)) if is_tuned else (),
+    )
+    return as_json(config)
