@@ -44,6 +44,14 @@ def write_collection(out, documents, name=DOCUMENTS):
     }
 
 
+def open_questions(questions):
+    """Yield questions without candidates; their answers are the texts of the correct ones."""
+    for question in questions:
+        texts = [candidate.text for candidate in question.candidates if candidate.label]
+        answers = dict.fromkeys(filter(None, texts))
+        yield question._replace(candidates=(), answers=tuple(answers))
+
+
 def write_open_questions(out, split, questions):
     """Write the questions of a split, which have answers but no candidates, and return counts."""
     path = out / f"{split}.questions.jsonl"

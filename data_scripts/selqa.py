@@ -21,7 +21,7 @@ import re
 import sys
 from typing import List, NamedTuple
 
-from collection import write_collection, write_open_questions
+from collection import open_questions, write_collection, write_open_questions
 from corpus import from_archive, make_parser, run, show, write_split, write_stats
 from fetching import download
 from squad import read_json
@@ -98,14 +98,6 @@ def _correct(entry):
         expected = f"a list of indices below {count}, the number of candidates"
         raise DataError(entry.where, f"answers is {shorten(indices)}", expected)
     return set(indices)
-
-
-def open_questions(questions):
-    """Yield questions without candidates; their answers are the texts of the correct ones."""
-    for question in questions:
-        texts = [candidate.text for candidate in question.candidates if candidate.label]
-        answers = dict.fromkeys(filter(None, texts))
-        yield question._replace(candidates=(), answers=tuple(answers))
 
 
 def documents_of(splits):

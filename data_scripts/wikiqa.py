@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""WikiQA (Yang et al. 2015) to canonical JSONL.
+"""WikiQA (Yang et al. 2015) to canonical JSONL, and its documents as an open collection.
 
     python data_scripts/wikiqa.py --out data/wikiqa
     python data_scripts/wikiqa.py --out data/wikiqa --archive WikiQACorpus.zip
 
-Writes train.jsonl, dev.jsonl, test.jsonl and stats.json. ``--archive`` takes the official zip, or a
-folder of its WikiQA-{train,dev,test}.tsv files, plain or .gz.
+Writes train.jsonl, dev.jsonl, test.jsonl and stats.json; the same questions with the texts of their
+correct sentences as answers, such as test.questions.jsonl; and documents.jsonl, the paragraphs of
+all splits that the candidates come from. ``--archive`` takes the official zip, or a folder of its
+WikiQA-{train,dev,test}.tsv files, plain or .gz.
 """
 
 import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
@@ -18,10 +20,12 @@ import sys
 import zipfile
 from typing import NamedTuple
 
+from collection import open_questions, write_collection, write_open_questions
 from corpus import from_archive, make_parser, run, write_split, write_stats
 from fetching import download
 
 from wqa.data import Candidate, Question
+from wqa.data.documents import Document
 from wqa.errors import DataError, shorten
 from wqa.io.archives import DAMAGE
 from wqa.io.lines import bounded_lines, decoded_lines, text_lines
@@ -118,10 +122,10 @@ def parse_rows(lines, where):
         raise DataError(where, "it holds no question", "rows after the header")
 
 
-def parse(lines, where):
+def parse(rows, where):
     """Return the questions of a table, candidates in the order of their lines."""
     texts, candidates = {}, {}
-    for number, row in enumerate(parse_rows(lines, where), 2):
+    for number, row in enumerate(rows, 2):
         qid = row.question_id
         if texts.setdefault(qid, row.question) != row.question:
             raise DataError(
@@ -133,11 +137,32 @@ def parse(lines, where):
     return [Question(qid, texts[qid], tuple(candidates[qid])) for qid in texts]
 
 
+def documents_of(rows):
+    """Yield the documents of tables, each once, with the sentences that its questions have."""
+    titles, sentences = {}, {}
+    for row in rows:
+        titles.setdefault(row.document_id, row.title)
+        # By their ids: every question of a document has all of its sentences.
+        sentences.setdefault(row.document_id, {}).setdefault(row.sentence_id, row.sentence.strip())
+    for document_id, texts in sentences.items():
+        text = " ".join(filter(None, texts.values()))
+        yield Document(document_id, text, titles[document_id])
+
+
 def convert(archive, out):
-    """Write the three splits and their counts, and return the counts."""
-    splits = {split: parse(*read_split(archive, split)) for split in SPLITS}
-    stats = {split: write_split(out, split, questions) for split, questions in splits.items()}
-    write_stats(out, stats)
+    """Write the splits, the collection and the counts, and return the counts of the splits."""
+    splits, all_rows = {}, []
+    for split in SPLITS:
+        lines, where = read_split(archive, split)
+        rows = list(parse_rows(lines, where))
+        splits[split] = parse(rows, where)
+        all_rows += rows
+    stats, collection = {}, {}
+    for split, questions in splits.items():
+        stats[split] = write_split(out, split, questions)
+        collection[split] = write_open_questions(out, split, open_questions(questions))
+    collection["documents"] = write_collection(out, documents_of(all_rows))
+    write_stats(out, {**stats, "collection": collection})
     return stats
 
 

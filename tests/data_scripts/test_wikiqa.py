@@ -7,6 +7,7 @@ import pytest
 from conftest import ROOT
 
 from wqa.data import read_questions
+from wqa.data.documents import read_documents
 
 spec = importlib.util.spec_from_file_location("wikiqa_script", ROOT / "data_scripts" / "wikiqa.py")
 script = importlib.util.module_from_spec(spec)
@@ -47,6 +48,27 @@ def test_published_counts(wikiqa_archive, tmp_path):
         and questions[0].labels == (0, 0, 0, 1, 0)
     )
     assert len(questions) == 2118
+    collection = stats["collection"]
+    assert collection["documents"]["documents"] == 2811
+    assert collection["test"]["questions"] == 633
+
+
+def test_documents_and_questions_of_the_collection(tmp_path):
+    rows = [
+        HEADER,
+        "Q1\twho ?\tD1\tTitle\tD1-0\tFirst .\t0",
+        "Q1\twho ?\tD1\tTitle\tD1-1\tSecond .\t1",
+        "Q1\twho ?\tD1\tTitle\tD1-2\t \t0",
+        "Q2\twhen ?\tD1\tTitle\tD1-1\tSecond .\t0",
+        "Q2\twhen ?\tD1\tTitle\tD1-0\tFirst .\t0",
+    ]
+    write_tables(tmp_path, rows)
+    out = tmp_path / "out"
+    assert script.main(["--archive", str(tmp_path), "--out", str(out)]) == 0
+    [document] = read_documents(out / "documents.jsonl")
+    assert (document.id, document.title, document.text) == ("D1", "Title", "First . Second .")
+    questions = list(read_questions(out / "test.questions.jsonl", with_candidates=False))
+    assert [question.answers for question in questions] == [("Second .",), ()]
 
 
 @pytest.mark.parametrize("kind", ["folder", "gz", "zip"])

@@ -121,7 +121,8 @@ class Corpora(Attack):
     def _read_wikiqa(self, path):
         wikiqa = importlib.import_module("wikiqa")
         path.replace(path.with_name("WikiQA-dev.tsv"))
-        return _by_question(wikiqa.parse(*wikiqa.read_split(path.parent, "dev")))
+        lines, where = wikiqa.read_split(path.parent, "dev")
+        return _by_question(wikiqa.parse(wikiqa.parse_rows(lines, where), where))
 
     def _read_trecqa(self, path):
         target = path.replace(path.with_name("dev.xml"))
