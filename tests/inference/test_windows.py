@@ -155,9 +155,7 @@ def test_refusals(tiny_run, dcbert_run, tmp_path):
     with pytest.raises(OptionError, match="long_candidates"):
         load_ranker(tiny_run, long_candidates="half")
     with pytest.raises(OptionError, match="long_candidates: windows, with a document cache"):
-        from wqa.inference.windows import with_windows
-
-        with_windows(load_ranker(dcbert_run), "windows", reads_cache=True)
+        load_ranker(dcbert_run, long_candidates="windows", cache=tmp_path / "cache")
 
 
 def test_first_tokens(tiny_run):

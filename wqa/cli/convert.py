@@ -34,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="OUT", help="new directory to write")
     parser.add_argument(
         "--reference",
-        dest="check",
         default="",
         metavar="FILE|PYTHON",
         help="compare every layer's hidden states with stored ones (a .npz with token_ids, "
@@ -54,6 +53,6 @@ def run(options: argparse.Namespace) -> None:
     from wqa.systems.convert import convert
 
     command = shlex.join(options.command_line)
-    report = convert(options.source, options.out, options.check, command, options.encoder)
+    report = convert(options.source, options.out, options.reference, command, options.encoder)
     text = f"{report}\nwrote       {printable(options.out)}"
     show(text, {"out": options.out, **dataclasses.asdict(report)}, options.json)

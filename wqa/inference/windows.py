@@ -14,9 +14,7 @@ from typing import Deque, Iterable, Iterator, List, NamedTuple, Optional, Sequen
 
 import numpy as np
 
-from wqa.config import LONG_CANDIDATES
 from wqa.data import Candidate, Question
-from wqa.errors import OptionError, check_choice
 from wqa.inference.dropping import Drop, DropRatio, Keep
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, check_candidates
@@ -48,12 +46,8 @@ class WindowRanker(Ranker):
     Parameters
     ----------
     ranker : Ranker
-        Ranks the windows. Where it is made of several rankers, a window fits each of them.
-
-    Raises
-    ------
-    OptionError
-        If the ranker reads document encodings from a cache, which holds no windows.
+        Ranks the windows. Where it is made of several rankers, a window fits each of them. It reads
+        no document cache, which holds the first tokens of documents.
     """
 
     def __init__(self, ranker: Ranker) -> None:
@@ -171,17 +165,6 @@ def _join(divided: _Divided, ranking: Ranking) -> Ranking:
         probabilities=ranking.probabilities[best],
         windows=windows,
     )
-
-
-def with_windows(ranker: Ranker, long_candidates: str, reads_cache: bool = False) -> Ranker:
-    """The ranker that does with long candidates what an option says."""
-    check_choice("long_candidates", long_candidates, LONG_CANDIDATES)
-    if long_candidates == "truncate":
-        return ranker
-    if reads_cache:
-        problem = "windows, with a document cache, which holds the first tokens of documents"
-        raise OptionError("long_candidates", problem, "truncate, or no cache")
-    return WindowRanker(ranker)
 
 
 def first_tokens(ranker: Ranker, texts: Sequence[str], most: int) -> List[str]:

@@ -17,6 +17,7 @@ from fastapi import Request, Response
 
 from wqa.errors import InputError, WqaError
 from wqa.inference.pipeline import sentences_of
+from wqa.inference.ranking import Ranking
 from wqa.inference.windows import first_tokens
 from wqa.serve.answers import Answered, RankRequest
 from wqa.serve.dialects import ALL_DIALECTS
@@ -182,7 +183,6 @@ class Exchange:
 
     async def _rank(self, request: RankRequest, model: str) -> Answered:
         texts = await self._first_tokens(request, model)
-        shortened = np.array([text is not whole for text, whole in zip(texts, request.texts)])
         ratios = [request.drop_ratio]
         if request.compare and request.drop_ratio != 0:
             ratios.append(0.0)
@@ -202,8 +202,9 @@ class Exchange:
             if job.ranking is None:  # the thread skips jobs whose deadline has passed
                 raise self._late()
             self._service.metrics.count_ranking(job.ranking, job.group)
-            truncated = job.ranking.truncated | shortened
-            rankings.append(dataclasses.replace(job.ranking, truncated=truncated))
+            rankings.append(job.ranking)
+        if request.most_tokens is not None:
+            rankings = [_with_shortened(ranking, request.texts, texts) for ranking in rankings]
         exits, seconds = self._service.exits(model), self._jobs[0].seconds
         answered = Answered(request, self._id, model, exits, rankings[0], seconds)
         if request.compare:
@@ -240,6 +241,12 @@ class Exchange:
                 fields["dropped"] = int(job.ranking.dropped.sum())
         path = self._path
         _note(self._service, path, self._start, self._id, path, status, **fields)
+
+
+def _with_shortened(ranking: Ranking, texts: List[str], read: List[str]) -> Ranking:
+    """The ranking, in which candidates of which only the start was read count as truncated."""
+    shortened = np.array([len(start) < len(text) for start, text in zip(read, texts)])
+    return dataclasses.replace(ranking, truncated=ranking.truncated | shortened)
 
 
 async def _until_gone(request: Request) -> None:

@@ -10,12 +10,12 @@ import tarfile
 from typing import Any, Dict, Iterable, Iterator, NamedTuple, Optional, Sequence, Union
 
 from wqa.cache.document_cache import CachedDocuments
-from wqa.config import EngineConfig, read_json, read_run_config
+from wqa.config import LONG_CANDIDATES, EngineConfig, read_json, read_run_config
 from wqa.config.systems import KINDS
 from wqa.data import Question, read_questions
 from wqa.data.baselines import BASELINE_NAMES, BaselineName, parse_baseline
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
-from wqa.errors import OptionError, RunDirectoryError, shorten
+from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
 from wqa.inference.calibrated import read_calibration
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ensemble import EnsembleRanker
@@ -24,7 +24,7 @@ from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import Entry, is_ranker_file, read_ranker_file
 from wqa.inference.ranking import Ranking
 from wqa.inference.sequential import SequentialRanker
-from wqa.inference.windows import with_windows
+from wqa.inference.windows import WindowRanker
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike
 from wqa.models import Network, parse_devices
@@ -161,8 +161,13 @@ def load_ranker(
     config = EngineConfig(engine, precision, threads, ctx, batch_tokens, hidden_bytes)
     options.update(long_questions=long_questions, calibrated=calibrated)
     drops = {"drop_ratio": drop_ratio, "keep": keep}
-    ranker = _load(run, drops, _Loading(config, cache, options))
-    return with_windows(ranker, long_candidates, cache is not None)
+    check_choice("long_candidates", long_candidates, LONG_CANDIDATES)
+    if long_candidates == "truncate":
+        return _load(run, drops, _Loading(config, cache, options))
+    if cache is not None:
+        problem = "windows, with a document cache, which holds the first tokens of documents"
+        raise OptionError("long_candidates", problem, "truncate, or no cache")
+    return WindowRanker(_load(run, drops, _Loading(config, cache, options)))
 
 
 class _Loading(NamedTuple):

@@ -12,7 +12,7 @@ by comparisons, and TopK gets ranks, which do not tie.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -108,7 +108,7 @@ def _kept(graph: Graph, ratio: Value, scores: Value) -> Value:
     return graph.node("Sub", count, dropped)
 
 
-def _ranks(graph: Graph, scores: Value, exits: Value = None) -> Value:  # type: ignore[assignment]
+def _ranks(graph: Graph, scores: Value, exits: Optional[Value] = None) -> Value:
     """Number of candidates before each: of a later exit, a greater score, or a lower index."""
     [size] = scores.sizes
     pairs = ("bool", (size, size))
