@@ -3,7 +3,9 @@
 # pre-trained by MSPP alone on WikiText, SelQA, WikiQA's training documents and half of SQuAD 2.0's development set, thirteen times
 # the paragraphs of minilm_train.sh. Then, on WikiQA, the pairwise model, and joint models without and with this pre-training,
 # for as many epochs as dev rises. The settings were chosen on dev by the trials in logs/README.md. Results:
-# separator_wikiqa.tsv, and paired tests of the claims with their intervals: separator_claims.txt.
+# separator_wikiqa.tsv, and behind the pairwise model on its first five separator_rerank.tsv (these alone, as the paper counts)
+# and separator_rerank_full.tsv (all candidates). Paired tests of the claims with their intervals: separator_claims.txt,
+# separator_rerank_claims.txt.
 #
 #   DATA=data ARCHIVES=archives recipes/mspp/separator.sh   ARCHIVES has a folder or an archive of each corpus by its name
 #   SMOKE=1 recipes/mspp/separator.sh
@@ -43,6 +45,11 @@ for seed in $SEEDS; do
 done
 for name in pairwise $SYSTEMS; do row_of "$name" wikiqa; done
 write_rows "$RESULTS/separator_wikiqa.tsv" wikiqa
-claims "$RESULTS/separator_claims.txt" "$(figures_of pairwise wikiqa "$FIRST_SEED").qrels"
-cat "$RESULTS"/separator_{wikiqa.tsv,claims.txt}
+qrels=$(figures_of pairwise wikiqa "$FIRST_SEED").qrels
+claims "$RESULTS/separator_claims.txt" "$qrels"
+
+rerank_all wikiqa
+rerank_tables "$RESULTS/separator_rerank.tsv" "$RESULTS/separator_rerank_full.tsv" wikiqa
+claims "$RESULTS/separator_rerank_claims.txt" "$qrels"
+cat "$RESULTS"/separator_{wikiqa.tsv,claims.txt,rerank.tsv,rerank_full.tsv,rerank_claims.txt}
 keep_logs "$RUNS/mspp" separator_

@@ -172,6 +172,9 @@ RECIPES = {
     "mspp/separator": {
         "results/mspp/separator_wikiqa.tsv": "joint IE_k, MSPP",
         "results/mspp/separator_claims.txt": "t_test_seeds",
+        "results/mspp/separator_rerank.tsv": "pairwise, its first five alone",
+        "results/mspp/separator_rerank_full.tsv": "joint IE_k, MSPP",
+        "results/mspp/separator_rerank_claims.txt": "t_test_seeds",
     },
     "mspp/speed": {"results/mspp/speed_float32.txt": "pairwise, joint on its first 2"},
 }
