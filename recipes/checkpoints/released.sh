@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# The checkpoints that the authors released, for whoever has them: converts each file of recipes/checkpoints/files.tsv that lies
+# in the folder CHECKPOINTS, ranks the test questions of its corpus, and lays P@1, MAP and MRR beside the row of the paper
+# (released.tsv). The test split must have the published number of questions (recipes/checkpoints/counts.tsv), or the recipe
+# stops before it ranks. Each checkpoint has three rows, as papers do not all say which questions and which MAP they count:
+#
+#   no-all-negative   questions with a correct candidate: 243 of WikiQA (Cascade Transformer; MHS)
+#   clean             those that have a wrong one too: 237 (MSPP; the function that TANDA's authors gave)
+#   classes           clean, of the two predicted classes in place of scores. Candidates of a class tie, and that function
+#                     ranks the correct ones first among them: such figures are too high
+#
+# TANDA's files are tars, the Multiple-Heads Student's cerberus_model.pt, whose encoder is ENCODERS/electra-base. MSPP's
+# directories have no published names: joint_ie_k and joint_ae_k are those of the pre-training, joint_ie_k_wikiqa and the like
+# what the authors' code fine-tunes from them. TANDA's rows for ASNQ are other trainings of the same encoder.
+#
+#   CHECKPOINTS=downloads recipes/checkpoints/released.sh
+#   SMOKE=1 recipes/checkpoints/released.sh       on files of the same formats with random weights
+paper=checkpoints
+. "$(dirname "$0")/../settings.sh"
+here=recipes/checkpoints ENCODERS=${ENCODERS:-encoders} table=${TABLE:-$RESULTS/released.tsv}
+if [ "${SMOKE:-0}" = 1 ]; then
+  CHECKPOINTS=${CHECKPOINTS:-$RUNS/checkpoints/files} ENCODERS=$RUNS/checkpoints/files COUNTED=builtin
+  [ -e "$CHECKPOINTS" ] || "$python" $here/random_files.py "$CHECKPOINTS"
+fi
+CHECKPOINTS=${CHECKPOINTS:-checkpoints} TEST_FILTER=no-all-negative
+
+present=0
+while IFS=$'\t' read -r file corpus encoder published row; do
+  if [ ! -e "$CHECKPOINTS/$file" ]; then continue; fi
+  present=$((present + 1)) name=${file%/cerberus_model.pt} data=$(test_of "$corpus")
+  run=$RUNS/checkpoints/${name%.tar}
+  "$python" $here/released.py count "$data" "${COUNTED:-$corpus}"
+  if [ ! -e "$run/model.params" ]; then
+    echo "== $file"
+    case $encoder in -) options=() ;; *) options=(--encoder "$ENCODERS/$encoder") ;; esac
+    "$wqa" convert "$CHECKPOINTS/$file" "$run" ${options[@]+"${options[@]}"}
+  fi
+  evaluate "$run/test.json" "$corpus" "$run" --precision "$PRECISION"
+  "$python" $here/released.py row "$table" "$run/test.json" "$file" "$corpus" "$published" "$row"
+done < <(tail -n +2 $here/files.tsv)
+[ $present != 0 ] || fail "$CHECKPOINTS has none of the files of $here/files.tsv; expected CHECKPOINTS=DIR with some of them"
+cat "$table"
