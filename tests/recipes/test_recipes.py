@@ -169,6 +169,12 @@ RECIPES = {
         "results/mspp/minilm_rerank_claims.txt": "t_test_seeds",
         "results/mspp/logs/minilm_pretrained_IE_k.metrics.jsonl": "mlm_loss",
     },
+    "cascade/collection": {
+        "results/cascade/collection.tsv": "sequence\t0.5",
+        "results/cascade/collection_tuned.txt": "picked drop ratios",
+        "results/cascade/collection_claims.txt": "the cascade at tuned, wikiqa_4",
+        "results/cascade/collection_times.tsv": "tuned",
+    },
     "mspp/separator": {
         "results/mspp/separator_wikiqa.tsv": "joint IE_k, MSPP",
         "results/mspp/separator_claims.txt": "t_test_seeds",
