@@ -20,12 +20,12 @@ from wqa.retrieval import Index, contains_answer
 
 
 def with_sentences(index, question, top):
-    """The question with all sentences of its first documents."""
+    """The question with all sentences of its first documents, or a blank one where it has none."""
     candidates = []
     for sentence in sentences_of(index, index.search(question.question, top)):
         label = int(contains_answer(sentence.text, question.answers))
         candidates.append(Candidate(sentence.text, label))
-    return question._replace(candidates=tuple(candidates))
+    return question._replace(candidates=tuple(candidates or [Candidate("", 0)]))
 
 
 def main(options):
