@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a newcomer does, in a fresh clone: the first minute, the README's commands and Python, both tutorials.
+# What a newcomer does, in a fresh clone: the first minute, the README's commands and Python, the tutorials.
 # The commands are those of the pages. It ends with an error after ten minutes (`make newcomer`).
 #
 #     tests/newcomer.sh [MINUTES]

@@ -3,7 +3,7 @@
 
 python tests/pages.py PAGE sh|python|text        print the blocks of a language without a title
 python tests/pages.py PAGE --title TITLE         print the block of this title
-python tests/pages.py PAGE --files FOLDER        write the Python blocks with a title to files
+python tests/pages.py PAGE --files FOLDER        write the blocks of Python and JSON with a title
 """
 
 import argparse
@@ -26,9 +26,12 @@ def untitled(page, language):
 
 
 def files(page):
-    """Names and texts of the files that a page's Python blocks make."""
-    titled = [(rest, text) for rest, text in blocks(page, "python") if "title=" in rest]
-    return {re.search('title="(.+)"', rest)[1]: text for rest, text in titled}
+    """Names and texts of the files that a page's blocks of Python and JSON make."""
+    made = {}
+    for rest, text in [*blocks(page, "python"), *blocks(page, "json")]:
+        if "title=" in rest:
+            made[re.search('title="(.+)"', rest)[1]] = text
+    return made
 
 
 def main():

@@ -256,7 +256,7 @@ def test_the_wheel_that_the_installation_page_names_is_of_this_version():
 def workplace(tmp_path_factory, tiny_run):
     """A folder that looks like a checkout in which pages' commands have been run."""
     folder = tmp_path_factory.mktemp("docs")
-    for name in ("wqa", "data_scripts"):
+    for name in ("wqa", "data_scripts", "docs"):
         (folder / name).symlink_to(ROOT / name)
     encoder = write_tiny_encoder(folder / "encoders" / "roberta-base", num_hidden_layers=6)
     (folder / "minilm").symlink_to(encoder)
@@ -378,6 +378,26 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def check_csv_to_ranker(printed):
+    [answer] = [line for line in printed.splitlines() if line.startswith('{"id":')]
+    assert {row["index"] for row in json.loads(answer)["results"]} == {0, 1}
+    assert len(re.findall("last scored at exit [246]: ", printed)) == 2
+
+
+def check_ask_a_folder(printed):
+    [answer] = [line for line in printed.splitlines() if line.startswith('{"id":')]
+    answer = json.loads(answer)
+    read = [stage["read"] for stage in answer["exits"]]
+    assert len(read) == 3 and read[0] > read[1] > read[2] > 0
+    [sentence] = answer["sentences"]
+    assert (DOCS / answer["documents"][sentence["document"]]["id"]).is_file()
+    assert len(re.findall("hit@1", printed)) == 2  # of both rankers
+
+
+#: Checks of what a tutorial prints, by the name of its page.
+PRINTED = {"csv_to_ranker": check_csv_to_ranker, "ask_a_folder": check_ask_a_folder}
+
+
 @pytest.mark.parametrize("page", [page for page in TUTORIALS if blocks(page, "sh")], ids=page_id)
 def test_tutorial_from_start_to_end(page, workplace, wqa_command):
     """Blocks with a title become files; the shell blocks run one after another."""
@@ -391,12 +411,12 @@ def test_tutorial_from_start_to_end(page, workplace, wqa_command):
     script = script.replace(
         ". .venv/bin/activate\n", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
     )
+    # A folder of the tiny encoder is there, which hides the ranker of the same name.
+    script = script.replace("--ranker minilm", "--ranker maxsim:minilm")
     variables = {"WQA_COMMAND": wqa_command}
     done = run_in(workplace, "bash", "-euo", "pipefail", "-c", f"{script}\nwait $!\n", **variables)
     assert done.returncode == 0, done.stderr
-    [answer] = [line for line in done.stdout.splitlines() if line.startswith('{"id":')]
-    assert {row["index"] for row in json.loads(answer)["results"]} == {0, 1}
-    assert len(re.findall("last scored at exit [246]: ", done.stdout)) == 2
+    PRINTED[page.stem](done.stdout)
     assert '"event": "stopped"' in done.stderr
 
 
