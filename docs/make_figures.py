@@ -19,8 +19,8 @@ A page marks a figure, a word or a table by a name:
 What stands between the marks comes from ``docs/figures/PAGE.yaml``: ``page`` is the page, ``files``
 names results and logs, and ``figures`` has a text for each name, with expressions in braces, such
 as ``{small["MHS", "wikiqa_map"] - small["ensemble", "wikiqa_map"]:.1f}``, which
-`wqa.evaluation.cells` explains. A cell alone is printed as it is, a list of cells as cells of a
-row, a number by the format behind the colon. Further names are
+`wqa.evaluation.expressions` explains. A cell alone is printed as it is, a list of cells as cells of
+a row, a number by the format behind the colon. Further names are
 
     claim["mhs/table2", "wilcoxon"]    what its tests say: shown, not shown, refuted, not refuted
     claims["mhs", "shown"]             the claims of a paper with this outcome
@@ -42,8 +42,9 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from wqa.config.yaml_text import parse_yaml
 from wqa.errors import DataError, WqaError, shorten
-from wqa.evaluation.cells import Cell, TableFile, compute, number_of
+from wqa.evaluation.cells import Cell, TableFile
 from wqa.evaluation.claims import find_claims
+from wqa.evaluation.expressions import compute, number_of
 from wqa.evaluation.judging import Judgement
 from wqa.evaluation.layout import WORDS
 from wqa.evaluation.reproduction import check

@@ -3,7 +3,8 @@ import math
 import pytest
 
 from wqa.errors import DataError
-from wqa.evaluation.cells import Cell, TableFile, compute
+from wqa.evaluation.cells import Cell, TableFile
+from wqa.evaluation.expressions import compute
 
 #: What `wqa compare` prints of two runs, with a title of a recipe.
 COMPARED = """# (a) wikiqa: transfer, seed 0
@@ -26,6 +27,25 @@ metric  first  second  difference  t_test
 | all | 0.3 | 0.388 |
 """
 
+#: A log of commands: two tables of one form, and one whose rows and titles differ in number.
+TIMED = """$ wqa bench a --precision int8
+drop_ratio  p50_ms
+         0    89.8
+       0.3    75.6
+
+$ wqa bench a --precision bfloat16
+drop_ratio  p50_ms
+         0   104.0
+
+     command  seconds  MiB of memory  MB written
+      doctor      3.2            235
+convert, one      2.6          1,373        91.6
+       index      0.3             57         0.3
+
+training  precision  tokens/s  times as fast as one, two
+ours      float32        3735  1.25  0.70
+"""
+
 
 @pytest.fixture
 def names(tmp_path):
@@ -37,7 +57,13 @@ def names(tmp_path):
     (tmp_path / "log.txt").write_text(
         "ms a question: 46.9 to encode it, 1.9 to read\nroberta_12_768_12 of -3 takes 1,000 s\n"
     )
-    files = {"t": "t.tsv", "tests": "tests.txt", "log": "log.txt"}
+    (tmp_path / "timed.txt").write_text(TIMED)
+    (tmp_path / "speed.json").write_text(
+        '{"rows": [{"name": "ours", "drop_ratio": 0.0, "over": {"peer": 4.7705029}, "left": null},'
+        ' {"name": "ours", "drop_ratio": 0.3, "over": {"peer": 8}}]}'
+    )
+    files = {"t": "t.tsv", "tests": "tests.txt", "log": "log.txt", "timed": "timed.txt"}
+    files["speed"] = "speed.json"
     return {name: TableFile(tmp_path / path).cell for name, path in files.items()}
 
 
@@ -57,6 +83,15 @@ def names(tmp_path):
         ('tests["(a) wikiqa: transfer, seed 0", "one.0.trec", "map"]', 72.63),
         ('log["ms a question", 2]', 1.9),
         ('log["roberta_12_768_12 of # takes # s", 2]', 1000),
+        ('timed["$ wqa bench a --precision int8", "0", "p50_ms"]', 89.8),
+        ('timed["$ wqa bench a --precision bf", 0, "p50_ms"]', 104),
+        ('timed["0.3", "p50_ms"]', 75.6),
+        ('timed["doctor", "MiB of memory"]', 235),
+        ('timed["convert, one", "MB written"]', 91.6),
+        ('timed["index", "seconds"]', 0.3),
+        ('timed["ours", "float32", "two"]', 0.7),
+        ('speed["ours", 0, "over peer"]', 4.7705),
+        ('speed["ours", 0.3, "over peer"]', 8),
         ("mean(1, 2) * max(3, 4) / abs(-2) + min(1, 2)", 4),
     ],
 )
@@ -87,6 +122,9 @@ def test_text_lists_and_comparisons(names):
         ('tests["(b)", "map", "t_test"]', "0 sections"),
         ('tests["(a)", "map", "t_test"]', "2 sections"),
         ('t["CT", 0.3, "speed"] + 1', "line 3: '-'; expected a number"),
+        ('timed["$ wqa bench", "0", "p50_ms"]', "2 sections"),
+        ('speed["ours", "name"]', "2 rows and columns"),
+        ('speed["ours", 0, "left"] + 1', "row 1: ''; expected a number"),
         ('x["CT"]', "x is none of t, tests, log"),
         ('eval("1")', "eval is none of abs"),
         ('t["CT", 0, "map"].text', "Attribute is no part of one"),
@@ -106,6 +144,13 @@ def test_what_cannot_be_computed_is_one_error(expression, message, names):
 )
 def test_half_a_unit_of_the_last_digit(text, rounding):
     assert Cell(text).rounding == pytest.approx(rounding)
+
+
+def test_json_without_rows_is_refused(tmp_path):
+    for text in ('{"row": 1}', "[1]", '{"rows": {}}'):
+        (tmp_path / "t.json").write_text(text)
+        with pytest.raises(DataError, match="no list of objects"):
+            TableFile(tmp_path / "t.json")
 
 
 def test_cells_without_a_number():

@@ -1,31 +1,24 @@
-"""Figures by the place where they stand in a file, and arithmetic on them.
+"""Figures by the place where they stand in a file.
 
 A file of results or a log holds tables: tab-separated values, columns of text two spaces apart, as
-the commands print them, or Markdown. Lines such as ``# TITLE`` divide a file into sections. Every
-other line counts as a row too: its first cell is the line with ``#`` for each number, and its
-further columns, ``1``, ``2`` and so on, are the numbers.
-
-A figure is an expression of Python's syntax over cells, such as::
-
-    wikiqa["CT 6 layers", "0.3", "wikiqa_map"] - wikiqa["MT 6 layers", "0", "wikiqa_map"]
-
-A name is a file. The last word in brackets is a column, those before it are a section, if the file
-has any, and then the first cells of a row, as many as tell it from all others.
+the commands print them, or Markdown. Lines such as ``# TITLE`` divide a file into sections. What
+follows a line such as ``$ COMMAND`` is a section too, but its rows are also those of the section
+around it. Every other line counts as a row: its first cell is the line with ``#`` for each number,
+and its further columns, ``1``, ``2`` and so on, are the numbers. In a JSON file the rows are the
+objects of the list, or of the list ``rows``; columns of an object inside have its name before
+theirs.
 """
 
 from __future__ import annotations
 
-import ast
 import math
-import operator
 import pathlib
 import re
-import statistics
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike
-from wqa.io.lines import text_lines
+from wqa.io.lines import json_value, text_lines
 
 #: Greatest size of a file in bytes.
 LARGEST = 1 << 26
@@ -35,6 +28,8 @@ _UNITS = {"k": 1e3, "M": 1e6}
 _NUMBER = re.compile(r"([+-]?\d[\d,]*\.?\d*(?:e[+-]?\d+)?)([kMx]?)(?: \((\d[\d.]*)\))?")
 _IN_TEXT = re.compile(r"(?<![\w.-])[+-]?\d[\d,]*(?:\.\d+)?(?![\w]*_)")
 _COLUMNS = re.compile(r" {2,}")
+#: Start of a line that is a command of a log.
+_COMMAND = "$ "
 
 
 class Cell(NamedTuple):
@@ -117,7 +112,10 @@ class TableFile:
         self.path = pathlib.Path(path)
         self.sections: Dict[str, List[Row]] = {"": []}
         lines = ((number, line.rstrip()) for number, line in text_lines(path, largest=LARGEST))
-        if self.path.suffix == ".tsv":
+        if self.path.suffix == ".json":
+            text = "\n".join(line for _, line in lines)
+            self.sections[""] = _of_json(json_value(text, str(path)), self.path)
+        elif self.path.suffix == ".tsv":
             self.sections[""] = list(_tab_separated(lines))
         else:
             self._read_text(lines)
@@ -144,7 +142,7 @@ class TableFile:
         *keys, column = words
         rows = self.sections[""]
         section = ""
-        if len(self.sections) > 1 and keys:
+        if keys and (keys[0].startswith(_COMMAND) or self._has_titles()):
             section = self._section(keys[0])
             rows, keys = self.sections[section], keys[1:]
         matching = [row for row in rows if row.starts_with(keys) and column in row.cells]
@@ -156,7 +154,11 @@ class TableFile:
             problem = f"{len(matching)} rows and columns of {named}"
             raise DataError(where, problem, "one", self._hint(rows, keys, column))
         row = matching[0]
-        return Cell(row.cells[column], f"{self.path}, line {row.line}")
+        kind = "row" if self.path.suffix == ".json" else "line"
+        return Cell(row.cells[column], f"{self.path}, {kind} {row.line}")
+
+    def _has_titles(self) -> bool:
+        return any(title and not title.startswith(_COMMAND) for title in self.sections)
 
     def _section(self, start: str) -> str:
         titles = [title for title in self.sections if title and title.startswith(start)]
@@ -175,24 +177,32 @@ class TableFile:
         return "name more of its first cells" if columns else ""
 
     def _read_text(self, lines: Iterator[Tuple[int, str]]) -> None:
-        rows = self.sections[""]
+        section = self.sections[""]
+        ours: List[List[Row]] = [section]  # the lists that get a row
         header: List[str] = []
         for number, line in lines:
             if line.startswith("# "):
                 header = []
-                rows = self.sections.setdefault(line[2:], [])
+                section = self.sections.setdefault(line[2:], [])
+                ours = [section]
                 continue
             cells = _cells_of(line)
+            if line.startswith(_COMMAND):
+                ours = [section, self.sections.setdefault(line, [])]
+                cells = [line]
+            row = None
             if len(cells) < 2:
                 header = []
-                if line:
-                    rows.append(_line(number, line))
+                row = _line(number, line) if line else None
             elif set("".join(cells)) <= set("-: "):
                 continue  # below the header of a Markdown table
-            elif len(cells) == len(header):
-                rows.append(Row(number, dict(zip(header, cells))))
+            elif len(cells) == len(header) or header and _are_numbers(cells[2:]):
+                row = Row(number, _by_column(header, cells))
             else:
                 header = [cell.replace("-", "_") for cell in cells]
+            if row:
+                for rows in ours:
+                    rows.append(row)
 
 
 def _tab_separated(lines: Iterator[Tuple[int, str]]) -> Iterator[Row]:
@@ -204,12 +214,44 @@ def _tab_separated(lines: Iterator[Tuple[int, str]]) -> Iterator[Row]:
         yield Row(number, dict(zip(header, cells)))
 
 
+def _of_json(value: Any, path: pathlib.Path) -> List[Row]:
+    """Rows of a list of objects, or of the list ``rows`` of an object."""
+    objects = value.get("rows") if isinstance(value, dict) else value
+    if not isinstance(objects, list) or not all(isinstance(entry, dict) for entry in objects):
+        raise DataError(path, "no list of objects", "rows of figures, as commands write them")
+    return [Row(number, dict(_flat(entry))) for number, entry in enumerate(objects, 1)]
+
+
+def _flat(entry: Mapping[str, Any], prefix: str = "") -> Iterator[Tuple[str, str]]:
+    for name, value in entry.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name} ")
+        elif isinstance(value, float):
+            yield prefix + name, f"{value:.6g}"
+        else:
+            yield prefix + name, "" if value is None else str(value)
+
+
 def _cells_of(line: str) -> List[str]:
     if line.startswith("| "):
         return [cell.strip() for cell in line.strip("|").split("|")]
     if "\t" in line:
         return line.split("\t")
     return _COLUMNS.split(line.strip())
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    return bool(cells) and all(map(_NUMBER.fullmatch, cells))
+
+
+def _by_column(header: Sequence[str], cells: Sequence[str]) -> Dict[str, str]:
+    """Cells by column; the last title may list several, and a row may lack its last cells."""
+    *titles, last = header
+    if len(cells) > len(header):
+        titles += last.split(", ")
+    else:
+        titles.append(last)
+    return dict(zip(titles, [*cells, *[""] * len(titles)]))
 
 
 def _line(number: int, line: str) -> Row:
@@ -221,125 +263,3 @@ def _line(number: int, line: str) -> Row:
 
 def _is_line(row: Row, start: str) -> bool:
     return row.cells.get("", "").startswith(start)
-
-
-Value = Union[float, bool, str, Cell, List[Any]]
-
-
-def number_of(value: Any) -> float:
-    """The number of a value; a cell without one is an error."""
-    if isinstance(value, Cell):
-        if math.isnan(value.value):
-            raise DataError(value.where, shorten(value.text), "a number")
-        return value.value
-    if isinstance(value, (int, float)):
-        return float(value)
-    raise ValueError(f"{shorten(value)} is no number")
-
-
-def _p_value(cell: Any) -> str:
-    value = number_of(cell)
-    if value < 0.001:
-        return "p < 0.001"
-    digits = 3 if value < 0.0095 else 2
-    return f"p = {value:.{digits}f}"
-
-
-def _numbers(function: Callable[[List[float]], float]) -> Callable[..., float]:
-    return lambda *values: function([number_of(value) for value in values])
-
-
-#: Functions of expressions.
-_FUNCTIONS: Dict[str, Callable] = {
-    "abs": lambda value: abs(number_of(value)),
-    "deviation": lambda cell: cell.deviation,
-    "max": _numbers(max),
-    "mean": _numbers(statistics.fmean),
-    "min": _numbers(min),
-    "p": _p_value,
-}
-_ARITHMETIC: Dict[type, Callable] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
-_COMPARISONS: Dict[type, Callable] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-}
-
-#: What a name in an expression stands for: the words in brackets give a value.
-Lookup = Callable[[Sequence[str]], Value]
-
-
-def compute(expression: str, names: Mapping[str, Lookup]) -> Value:
-    """Compute an expression over cells.
-
-    Parameters
-    ----------
-    expression : str
-        The expression: names with words in brackets, numbers, ``+ - * /``, comparisons, and the
-        functions abs, deviation, max, mean, min and p. With a list of columns, such as
-        ``t["row", ["a", "b"]]``, the value is the list of their cells.
-    names : mapping of str to callable
-        What each name gives for its words, such as `TableFile.cell`.
-
-    Returns
-    -------
-    Cell, float, bool, str or list
-        Its value.
-
-    Raises
-    ------
-    DataError
-        If the expression is malformed, or a cell of it does not exist or has no number.
-    """
-    try:
-        tree = ast.parse(expression.strip(), mode="eval")
-        return _value(tree.body, names)
-    except (SyntaxError, ValueError, TypeError, ZeroDivisionError) as error:
-        problem = f"{shorten(expression)} cannot be computed ({error})"
-        raise DataError("expression", problem, "arithmetic on cells of files") from None
-
-
-def _value(node: Any, names: Mapping[str, Lookup]) -> Value:
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        return node.value
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -number_of(_value(node.operand, names))
-    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        left, right = (number_of(_value(side, names)) for side in (node.left, node.right))
-        return _ARITHMETIC[type(node.op)](left, right)
-    if isinstance(node, ast.Compare) and {*map(type, node.ops)} <= set(_COMPARISONS):
-        values = [number_of(_value(side, names)) for side in (node.left, *node.comparators)]
-        steps = zip(node.ops, values, values[1:])
-        return all(_COMPARISONS[type(compare)](left, right) for compare, left, right in steps)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
-        if node.func.id not in _FUNCTIONS:
-            raise ValueError(f"{node.func.id} is none of {', '.join(_FUNCTIONS)}")
-        return _FUNCTIONS[node.func.id](*(_value(argument, names) for argument in node.args))
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-        if node.value.id not in names:
-            raise ValueError(f"{node.value.id} is none of {', '.join(names)}")
-        return _cells(ast.literal_eval(_index(node)), names[node.value.id])
-    raise ValueError(f"{type(node).__name__} is no part of one")
-
-
-def _index(node: ast.Subscript) -> Any:
-    """The node in brackets, which Python 3.8 wraps."""
-    index: Any = node.slice
-    return index.value if type(index).__name__ == "Index" else index
-
-
-def _cells(words: Any, lookup: Lookup) -> Value:
-    if isinstance(words, str):
-        words = (words,)
-    *keys, column = words
-    keys = list(map(str, keys))
-    if isinstance(column, list):
-        return [lookup([*keys, str(name)]) for name in column]
-    return lookup([*keys, str(column)])

@@ -10,8 +10,9 @@ import pathlib
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from wqa.errors import DataError
-from wqa.evaluation.cells import Cell, TableFile, compute, number_of
+from wqa.evaluation.cells import Cell, TableFile
 from wqa.evaluation.claims import Claim, ClaimsFile, Reason, Scale
+from wqa.evaluation.expressions import compute, number_of
 from wqa.evaluation.report import KEYS, SIGNIFICANT, read_rows
 from wqa.io.files import PathLike
 
