@@ -19,14 +19,15 @@ fi
 
 if [ "${SMOKE:-0}" = 1 ]; then
   RUNS=${OUT:-runs/smoke} ENCODER=${ENCODER:-${OUT:-runs/smoke}/encoder}
-  RESULTS=$RUNS/results/$paper LOGS=$RUNS/results/$paper/logs
+  RESULTS=$RUNS/results/$paper LOGS=$RUNS/results/$paper/logs KEPT=$RUNS/results/$paper/runs
   DEPTHS=${DEPTHS-1 3} EXITS=${EXITS:-1,3} CORPORA=${CORPORA:-wikiqa} BUDGET=0.9
   ASNQ=wqa/data/builtin WIKIQA=wqa/data/builtin TRECQA=wqa/data/builtin GPD=wqa/data/builtin
   TRECQA_TRAIN=$TRECQA/train.jsonl TRECQA_DEV=$TRECQA/dev.jsonl TRECQA_TEST=$TRECQA/test.jsonl
   limits=(--max-updates 3 --checkpoint-every 2) WARMUP=1 UPDATE_TOKENS=4000 LEARNING_RATE=1e-3
   [ -e "$ENCODER/config.json" ] || "$python" recipes/tiny_encoder.py "$ENCODER"
 else
-  RUNS=${RUNS:-runs/${paper}_paper} RESULTS=${RESULTS:-recipes/$paper/results} LOGS=${LOGS:-recipes/$paper/logs} limits=()
+  RUNS=${RUNS:-runs/${paper}_paper} RESULTS=${RESULTS:-recipes/$paper/results} LOGS=${LOGS:-recipes/$paper/logs}
+  KEPT=${KEPT:-recipes/$paper/runs} limits=()
 fi
 
 ENCODER=${ENCODER:-encoders/roberta-base}    # python data_scripts/encoders.py roberta-base
@@ -113,11 +114,15 @@ evaluate() {
   if [ "$json" -nt "$made" ] && same_as "$json.options" "${arguments[*]}"; then return; fi
   echo "== $run on $corpus"
   rm -f "$json.options"  # until figures and rankings are whole
-  "$wqa" evaluate "${arguments[@]}" --json "$json" --trec-run "$json.{}.trec" --write-qrels "$json.qrels"
+  "$wqa" evaluate "${arguments[@]}" --json "$json" --trec-run "$json.{}.trec" --run-metadata --write-qrels "$json.qrels"
   echo "${arguments[*]}" > "$json.options"
 }
 same_as() { [ "$(cat "$1" 2> /dev/null)" = "$2" ]; }  # FILE TEXT: whether the file holds the text
 
+keep_run() {  # RUN.trec NAME: puts a TREC run beside the recipe, compressed, without the folder of the runs
+  mkdir -p "$KEPT"
+  sed "s|$RUNS/||g" "$1" | gzip -9n > "$KEPT/$2.trec.gz"
+}
 copy_log() {  # RUN NAME: puts the log of a run beside the recipe, without the folder of the runs
   mkdir -p "$LOGS"
   sed "s|$RUNS/||g" "$1/metrics.jsonl" > "$LOGS/$2.metrics.jsonl"

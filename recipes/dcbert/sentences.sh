@@ -117,4 +117,8 @@ compare() {  # TITLE RANKER RANKER
   done
 } > "$RESULTS/sentences_claims.txt"
 cat "$RESULTS/sentences_claims.txt"
+for name in bert dcbert_1 comparison; do  # three of the rankers, as a run has a megabyte
+  run=$(figures_of "$(run_name "$name")" squad "$FIRST_SEED" ranked).0.trec
+  if [ -e "$run" ]; then keep_run "$run" "sentences_$name"; fi
+done
 keep_logs "$RUNS/dcbert" sentences_

@@ -41,7 +41,10 @@ fi
 title_of() { case $1 in joint_ie) echo "joint IE_k" ;; mspp_ie) echo "joint IE_k, MSPP" ;; *) echo "$1" ;; esac; }
 
 for seed in $SEEDS; do
-  for name in pairwise $SYSTEMS; do figures "$name" wikiqa "$seed"; done
+  for name in pairwise $SYSTEMS; do
+    figures "$name" wikiqa "$seed"
+    keep_run "$(figures_of "$name" wikiqa "$seed").0.trec" "separator_${name}_seed$seed"
+  done
 done
 for name in pairwise $SYSTEMS; do row_of "$name" wikiqa; done
 write_rows "$RESULTS/separator_wikiqa.tsv" wikiqa

@@ -24,6 +24,8 @@ compares runs.
 from __future__ import annotations
 
 import argparse
+import functools
+import shlex
 from typing import Any, Dict, List
 
 from wqa.cli.options import (
@@ -42,7 +44,10 @@ from wqa.data.records import chosen_filter
 from wqa.errors import OptionError
 
 #: Options that need a RUN or a TREC run.
-_OF_RANKINGS = ("runs", "trec_runs", "qrels", "complete", "drops", "seeds", "per_exit", "ties")
+_OF_RANKINGS = (
+    *("runs", "trec_runs", "qrels", "complete", "drops", "seeds", "per_exit", "ties"),
+    "run_metadata",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +81,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="FILE",
         help="TREC run to write; {} in its name is replaced by the drop ratio",
+    )
+    parser.add_argument(
+        "--run-metadata",
+        action="store_true",
+        help="begin the TREC run with a header of ir_metadata, which says how it was made; "
+        "trec_eval does not read such a run",
     )
     parser.add_argument(
         "--write-qrels",
@@ -116,6 +127,7 @@ def run(options: argparse.Namespace) -> None:
 def _of_run(options: argparse.Namespace) -> List[Dict[str, Any]]:
     from wqa.data import read_questions
     from wqa.evaluation import evaluate_ranker
+    from wqa.evaluation.run_metadata import describe_run
     from wqa.systems.load import load_ranker
 
     if len(options.runs) > 1:
@@ -123,6 +135,14 @@ def _of_run(options: argparse.Namespace) -> List[Dict[str, Any]]:
             "runs", f"{len(options.runs)} of them", "one, or --seeds", "to compare: wqa compare"
         )
     [run] = options.runs
+    describe = None
+    if options.run_metadata:
+        if not options.trec_run:
+            raise OptionError("run_metadata", "without trec_run", "a TREC run to describe")
+        command = shlex.join(options.command_line)
+        describe = functools.partial(
+            describe_run, command, run, options.data, settings={"precision": options.precision}
+        )
     questions = list(read_questions(options.data))
     settings = settings_by_name(options.drops, run)
     return evaluate_ranker(
@@ -130,6 +150,7 @@ def _of_run(options: argparse.Namespace) -> List[Dict[str, Any]]:
         questions,
         settings or None,
         progress=True,
+        describe=describe,
         **values_of(options, "filter", "metrics", "per_exit", "trec_run", "trec_qrels"),
         **values_of(options, "total", "ties"),
     )
@@ -151,7 +172,7 @@ def _of_seeds(options: argparse.Namespace) -> List[Dict[str, Any]]:
     from wqa.data import read_questions
     from wqa.evaluation.comparison import evaluate_seeds
 
-    of_one_run = ("per_exit", "trec_run", "trec_qrels", "total")
+    of_one_run = ("per_exit", "trec_run", "run_metadata", "trec_qrels", "total")
     refuse(options, of_one_run, "with --seeds", "a single RUN")
     rankers = named_rankers(options)
     questions = read_questions(options.data)

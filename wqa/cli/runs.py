@@ -17,7 +17,10 @@ Given = Tuple[str, str]
 
 _KINDS: Dict[str, type] = {"drop_ratio": float, "keep": int}
 #: Options that apply to RUNs but not to TREC runs.
-_OF_RUNS = ("data", "drops", "seeds", "per_exit", "trec_run", "trec_qrels", "total", "ties")
+_OF_RUNS = (
+    *("data", "drops", "seeds", "per_exit", "trec_run", "run_metadata", "trec_qrels", "total"),
+    "ties",
+)
 
 
 class DropSetting(NamedTuple):

@@ -1,4 +1,4 @@
-"""Parsing of YAML: options of a training, and claims about tables."""
+"""YAML: options of a training, claims about tables, headers of runs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def parse_yaml(text: str) -> Any:
     try:
         import yaml
     except ImportError:
-        raise MissingDependency(
-            "PyYAML", "is not installed", "the reader of YAML", how_to_install("cpu")
-        ) from None
+        raise _no_yaml() from None
 
     class Loader(yaml.SafeLoader):
         def compose_node(self, parent: Any, index: Any) -> Any:
@@ -53,3 +51,33 @@ def parse_yaml(text: str) -> Any:
         return yaml.load(text, Loader)
     except (yaml.YAMLError, RecursionError, TypeError) as error:
         raise ValueError(str(error)) from None
+
+
+def yaml_of(value: Any) -> str:
+    """A value as a YAML document, its keys in their order, which `parse_yaml` reads back.
+
+    Parameters
+    ----------
+    value : dict, list, str, int, float, bool or None
+        The value.
+
+    Returns
+    -------
+    str
+        The document, in ASCII.
+
+    Raises
+    ------
+    MissingDependency
+        If PyYAML is not installed.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise _no_yaml() from None
+    return yaml.safe_dump(value, sort_keys=False, width=1 << 20)
+
+
+def _no_yaml() -> MissingDependency:
+    mend = how_to_install("cpu")
+    return MissingDependency("PyYAML", "is not installed", "the reader of YAML", mend)

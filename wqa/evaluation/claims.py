@@ -65,6 +65,8 @@ class Scale:
     units : dict of str to str
         Units by column, where they are not those of the paper: such figures are shown, and do not
         count.
+    runs : dict of str to tuple of str
+        TREC runs of rows of the results, in the folder of the paper's recipes.
     tolerance : dict of str to float
         How far a figure may be from the one expected, by a pattern of the column; the deviation
         over seeds where that is greater, and half a unit of the last digit in print.
@@ -80,6 +82,7 @@ class Scale:
     rows: Dict[str, str] = dataclasses.field(default_factory=dict)
     corpora: Dict[str, str] = dataclasses.field(default_factory=dict)
     units: Dict[str, str] = dataclasses.field(default_factory=dict)
+    runs: Dict[str, Tuple[str, ...]] = dataclasses.field(default_factory=dict)
     tolerance: Dict[str, float] = dataclasses.field(default_factory=dict)
     cannot: Tuple[Reason, ...] = ()
     differs: Tuple[Reason, ...] = ()

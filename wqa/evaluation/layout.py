@@ -60,6 +60,8 @@ def matrix(judgement: Judgement, width: int = WIDTH) -> str:
     for verdict in judgement.verdicts:
         shown = f"{verdict.outcome} {verdict.status}".strip()
         parts.append(f"claim: {verdict.claim}: {shown}")
+    for name, runs in judgement.file.scale(judgement.scale).runs.items():
+        parts.append(f"TREC runs of {name}: {', '.join(runs)}")
     return "\n".join(map(_printable, parts))
 
 

@@ -38,6 +38,8 @@ def built_of(build: Callable[[Any], Any], live: bool) -> Callable[[Any], Any]:
 Row = Dict[str, Any]
 #: Keyword arguments of ``set_drops`` by the name of the setting; None leaves the drops as they are.
 Settings = Mapping[str, Optional[Mapping[str, Any]]]
+#: Takes a row and returns the metadata of its TREC run.
+Describe = Callable[[Row], Mapping[str, Any]]
 
 
 def questions_that_count(
@@ -100,6 +102,7 @@ def evaluate_ranker(
     progress: bool = False,
     total: int = 0,
     ties: Optional[str] = None,
+    describe: Optional[Describe] = None,
 ) -> List[Row]:
     """Evaluate a ranker at several drop settings, and after each of its exits.
 
@@ -135,6 +138,9 @@ def evaluate_ranker(
     ties : {"trec", "pessimistic"}, optional
         Rule for candidates that tie; the ranker's own by default, which is trec_eval's but for
         rankers of few distinct scores.
+    describe : callable, optional
+        Takes the row of a setting and returns the metadata of its TREC run, such as
+        `wqa.evaluation.run_metadata.describe_run`.
 
     Returns
     -------
@@ -182,13 +188,15 @@ def evaluate_ranker(
         begin = time.perf_counter()
         rankings = rank_questions(ranker, kept, f"drop ratio {name}", progress)
         seconds = time.perf_counter() - begin
-        if trec_run:
-            write_run(trec_run.replace("{}", name), kept, rankings)
         figures = evaluate(rankings, kept, metrics=metrics, total=total, ties=rule)
         row = {"drop_ratio": name, "filter": filter, **figures}
-        rows.append({**row, **cost_of(rankings), "seconds": seconds})
+        row.update({**cost_of(rankings), "seconds": seconds})
         if rule != "trec":
-            rows[-1]["ties"] = rule
+            row["ties"] = rule
+        if trec_run:
+            metadata = describe(row) if describe else None
+            write_run(trec_run.replace("{}", name), kept, rankings, metadata=metadata)
+        rows.append(row)
     if trec_qrels:
         write_qrels(trec_qrels, judged)
     if per_exit:

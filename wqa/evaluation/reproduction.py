@@ -99,7 +99,11 @@ def _run_command(file: ClaimsFile, scale: str, results: pathlib.Path) -> None:
     command = file.scale(scale).command
     if not command:
         raise WqaError(file.name, f"no command at the scale {scale}", "a table of figures")
-    variables = {"RESULTS": str(results), "LOGS": str(results / "logs")}
+    variables = {
+        "RESULTS": str(results),
+        "LOGS": str(results / "logs"),
+        "KEPT": str(results / "runs"),
+    }
     checkout = file.folder.parent.parent
     done = subprocess.run(
         ["bash", "-euc", command], cwd=checkout, env={**os.environ, **variables}, check=False

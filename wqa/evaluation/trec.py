@@ -15,17 +15,19 @@ no ranker gets the candidates in its order: it applies to finished rankings.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
 from wqa.data.records import check_document_ids
 from wqa.errors import DataError, check_choice, shorten
+from wqa.evaluation.run_metadata import header_of, split_header
 from wqa.io.files import PathLike, atomic_writer
-from wqa.io.lines import text_lines
+from wqa.io.lines import write_lines
 
 #: Rules for candidates that tie.
 TIES = ("trec", "pessimistic")
@@ -161,7 +163,8 @@ def _read(
     """Read a value for each question and document; the words are for messages."""
     kind, done = words
     values: Dict[str, Dict[str, Any]] = {}
-    for number, line in text_lines(path):
+    _, lines = split_header(path)
+    for number, line in lines:
         where = f"{path}, line {number}"
         # Only ASCII white space separates: a document id may hold any other character.
         parts = re.split(r"[ \t\r\n\f\v]+", line)
@@ -181,7 +184,7 @@ def _read(
 
 
 def read_run(path: PathLike) -> Run:
-    """Read a run; only question, document and score count, as in trec_eval.
+    """Read a run; only question, document and score count, as in trec_eval. A header is skipped.
 
     Parameters
     ----------
@@ -286,7 +289,11 @@ def trec_order(scores: Dict[str, float]) -> List[str]:
 
 
 def write_run(
-    path: PathLike, questions: Iterable[Question], rankings: Iterable, tag: str = "wqa"
+    path: PathLike,
+    questions: Iterable[Question],
+    rankings: Iterable,
+    tag: str = "wqa",
+    metadata: Optional[Mapping[str, Any]] = None,
 ) -> None:
     """Write rankings as a run that trec_eval orders in the same way.
 
@@ -299,13 +306,16 @@ def write_run(
     Parameters
     ----------
     path : str or path-like
-        The run file.
+        The run file, plain or ``.gz``.
     questions : iterable of Question
         The questions that were ranked. Candidates are named by their document ids.
     rankings : iterable of Ranking
         One a question, in the same order.
     tag : str
         Name of the system.
+    metadata : mapping, optional
+        How the run was made, for a header (`wqa.evaluation.run_metadata`). trec_eval and
+        ir_measures read no run with one.
 
     Raises
     ------
@@ -314,20 +324,22 @@ def write_run(
     StorageError
         If the file cannot be written.
     """
-    with atomic_writer(path) as file:
-        for question, ranking in zip(questions, rankings):
-            _refuse_spaces(question.id)
-            check_document_ids(question, f"question {shorten(question.id)}")
-            document_ids = question.document_ids
-            order = break_ties(ranking, question)
-            ranked = [ranking.scores[index] for index in order]
-            scores = _falling(ranked)
-            for rank, (index, score) in enumerate(zip(order, scores), 1):
-                # Nine digits tell all numbers of single precision apart.
-                number = f"{score:.9g}"
-                fields = (question.id, "Q0", document_ids[index], str(rank), number, tag)
-                line = " ".join(fields)
-                file.write(f"{line}\n")
+    header = [] if metadata is None else header_of(metadata)
+    write_lines(path, itertools.chain(header, _run_lines(questions, rankings, tag)))
+
+
+def _run_lines(questions: Iterable[Question], rankings: Iterable, tag: str) -> Iterator[str]:
+    for question, ranking in zip(questions, rankings):
+        _refuse_spaces(question.id)
+        check_document_ids(question, f"question {shorten(question.id)}")
+        document_ids = question.document_ids
+        order = break_ties(ranking, question)
+        ranked = [ranking.scores[index] for index in order]
+        scores = _falling(ranked)
+        for rank, (index, score) in enumerate(zip(order, scores), 1):
+            # Nine digits tell all numbers of single precision apart.
+            number = f"{score:.9g}"
+            yield " ".join((question.id, "Q0", document_ids[index], str(rank), number, tag))
 
 
 def _falling(scores: Sequence[float]) -> List[np.float32]:

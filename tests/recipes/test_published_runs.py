@@ -1,0 +1,70 @@
+"""TREC runs beside the recipes: their headers, and the figures of the tables that they give."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, child_environment
+
+from wqa.data import read_questions
+from wqa.evaluation import qrels_from, read_run, score_run
+from wqa.evaluation.claims import SCALES, find_claims
+from wqa.evaluation.report import read_rows
+from wqa.evaluation.run_metadata import read_metadata
+from wqa.evaluation.significance import over_seeds
+from wqa.io.files import sha256
+
+RUNS = sorted((ROOT / "recipes").glob("*/runs/*"))
+
+
+def named_runs():
+    """Runs of the files of claims, by paper and row."""
+    named = {}
+    for file in find_claims("", ROOT / "recipes"):
+        for scale in SCALES:
+            for row, paths in file.scale(scale).runs.items():
+                named[file.folder.name, row] = [file.folder / path for path in paths]
+    return named
+
+
+def test_files_of_claims_name_the_runs():
+    named = [path for paths in named_runs().values() for path in paths]
+    assert sorted(named) == RUNS and len(RUNS) > 8
+    assert sum(path.stat().st_size for path in RUNS) < 5e6
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name)
+def test_a_run_says_how_it_was_made(path):
+    metadata = read_metadata(path)
+    parts = {"platform", "implementation", "resources", "method", "data", "research goal", "actor"}
+    assert parts < set(metadata)
+    assert re.fullmatch("[0-9a-f]{40}", metadata["implementation"]["source"]["commit"])
+    assert re.fullmatch("[0-9a-f]{64}", metadata["data"]["test collection"]["sha256"])
+    assert not re.findall(r"(?:^|[\s=,])/\w+", str(metadata)), "a path of a machine"
+    [retrieval] = metadata["method"]["retrieval"]
+    assert re.fullmatch("[0-9a-f]{64}", retrieval["sha256"]["model.params"])
+    count = metadata["data"]["test collection"]["questions"]
+    assert 0.9 * count < len(read_run(path)) <= count  # some questions retrieved nothing
+
+
+def test_the_runs_give_the_figures_of_wikiqa(wikiqa_archive, tmp_path):
+    """The file that the script of the corpus writes is the one that was ranked."""
+    command = [sys.executable, str(ROOT / "data_scripts" / "wikiqa.py"), "--out", str(tmp_path)]
+    subprocess.run(
+        [*command, "--archive", str(wikiqa_archive)], check=True, env=child_environment()
+    )
+    questions = tmp_path / "test.jsonl"
+    qrels = qrels_from(read_questions(questions))
+    table = ROOT / "recipes" / "mspp" / "results" / "separator_wikiqa.tsv"
+    named = named_runs()
+    for row in read_rows(table):
+        seeds = []
+        for path in named["mspp", row["row"]]:
+            assert read_metadata(path)["data"]["test collection"]["sha256"] == sha256(questions)
+            seeds.append(score_run(read_run(path), qrels, "clean"))
+        figures = over_seeds(seeds)
+        for metric in ("map", "mrr", "p@1"):
+            mean, deviation = (100 * value for value in figures[metric])
+            assert row[f"wikiqa_{metric}"] == f"{mean:.2f} ({deviation:.2f})"
+        assert {seed["questions"] for seed in seeds} == {237}

@@ -1,0 +1,231 @@
+"""Headers of TREC runs: how a run was made, as ir_metadata describes it (Breuer et al. 2022).
+
+A header is a YAML document in comment lines before the first ranking. Its parts are those of the
+PRIMAD model: platform, research goal, implementation, method, actor and data, and the resources
+that the run took. trec_eval and ir_measures refuse lines that are no rankings, so a run has a
+header only on demand; the readers of this package skip it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import itertools
+import os
+import pathlib
+import platform
+import resource
+import subprocess
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+import wqa
+from wqa.config import read_run_config
+from wqa.config.environment import process_limits, processor
+from wqa.config.yaml_text import parse_yaml, yaml_of
+from wqa.errors import DataError
+from wqa.io.files import PathLike, sha256
+from wqa.io.lines import text_lines
+
+#: First and last line of a header.
+START, END = "# ir_metadata.start", "# ir_metadata.end"
+#: Version of ir_metadata.
+VERSION = "0.2"
+#: Greatest number of lines of a header.
+LONGEST = 10_000
+
+_NO_MEASURES = ("cost", "token_cost", "seconds")
+#: Libraries that scores depend on.
+_LIBRARIES = ("mxnet", "mxnet-cu112", "gluonnlp", "numpy", "tokenizers", "onednn-cpu-gomp")
+
+
+def describe_run(
+    command: str,
+    run: PathLike,
+    data: PathLike,
+    figures: Mapping[str, Any],
+    settings: Optional[Mapping[str, Any]] = None,
+) -> Dict[str, Any]:
+    """Describe a run that this process has made.
+
+    Parameters
+    ----------
+    command : str
+        Command line that made it.
+    run : str or path-like
+        The ranker: a run directory, or the name of another ranker.
+    data : str or path-like
+        File of the questions, or their name in ``ir_datasets``.
+    figures : mapping
+        The row of the run, as `evaluate_ranker` returns it.
+    settings : mapping, optional
+        Further settings of the ranker, such as its precision.
+
+    Returns
+    -------
+    dict
+        The fields of ir_metadata. What is not known is left out.
+    """
+    record = pathlib.Path(run, "config.json")
+    config = read_run_config(record) if record.is_file() else None
+    system = config.system if config else str(run)
+    retrieval: Dict[str, Any] = {"name": str(run), "method": system, **(settings or {})}
+    if "drop_ratio" in figures:
+        retrieval["drop ratio"] = figures["drop_ratio"]
+    training = []
+    if config:
+        network = config.network
+        retrieval.update({"encoder": config.encoder, "network": dict(network)})
+        retrieval.update({"max length": config.max_length, "sha256": dict(config.sha256)})
+        training.append({"sha256": config.train_sha256, "command": config.command})
+    measures = []
+    for name, value in figures.items():
+        if isinstance(value, float) and name not in _NO_MEASURES:
+            measures.append(name)
+    return {
+        "schema version": VERSION,
+        "tag": "wqa",
+        "actor": {"role": "experimenter"},
+        "platform": _platform(),
+        "implementation": _implementation(command),
+        "resources": _resources(figures.get("seconds")),
+        "research goal": {"evaluation": {"reported measures": measures}},
+        "data": {"test collection": _collection(data, figures), "training data": training},
+        "method": {
+            "automatic": True,
+            "score ties": "by descending document id",
+            "retrieval": [retrieval],
+        },
+    }
+
+
+def header_of(metadata: Mapping[str, Any]) -> List[str]:
+    """Header of a run.
+
+    Parameters
+    ----------
+    metadata : mapping
+        What `describe_run` returns.
+
+    Returns
+    -------
+    list of str
+        Its lines, which are comments.
+    """
+    lines = [f"# {line}" for line in yaml_of(metadata).splitlines()]
+    return [START, *lines, END]
+
+
+def read_metadata(path: PathLike) -> Dict[str, Any]:
+    """Read the header of a run.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Run file, plain or ``.gz``.
+
+    Returns
+    -------
+    dict
+        Its fields; empty if the run has no header.
+
+    Raises
+    ------
+    DataError
+        If the header does not end, or is no YAML of fields.
+    """
+    header, _ = split_header(path)
+    text = "\n".join(line[2:] for line in header)
+    try:
+        metadata = parse_yaml(text)
+    except ValueError as error:
+        raise DataError(path, f"a header that cannot be read ({error})", "YAML") from None
+    if not isinstance(metadata or {}, dict):
+        raise DataError(path, "a header without fields", "the fields of ir_metadata")
+    return metadata or {}
+
+
+def split_header(path: PathLike) -> Tuple[List[str], Iterator[Tuple[int, str]]]:
+    """Lines of a run's header without its marks, and its other lines with their numbers."""
+    lines = text_lines(path)
+    first = next(lines, None)
+    header: List[str] = []
+    if first is None or first[1].rstrip() != START:
+        # A line that starts with # may be a ranking: ids of questions may.
+        return header, itertools.chain(filter(None, [first]), lines)
+    for number, line in lines:
+        text = line.rstrip()
+        if text == END:
+            return header, lines
+        if len(header) == LONGEST or not text.startswith("#"):
+            raise DataError(f"{path}, line {number}", "a header without an end", END)
+        header.append(text)
+    raise DataError(path, "a header without an end", END)
+
+
+def _platform() -> Dict[str, Any]:
+    cpu, limits = processor(), process_limits()
+    libraries = [f"python {platform.python_version()}"]
+    for name in _LIBRARIES:
+        try:
+            libraries.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    hardware = {
+        "cpu": {
+            "model": cpu["name"],
+            "architecture": cpu["machine"],
+            "number of cores": limits["processors"],
+            "instruction sets": cpu["instruction_sets"],
+        },
+        "ram": _gigabytes(limits["memory"]),
+    }
+    return {
+        "hardware": hardware,
+        "operating system": {"platform": platform.system(), "kernel": platform.release()},
+        "software": {
+            "libraries": {"python": libraries},
+            "retrieval toolkit": [f"wqa {wqa.__version__}"],
+        },
+    }
+
+
+def _implementation(command: str) -> Dict[str, Any]:
+    source: Dict[str, Any] = {"lang": ["python"], "version": wqa.__version__}
+    commit = _commit(pathlib.Path(wqa.__file__).parent.parent)
+    if commit:
+        source["commit"] = commit
+    return {"executable": {"cmd": command}, "source": source}
+
+
+def _commit(folder: pathlib.Path) -> str:
+    """Commit of a checkout; empty if the package is installed otherwise, or git is not."""
+    if not (folder / ".git").exists():
+        return ""
+    command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+def _resources(seconds: Optional[float]) -> Dict[str, Any]:
+    """Time of the ranking, and what the process has used so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    runtime = {"user": f"{used.ru_utime:.1f} s", "system": f"{used.ru_stime:.1f} s"}
+    if seconds is not None:
+        runtime["wallclock"] = f"{seconds:.1f} s"
+    return {"runtime": runtime, "ram": {"used process": f"{used.ru_maxrss // 1024} MB"}}
+
+
+def _collection(data: PathLike, figures: Mapping[str, Any]) -> Dict[str, Any]:
+    collection: Dict[str, Any] = {"name": str(data)}
+    if os.path.isfile(data):
+        collection["sha256"] = sha256(data)
+    for name in ("filter", "questions"):
+        if name in figures:
+            collection[name] = figures[name]
+    return collection
+
+
+def _gigabytes(count: Optional[int]) -> str:
+    return "" if count is None else f"{count / 2**30:.1f} GB"
