@@ -26,6 +26,10 @@ a row, a number by the format behind the colon. Further names are
     claims["mhs", "shown"]             the claims of a paper with this outcome
     coverage["mhs"]                    rows of all tables and figures of a paper
 
+A table whose figures have no file stands behind a comment that says where they are from:
+
+    <!--typed: `make bench` of version 0.1.0; the log was not kept-->
+
 ``numbers`` lists what else has a decimal point on the page, such as settings; any other number
 outside the marks is an error. --check writes nothing, prints what differs and exits 1.
 """

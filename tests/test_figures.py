@@ -34,6 +34,27 @@ def test_tables_of_results_stand_between_marks(make_figures):
         assert not re.findall(r"^\|.*$", outside, re.MULTILINE), page
 
 
+#: Pages with tables of numbers that nobody measured here: counts in print, limits, sections.
+UNMEASURED = ("corpora.md", "papers.md")
+#: A cell with a figure: a number with a point, thousands, or a unit.
+FIGURE = re.compile(
+    r"[+-]?\d+([,.]\d+)+( (to|and|%|ms|s)\b.*)?|[+-]?\d+ ?(%|(s|ms|h|MiB|GiB|MB|GB)\b).{,25}"
+)
+
+
+def test_tables_of_figures_have_a_source(make_figures):
+    """Those of README and the guides stand between marks, or behind a comment with their source."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for page in [path for path in pages if path.name not in UNMEASURED]:
+        outside = make_figures.MARKED.sub("", page.read_text(encoding="utf-8"))
+        for table in re.finditer(r"^(?:\|.*\n)+", outside, re.MULTILINE):
+            rows = [line.strip("|").split("|")[1:] for line in table[0].splitlines()]
+            cells = [cell.strip() for row in rows for cell in row]
+            if any(map(FIGURE.fullmatch, cells)):
+                before = outside[: table.start()].rstrip()
+                assert re.search(r"<!--typed: [^>]{20,}-->$", before), f"{page}: {table[0]}"
+
+
 @pytest.fixture
 def pages(make_figures, tmp_path, monkeypatch):
     monkeypatch.setattr(make_figures, "ROOT", tmp_path)

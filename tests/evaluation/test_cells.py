@@ -44,6 +44,17 @@ convert, one      2.6          1,373        91.6
 
 training  precision  tokens/s  times as fast as one, two
 ours      float32        3735  1.25  0.70
+
+               CPU seconds    seconds   overhead
+one process          72.06      71.40      +0.0 %
+
+    pairs  step     seconds  MiB
+1,000,000  convert      5.7  83
+1,000,000  read              (an epoch's plan: 0.09 s)
+2,000,000  convert     13.3  84
+
+encoder   parameters   alone of   seconds memory
+one          108,891  4.3e-06  125.28  0.76  2.04
 """
 
 
@@ -90,6 +101,10 @@ def names(tmp_path):
         ('timed["convert, one", "MB written"]', 91.6),
         ('timed["index", "seconds"]', 0.3),
         ('timed["ours", "float32", "two"]', 0.7),
+        ('timed["one process", "CPU seconds"]', 72.06),
+        ('timed["2,000,000", "convert", "MiB"]', 84),
+        ('timed["one", 2]', 108891),
+        ('timed["one", 6]', 2.04),
         ('speed["ours", 0, "over peer"]', 4.7705),
         ('speed["ours", 0.3, "over peer"]', 8),
         ("mean(1, 2) * max(3, 4) / abs(-2) + min(1, 2)", 4),

@@ -26,6 +26,7 @@ LARGEST = 1 << 26
 #: Thousands that a table rounds to.
 _UNITS = {"k": 1e3, "M": 1e6}
 _NUMBER = re.compile(r"([+-]?\d[\d,]*\.?\d*(?:e[+-]?\d+)?)([kMx]?)(?: \((\d[\d.]*)\))?")
+_SHARE = re.compile(_NUMBER.pattern + "( %)?|-")
 _IN_TEXT = re.compile(r"(?<![\w.-])[+-]?\d[\d,]*(?:\.\d+)?(?![\w]*_)")
 _COLUMNS = re.compile(r" {2,}")
 #: Start of a line that is a command of a log.
@@ -196,7 +197,7 @@ class TableFile:
                 row = _line(number, line) if line else None
             elif set("".join(cells)) <= set("-: "):
                 continue  # below the header of a Markdown table
-            elif len(cells) == len(header) or header and _are_numbers(cells[2:]):
+            elif len(cells) == len(header) or header and _holds_figures(cells):
                 row = Row(number, _by_column(header, cells))
             else:
                 header = [cell.replace("-", "_") for cell in cells]
@@ -240,17 +241,26 @@ def _cells_of(line: str) -> List[str]:
     return _COLUMNS.split(line.strip())
 
 
-def _are_numbers(cells: Sequence[str]) -> bool:
-    return bool(cells) and all(map(_NUMBER.fullmatch, cells))
+def _holds_figures(cells: Sequence[str]) -> bool:
+    """Whether cells, other in number than the titles, are no titles."""
+    if _NUMBER.fullmatch(cells[0]):
+        return True
+    return len(cells) > 2 and all(map(_SHARE.fullmatch, cells[2:]))
 
 
 def _by_column(header: Sequence[str], cells: Sequence[str]) -> Dict[str, str]:
-    """Cells by column; the last title may list several, and a row may lack its last cells."""
-    *titles, last = header
-    if len(cells) > len(header):
-        titles += last.split(", ")
-    else:
-        titles.append(last)
+    """Cells by column, where they are not as many as the titles.
+
+    The last title may list several, the first column may lack one, and a row its last cells.
+    Otherwise the columns have numbers, from 1.
+    """
+    titles = list(header)
+    if len(cells) > len(titles):
+        titles[-1:] = titles[-1].split(", ")
+    if len(cells) == len(titles) + 1:
+        titles.insert(0, "")
+    if len(cells) > len(titles):
+        titles = [str(number) for number in range(1, len(cells) + 1)]
     return dict(zip(titles, [*cells, *[""] * len(titles)]))
 
 
