@@ -7,10 +7,12 @@
         --data data/wikiqa/test.jsonl --calibration data/wikiqa/dev.jsonl
 
 Without runs it writes rankers of RoBERTa-base's size with random weights, and questions whose
-lengths follow WikiQA's (`corpus.py`). Every contender is a process of its own that loads once. They
-take turns of a few questions, so that what else the machine does slows all of them; a ratio is the
-median over the turns. Candidates and tokens a second are over all turns; a cascade's include the
-candidates that it drops. What the processor cannot run is left out, and the output says so.
+lengths follow WikiQA's (`corpus.py`). Every contender is a process of its own that loads once.
+Those of one precision, and PyTorch in float32, take turns of a few questions, so that what else the
+machine does slows all of them; a ratio is the median over the turns. Between precisions it is the
+quotient of the ratios to PyTorch in float32. Candidates and tokens a second are over all turns; a
+cascade's include the candidates that it drops. What cannot run is left out, and the output says
+why.
 """
 
 import argparse
@@ -25,20 +27,24 @@ import numpy as np
 from contenders import HERE, Contender, add_arguments, lines_of, parse, prepare, start_all
 from scipy.stats import spearmanr
 
-PEERS = [
-    ("pytorch", "float32"),
-    ("pytorch", "bfloat16"),
-    ("onnxruntime", "float32"),
-    ("onnxruntime", "int8"),
-    ("cross-encoder", "float32"),
-]
-PRECISIONS = ("float32", "bfloat16", "int8")
+from wqa.data import read_questions
+from wqa.evaluation.metrics import average_precision
+
+#: What all groups have, by which they are compared.
+LINK = ("pytorch", "float32")
+#: Peers by precision; they are in the environment of peers.txt.
+PEERS = {
+    "float32": ("onnxruntime", "openvino", "cross-encoder"),
+    "bfloat16": ("pytorch", "torch.compile", "openvino"),
+    "int8": ("onnxruntime", "onnxruntime-static", "openvino", "ctranslate2"),
+}
+PRECISIONS = tuple(PEERS)
 CALIBRATED = 3  # random questions that int8 is calibrated on
 DROP_RATIOS = {"pairwise": ("0",), "cascade": ("0", "0.3", "0.5")}
 
 
-def rankers(options, runs):
-    """List the contenders.
+def rankers(options, runs, precision):
+    """List the contenders of a precision, the link first.
 
     Parameters
     ----------
@@ -46,6 +52,8 @@ def rankers(options, runs):
         The script's options.
     runs : dict of str to path-like
         Directories of `contenders.prepare`.
+    precision : str
+        A key of `PEERS`.
 
     Yields
     ------
@@ -54,12 +62,11 @@ def rankers(options, runs):
     """
     if options.peers_python:
         command = [options.peers_python, HERE / "peers.py", runs["huggingface"], options.data]
-        for name, precision in PEERS:
-            yield Contender(name, precision, [*command, name, precision])
+        for key in (LINK, *((name, precision) for name in PEERS[precision])):
+            yield Contender(*key, [*command, *key])
     for system, drop_ratios in DROP_RATIOS.items():
-        for precision in options.precision:
-            command = [sys.executable, HERE / "ours.py", runs[system], options.data]
-            yield Contender(f"wqa {system}", precision, [*command, precision, *drop_ratios])
+        command = [sys.executable, HERE / "ours.py", runs[system], options.data]
+        yield Contender(f"wqa {system}", precision, [*command, precision, *drop_ratios])
 
 
 def measure(contenders, questions, chunk):
@@ -123,6 +130,29 @@ def agreement(scores, reference):
     return float(np.nanmean(rho)), float(np.mean(same_first))
 
 
+def mean_average_precision(scores, labels):
+    """MAP of a ranker over the questions with a correct candidate.
+
+    Parameters
+    ----------
+    scores : list of list of float
+        Scores of each question's candidates.
+    labels : list of list of int
+        Their labels.
+
+    Returns
+    -------
+    float or None
+        None where no candidate is correct.
+    """
+    values = []
+    for own, judged in zip(scores, labels):
+        if any(judged):
+            ranked = [judged[index] for index in np.argsort(own, kind="stable")[::-1]]
+            values.append(average_precision(ranked, judged))
+    return statistics.mean(values) if values else None
+
+
 class Measured:
     """Figures of one contender at one drop ratio.
 
@@ -132,11 +162,14 @@ class Measured:
         The ranker, with its turns.
     index : int
         Index of the drop ratio in the ranker's answers.
+    link : Measured or None
+        Figures of PyTorch in float32 in the same turns, if it was there.
     """
 
-    def __init__(self, contender, index):
+    def __init__(self, contender, index, link):
         rows = [turn["rows"][index] for turn in contender.turns]
         self.key = (contender.name, contender.precision, rows[0]["drop_ratio"])
+        self.link = link or self
         self.memory = max(turn["memory_mib"] for turn in contender.turns)
         self.seconds = [row["seconds"] for row in rows]
         self.scores = [scores for row in rows for scores in row["scores"]]
@@ -160,16 +193,32 @@ class Measured:
             return self.end_to_end
         return self.seconds
 
+    def over(self, other):
+        """How many times as fast as another one this one is.
 
-def rows_of(contenders, questions):
+        Parameters
+        ----------
+        other : Measured
+            Figures of the other one. In other turns, both are compared with the link of theirs.
+
+        Returns
+        -------
+        float
+        """
+        if other.link is self.link:
+            return ratio(other.seconds, self.seconds_beside(other.key[0]))
+        return self.over(self.link) / other.over(other.link)
+
+
+def rows_of(groups, questions):
     """Compute the table's figures.
 
     Parameters
     ----------
-    contenders : list of Contender
-        The rankers, with their turns.
-    questions : list of (str, list of str)
-        Questions and their candidates.
+    groups : list of list of Contender
+        The rankers that took turns with one another, with their turns.
+    questions : list of (list of str, list of int)
+        Candidates of each question, and their labels.
 
     Returns
     -------
@@ -178,12 +227,15 @@ def rows_of(contenders, questions):
     """
     measured = {}
     tokens = 0
-    for contender in contenders:
-        tokens = max(tokens, sum(turn.get("tokens", 0) for turn in contender.turns))
-        for index in range(len(contender.turns[0]["rows"])):
-            figures = Measured(contender, index)
-            measured[figures.key] = figures
-    candidates = sum(len(texts) for _, texts in questions)
+    for contenders in groups:
+        link = None
+        for contender in contenders:
+            tokens = max(tokens, sum(turn.get("tokens", 0) for turn in contender.turns))
+            for index in range(len(contender.turns[0]["rows"])):
+                figures = Measured(contender, index, link)
+                link = figures.link
+                measured.setdefault(figures.key, figures)
+    candidates = sum(len(texts) for texts, _ in questions)
     rows = []
     for (name, precision, drop_ratio), figures in measured.items():
         baseline = measured[name, precision, 0.0]
@@ -206,6 +258,7 @@ def rows_of(contenders, questions):
             "time_over_0": ratio(figures.seconds, baseline.seconds),
             "spearman": spearman,
             "same_first": same_first,
+            "map": mean_average_precision(figures.scores, [labels for _, labels in questions]),
         }
         rows.append(row)
     return rows
@@ -227,33 +280,26 @@ def over_peers(figures, measured):
         Medians over the turns, by the peer's name and precision.
     """
     ratios = {}
-    for name, precision in PEERS:
-        peer = measured.get((name, precision, 0.0))
-        if peer is not None:
-            seconds = figures.seconds_beside(name)
-            ratios[f"{name} {precision}"] = ratio(peer.seconds, seconds)
+    for (name, precision, _), peer in measured.items():
+        if not name.startswith("wqa"):
+            ratios[f"{name} {precision}"] = figures.over(peer)
     return ratios
 
 
 def read(path):
-    """Read questions without wqa, whose import takes memory that is measured.
+    """Read questions.
 
     Parameters
     ----------
     path : str or path-like
-        Canonical JSONL.
+        Canonical JSONL, with labels.
 
     Returns
     -------
-    list of (str, list of str)
-        Questions and their candidates.
+    list of (list of str, list of int)
+        Candidates of each question, and their labels.
     """
-    questions = []
-    with open(path, encoding="utf-8") as lines:
-        for record in map(json.loads, lines):
-            texts = [candidate["text"] for candidate in record["candidates"]]
-            questions.append((record["question"], texts))
-    return questions
+    return [(list(question.texts), list(question.labels)) for question in read_questions(path)]
 
 
 def table(rows):
@@ -271,7 +317,8 @@ def table(rows):
     """
     title = (
         f"{'ranker':13} {'precision':9} {'drop':>4} {'cand/s':>8} {'tokens/s':>9} "
-        f"{'time/0':>6} {'text/net':>8} {'MiB':>6} {'rho':>6} {'first':>5}  times as fast as "
+        f"{'time/0':>6} {'text/net':>8} {'MiB':>6} {'rho':>6} {'first':>5} {'MAP':>6}  "
+        "times as fast as "
     )
     lines = [title + ", ".join(rows[0]["over"])]
     for row in rows:
@@ -280,11 +327,29 @@ def table(rows):
             f"{row['name']:13} {row['precision']:9} {row['drop_ratio']:4.1f}",
             f"{row['candidates_per_s']:8.1f} {row['tokens_per_s']:9.0f}",
             f"{row['time_over_0']:6.3f} {end_to_end:>8} {row['memory_mib']:6.0f}",
-            f"{row['spearman']:6.3f} {row['same_first']:5.2f} ",
+            f"{row['spearman']:6.3f} {row['same_first']:5.2f}",
+            "     - " if row["map"] is None else f"{100 * row['map']:6.2f} ",
             *(f"{value:7.2f}" for value in row["over"].values()),
         )
         lines.append(" ".join(cells).rstrip())
     return lines
+
+
+def settings_of(groups):
+    """Say what the contenders have chosen, one a line.
+
+    Parameters
+    ----------
+    groups : list of list of Contender
+        As `rows_of` takes them.
+
+    Returns
+    -------
+    list of str
+        Lines for the report.
+    """
+    contenders = [contender for group in groups for contender in group if contender.setting]
+    return list(dict.fromkeys(f"{contender}: {contender.setting}" for contender in contenders))
 
 
 def main():
@@ -312,17 +377,23 @@ def main():
     options.precision = options.precision or PRECISIONS
     calibrated = CALIBRATED if "int8" in options.precision else 0
     size = (options.questions, options.candidates, calibrated)
-    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+    groups, left_out = [], []
+    with tempfile.TemporaryDirectory() as name:
         runs = prepare(options, pathlib.Path(name), *size)
         questions = read(options.data)
-        ready, left_out = start_all(rankers(options, runs), stack)
-        if not ready:
-            sys.exit("\n".join(lines_of(left_out)))
-        measure(ready, len(questions), options.chunk)
-        rows = rows_of(ready, questions)
-    candidates = sum(len(texts) for _, texts in questions)
+        for precision in options.precision:
+            with contextlib.ExitStack() as stack:
+                ready, others = start_all(rankers(options, runs, precision), stack)
+                left_out += others
+                if ready:
+                    measure(ready, len(questions), options.chunk)
+                    groups.append(ready)
+    if not groups:
+        sys.exit("\n".join(lines_of(left_out)))
+    rows = rows_of(groups, questions)
+    candidates = sum(len(texts) for texts, _ in questions)
     print(f"{len(questions)} questions, {candidates} candidates, {options.chunk} questions a turn")
-    print(*table(rows), *lines_of(left_out), sep="\n")
+    print(*table(rows), *settings_of(groups), *lines_of(left_out), sep="\n")
     if options.json:
         content = json.dumps({"rows": rows, "left_out": left_out}, indent=2) + "\n"
         pathlib.Path(options.json).write_text(content, encoding="utf-8")

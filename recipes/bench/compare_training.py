@@ -66,7 +66,9 @@ def trainings(options, runs, folder):
     if options.peers_python:
         command = [options.peers_python, HERE / "train_peer.py", runs["huggingface"]]
         for precision in ("float32", "bfloat16"):
-            yield Contender("pytorch", precision, [*command, folder / "batches.npz", precision])
+            arguments = [*command, folder / "batches.npz", precision]
+            yield Contender("pytorch", precision, arguments)
+            yield Contender("torch.compile", precision, [*arguments, "compiled"])
 
 
 def measure(contenders, turns, updates):

@@ -2,10 +2,11 @@
 in turn.
 
 A contender is a process that loads once and then reads one command a line. It writes one line of
-JSON when it is ready and one after each command. Where the processor lacks the instructions for its
-precision, the first line is ``{"left_out": REASON}``, and the comparison goes on without it.
+JSON when it is ready, with its setting if it has chosen one, and one after each command. Where it
+cannot run, the first line is ``{"left_out": REASON}``, and the comparison goes on without it.
 """
 
+import contextlib
 import json
 import pathlib
 import signal
@@ -32,12 +33,15 @@ class Contender:
     ----------
     turns : list
         What the process answered in each counted turn.
+    setting : str
+        What the process has chosen, such as the size of its batches.
     """
 
     def __init__(self, name, precision, command):
         self.name = name
         self.precision = precision
         self.turns = []
+        self.setting = ""
         self._command = [str(part) for part in command]
         self._process = None
         self._errors = None
@@ -64,6 +68,7 @@ class Contender:
         )
         answer = self._answer()
         if answer is not None:
+            self.setting = answer.get("setting", "")
             return answer.get("left_out")
         if self._process.wait() == -signal.SIGILL:
             return "the process ended at an instruction that the processor does not have (SIGILL)"
@@ -82,7 +87,8 @@ class Contender:
         dict
             The process's answer.
         """
-        print(begin, end, file=self._process.stdin, flush=True)
+        with contextlib.suppress(BrokenPipeError):  # of a process that has ended
+            print(begin, end, file=self._process.stdin, flush=True)
         answer = self._answer()
         return self._fail() if answer is None else answer
 
@@ -101,7 +107,10 @@ class Contender:
 
     def _fail(self):
         self._errors.seek(0)
-        sys.exit(f"{self} ended: {self._errors.read()[-2000:]}")
+        reason = self._errors.read()[-2000:]
+        if self._process.wait() == -signal.SIGKILL:
+            reason += "\nit was killed, as the system does where memory is short"
+        sys.exit(f"{self} ended: {reason}")
 
 
 def start_all(contenders, stack):

@@ -1,9 +1,10 @@
 """PyTorch's training of the same classifier on the same batches, for `compare_training.py`.
 
-    python recipes/bench/train_peer.py DIRECTORY BATCHES.npz PRECISION
+    python recipes/bench/train_peer.py DIRECTORY BATCHES.npz PRECISION [compiled]
 
 Each line on standard input is two numbers: the first batch, and the one after the last. The answer
-is a line of JSON with the seconds. bfloat16 runs under autocast, as PyTorch advises.
+is a line of JSON with the seconds. bfloat16 runs under autocast, as PyTorch advises; ``compiled``
+is ``torch.compile`` for shapes that change.
 """
 
 import json
@@ -27,15 +28,19 @@ class Training:
         Mini-batches, as ``corpus.py batches`` writes them.
     precision : {"float32", "bfloat16"}
         What the layers compute in.
+    compiled : bool
+        Whether Inductor compiles the classifier.
     """
 
-    def __init__(self, directory, batches, precision):
+    def __init__(self, directory, batches, precision, compiled):
         torch.manual_seed(0)
         self._arrays = np.load(batches)
         self._model = AutoModelForSequenceClassification.from_pretrained(directory).train()
         self._optimizer = torch.optim.Adam(self._model.parameters(), lr=1e-5, fused=True)
         self._typed = self._model.config.type_vocab_size > 1
         self._autocast = precision == "bfloat16"
+        if compiled:
+            self._model = torch.compile(self._model, dynamic=True)
 
     def backward(self, number):
         """Compute the gradients of one mini-batch.
@@ -71,20 +76,20 @@ class Training:
         self._optimizer.step()
 
 
-def main(directory, batches, precision):
+def main(directory, batches, precision, compiled=""):
     """Answer the commands on standard input.
 
     Parameters
     ----------
-    directory, batches, precision : str
+    directory, batches, precision, compiled : str
         Parameters of `Training`.
     """
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    training = Training(directory, batches, precision)
+    training = Training(directory, batches, precision, bool(compiled))
     try:
         training.backward(0)
     except RuntimeError as error:  # PyTorch has no type of its own for missing instructions
-        print(json.dumps({"left_out": str(error)}), flush=True)
+        print(json.dumps({"left_out": f"{type(error).__name__}: {error}"}), flush=True)
         return
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:

@@ -1063,6 +1063,8 @@ def test_a_contender_without_its_instructions_is_left_out(bench, code, reason):
 def test_a_contender_with_a_fault_ends_the_comparison(bench):
     with pytest.raises(SystemExit, match="peer int8 ended: .*no module of its own"):
         start("import sys; sys.exit('no module of its own')")
+    with pytest.raises(SystemExit, match="peer int8 ended: .*memory is short"):
+        start("import os, signal; print('{}', flush=True); os.kill(os.getpid(), signal.SIGKILL)")
 
 
 def test_the_comparison_puts_peers_beside(bench):
@@ -1080,16 +1082,28 @@ def test_the_comparison_puts_peers_beside(bench):
         contender("cross-encoder", "float32", [8, 8, 8], [[1, 2, 3]]),
         contender("wqa pairwise", "int8", [1, 3, 2], [[1, 3, 2]], end_to_end=2.0),
     ]
-    rows = compare.rows_of(contenders, [("q", ["a", "b", "c"])] * 3)
-    ours = rows[-1]
-    # The CrossEncoder starts from text, so ours does beside it.
-    assert ours["over"] == {"pytorch float32": 3, "cross-encoder float32": 4}
+    others = [
+        contender("pytorch", "float32", [40, 40, 40], [[1, 2, 3]]),
+        contender("openvino", "int8", [10, 20, 40], [[2, 1, 3]]),
+    ]
+    questions = [(["a", "b", "c"], [0, 0, 1])] * 3
+    rows = compare.rows_of([contenders, others], questions)
+    [ours] = [row for row in rows if row["name"] == "wqa pairwise"]
+    assert len(rows) == 4  # PyTorch is in both groups, and in the table once
+    # The CrossEncoder starts from text, so ours does beside it. OpenVINO ran in other turns, where
+    # it was twice as fast as PyTorch.
+    expected = {"pytorch float32": 3, "cross-encoder float32": 4, "openvino int8": 1.5}
+    assert ours["over"] == expected
+    assert ours["map"] == 0.5
     assert ours["candidates_per_s"] == 9 / 6
     assert ours["tokens_per_s"] == 90 / 6
     assert ours["end_to_end"] == 1
     assert ours["spearman"] == 0.5
     assert ours["same_first"] == 0
-    assert compare.table(rows)[-1].startswith("wqa pairwise  int8")
+    assert compare.table(rows)[-2].startswith("wqa pairwise  int8")
+    contenders[0].setting = others[0].setting = "batches of 32"
+    lines = compare.settings_of([contenders, others])
+    assert lines == ["pytorch float32: batches of 32"]
 
 
 #: Encodes as the library does, by this package's encoder.
