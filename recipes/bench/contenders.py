@@ -109,7 +109,7 @@ class Contender:
         self._errors.seek(0)
         reason = self._errors.read()[-2000:]
         if self._process.wait() == -signal.SIGKILL:
-            reason += "\nit was killed, as the system does where memory is short"
+            reason = f"killed, as the system does where memory is short\n{reason}"
         sys.exit(f"{self} ended: {reason}")
 
 
