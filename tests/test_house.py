@@ -1,6 +1,7 @@
 """The house's own rules: which module may import which, and what the repository may name."""
 
 import ast
+import pathlib
 import subprocess
 
 import pytest
@@ -29,6 +30,8 @@ LAYERS["tuning"] = {
 LAYERS["serve"] = {"errors", "config", "io", "data", "inference", "systems"}
 LAYERS["cluster"] = LAYERS["serve"] | {"cache"}
 LAYERS["adapters"] = {"errors", "config", "data", "inference", "systems"}
+#: Module that prepares the process for MXNet.
+PREPARES = "wqa.models.runtime"
 #: May import every layer.
 TOP = ("cli", "__main__", "__init__")
 WITHOUT_MXNET = {"errors", "config", "io", "data", "cache", "evaluation", "retrieval"}
@@ -121,6 +124,43 @@ def against_siblings(root):
 def test_imports_follow_the_layers():
     assert len(modules_of(ROOT)) > 40
     assert not against_layers(ROOT)
+
+
+def unprepared(root):
+    """Modules that import MXNet before what prepares the process for it."""
+    broken = []
+    for name, path in modules_of(root).items():
+        parts = name.split(".")
+        # A package is imported before its modules.
+        packages = [root.joinpath(*parts[:depth], "__init__.py") for depth in range(2, len(parts))]
+        order = []
+        for file in (*filter(pathlib.Path.is_file, packages), path):
+            order += in_order(file)
+        first = [target.split(".")[0] == "mxnet" or target == PREPARES for target in order]
+        if any(first) and order[first.index(True)] != PREPARES:
+            broken.append(f"{path} imports MXNet before {PREPARES}")
+    return broken
+
+
+def in_order(path):
+    """Modules that a file imports at its top, in order; what imports them first counts as them."""
+    names = []
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module)
+    return [PREPARES if name == "wqa.models" else name for name in names]
+
+
+def test_the_process_is_prepared_before_mxnet_is_imported(tmp_path):
+    assert not unprepared(ROOT)
+    (tmp_path / "wqa" / "systems").mkdir(parents=True)
+    path = tmp_path / "wqa" / "systems" / "new.py"
+    path.write_text("import mxnet as mx\nimport wqa.models.runtime\n")
+    assert len(unprepared(tmp_path)) == 1
+    path.write_text("import wqa.models.runtime\nimport mxnet as mx\n")
+    assert not unprepared(tmp_path)
 
 
 def test_no_module_imports_itself_by_way_of_others():

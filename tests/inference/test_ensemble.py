@@ -13,8 +13,8 @@ from wqa.errors import DataError, InputError, OptionError, OutputLocked, RunDire
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.comparison import NamedRanker, compare_rankers
 from wqa.inference import Capabilities, Cost, EnsembleRanker, Ranker, Ranking, SequentialRanker
+from wqa.inference.ensemble import log_odds_of_mean
 from wqa.io.locks import lock_output
-from wqa.models.heads import log_odds_of_mean
 from wqa.systems.load import load_ranker
 from wqa.systems.train import train
 from wqa.text import PairInputs, load_tokenizer

@@ -9,7 +9,7 @@ from conftest import DATA, ROOT, needs_onednn
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.engines.hidden import HiddenStore
+from wqa.engines.mxnet import HiddenStore
 from wqa.errors import DeviceError, InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate
 from wqa.inference import CascadeRanker

@@ -241,7 +241,7 @@ def test_a_ranker_of_a_file_may_have_a_precision_of_its_own(tmp_path, monkeypatc
         loaded.append((folder.name, engine.precision))
         return Table({})
 
-    monkeypatch.setattr("wqa.systems.load._load_run", load)
+    monkeypatch.setattr("wqa.systems.load_runs.load_run_ranker", load)
     monkeypatch.setattr("wqa.systems.run_directory.check_precision", lambda precision: None)
     inner = {"ensemble": ["c", {"run": "d", "precision": "bfloat16"}]}
     (tmp_path / "inner.json").write_text(json.dumps(inner))

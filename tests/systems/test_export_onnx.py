@@ -18,7 +18,8 @@ from wqa.config import BACKBONES, BackboneConfig
 from wqa.engines.onnx import operators
 from wqa.engines.onnx.dropping import dropping_graph
 from wqa.engines.onnx.files import model_of
-from wqa.engines.onnx.networks import INPUT_NAMES, MASKS, parameters_of, part_graph
+from wqa.engines.onnx.inputs import graph_inputs, mask_of
+from wqa.engines.onnx.networks import parameters_of, part_graph
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference import CascadeRanker
 from wqa.systems.export_onnx import export_onnx
@@ -97,10 +98,6 @@ def session_of(graph):
     )
 
 
-def mask_of(lengths, size):
-    return (np.arange(size) < np.asarray(lengths)[..., None]).astype(np.int64)
-
-
 def draw(rng, network, names, batch, length):
     """Arrays of a network that reads one sequence a row, in MXNet's types."""
     arrays = {}
@@ -120,18 +117,6 @@ def draw(rng, network, names, batch, length):
     return arrays
 
 
-def feeds(arrays, length):
-    """What a graph takes for the arrays of its network."""
-    given = {}
-    for name, array in arrays.items():
-        if name in MASKS:
-            given[MASKS[name][0]] = mask_of(array, length)
-        else:
-            values = array.astype(np.int64) if array.dtype == np.int32 else array
-            given[INPUT_NAMES.get(name, name)] = values
-    return given
-
-
 def computed(network, arrays):
     return network(*[mx.nd.array(array, dtype=array.dtype) for array in arrays]).asnumpy()
 
@@ -146,7 +131,7 @@ def test_graphs_score_as_the_network_does(system, family):
     for batch, length in SHAPES:
         arrays = draw(rng, network, inputs.names, batch, length)
         expected = computed(network, arrays.values())
-        outputs = session.run(None, feeds(arrays, length))
+        outputs = session.run(None, graph_inputs(arrays))
         ours = np.stack(outputs, axis=2) if system == "reader" else outputs[0]
         if expected.ndim == 1:
             assert ours.shape == (batch, 1)
@@ -224,7 +209,7 @@ def random_pairs(rng, count, longest=40):
 def pair_feeds(inputs, pairs):
     names = inputs.names
     arrays = dict(zip(names, inputs.pad(pairs)))
-    return feeds(arrays, arrays["token_ids"].shape[1])
+    return graph_inputs(arrays)
 
 
 def cascade_session(network, inputs):
@@ -306,7 +291,7 @@ def exported(tiny_run, tmp_path_factory):
 
 
 def test_an_exported_folder_is_described_and_ranks_texts_as_its_run(exported, tiny_run):
-    names = ["cascade", "exit_1", "exit_2", "exit_3", "model"]
+    names = ["dropping", "exit_1", "exit_2", "exit_3", "model"]
     others = ["README.md", "config.json", "config.pbtxt", "tokenizer.json", "weights.bin"]
     assert sorted(path.name for path in exported.iterdir()) == sorted(
         [*others, *(f"{name}.onnx" for name in names)]
@@ -314,10 +299,9 @@ def test_an_exported_folder_is_described_and_ranks_texts_as_its_run(exported, ti
     config = json.loads((exported / "config.json").read_text())
     assert (config["system"], config["exits"], config["opset"]) == ("cascade", [1, 2, 3], 17)
     assert config["stages"] == ["exit_1", "exit_2", "exit_3"]
-    assert config["graphs"]["cascade"]["outputs"] == ["scores", "exits", "order"]
-    assert set(config["sha256"]) == {path.name for path in exported.iterdir()} - {
-        *("README.md", "config.json", "config.pbtxt")
-    }
+    assert config["graphs"]["dropping"]["outputs"] == ["scores", "exits", "order"]
+    unchecked = {"README.md", "config.pbtxt"}
+    assert set(config["sha256"]) == {path.name for path in exported.iterdir()} - unchecked
     for name in names:
         path = exported / f"{name}.onnx"
         onnx.checker.check_model(str(path), full_check=True)
@@ -327,7 +311,7 @@ def test_an_exported_folder_is_described_and_ranks_texts_as_its_run(exported, ti
     question, candidates = "how are caves formed ?", ["Ice melts.", "The moon.", "A cave is dark."]
     texts = PairInputs(load_tokenizer(exported), config["max_length"])
     given = pair_feeds(texts, texts.encode(question, candidates))
-    session = onnxruntime.InferenceSession(str(exported / "cascade.onnx"))
+    session = onnxruntime.InferenceSession(str(exported / "dropping.onnx"))
     given["drop_ratios"] = np.array([0.5, 0.5, 0], np.float32)
     _, exits, order = session.run(None, given)
     ranking = load_ranker(tiny_run, drop_ratio=0.5).rank(question, candidates)
@@ -347,7 +331,7 @@ def test_graphs_share_their_weights(exported):
 
 def test_triton_gets_the_names_and_sizes(exported):
     text = (exported / "config.pbtxt").read_text()
-    assert 'default_model_filename: "cascade.onnx"' in text
+    assert 'default_model_filename: "dropping.onnx"' in text
     assert 'input [ { name: "input_ids" data_type: TYPE_INT64 dims: [ -1, -1 ] } ]' in text
     assert 'input [ { name: "drop_ratios" data_type: TYPE_FP32 dims: [ 3 ] } ]' in text
     assert 'output [ { name: "order" data_type: TYPE_INT64 dims: [ -1 ] } ]' in text
@@ -369,7 +353,7 @@ def test_a_system_of_another_package_needs_no_line_here():
     inputs = network.text_inputs(Tokenizer(), 48)
     session = sessions_of(network, inputs)["model"]
     arrays = draw(np.random.default_rng(9), network, inputs.names, 5, 12)
-    [ours] = session.run(None, feeds(arrays, 12))
+    [ours] = session.run(None, graph_inputs(arrays))
     np.testing.assert_allclose(ours[:, 0], computed(network, arrays.values()), atol=1e-5)
 
 

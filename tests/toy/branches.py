@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import List, Optional
 
+from wqa.models.runtime import Tensor
+
 from toy.layers import GatedHead, PoolingHead
 from wqa.config import BackboneConfig
 from wqa.models import Backbone, Network, NetworkConfig
 from wqa.models.heads import score
-from wqa.models.runtime import Tensor
 
 
 class ToyBranches(Network):

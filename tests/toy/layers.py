@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Dict, Type
 
+from wqa.models.runtime import Tensor
+
 import mxnet as mx
 from mxnet.gluon import nn
 
 from wqa.models import Head
 from wqa.models.exits import ExitConfig, ExitNetwork
-from wqa.models.runtime import Tensor
 from wqa.training import PairTask
 
 

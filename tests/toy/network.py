@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Optional
 
+from wqa.models.runtime import Tensor
+
 import mxnet as mx
 from mxnet.gluon import nn
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
 from wqa.models import Network, NetworkConfig
-from wqa.models.runtime import Tensor
 
 
 def _option(default: Any, text: str) -> Any:

@@ -26,7 +26,15 @@ from wqa.cli.systems import (
     set_training_defaults,
     subparsers,
 )
-from wqa.errors import OptionError, Stopped, StorageError, WqaError, printable, shorten
+from wqa.errors import (
+    MissingDependency,
+    OptionError,
+    Stopped,
+    StorageError,
+    WqaError,
+    printable,
+    shorten,
+)
 from wqa.io.streams import MessageHandler, messages_on_stderr
 
 #: Exit status after an error of the user, and after an interrupt or the end of a pipe's reader: 128
@@ -117,7 +125,7 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
         settings.set_defaults(subparsers(parser)[command])
     options, _ = parser.parse_known_args(arguments)
     if options.command in ("bench", "train"):
-        add_own_options(options.parser, options.system)
+        _add_own_options(options)
     if options.command == "train":
         # Its own options decide some defaults, and are known now.
         settings.check_keys(options.parser)
@@ -128,6 +136,18 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.command_line = ["wqa", *given]
     return options
+
+
+def _add_own_options(options: argparse.Namespace) -> None:
+    """Add the options of the system that a command line trains or times.
+
+    Exported graphs are timed where MXNet is not installed.
+    """
+    try:
+        add_own_options(options.parser, options.system)
+    except MissingDependency:
+        if options.command == "train" or options.random:
+            raise
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

@@ -30,13 +30,12 @@ how many questions a cache has paid for itself.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 from wqa.cli.options import add_number, add_ranking, fields_of, numbers, ranking_options
 from wqa.cli.output import add_json, show
 from wqa.cli.runs import add_drops, settings_by_name
-from wqa.cli.systems import HelpWithOwnOptions
+from wqa.cli.systems import HelpWithOwnOptions, own_options
 from wqa.config import BACKBONES, BackboneConfig, EngineConfig
 from wqa.errors import OptionError, check_choice, shorten
 
@@ -186,13 +185,11 @@ def _settings(given: Dict[str, Dict[str, Any]], ranker: Any) -> Dict[str, Dict[s
 def _of_run(options: argparse.Namespace) -> _Work:
     from wqa.data import read_questions
     from wqa.systems.load import load_ranker
-    from wqa.systems.registry import find_system
     from wqa.text import note_long_questions
 
     if not options.run or not options.data:
         raise OptionError("wqa bench", "neither RUN with --data nor --random", "one or the other")
-    fields = dataclasses.fields(find_system(options.system).network_type().Config)
-    for name in ("system", *(field.name for field in fields)):
+    for name in ("system", *own_options(options.parser, options.system)):
         if getattr(options, name) != options.parser.get_default(name):
             raise OptionError(name, "with RUN, whose network is known", "it with random")
     questions = list(read_questions(options.data))

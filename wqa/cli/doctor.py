@@ -12,7 +12,6 @@ if none does.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import os
 import pathlib
@@ -25,6 +24,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import wqa
 from wqa.cli.output import add_json, show
 from wqa.config.environment import process_limits, processor
+from wqa.config.versions import installed_version
 from wqa.errors import WqaError, how_to_install, printable
 
 #: Packages that every installation needs.
@@ -98,7 +98,7 @@ def diagnose() -> Dict[str, Any]:
         "python": platform.python_version(),
     }
     for package in (*ENGINES, *CORE):
-        versions[package] = _version(package)
+        versions[package] = installed_version(package)
     engines = ranking.get("engines", [])
     report: Dict[str, Any] = {
         "works": any(not engine["problem"] for engine in engines),
@@ -113,20 +113,13 @@ def diagnose() -> Dict[str, Any]:
     return report
 
 
-def _version(package: str) -> Optional[str]:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def _extras() -> List[Dict[str, Any]]:
     extras = []
     for name, (packages, use) in EXTRAS.items():
-        missing = [package for package in packages if _version(package) is None]
+        missing = [package for package in packages if installed_version(package) is None]
         install = how_to_install(name) if missing else ""
         extras.append({"extra": name, "use": use, "missing": missing, "install": install})
-    has_encoder = _version(MINILM) is not None
+    has_encoder = installed_version(MINILM) is not None
     extras.append(
         {
             "extra": "minilm",
@@ -141,9 +134,10 @@ def _extras() -> List[Dict[str, Any]]:
 def probe() -> Dict[str, Any]:
     """Rank by each engine, in a process that may end by it."""
     try:
+        from wqa.models.runtime import gpu_count
+
         from wqa.engines.onednn import available
         from wqa.engines.onednn.choice import instruction_set_name
-        from wqa.models.runtime import gpu_count
         from wqa.systems.random import check_engines
 
         uses = instruction_set_name() if available() else None

@@ -7,7 +7,7 @@ example:
   wqa export runs/student exported --format pytorch
 
 The ONNX format is one graph for each part of the network, with Hugging Face's names of inputs and
-outputs, and config.json, which describes them. A cascade is also one graph, cascade.onnx, that
+outputs, and config.json, which describes them. A cascade is also one graph, dropping.onnx, that
 drops candidates inside. It takes the pairs of one question and a drop ratio for each exit.
 
 MXNet's bindings of other languages read the MXNet format: model-symbol.json and model-0000.params

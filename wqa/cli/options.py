@@ -11,7 +11,7 @@ import shlex
 import typing
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
-from wqa.config import LONG_CANDIDATES, LONG_QUESTIONS, EngineConfig
+from wqa.config import LONG_CANDIDATES, LONG_QUESTIONS, RANKING_ENGINES, EngineConfig
 from wqa.data.records import DEFAULT_FILTER, FILTERS
 from wqa.errors import OptionError, printable, shorten
 
@@ -159,8 +159,9 @@ def add_engine(
         "--ctx", default="cpu", metavar="DEVICE", help="device: cpu or gpu:0 (default: cpu)"
     )
     add_choice(parser, "--precision", precisions, f"precision of products{note}")
-    text = "engine of the layers; auto takes oneDNN on a CPU where it is installed"
-    add_choice(parser, "--engine", ("auto", "mxnet", "onednn"), text)
+    text = "engine of the layers; auto takes oneDNN on a CPU where it is installed, and ONNX "
+    text += "Runtime for an exported folder"
+    add_choice(parser, "--engine", RANKING_ENGINES, text)
     text = "threads on a CPU (default: all that the process may use)"
     add_number(parser, "--threads", None, text)
 

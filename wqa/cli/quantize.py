@@ -37,8 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa quantize`` and print the name of the file."""
+    from wqa.config import STRENGTH
     from wqa.engines.onednn.choice import where_int8_runs
-    from wqa.systems.quantize import STRENGTH, quantize
+    from wqa.systems.quantize import quantize
 
     if options.questions < 1:
         raise OptionError("questions", options.questions, "a whole number above 0")
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
 def _questions(options: argparse.Namespace) -> Iterator[Any]:
     """Questions to measure ranges on; for a run that labels claims these, with their evidence."""
     from wqa.data import Candidate, Question, read_claims, read_questions
-    from wqa.systems.run_directory import run_kind
+    from wqa.systems.run_config import run_kind
 
     if run_kind(options.run) != "labels":
         yield from read_questions(options.data)

@@ -39,7 +39,7 @@ class DropSetting(NamedTuple):
         """Keyword arguments of `wqa.inference.Ranker.set_drops`."""
         if self.drop_ratio != "tuned":
             return self.arguments
-        from wqa.systems.run_directory import read_tuned
+        from wqa.systems.run_config import read_tuned
 
         return {"drop_ratio": read_tuned(run)}
 

@@ -10,13 +10,13 @@ import argparse
 import dataclasses
 import pathlib
 import re
-from typing import Any, Collection, Dict, NamedTuple, Sequence, Set
+from typing import Any, Collection, Dict, List, NamedTuple, Sequence, Set
 
 from wqa.cli.options import add_fields, fields_of, has_option
 from wqa.config import RunConfig, parse_json, read_json, read_run_config
 from wqa.config.reading import open_file, unique_keys
 from wqa.config.yaml_text import parse_yaml
-from wqa.errors import MissingDependency, OptionError, shorten
+from wqa.errors import OptionError, shorten
 
 #: Greatest size of a file in bytes.
 LARGEST = 1 << 20
@@ -65,11 +65,9 @@ def subparsers(parser: argparse.ArgumentParser) -> Dict[str, Any]:
 
 
 def installed_systems() -> Dict[str, Any]:
-    """Records of all systems by name; none without MXNet."""
-    try:
-        from wqa.systems.registry import SYSTEMS, add_installed_systems
-    except MissingDependency:
-        return {}
+    """Records of all systems by name."""
+    from wqa.systems.registry import SYSTEMS, add_installed_systems
+
     add_installed_systems()
     return SYSTEMS
 
@@ -87,6 +85,14 @@ def add_own_options(parser: argparse.ArgumentParser, system: str) -> None:
         if field.name in taken and has_option(field):
             raise ValueError(f"{config.__name__}.{field.name} has the name of an option of wqa")
     add_fields(parser.add_argument_group(title), config)
+
+
+def own_options(parser: argparse.ArgumentParser, system: str) -> List[str]:
+    """Names of the options that `add_own_options` has added to a parser."""
+    for group in parser._action_groups:
+        if group.title == f"options of {system}":
+            return [action.dest for action in group._group_actions]
+    return []
 
 
 def set_training_defaults(

@@ -72,7 +72,7 @@ def _table(verdict: Any) -> str:
 
 def labels_claims(runs: Sequence[str]) -> bool:
     """Whether RUNs are a single run that labels claims."""
-    from wqa.systems.run_directory import run_kind
+    from wqa.systems.run_config import run_kind
 
     return len(runs) == 1 and run_kind(runs[0]) == "labels"
 

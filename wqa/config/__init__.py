@@ -16,6 +16,8 @@ from wqa.config.training import (
     LONG_CANDIDATES,
     LONG_QUESTIONS,
     PRECISIONS,
+    RANKING_ENGINES,
+    STRENGTH,
     EngineConfig,
     TrainingConfig,
 )
@@ -32,7 +34,9 @@ __all__ = [
     "PAIR_FORMS",
     "PRECISIONS",
     "PairForm",
+    "RANKING_ENGINES",
     "RunConfig",
+    "STRENGTH",
     "TrainingConfig",
     "check_finished",
     "config_digest",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from typing import Any, Dict, Optional, Tuple
 
 from wqa.config.encoders import BackboneConfig
+from wqa.config.reading import config_digest, from_dict, read_json
+from wqa.errors import RunDirectoryError, shorten
 
 #: What `ExportConfig.format` says, by which the file is told from that of a run.
 FORMAT = "wqa onnx 1"
@@ -79,3 +82,51 @@ class ExportConfig:
     tuned: Tuple[float, ...] = ()
     sha256: Dict[str, str] = dataclasses.field(default_factory=dict)
     format: str = FORMAT
+
+
+def is_export(folder: pathlib.Path) -> bool:
+    """Whether a folder was written by `wqa export --format onnx`."""
+    try:
+        values = read_json(folder / "config.json")
+    except (OSError, ValueError):
+        return False
+    return isinstance(values, dict) and str(values.get("format", "")).startswith("wqa onnx")
+
+
+def read_export_config(path: pathlib.Path) -> ExportConfig:
+    """Read ``config.json`` of an exported folder.
+
+    Parameters
+    ----------
+    path : path-like
+        File to read.
+
+    Returns
+    -------
+    ExportConfig
+
+    Raises
+    ------
+    RunDirectoryError
+        If the file is not the description of an export, or has changed.
+    """
+    mend = "export the run again"
+    try:
+        values = read_json(path)
+    except (OSError, ValueError) as error:
+        raise RunDirectoryError(path, f"cannot be read ({error})", "an export", mend) from None
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        problem = "another format"
+        if isinstance(values, dict):
+            problem = f"the format {shorten(values.get('format'))}"
+        raise RunDirectoryError(path, problem, f"{FORMAT}, of this version", mend)
+    config = from_dict(ExportConfig, values, str(path))
+    expected = config.sha256.get("config.json")
+    if expected is not None and config_digest(values) != expected:
+        raise RunDirectoryError(
+            path,
+            "has changed: its SHA-256 is another one",
+            f"{shorten(expected, 16)}, as it records itself",
+            f"{mend}; if you changed it yourself, delete the line config.json of sha256 in it",
+        )
+    return config

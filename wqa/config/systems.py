@@ -49,6 +49,9 @@ class System:
         Full name of the class that uses the trained network: a `wqa.inference.Ranker` where the
         network scores candidates. Where its head decides what it computes, a dict of such names by
         the keys of `KINDS`.
+    inputs : str
+        Full name of the class of its inputs, a `wqa.text.PairInputs`, by which exported graphs rank
+        without the network.
     development : str
         Full name of the function that makes the evaluator on development data, for a network that
         does not score candidates; empty where there is none.
@@ -64,6 +67,7 @@ class System:
     network: Any
     task: Any
     ranker: Any = "wqa.inference.exit_ranker.CascadeRanker"
+    inputs: Any = "wqa.text.PairInputs"
     development: Any = ""
     checkpoint: Any = ""
     directory: Any = ""
@@ -81,6 +85,10 @@ class System:
         if isinstance(self.ranker, dict):
             return import_part(self.ranker.get(computes))
         return import_part(self.ranker)
+
+    def inputs_type(self) -> Any:
+        """Class of what turns texts into the network's inputs."""
+        return import_part(self.inputs)
 
     def development_factory(self) -> Any:
         """Function that makes the evaluator on development data, or None."""

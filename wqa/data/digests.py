@@ -14,6 +14,7 @@ import pathlib
 from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
 
 from wqa.config import config_digest, read_json
+from wqa.config.exported import FORMAT
 from wqa.data.baselines import BASELINES_VERSION, BaselineName, parse_baseline
 from wqa.errors import RunDirectoryError
 from wqa.io.encoder_directories import encoder_directory
@@ -204,7 +205,10 @@ def _identity(path: pathlib.Path, weights: Sequence[str]) -> Iterator[str]:
         return
     values = _object(path / "config.json")
     names = sorted(file.name for file in path.iterdir() if file.is_file())
-    if "system" in values:
+    if values.get("format") == FORMAT:  # its digests are checked when it is loaded
+        yield json.dumps([values.get("digest"), values.get("sha256")], sort_keys=True)
+        names = []
+    elif "system" in values:
         names = [name for name in weights if name in names]
         settings = {name: values.get(name) for name in _RANKING_FIELDS}
         yield json.dumps(settings, sort_keys=True)

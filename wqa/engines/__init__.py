@@ -1,3 +1,1 @@
-"""What computes networks in ranking and in training: MXNet, oneDNN, sparse products."""
-
-import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
+"""What computes networks: MXNet, oneDNN, sparse products; and exported graphs: ONNX Runtime."""

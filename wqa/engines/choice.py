@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Tuple, Type, Union
+from typing import List, Optional, Union
 
 from wqa.config import PAIR_FORMS, EngineConfig, TrainingConfig
-from wqa.engines.engine import MXNET_LOCK, Engine
-from wqa.engines.mxnet import HybridEngine
+from wqa.config.systems import import_part
+from wqa.engines.engine import MXNET_LOCK, Engine, EngineTypes
 from wqa.engines.onednn import GradientEngine, choose_engine
-from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.engines.sparse import ListGradients, count_threads, takes_sparse
 from wqa.errors import OptionError
@@ -56,14 +55,14 @@ def build_engine(
     tokenizer: Tokenizer,
     config: EngineConfig,
     quantized: Optional[QuantizedLayers] = None,
-    engines: Tuple[Type[HybridEngine], Type[PackedEngine]] = (HybridEngine, PackedEngine),
+    engines: EngineTypes = EngineTypes(),  # noqa: B008 - it is immutable
 ) -> Engine:
     """Build the engine of a ranker."""
     chosen = choose_ranking_engine(network, config)
     shared = (network, PAIR_FORMS[tokenizer.pair_form].typed, tokenizer.padding_id, config)
     if chosen == "mxnet":
         with MXNET_LOCK:
-            return engines[0](*shared)
+            return import_part(engines.mxnet)(*shared)
     if config.precision == "int8" and quantized is None:
         raise OptionError(
             "precision",
@@ -72,7 +71,7 @@ def build_engine(
             "quantize the run with `wqa quantize`",
         )
     with MXNET_LOCK:
-        return engines[1](*shared, quantized=quantized)
+        return import_part(engines.onednn)(*shared, quantized=quantized)
 
 
 #: An engine that is attached to a network.

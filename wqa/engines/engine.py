@@ -10,30 +10,26 @@ A new engine is a subclass of `Engine` with `plan`, `store`, `_run` and `_scores
 `wqa.engines.choice`, which says before anything runs whether it can compute a network in a
 precision. MXNet's engine (`wqa.engines.mxnet`), oneDNN's (`wqa.engines.onednn.engine`) and sparse
 products (`wqa.engines.sparse`) are examples. In training, an engine is attached to the network
-inside MXNet's autograd graph (`wqa.engines.choice.attach_engines`).
+inside MXNet's autograd graph (`wqa.engines.choice.attach_engines`). ONNX Runtime's engine
+(`wqa.engines.onnx.engine`) computes exported graphs in place of a network; neither it nor this
+contract needs MXNet.
 
 The locks of engines, and MXNet's thread, survive a fork.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import os
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, TypeVar
+from typing import Any, Callable, List, NamedTuple, Sequence, TypeVar
 
 import numpy as np
-from mxnet.gluon import HybridBlock
-from mxnet.gluon.block import _BlockScope
-from mxnet.name import NameManager
 
 from wqa.config import EngineConfig
-from wqa.models import Network
-from wqa.models.backbone import break_cycles
 
 #: Lock of all that MXNet computes for rankers: networks share blocks, whose tracing is not safe in
 #: several threads. A thread may take it while it holds that of an engine, never the reverse.
@@ -75,19 +71,6 @@ def in_mxnet_thread(function: Callable[..., Result], *arguments: Any) -> Result:
 @functools.lru_cache(maxsize=None)
 def _mxnet_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="wqa MXNet")
-
-
-@contextlib.contextmanager
-def name_scope_kept() -> Iterator[None]:
-    """Restore Gluon's name scopes of the thread, in which an interrupt can leave a block."""
-    scopes = (_BlockScope._current, NameManager._current)  # local to the thread
-    before = [dict(vars(scope)) for scope in scopes]
-    try:
-        yield
-    finally:
-        for scope, values in zip(scopes, before):
-            vars(scope).clear()
-            vars(scope).update(values)
 
 
 @functools.lru_cache(maxsize=None)
@@ -143,35 +126,27 @@ class Readings(NamedTuple):
     rows: List[np.ndarray]
 
 
+class EngineTypes(NamedTuple):
+    """Full names of the types of a ranker's engines, which are imported when one is built."""
+
+    mxnet: str = "wqa.engines.mxnet.HybridEngine"
+    onednn: str = "wqa.engines.onednn.engine.PackedEngine"
+    onnxruntime: str = "wqa.engines.onnx.engine.OnnxEngine"
+
+
 class LockedEngine:
-    """Base class of what computes for one thread at a time, by a library or by MXNet."""
+    """Base class of what computes for one thread at a time."""
 
     #: Whether all engines of the type have one lock.
     _shares_lock = False
 
     def __init__(self) -> None:
         self._lock = engine_lock(self._shares_lock)
-        self._hybridized: List[HybridBlock] = []  # blocks that MXNet traces
-        self._was_interrupted = False  # whether the last call did not end
 
     def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function while no other thread uses the engine, and nothing is half traced."""
-        with self._lock, name_scope_kept():
-            if self._was_interrupted:
-                self._hybridize()
-            self._was_interrupted = True
-            try:
-                result = function(*arguments)
-            except BaseException:
-                self._hybridize()
-                raise
-            self._was_interrupted = False
-            return result
-
-    def _hybridize(self) -> None:
-        """Let MXNet trace the blocks anew."""
-        for block in self._hybridized:
-            block.hybridize()
+        """Call a function while no other thread uses the engine."""
+        with self._lock:
+            return function(*arguments)
 
 
 class Engine(LockedEngine):
@@ -179,23 +154,13 @@ class Engine(LockedEngine):
 
     Parameters
     ----------
-    network : Network
-        Network with its parameters on the device.
-    typed : bool
-        Whether pairs have token types.
-    padding_id : int
-        Token id of padding.
     config : EngineConfig
         Device, precision, threads and sizes.
     """
 
-    def __init__(
-        self, network: Network, typed: bool, padding_id: int, config: EngineConfig
-    ) -> None:
+    def __init__(self, config: EngineConfig) -> None:
         super().__init__()
-        self._network, self._typed, self._padding_id = network, typed, padding_id
         self._config = config
-        network.apply(break_cycles)
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         """Divide pairs into micro-batches.

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Sequence, Tuple
+import itertools
+import operator
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+from wqa.models.runtime import parse_devices
 
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import Engine, LockedEngine, Readings, Work, in_mxnet_thread
-from wqa.engines.hidden import HiddenStore
-from wqa.models import parse_devices
+from wqa.engines.blocks import BlockEngine, NetworkEngine
+from wqa.engines.engine import Readings, Work, in_mxnet_thread
+from wqa.engines.hidden import Block, BlockStore, Spilled
 from wqa.text import bucketed, pad_pairs, plan_batches
 
 #: Default number of tokens of a micro-batch.
 TOKENS = 2048
 
 
-class OnMXNet(LockedEngine):
+class OnMXNet(BlockEngine):
     """Base class of engines whose blocks MXNet traces and runs on one device, by one lock."""
 
     _shares_lock = True
@@ -39,7 +43,7 @@ class OnMXNet(LockedEngine):
         return [mx.nd.array(array, ctx=self._ctx, dtype=array.dtype) for array in arrays]
 
 
-class HybridEngine(OnMXNet, Engine):
+class HybridEngine(OnMXNet, NetworkEngine):
     """MXNet's hybridized stages on padded micro-batches, on any device, in float32.
 
     It reads the current parameters of the network at each run. All such engines have one lock.
@@ -89,3 +93,52 @@ class HybridEngine(OnMXNet, Engine):
 
     def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         return rows
+
+
+class HiddenStore(BlockStore):
+    """Encodings of pairs as padded blocks, by pair number."""
+
+    def __init__(self, budget: int) -> None:
+        super().__init__(budget)
+        self._positions: Dict[int, Tuple[int, int]] = {}  # pair: block, row
+
+    def put(self, pairs: Sequence[int], hidden: mx.nd.NDArray) -> None:
+        """Store the encodings of a micro-batch.
+
+        Shapes: `hidden` (B, L, C).
+        """
+        for row, pair in enumerate(pairs):
+            self._positions[pair] = (len(self._blocks), row)
+        if self._reserve(hidden.size * 4):
+            self._blocks.append(hidden)
+        else:
+            self._spill(hidden.asnumpy())
+
+    def take(self, pairs: Sequence[int], length: int, ctx: mx.Context) -> mx.nd.NDArray:
+        """Gather the encodings of pairs into a micro-batch, trimmed or padded to a length.
+
+        Pairs must be taken in the order in which they were put: earlier blocks are freed.
+
+        Shapes: the result (B, L, C).
+        """
+        parts: List[mx.nd.NDArray] = []
+        positions = [self._positions[pair] for pair in pairs]
+        self._free(positions[0][0])
+        for block, group in itertools.groupby(positions, key=operator.itemgetter(0)):
+            rows = [row for _, row in group]
+            parts.append(_rows(self._blocks[block], rows, length, ctx))
+        return parts[0] if len(parts) == 1 else mx.nd.concat(*parts, dim=0)
+
+
+def _rows(block: Block, rows: List[int], length: int, ctx: mx.Context) -> mx.nd.NDArray:
+    if isinstance(block, Spilled):
+        part = mx.nd.array(block.read()[rows, :length], ctx=ctx)
+    else:
+        part = mx.nd.take(block, mx.nd.array(rows, ctx=ctx, dtype="int32"))
+        if part.shape[1] > length:
+            part = mx.nd.slice_axis(part, axis=1, begin=0, end=length)
+    count, positions, units = part.shape
+    if positions < length:
+        padding = mx.nd.zeros((count, length - positions, units), ctx=ctx)
+        part = mx.nd.concat(part, padding, dim=1)
+    return part

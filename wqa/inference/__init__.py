@@ -3,7 +3,6 @@
 from importlib import import_module
 from typing import Any
 
-import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.inference.calibrated import Calibration
 from wqa.inference.dropping import Cost, Drop, relative_cost
 from wqa.inference.ensemble import EnsembleRanker

@@ -20,7 +20,6 @@ from wqa.inference.dropping import Cost
 from wqa.inference.lookahead import LookAhead, with_size
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, question_name
-from wqa.models.heads import log_odds_of_mean
 
 
 def normalized_weights(weights: Optional[Sequence[float]], rankers: int) -> Tuple[float, ...]:
@@ -48,6 +47,21 @@ def _is_weight(value: Any) -> bool:
     except OverflowError:  # a whole number that no float can hold
         return False
     return math.isfinite(number) and number >= 0
+
+
+def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray:
+    """Log-odds of the weighted mean of probabilities.
+
+    Shapes: `scores` (k, C), the result (C,).
+    """
+    shares = np.asarray(weights, dtype=float)
+    counted = shares > 0
+    logs = np.log(shares[counted])[:, None]
+    counted_scores = np.asarray(scores, dtype=float)[counted]
+    # Logarithms of w_i sigmoid(s_i) and w_i sigmoid(-s_i), which do not round to 0 or 1.
+    positive = np.logaddexp.reduce(logs - np.logaddexp(0, -counted_scores), axis=0)  # (C,)
+    negative = np.logaddexp.reduce(logs - np.logaddexp(0, counted_scores), axis=0)  # (C,)
+    return positive - negative
 
 
 class EnsembleRanker(Ranker):

@@ -12,21 +12,24 @@ Nothing outlives a group: its pairs, scores and stored encodings belong to one `
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 from tqdm import tqdm
 
+from wqa.config import STRENGTH
 from wqa.data import Question
 from wqa.engines.engine import Work
-from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, quantize_layers
 from wqa.errors import OptionError
 from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import GroupPairs, InputsRanker, Names, check_finite
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking
-from wqa.models import EncoderLayer, Network
 from wqa.text import PairInputs
+
+if TYPE_CHECKING:
+    from wqa.engines.onednn.quantize import QuantizedLayers
+    from wqa.models import EncoderLayer, Network
 
 
 class QuestionPairs(NamedTuple):
@@ -83,6 +86,8 @@ class CascadeRanker(InputsRanker):
         list of dict of str to Quantized
             Products of each layer, as the ranker of the network takes them.
         """
+        from wqa.engines.onednn.quantize import quantize_layers
+
         layers: List[EncoderLayer] = []
         branches: List[range] = []
         for stage in network.encoder_stages():

@@ -8,22 +8,32 @@ that they hand in.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple, Type
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 
 from wqa.config import EngineConfig
+from wqa.config.systems import import_part
 from wqa.data import Question
-from wqa.engines.choice import build_engine
-from wqa.engines.engine import Work
-from wqa.engines.mxnet import HybridEngine
-from wqa.engines.onednn.engine import PackedEngine
-from wqa.engines.onednn.quantize import QuantizedLayers
+from wqa.engines.engine import EngineTypes, Work
 from wqa.errors import InputError, OptionError, check_choice, shorten
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.lookahead import LookAhead
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking, question_name, score_error
+
+if TYPE_CHECKING:
+    from wqa.engines.onednn.quantize import QuantizedLayers
 
 
 class Names:
@@ -124,8 +134,8 @@ class InputsRanker(Ranker):
         If an option is out of range, or does not fit the network or this machine.
     """
 
-    #: Types of MXNet's engine and of oneDNN's, for `wqa.engines.choice.build_engine`.
-    engines: Tuple[Type[HybridEngine], Type[PackedEngine]] = (HybridEngine, PackedEngine)
+    #: Types of the engines that compute the network.
+    engines = EngineTypes()
 
     def __init__(
         self,
@@ -154,6 +164,10 @@ class InputsRanker(Ranker):
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Any:
         """Build the engine of `_config`."""
+        if self._config.engine == "onnxruntime":
+            return import_part(self.engines.onnxruntime)(self.network, self.inputs, self._config)
+        from wqa.engines.choice import build_engine
+
         tokenizer = self.inputs.tokenizer
         return build_engine(self.network, tokenizer, self._config, quantized, self.engines)
 

@@ -1,9 +1,7 @@
 """Backbone, heads, and the network of each paper. Importing this package imports MXNet."""
 
-from wqa.models.runtime import (  # noqa: I001 - prepares the process before anything imports MXNet
-    library_versions,
-    parse_devices,
-)
+from wqa.models.runtime import parse_devices  # noqa: I001 - before anything imports MXNet
+from wqa.config.versions import library_versions
 from wqa.models.backbone import Backbone, Embeddings, EncoderLayer, LayerStack
 from wqa.models.masks import attention_mask
 from wqa.models.heads import Branch, Head

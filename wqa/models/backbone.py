@@ -10,13 +10,14 @@ import math
 import weakref
 from typing import Any, List, Optional, Sequence, Union
 
+from wqa.models.runtime import Tensor
+
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import Block, HybridBlock, nn
 
 from wqa.config import BackboneConfig
 from wqa.models.masks import attention_mask
-from wqa.models.runtime import Tensor
 
 
 def break_cycles(block: Block) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, List, Optional, Tuple
 
+from wqa.models.runtime import Tensor
+
 from mxnet.gluon import Block, HybridBlock, ParameterDict
 
 from wqa.config import BackboneConfig
@@ -17,7 +19,6 @@ from wqa.errors import OptionError
 from wqa.models.backbone import Backbone
 from wqa.models.heads import Head, Stage, layers_before, score, scores_of_stages
 from wqa.models.network import Network, NetworkConfig
-from wqa.models.runtime import Tensor
 
 #: Exits that an update may train: one, drawn uniformly or by depth, or all.
 TRAINED_EXITS = ("uniform", "depth", "all")

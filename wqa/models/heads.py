@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import List, Optional, Sequence, Tuple
 
+from wqa.models.runtime import Tensor
+
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock, nn
@@ -14,7 +16,6 @@ from mxnet.gluon import HybridBlock, nn
 from wqa.config import FAMILIES, Family
 from wqa.errors import OptionError, check_choice
 from wqa.models.backbone import Embeddings, EncoderLayer, LayerStack, break_cycles
-from wqa.models.runtime import Tensor
 
 #: What a head can read.
 READS = ("first", "mean", "all", "tokens", "marks")
@@ -82,21 +83,6 @@ class Head(HybridBlock):
             (B,) log-odds.
         """
         raise NotImplementedError
-
-
-def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray:
-    """Log-odds of the weighted mean of probabilities, outside MXNet.
-
-    Shapes: `scores` (k, C), the result (C,).
-    """
-    shares = np.asarray(weights, dtype=float)
-    counted = shares > 0
-    logs = np.log(shares[counted])[:, None]
-    counted_scores = np.asarray(scores, dtype=float)[counted]
-    # Logarithms of w_i sigmoid(s_i) and w_i sigmoid(-s_i), which do not round to 0 or 1.
-    positive = np.logaddexp.reduce(logs - np.logaddexp(0, -counted_scores), axis=0)  # (C,)
-    negative = np.logaddexp.reduce(logs - np.logaddexp(0, counted_scores), axis=0)  # (C,)
-    return positive - negative
 
 
 def score(

@@ -26,12 +26,10 @@ import ctypes
 import gc
 import os
 import pathlib
-import platform
-import re
 import resource
-from typing import Dict, Iterator, List, Union
+from typing import Iterator, List, Union
 
-import wqa
+from wqa.config.devices import device_numbers
 from wqa.config.environment import (
     check_address_space,
     check_environment,
@@ -40,7 +38,7 @@ from wqa.config.environment import (
     load_libraries,
     openmp_threads,
 )
-from wqa.errors import DeviceError, how_to_install, shorten
+from wqa.errors import DeviceError, how_to_install
 
 
 def _has_amx() -> bool:
@@ -106,14 +104,8 @@ def parse_devices(ctx: str) -> List[mx.Context]:
     DeviceError
         If the name is malformed, or this machine lacks such a GPU.
     """
-    match = re.fullmatch(
-        r"(cpu|gpu)(?::(\d{1,3})(?:-(\d{1,3}))?)?", ctx if isinstance(ctx, str) else ""
-    )
-    first = int(match.group(2) or 0) if match else 0
-    last = int(match.group(3) or first) if match else -1
-    if not match or last < first:
-        raise DeviceError("ctx", shorten(ctx), "cpu, gpu:0, or a range such as gpu:0-7")
-    kind = match.group(1)
+    kind, numbers = device_numbers(ctx)
+    last = numbers[-1]
     if kind == "gpu" and last >= gpu_count():
         mend = f"install MXNet for GPUs {how_to_install('cu112')}"
         if mx.runtime.Features().is_enabled("CUDA"):
@@ -124,29 +116,7 @@ def parse_devices(ctx: str) -> List[mx.Context]:
             "a GPU of this machine",
             f'take ctx="cpu", or {mend}',
         )
-    return [mx.Context(kind, index) for index in range(first, last + 1)]
-
-
-def library_versions() -> Dict[str, str]:
-    """Versions of the libraries that a model's figures depend on.
-
-    Returns
-    -------
-    dict of str to str
-        Version by name of the library.
-    """
-    import gluonnlp
-    import numpy as np
-    import tokenizers
-
-    return {
-        "wqa": wqa.__version__,
-        "mxnet": mx.__version__,
-        "gluonnlp": gluonnlp.__version__,
-        "numpy": np.__version__,
-        "tokenizers": tokenizers.__version__,
-        "python": platform.python_version(),
-    }
+    return [mx.Context(kind, index) for index in numbers]
 
 
 def gpu_count() -> int:

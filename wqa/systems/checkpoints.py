@@ -7,6 +7,8 @@ import pathlib
 import re
 from typing import Callable, Collection, Dict, Iterator, List, NoReturn, Optional, Set, Tuple
 
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import Block

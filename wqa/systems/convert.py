@@ -10,6 +10,8 @@ import pathlib
 import subprocess
 from typing import Any, Dict, List, Optional, Tuple
 
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock, nn

@@ -8,6 +8,8 @@ import json
 import pathlib
 from typing import Any, Dict, List, Tuple, Union
 
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock

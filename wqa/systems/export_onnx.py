@@ -11,6 +11,7 @@ import pathlib
 from typing import Any, Dict, List, NamedTuple
 
 import wqa
+from wqa.config import config_digest
 from wqa.config.exported import ExportConfig
 from wqa.data.digests import file_digests, ranker_digest
 from wqa.engines.onnx.dropping import dropping_graph
@@ -24,12 +25,13 @@ from wqa.io.locks import new_directory
 from wqa.models.network import ENCODINGS_AND_SCORES, GraphPart, Network
 from wqa.systems.export import write_export_card
 from wqa.systems.load import load_network_ranker
-from wqa.systems.run_directory import load_run, read_tuned, run_kind
+from wqa.systems.run_config import read_tuned, run_kind
+from wqa.systems.run_directory import load_run
 from wqa.systems.saving import as_json
 from wqa.text import PairInputs
 
 #: Graph of a cascade with the drops inside.
-CASCADE = pathlib.Path("cascade.onnx").stem
+DROPPING = "dropping"
 
 
 class _Loaded(NamedTuple):
@@ -54,7 +56,7 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
     Returns
     -------
     list of str
-        Names of the files: a graph for each part of the network, ``cascade.onnx`` for one with
+        Names of the files: a graph for each part of the network, ``dropping.onnx`` for one with
         several exits, their weights, ``config.json``, ``tokenizer.json``, the model card, and
         ``config.pbtxt`` for Triton.
 
@@ -92,7 +94,8 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
             (folder / name).write_text(text, encoding="utf-8")
         config = _config(run, loaded, graphs, digest)
         names = [*(f"{name}.onnx" for name in graphs), WEIGHTS, "tokenizer.json"]
-        write_json(folder / "config.json", {**config, "sha256": file_digests(folder, names)})
+        digests = {**file_digests(folder, names), "config.json": config_digest(config)}
+        write_json(folder / "config.json", {**config, "sha256": digests})
         write_export_card(folder, "onnx", out, run, loaded.system, loaded)
         return sorted(path.name for path in folder.iterdir())
 
@@ -112,7 +115,7 @@ def _graphs(network: Network, parts: List[GraphPart]) -> Dict[str, Graph]:
     graphs = {part.name: part_graph(part, parameters) for part in parts}
     stages = _stages(parts)
     if len(stages) > 1:
-        graphs[CASCADE] = dropping_graph(stages, network.exits, parameters)
+        graphs[DROPPING] = dropping_graph(stages, network.exits, parameters)
     return graphs
 
 
@@ -123,7 +126,7 @@ def _stages(parts: List[GraphPart]) -> List[GraphPart]:
 
 def _triton_configs(graphs: Dict[str, Graph]) -> Dict[str, str]:
     """Files for Triton by name: of the graph that scores, or of all where none does alone."""
-    for name in (CASCADE, "model"):
+    for name in (DROPPING, "model"):
         if name in graphs:
             return {"config.pbtxt": triton_config(name, graphs[name])}
     return {f"{name}.pbtxt": triton_config(name, graph) for name, graph in graphs.items()}

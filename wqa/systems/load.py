@@ -7,16 +7,32 @@ import dataclasses
 import os
 import pathlib
 import tarfile
-from typing import Any, Dict, Iterable, Iterator, NamedTuple, Optional, Sequence, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Union,
+)
 
 from wqa.cache.document_cache import CachedDocuments
-from wqa.config import LONG_CANDIDATES, EngineConfig, read_json, read_run_config
+from wqa.config import (
+    LONG_CANDIDATES,
+    LONG_QUESTIONS,
+    STRENGTH,
+    EngineConfig,
+    read_json,
+    read_run_config,
+)
+from wqa.config.exported import is_export, read_export_config
 from wqa.config.systems import KINDS
 from wqa.data import Question, read_questions
-from wqa.data.baselines import BASELINE_NAMES, BaselineName, parse_baseline
-from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
+from wqa.data.baselines import BaselineName, parse_baseline
 from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
-from wqa.inference.calibrated import read_calibration
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.exit_ranker import CascadeRanker
@@ -25,17 +41,15 @@ from wqa.inference.ranker_files import Entry, is_ranker_file, read_ranker_file
 from wqa.inference.ranking import Ranking
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.windows import WindowRanker
-from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike
-from wqa.models import Network, parse_devices
-from wqa.systems.checkpoints import load_held
+from wqa.systems.exported import export_and_load, load_exported
 from wqa.systems.registry import baseline_builder, find_system
-from wqa.systems.run_directory import check_engine, load_run, read_tuned
-from wqa.systems.text_encoder import load_similarity
-from wqa.text import PairInputs, load_tokenizer
+from wqa.systems.run_config import read_tuned
+from wqa.text import PairInputs
 
-#: Greatest length of a pair, for a classifier whose files do not record it.
-MAX_LENGTH = 128
+if TYPE_CHECKING:
+    from wqa.engines.onednn.quantize import QuantizedLayers
+    from wqa.models import Network
 
 
 def build_ranker(system: str, network: Network, inputs: PairInputs, **options: Any) -> Ranker:
@@ -99,7 +113,8 @@ def load_ranker(
     Parameters
     ----------
     run : str or path-like
-        Run directory, with ``config.json``, ``model.params`` and ``tokenizer.json``. Or a
+        Run directory, with ``config.json``, ``model.params`` and ``tokenizer.json``. Or a folder
+        that ``wqa export --format onnx`` wrote, which needs ONNX Runtime in place of MXNet. Or a
         fine-tuned classifier, such as TANDA's, as `load_classifier` takes it. Or the
         ``.json`` file of a sequence, ``{"rankers": [...], "drop_ratio": ..., "keep": ...}``, or of
         an ensemble, ``{"ensemble": [...], "weights": [...]}``, whose rankers are paths relative to
@@ -121,9 +136,10 @@ def load_ranker(
         `wqa quantize` has calibrated; a similarity is calibrated as it is loaded.
     threads : int, optional
         Number of threads on a CPU; by default all that the process may use.
-    engine : {"auto", "mxnet", "onednn"}
+    engine : {"auto", "mxnet", "onednn", "onnxruntime"}
         ``auto`` takes oneDNN on a CPU where its library is installed and the network is made of
-        transformer layers, and MXNet otherwise.
+        transformer layers, MXNet otherwise, and ONNX Runtime for an exported folder.
+        ``onnxruntime`` exports a run to a temporary folder.
     batch_tokens : int, optional
         Tokens of a micro-batch; the default depends on the engine.
     hidden_bytes : int
@@ -182,7 +198,7 @@ def _load(run: PathLike, drops: Dict[str, Any], loading: _Loading) -> Ranker:
     """Load a ranker."""
     engine, cache, options = loading
     path = pathlib.Path(run)
-    check_engine(engine, options["long_questions"])
+    check_choice("long_questions", options["long_questions"], LONG_QUESTIONS)
     baseline = parse_baseline(run)
     if baseline is not None:
         _check_no_drops(baseline, drops["drop_ratio"])
@@ -201,7 +217,13 @@ def _load(run: PathLike, drops: Dict[str, Any], loading: _Loading) -> Ranker:
             raise OptionError("drop_ratio", shorten(drops["drop_ratio"]), "numbers, or tuned")
         drops = {**drops, "drop_ratio": list(read_tuned(path))}
     own = {**options, **drops} if cache is None else {**options, **drops, "cache": cache}
-    load = _load_classifier if _is_huggingface(path) else _load_run
+    if is_export(path):
+        return load_exported(path, engine, own)
+    if engine.engine == "onnxruntime":
+        return export_and_load(path, engine, own)
+    from wqa.systems.load_runs import load_classifier, load_run_ranker  # they need MXNet
+
+    load = load_classifier if _is_huggingface(path) else load_run_ranker
     return load(path, engine, own)
 
 
@@ -214,11 +236,17 @@ def _check_no_drops(name: BaselineName, drop_ratio: Any) -> None:
 def _load_baseline(name: BaselineName, loading: _Loading) -> Ranker:
     engine, cache, options = loading
     if name.is_similarity:
+        from wqa.systems.text_encoder import load_similarity  # needs MXNet
+
         own = {key: value for key, value in options.items() if key != "calibrated"}
         return load_similarity(name, engine, cache=cache, **own)
     if cache is not None:
         problem = f"with {name}, which reads no encodings"
         raise OptionError("cache", problem, "a run that encodes documents by themselves")
+    if (engine.ctx, engine.precision) != ("cpu", "float32"):
+        from wqa.systems.run_directory import check_engine  # needs MXNet, which knows the devices
+
+        check_engine(engine)
     return baseline_builder(name.rule)(name)
 
 
@@ -269,7 +297,8 @@ def reads_cache(run: Union[str, os.PathLike[str]]) -> bool:
     if baseline is not None:
         return baseline.is_similarity
     try:
-        system = find_system(read_run_config(path / "config.json").system)
+        read = read_export_config if is_export(path) else read_run_config
+        system = find_system(read(path / "config.json").system)
     except (RunDirectoryError, OptionError, OSError):
         return False
     return getattr(system.ranker_type(), "takes_cache", False)
@@ -281,21 +310,10 @@ def _entry_reads_cache(entry: Entry) -> bool:
     return reads_cache(entry.run)
 
 
-def _load_run(folder: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
-    calibrated, long_questions = options.pop("calibrated"), options.pop("long_questions")
-    expected = (
-        "a run directory as `wqa train` writes it, a classifier's directory or tar, or "
-        f"a ranker by name: {', '.join(BASELINE_NAMES)}"
-    )
-    run = load_run(folder, engine, long_questions, "scores", expected)
-    ranker = build_ranker(run.config.system, run.network, run.inputs, **run.options, **options)
-    if calibrated:
-        ranker.calibration = read_calibration(folder, run.config, ranker.capabilities.stages)
-    return ranker
-
-
 def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRanker:
     """Load a ranker that has a ``network`` and ``inputs``."""
+    if is_export(pathlib.Path(run)):
+        raise RunDirectoryError(run, "exported graphs", "a run", "name the run that was exported")
     ranker = load_ranker(run, **options)
     if ranker.capabilities.rankers:
         kind = ranker.capabilities.kind
@@ -362,21 +380,3 @@ def _is_huggingface(folder: pathlib.Path) -> bool:
         return "hidden_size" in values and "system" not in values
     except (OSError, ValueError, TypeError):  # loading it as a run raises the error
         return False
-
-
-def _load_classifier(path: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
-    del options["calibrated"]  # nothing was fitted
-    if engine.precision == "int8":
-        raise OptionError(
-            "precision",
-            f"int8 of {path}, another library's directory",
-            "a quantized run",
-            "convert it with `wqa convert`, then quantize it with `wqa quantize`",
-        )
-    with encoder_directory(path) as folder:
-        system, network = load_held(folder, parse_devices(engine.ctx))
-        tokenizer = load_tokenizer(folder)
-        tokenizer.check_fits(network.config, path)
-    max_length = min(MAX_LENGTH, network.config.max_positions)
-    inputs = network.text_inputs(tokenizer, max_length, options.pop("long_questions"))
-    return build_ranker(system, network, inputs, engine=engine, **options)

@@ -6,11 +6,12 @@ import itertools
 import pathlib
 from typing import Iterable, List
 
+from wqa.config import STRENGTH
 from wqa.config.systems import KINDS
 from wqa.data import Question
 from wqa.data.digests import forget_digests, record_digests
 from wqa.engines.choice import packing_obstacle
-from wqa.engines.onednn.quantize import STRENGTH, write_quantized
+from wqa.engines.onednn.quantize import write_quantized
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.io.files import PathLike, atomic_writer, sha256
 from wqa.io.locks import lock_output

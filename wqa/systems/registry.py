@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from importlib.metadata import entry_points
-from typing import Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from wqa.config import BackboneConfig, from_dict
 from wqa.config.systems import System, import_part
 from wqa.errors import OptionError, RunDirectoryError, check_choice
-from wqa.models.network import Network
 from wqa.systems import cascade, cosinet, dcbert, mhs, mspp, pairwise, reader
+
+if TYPE_CHECKING:
+    from wqa.models.network import Network
 
 #: Records of the systems by name. A package adds its own by the entry point `wqa.systems`.
 SYSTEMS: Dict[str, System] = {

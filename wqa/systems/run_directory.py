@@ -2,8 +2,6 @@
 
 Sizes are compared with the file's layout before the network is built, shapes before memory is
 taken, and digests while the parameters are read.
-
-Reads ``tuned.json`` of a run directory, the drop ratios that `wqa.tuning` chose.
 """
 
 from __future__ import annotations
@@ -11,15 +9,13 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
 from wqa.config import (
     LONG_QUESTIONS,
     EngineConfig,
     RunConfig,
     check_finished,
-    from_dict,
-    read_json,
     read_run_config,
 )
 from wqa.config.systems import KINDS
@@ -27,13 +23,13 @@ from wqa.data.digests import check_digest
 from wqa.engines.choice import packing_obstacle
 from wqa.engines.onednn import check_precision, read_quantized
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.errors import EncoderError, OptionError, RunDirectoryError, check_choice, shorten
-from wqa.inference.dropping import drop_ratios
+from wqa.errors import EncoderError, OptionError, RunDirectoryError, check_choice
 from wqa.io.files import PathLike, sha256
 from wqa.models import Network, parse_devices
 from wqa.pretrained.configs import check_layers
 from wqa.pretrained.load import load_parameters, stored_layout
 from wqa.systems.registry import find_system
+from wqa.systems.run_config import own_config
 from wqa.text import PairInputs, load_tokenizer
 
 _MEND = "restore the file from its run"
@@ -120,15 +116,6 @@ def _check_kind(folder: pathlib.Path, config: RunConfig, computes: str) -> None:
         )
 
 
-def run_kind(run: PathLike) -> str:
-    """Tell what the network of a run computes, by its ``config.json`` alone."""
-    folder = pathlib.Path(run)
-    try:
-        return own_config(folder, read_run_config(folder / "config.json")).computes
-    except (RunDirectoryError, OSError):
-        return ""
-
-
 def _load_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:
     path = folder / "tokenizer.json"
     check_digest(path, config.sha256)
@@ -180,17 +167,6 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str) -> Network:
     return network
 
 
-def own_config(folder: pathlib.Path, config: RunConfig) -> Any:
-    """Configuration of a run's system, from ``config.json``."""
-    path = folder / "config.json"
-    try:
-        kind = find_system(config.system).network_type()
-    except OptionError as error:
-        where = f"{path}, field system"
-        raise RunDirectoryError(where, error.found, error.expected, _MEND) from None
-    return from_dict(kind.Config, config.network, f"{path}, field network")
-
-
 def quantized_path(folder: pathlib.Path) -> pathlib.Path:
     """File of a run's 8-bit weights."""
     return folder / "int8.safetensors"
@@ -214,31 +190,3 @@ def _load_quantized(
             mend,
         )
     return layers
-
-
-def read_tuned(run: PathLike) -> List[float]:
-    """Read the drop ratios that were tuned for a run."""
-    path = pathlib.Path(run) / "tuned.json"
-    try:
-        values = read_json(path)["drop_ratio"]
-    except FileNotFoundError:
-        raise RunDirectoryError(
-            path,
-            "the file is missing",
-            "tuned drop ratios",
-            f"tune them with `wqa tune {run}`",
-        ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunDirectoryError(
-            path, f"cannot be read ({error})", "what `wqa tune` writes", "tune again"
-        ) from None
-    own = own_config(path.parent, read_run_config(path.parent / "config.json"))
-    try:
-        return drop_ratios(values, len(getattr(own, "exits", ())))
-    except (OptionError, TypeError):
-        raise RunDirectoryError(
-            path,
-            f"drop_ratio is {shorten(values)}",
-            "one ratio for each exit of the run",
-            "tune again",
-        ) from None

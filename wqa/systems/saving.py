@@ -7,6 +7,8 @@ import json
 import pathlib
 from typing import Any, Dict
 
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
 import mxnet as mx
 from mxnet.gluon import Block
 

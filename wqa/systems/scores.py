@@ -28,13 +28,13 @@ from typing import (
 import numpy as np
 
 from wqa.cache.document_cache import CachedDocuments
+from wqa.config.versions import installed_version, library_versions
 from wqa.data import FILTERS, Question
 from wqa.data.digests import ranker_digest
 from wqa.data.formats import data_digest, read_placed_questions
 from wqa.data.partitions import PARTITION_TOKENS, QuestionGroup, group_questions
 from wqa.data.records import filter_rule, known_labels
 from wqa.data.scores import COUNTS, FORMAT, TYPES, CandidateScores, StoredScores, candidate_keys
-from wqa.engines.onednn import available
 from wqa.errors import DataError, OptionError, shorten
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking, question_name
@@ -42,7 +42,6 @@ from wqa.io.arrays import ArrayWriter, reusable_folder
 from wqa.io.files import PathLike
 from wqa.io.locks import lock_output
 from wqa.io.progress import progress_bar
-from wqa.models.runtime import library_versions
 from wqa.systems.load import load_ranker
 from wqa.text import PreparedQuestions, naming_file
 
@@ -223,7 +222,7 @@ def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
             settings[name] = value
     settings["engine"] = options.get("engine", "auto")
     settings["ctx"] = str(options.get("ctx", "cpu")).partition(":")[0]
-    settings["onednn"] = available()
+    settings["onednn"] = installed_version("onednn-cpu-gomp") is not None
     # `wqa.models` sets the variable where it is not set.
     threads = int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0))))
     settings["threads"] = options.get("threads") or threads

@@ -12,6 +12,8 @@ import random
 import shutil
 from typing import Any, Callable, ContextManager, Dict, Optional
 
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
 import mxnet as mx
 import numpy as np
 

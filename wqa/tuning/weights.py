@@ -19,12 +19,11 @@ from wqa.errors import MissingDependency, OptionError, how_to_install
 from wqa.evaluation import METRICS, evaluate
 from wqa.evaluation.metrics import metric as metric_of
 from wqa.evaluation.rankers import questions_that_count
-from wqa.inference.ensemble import normalized_weights
+from wqa.inference.ensemble import log_odds_of_mean, normalized_weights
 from wqa.inference.ranker_files import is_ensemble_file
 from wqa.io.files import PathLike, write_json
 from wqa.io.locks import lock_output
 from wqa.io.progress import with_bar
-from wqa.models.heads import log_odds_of_mean
 from wqa.systems.load import load_ranker
 from wqa.tuning.run import tuning_record
 

@@ -20,7 +20,7 @@ from wqa.engines.choice import choose_training_engine
 from wqa.engines.sparse import ListGradients, ListScorer
 from wqa.errors import OptionError
 from wqa.systems.cosinet.config import RECURRENT
-from wqa.systems.cosinet.ranker import HybridListEngine, SparseListEngine
+from wqa.systems.cosinet.engines import HybridListEngine, SparseListEngine
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.registry import build_network
 from wqa.training.losses import listwise_divergence

@@ -29,9 +29,10 @@ from wqa.errors import (
 from wqa.evaluation import by_document_id
 from wqa.systems import SYSTEMS
 from wqa.systems.cosinet.config import ListConfig
+from wqa.systems.cosinet.engines import HybridListEngine
 from wqa.systems.cosinet.inputs import ListInputs, plan_lists
 from wqa.systems.cosinet.lists import ListRecurrence
-from wqa.systems.cosinet.ranker import HybridListEngine, ListRanker
+from wqa.systems.cosinet.ranker import ListRanker
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.registry import build_network
 from wqa.systems.train import train

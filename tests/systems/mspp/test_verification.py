@@ -43,7 +43,7 @@ from wqa.systems.load_readers import load_reader, load_verifier
 from wqa.systems.mspp.config import ClaimConfig
 from wqa.systems.mspp.verifier import Verdict, Verifier, encode_claim, prepare_claims
 from wqa.systems.registry import build_network
-from wqa.systems.run_directory import run_kind
+from wqa.systems.run_config import run_kind
 from wqa.systems.train import train
 from wqa.text import load_tokenizer
 from wqa.training import Trainer

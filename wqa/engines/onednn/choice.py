@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Tuple
 
-from wqa.config import PRECISIONS, EngineConfig
+from wqa.config import ENGINES, PRECISIONS, EngineConfig
 from wqa.engines.onednn.library import available, instruction_set, library
 from wqa.errors import OptionError, PrecisionError, check_choice
 from wqa.models import parse_devices
@@ -115,6 +115,7 @@ def choose_engine(config: EngineConfig, obstacle: str = "") -> str:
         If the engine, the precision, the devices and the network do not go together, or this
         machine lacks them.
     """
+    check_choice("engine", config.engine, ENGINES)
     devices = parse_devices(config.ctx)
     on_one_cpu = [device.device_type for device in devices] == ["cpu"]
     if config.engine != "onednn" and config.precision == "float32":

@@ -12,7 +12,8 @@ import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import MXNET_LOCK, Engine, LockedEngine, Readings, Work, in_mxnet_thread
+from wqa.engines.blocks import BlockEngine, NetworkEngine
+from wqa.engines.engine import MXNET_LOCK, Readings, Work, in_mxnet_thread
 from wqa.engines.hidden import RowStore
 from wqa.engines.onednn.choice import encoding_kind
 from wqa.engines.onednn.library import (
@@ -247,7 +248,7 @@ def _dense(weight: np.ndarray, bias: np.ndarray) -> Dense:
 TOKENS = 1024
 
 
-class OnOneDNN(LockedEngine):
+class OnOneDNN(BlockEngine):
     """Base class of engines on packed rows, which compute by a number of OpenMP threads."""
 
     def _prepare(self, config: EngineConfig, longest: int) -> None:
@@ -271,7 +272,7 @@ class OnOneDNN(LockedEngine):
             return super()._exclusively(function, *arguments)
 
 
-class PackedEngine(OnOneDNN, Engine):
+class PackedEngine(OnOneDNN, NetworkEngine):
     """oneDNN's layers on packed rows, on the CPU, in any precision.
 
     A head of dense layers is oneDNN's too, in float32; MXNet computes any other. Branches of a head

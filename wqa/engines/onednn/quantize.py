@@ -18,17 +18,13 @@ from safetensors.numpy import save
 
 from wqa.config import PAIR_FORMS, BackboneConfig
 from wqa.config.reading import open_file
+from wqa.config.training import STRENGTH
 from wqa.engines.onednn.operations import PRODUCTS, Quantized
 from wqa.engines.onednn.packed_parts import PackedBatch, product_parameter
 from wqa.engines.onednn.scoring import PackedLayers
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models.backbone import Embeddings, EncoderLayer
 from wqa.text import pack_batches
-
-#: SmoothQuant's alpha, the share of the inputs' imbalance that moves to the weights. The paper's
-#: 0.5 loses up to 2.6 points of WikiQA's dev MAP with the MiniLM rankers; from 0.7 on the loss is
-#: within the split's noise.
-STRENGTH = 0.8
 
 #: Tokens of a micro-batch while calibrating.
 _BATCH_TOKENS = 1024

@@ -5,29 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Tuple
 
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
 import mxnet as mx
 import numpy as np
 
 from wqa.engines.onnx.graph import Graph
+from wqa.engines.onnx.inputs import INPUT_NAMES, MASKS
 from wqa.engines.onnx.operators import Input, translate
 from wqa.engines.onnx.values import Value
 from wqa.models.network import GraphPart, Network
 
-#: Names of inputs by those of the networks' arrays; others keep their names.
-INPUT_NAMES = {
-    "token_ids": "input_ids",
-    "token_types": "token_type_ids",
-    "positions": "position_ids",
-}
-#: Numbers of real positions are given as masks: 1 at the first of them, 0 behind. For each such
-#: array the name of its mask, and that of the mask's last axis.
-MASKS = {
-    "valid_length": ("attention_mask", "length"),
-    "question_valid": ("question_mask", "question_length"),
-    "document_valid": ("document_mask", "candidate_length"),
-    "candidate_valid": ("candidate_mask", "candidate_length"),
-    "list_valid": ("list_mask", "candidates"),
-}
 #: Names of dynamic axes by the letters of `wqa.text.PairInputs.array_types`.
 AXES = {
     "B": "batch",
@@ -85,8 +73,8 @@ def add_input(graph: Graph, name: str, text: str) -> Value:
     kind, sizes = _parse(text)
     if name not in MASKS:
         return graph.input(INPUT_NAMES.get(name, name), _ONNX_KINDS[kind], sizes)
-    mask, axis = MASKS[name]
-    value = graph.input(mask, "int64", (*sizes, axis))
+    mask = MASKS[name]
+    value = graph.input(mask.name, "int64", (*sizes, mask.axis))
     last = graph.integers(len(sizes))
     return graph.node("ReduceSum", value, last, keepdims=0, result=("int64", value.sizes[:-1]))
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
 import mxnet as mx
 import numpy as np
 

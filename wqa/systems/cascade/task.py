@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
 import mxnet as mx
 
 from wqa.models.heads import scores_of_stages

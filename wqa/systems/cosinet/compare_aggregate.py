@@ -9,11 +9,12 @@ embeddings, C = 300 units.
 
 from __future__ import annotations
 
+from wqa.models.runtime import Tensor
+
 import mxnet as mx
 from mxnet.gluon import nn
 
 from wqa.models.masks import MASKED, greatest, real_positions
-from wqa.models.runtime import Tensor
 from wqa.systems.cosinet.lists import ListNetwork
 
 #: C, width of a projected word, and filters of a window.

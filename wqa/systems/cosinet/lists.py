@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from typing import Any, Iterable, List, Optional, Tuple
 
+from wqa.models.runtime import Tensor
+
 import mxnet as mx
 from mxnet.gluon import HybridBlock, Parameter, nn, rnn
 
@@ -21,7 +23,6 @@ from wqa.errors import OptionError
 from wqa.models.backbone import Computation, break_cycles
 from wqa.models.masks import real_positions
 from wqa.models.network import Network
-from wqa.models.runtime import Tensor
 from wqa.systems.cosinet.config import ListConfig
 from wqa.systems.cosinet.inputs import ListInputs
 from wqa.text import Tokenizer

@@ -8,11 +8,12 @@ Shapes: B pairs, N words of a question, M of a candidate, D the width of the wor
 
 from __future__ import annotations
 
+from wqa.models.runtime import Tensor
+
 import mxnet as mx
 from mxnet.gluon import nn
 
 from wqa.models.masks import greatest, real_positions
-from wqa.models.runtime import Tensor
 from wqa.systems.cosinet.lists import ListNetwork
 
 #: Filters of a text, and words that a filter reads (section 5.2).

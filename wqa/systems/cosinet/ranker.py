@@ -6,36 +6,17 @@ group of questions, so that no list is too long for the memory.
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
-import mxnet as mx
 import numpy as np
 
-from wqa.config import EngineConfig
 from wqa.data import Question
-from wqa.engines.choice import choose_ranking_engine
-from wqa.engines.engine import MXNET_LOCK, LockedEngine
-from wqa.engines.mxnet import OnMXNet
-from wqa.engines.sparse import (
-    ListScorer,
-    WordLists,
-    count_threads,
-    list_parameters,
-    network_parameters,
-)
-from wqa.engines.sparse.threads import one_blas_thread
+from wqa.engines.engine import LockedEngine
 from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import InputsRanker, Names
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
-from wqa.systems.cosinet.inputs import ListInputs, WordList, WordPair
-from wqa.systems.cosinet.lists import ListNetwork
-from wqa.text import plan_batches
-
-#: Default number of words of a micro-batch, padding included.
-_TOKENS = 8192
-#: Most elements of the encoded pairs of a batch of lists.
-_ELEMENTS = 1 << 23
+from wqa.systems.cosinet.inputs import WordList
 
 
 class ListScores(NamedTuple):
@@ -76,115 +57,6 @@ class ListEngine(LockedEngine):
         raise NotImplementedError
 
 
-class HybridListEngine(OnMXNet, ListEngine):
-    """MXNet's hybridized blocks on padded micro-batches, on any device, in float32.
-
-    It reads the current parameters of the network at each run. All such engines have one lock.
-
-    Parameters
-    ----------
-    network : ListNetwork
-        Network with its parameters on the device.
-    inputs : ListInputs
-        Pads pairs.
-    config : EngineConfig
-        Device, threads and sizes.
-    """
-
-    def __init__(self, network: ListNetwork, inputs: ListInputs, config: EngineConfig) -> None:
-        super().__init__()
-        self._inputs, self._config = inputs, config
-        self._pairs, self._lists = network.parts()
-        self._prepare(config, [self._pairs, self._lists])
-
-    def _score(self, lists: Sequence[WordList]) -> List[ListScores]:
-        pairs: List[WordPair] = []
-        for words in lists:
-            pairs += words.pairs()
-        encoded, positions = self._encode(pairs)
-        counts = np.array([len(words.lengths) for words in lists])
-        ends = np.cumsum(counts)
-        starts = ends - counts
-        results: List[Any] = [None] * len(lists)
-        for batch in _by_length(ends - starts, max(1, _ELEMENTS // encoded.shape[1])):
-            counts = ends[batch] - starts[batch]
-            padded = np.zeros((len(batch), counts.max(), encoded.shape[1]), np.float32)
-            for row, index in enumerate(batch):
-                padded[row, : counts[row]] = encoded[starts[index] : ends[index]]
-            arrays = self._arrays((padded, counts.astype(np.float32)))
-            scores = self._lists(*arrays).asnumpy()
-            for row, index in enumerate(batch):
-                own = slice(starts[index], ends[index])
-                results[index] = ListScores(scores[row, : counts[row]], positions[own])
-        return results
-
-    def _encode(self, pairs: Sequence[WordPair]) -> Tuple[np.ndarray, np.ndarray]:
-        """Encodings of pairs, (pairs, C), and their positions, (pairs,)."""
-        lengths = np.array([(len(pair.question), len(pair.candidate)) for pair in pairs])
-        positions = np.zeros(len(pairs), dtype=np.int64)
-        encoded = np.zeros((len(pairs), 0), np.float32)
-        for batch in plan_batches(lengths, self._config.batch_tokens or _TOKENS):
-            arrays = self._inputs.pad([pairs[index] for index in batch])
-            rows = self._pairs(*self._arrays(arrays[:-1])).asnumpy()  # (pairs, 1, C)
-            if not encoded.size:
-                encoded = np.zeros((len(pairs), rows.shape[2]), np.float32)
-            encoded[batch] = rows[:, 0]
-            positions[batch] = arrays[0].shape[1] + arrays[2].shape[2]
-        return encoded, positions
-
-
-def _by_length(counts: np.ndarray, most: int) -> Iterator[np.ndarray]:
-    """Group lists of similar lengths, each padded to the longest, up to ``most`` candidates."""
-    order = np.argsort(counts, kind="stable")
-    start = 0
-    for end in range(1, len(order) + 1):
-        if end == len(order) or (end + 1 - start) * counts[order[end]] > most:
-            yield order[start:end]
-            start = end
-
-
-class SparseListEngine(ListEngine):
-    """Sparse products on a CPU, in float32 (`wqa.engines.sparse.ListScorer`).
-
-    It reads the parameters of the network once.
-
-    Parameters
-    ----------
-    network : ListNetwork
-        Network that `wqa.engines.sparse.list_obstacle` has nothing against, on the CPU.
-    config : EngineConfig
-        Number of threads.
-    """
-
-    def __init__(self, network: ListNetwork, config: EngineConfig) -> None:
-        super().__init__()
-        with MXNET_LOCK:
-            mx.nd.waitall()
-            parameters = list_parameters(network_parameters(network)).copied()
-            vectors = network.vectors.data().asnumpy()
-        self._scorer = ListScorer(vectors, parameters, config.threads or count_threads())
-
-    def _score(self, lists: Sequence[WordList]) -> List[ListScores]:
-        counts = np.array([len(words.lengths) for words in lists])
-        question_lengths = np.array([len(words.question) for words in lists])
-        lengths = np.concatenate([words.lengths for words in lists])
-        batch = WordLists(
-            np.concatenate([words.question for words in lists]),
-            question_lengths,
-            np.concatenate([words.words for words in lists]),
-            lengths,
-            counts,
-        )
-        with one_blas_thread():
-            scores = self._scorer.scores(batch)
-        positions = lengths + np.repeat(question_lengths, counts)  # nothing is padded
-        ends = np.cumsum(counts).tolist()
-        results = []
-        for start, end in zip([0, *ends], ends):
-            results.append(ListScores(scores[start:end], positions[start:end]))
-        return results
-
-
 class QuestionList(NamedTuple):
     """Words of a question with its candidates, and what errors call it."""
 
@@ -209,10 +81,9 @@ class ListRanker(InputsRanker):
         super().__init__(network, inputs, *drops, **options)
 
     def _build_engine(self, quantized: Any) -> ListEngine:
-        if choose_ranking_engine(self.network, self._config) == "sparse":
-            return SparseListEngine(self.network, self._config)
-        with MXNET_LOCK:
-            return HybridListEngine(self.network, self.inputs, self._config)
+        from wqa.systems.cosinet.engines import build_list_engine
+
+        return build_list_engine(self.network, self.inputs, self._config)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -13,6 +13,8 @@ import hashlib
 import logging
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
 import mxnet as mx
 import numpy as np
 

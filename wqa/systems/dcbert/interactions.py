@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence, Tuple
 
+from wqa.models.runtime import Tensor
+
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn, rnn
 
 from wqa.models.backbone import break_cycles
 from wqa.models.heads import Head, Stage
 from wqa.models.masks import MASKED
-from wqa.models.runtime import Tensor
 
 #: Dropout rates of the variants: before their layers, and before the linear variant's output.
 INPUT_DROPOUT, OUTPUT_DROPOUT = 0.3, 0.1

@@ -17,6 +17,8 @@ import dataclasses
 import functools
 from typing import Any, List, Mapping, Optional
 
+from wqa.models.runtime import Tensor
+
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
@@ -24,7 +26,6 @@ from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, EncoderLayer, LayerStack, break_cycles
 from wqa.models.heads import Head, Stage
 from wqa.models.network import GraphPart, Network
-from wqa.models.runtime import Tensor
 from wqa.systems.dcbert.config import LEAST_QUESTION, DCBERTConfig
 from wqa.systems.dcbert.interactions import (
     LSTM_LAYERS,

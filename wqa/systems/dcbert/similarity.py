@@ -20,6 +20,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, List, Optional
 
+from wqa.models.runtime import Tensor
+
 from mxnet.gluon import HybridBlock
 
 from wqa.config.encoders import SIMILARITIES
@@ -29,7 +31,6 @@ from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import check_choice
 from wqa.models.backbone import Backbone
 from wqa.models.network import Network, NetworkConfig
-from wqa.models.runtime import Tensor
 from wqa.systems.dcbert.interactions import padding_of
 from wqa.systems.dcbert.ranker import DecoupledRanker
 from wqa.text import SplitInputs, Tokenizer

@@ -15,17 +15,19 @@ from __future__ import annotations
 import dataclasses
 from typing import List, Tuple
 
+from wqa.models.runtime import Tensor
+
 import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS, check_exits
 from wqa.config.systems import option
 from wqa.errors import OptionError, shorten
+from wqa.inference.ensemble import log_odds_of_mean
 from wqa.models.backbone import Backbone
 from wqa.models.exits import ExitConfig, ExitNetwork
-from wqa.models.heads import Branch, FirstPositionHead, Head, MeanHead, Stage, log_odds_of_mean
+from wqa.models.heads import Branch, FirstPositionHead, Head, MeanHead, Stage
 from wqa.models.network import Network
-from wqa.models.runtime import Tensor
 
 #: Outputs of a head's classifier, as in the authors' code.
 OUTPUTS = 2

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Sequence
 
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
 import mxnet as mx
 
 from wqa.errors import OptionError

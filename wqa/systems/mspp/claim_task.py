@@ -10,6 +10,8 @@ import dataclasses
 import sys
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
 import mxnet as mx
 import numpy as np
 from tqdm import tqdm

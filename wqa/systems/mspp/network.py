@@ -26,6 +26,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, List, Optional, Tuple
 
+from wqa.models.runtime import Tensor
+
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
 
@@ -36,7 +38,6 @@ from wqa.models.backbone import Backbone, activate
 from wqa.models.exits import OneHeadNetwork
 from wqa.models.heads import Head, score
 from wqa.models.network import Network, NetworkConfig
-from wqa.models.runtime import Tensor
 from wqa.systems.mspp.config import SINGLE_LABEL, ClaimConfig, MSPPConfig, ParagraphConfig
 from wqa.systems.mspp.inputs import JointInputs
 from wqa.text import Tokenizer

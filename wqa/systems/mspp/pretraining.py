@@ -15,6 +15,8 @@ import hashlib
 import os
 from typing import Any, Dict, Iterable, Iterator, NamedTuple, Optional, Sequence
 
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
 import mxnet as mx
 import numpy as np
 

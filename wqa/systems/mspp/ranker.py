@@ -12,83 +12,26 @@ from __future__ import annotations
 
 from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-import mxnet as mx
 import numpy as np
 
+from wqa.config import STRENGTH
 from wqa.data import Question
-from wqa.engines.mxnet import HybridEngine
-from wqa.engines.onednn import PackedBatch, PackedLayers, quantize_layers
-from wqa.engines.onednn.engine import PackedEngine
-from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
+from wqa.engines.engine import EngineTypes
 from wqa.errors import InputError, check_choice
 from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import InputsRanker, Names, check_ids, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
-from wqa.models import Network
-from wqa.systems.mspp.inputs import ORDERS, JointInput, pad_inputs
-from wqa.text import SplitPair, bucketed
+from wqa.systems.mspp.inputs import ORDERS, JointInput
+from wqa.text import SplitPair
+
+#: Types of the engines of joint models.
+ENGINES = EngineTypes(
+    "wqa.systems.mspp.engines.JointHybridEngine", "wqa.systems.mspp.engines.JointPackedEngine"
+)
 
 
-class JointHybridEngine(HybridEngine):
-    """MXNet's engine on joint inputs."""
-
-    def _begin(self, pairs: Sequence[JointInput]) -> Tuple[List[mx.nd.NDArray], int]:
-        length = bucketed(max(joint.length for joint in pairs), self._network.max_positions)
-        return self._arrays(pad_inputs(pairs, length, self._padding_id)), length
-
-
-class JointPackedEngine(PackedEngine):
-    """oneDNN's engine on joint inputs, whose last layer runs for the marks alone."""
-
-    def _batch(self, pairs: Sequence[JointInput]) -> PackedBatch:
-        lengths = np.array([joint.length for joint in pairs])
-        return PackedBatch(lengths, np.stack([joint.marks for joint in pairs]))
-
-    def _begin(self, pairs: Sequence[JointInput], batch: PackedBatch) -> None:
-        _embed(self._layers, pairs, batch)
-
-
-def _embed(layers: PackedLayers, joints: Sequence[JointInput], batch: PackedBatch) -> None:
-    """Compute the embeddings of joint inputs."""
-    types = np.concatenate([joint.token_types for joint in joints])
-    positions = None
-    if joints[0].positions is not None:
-        positions = np.concatenate([joint.positions for joint in joints])
-    layers.embed(joints, batch, types, positions)
-
-
-#: Types of MXNet's engine and of oneDNN's, for `wqa.engines.choice.build_engine`.
-ENGINES = (JointHybridEngine, JointPackedEngine)
-
-
-def quantize_joint(
-    network: Network, pairs: Sequence[JointInput], strength: float = STRENGTH
-) -> QuantizedLayers:
-    """Quantize the products of all layers of a joint model.
-
-    Parameters
-    ----------
-    network : JointTransformer
-        Network with its parameters on the CPU.
-    pairs : sequence of JointInput
-        Inputs to measure the inputs of layers on.
-    strength : float
-        SmoothQuant's alpha.
-
-    Returns
-    -------
-    list of dict of str to Quantized
-        Products of each layer.
-    """
-    [backbone] = network.encoders
-    layers = list(backbone.layers)
-    return quantize_layers(
-        network.config, backbone.embeddings, layers, pairs, strength, begin=_embed
-    )
-
-
-def check_input(network: Network, joint: JointInput, names: Names) -> None:
+def check_input(network: Any, joint: JointInput, names: Names) -> None:
     """Check positions and token ids, which the engines use as indices; errors name the question."""
     limit = network.config.max_positions
     length = joint.length
@@ -154,7 +97,12 @@ class JointRanker(InputsRanker):
             self._system, exits=network.exits, num_layers=network.num_layers, joint=True
         )
 
-    quantize = staticmethod(quantize_joint)
+    @staticmethod
+    def quantize(network: Any, pairs: Sequence[JointInput], strength: float = STRENGTH) -> Any:
+        """Quantize the products of all layers, as `wqa.systems.mspp.engines.quantize_joint`."""
+        from wqa.systems.mspp.engines import quantize_joint
+
+        return quantize_joint(network, pairs, strength)
 
     def _of_pairs(
         self, pairs: Sequence[SplitPair], names: Names, originals: Sequence[int]

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence
 
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
 import mxnet as mx
 import numpy as np
 

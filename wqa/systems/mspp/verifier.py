@@ -20,8 +20,9 @@ from wqa.engines.choice import build_engine
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import DataError, InputError, OptionError, shorten
 from wqa.inference.loop import Names, check_finite, score_in_groups, score_inputs
+from wqa.systems.mspp.engines import quantize_joint
 from wqa.systems.mspp.inputs import JointInput, JointInputs
-from wqa.systems.mspp.ranker import ENGINES, check_input, quantize_joint
+from wqa.systems.mspp.ranker import ENGINES, check_input
 from wqa.text.long_questions import prepare_questions
 
 #: What a question, and the texts beside it, are called in notes on claims.

@@ -14,6 +14,8 @@ import dataclasses
 import functools
 from typing import List, Mapping, Tuple
 
+from wqa.models.runtime import Tensor
+
 import mxnet as mx
 from mxnet.gluon import nn
 
@@ -22,7 +24,6 @@ from wqa.errors import OptionError
 from wqa.models.exits import OneHeadNetwork
 from wqa.models.heads import Head
 from wqa.models.network import GraphPart, NetworkConfig
-from wqa.models.runtime import Tensor
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,246 @@
+"""Exported folders rank as their runs do, also in a process that cannot import MXNet."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import child_environment
+
+from wqa import load_ranker, read_questions
+from wqa.cli import main
+from wqa.config import EngineConfig
+from wqa.data import builtin_path
+from wqa.errors import DeviceError, OptionError, RunDirectoryError
+from wqa.inference import SequentialRanker
+from wqa.systems.export_onnx import export_onnx
+from wqa.systems.load import build_ranker, reads_cache
+
+#: Hides MXNet and GluonNLP from a process.
+BLOCKER = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("mxnet", "gluonnlp"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+from wqa.__main__ import main
+sys.exit(main())
+"""
+DROPS = [
+    {},
+    {"drop_ratio": 0.3},
+    {"drop_ratio": [0.5, 0, 0.5]},
+    {"keep": [5, 2, None]},
+    {"drop_ratio": 0.4, "pool": "batch", "pool_size": 4},
+    {"drop_ratio": 0.5, "hidden_bytes": 100, "batch_tokens": 100},
+]
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_run, tmp_path_factory):
+    out = tmp_path_factory.mktemp("exported") / "cascade"
+    export_onnx(tiny_run, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def questions():
+    return list(read_questions(builtin_path("dev")))[:20]
+
+
+def without_mxnet(*arguments):
+    """Run the command line in a process that cannot import MXNet."""
+    return subprocess.run(
+        [sys.executable, "-c", BLOCKER, *map(str, arguments)],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+    )
+
+
+def rank(ranker, question):
+    return ranker.rank(question.question, question.texts)
+
+
+def assert_same(rankings, expected):
+    for ranking, other in zip(rankings, expected):
+        assert ranking.order.tolist() == other.order.tolist()
+        assert ranking.exits.tolist() == other.exits.tolist()
+        assert ranking.truncated.tolist() == other.truncated.tolist()
+        np.testing.assert_allclose(ranking.scores, other.scores, atol=1e-5)
+        np.testing.assert_allclose(ranking.probabilities, other.probabilities, atol=1e-5)
+        assert ranking.cost.relative == other.cost.relative
+
+
+@pytest.mark.parametrize("drops", DROPS)
+def test_an_exported_cascade_ranks_as_its_run(exported, tiny_run, questions, drops):
+    ranker = load_ranker(exported, **drops)
+    expected = load_ranker(tiny_run, engine="mxnet", **drops)
+    assert ranker.capabilities == expected.capabilities
+    assert_same(list(ranker.rank_all(questions)), list(expected.rank_all(questions)))
+
+
+def test_a_run_is_exported_where_its_engine_is_onnxruntime(tiny_run, questions):
+    ranker = load_ranker(tiny_run, drop_ratio=0.5, engine="onnxruntime", threads=1)
+    expected = load_ranker(tiny_run, drop_ratio=0.5, engine="mxnet")
+    assert_same([rank(ranker, questions[0])], [rank(expected, questions[0])])
+    folder = ranker.network.folder
+    assert folder.is_dir()
+    del ranker
+    assert not folder.exists()
+
+
+def test_an_exported_ranker_joins_a_sequence_and_reads_windows(exported, tiny_run, questions):
+    results = []
+    for source in (exported, tiny_run):
+        ranker = SequentialRanker([load_ranker("bm25"), load_ranker(source)], keep=[3, None])
+        orders = [ranking.order.tolist() for ranking in ranker.rank_all(questions)]
+        windows = load_ranker(source, long_candidates="windows")
+        of_windows = windows.rank(questions[0].question, ["a cave of ice " * 30, "the moon"])
+        results.append((orders, of_windows.order.tolist()))
+    assert results[0] == results[1]
+
+
+def test_commands_rank_without_mxnet(exported, tiny_run, tmp_path, capsys):
+    candidates = tmp_path / "candidates.txt"
+    candidates.write_text("Ice melts.\nThe moon.\nA cave is dark.\nCaves form in ice.\n")
+    given = ["--question", "how are caves formed ?", "--candidates", candidates]
+    given += ["--drop-ratio", "0.5", "--json", "-"]
+    done = without_mxnet("rank", exported, *given)
+    assert done.returncode == 0, done.stderr
+    assert main(["rank", str(tiny_run), *map(str, given)]) == 0
+    ours, expected = json.loads(done.stdout), json.loads(capsys.readouterr().out)
+    for candidate, other in zip(ours["ranking"], expected["ranking"]):
+        assert (candidate["index"], candidate["exit"]) == (other["index"], other["exit"])
+        assert candidate["score"] == pytest.approx(other["score"], abs=1e-5)
+    dev = builtin_path("dev")
+    done = without_mxnet("evaluate", exported, "--data", dev, "--drop-ratio", "0.3", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    arguments = ["evaluate", str(tiny_run), "--data", str(dev), "--drop-ratio", "0.3"]
+    assert main([*arguments, "--json", "-"]) == 0
+    ours, expected = json.loads(done.stdout), json.loads(capsys.readouterr().out)
+    for figures in (ours, expected):
+        del figures["seconds"]
+    assert ours == pytest.approx(expected)
+    done = without_mxnet("score", exported, "--data", dev, "--out", tmp_path / "scores")
+    assert done.returncode == 0 and "questions" in done.stdout, done.stderr
+    done = without_mxnet("bench", exported, "--data", dev, "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+
+
+def test_commands_that_need_mxnet_say_so(tiny_run, tmp_path):
+    candidates = tmp_path / "candidates.txt"
+    candidates.write_text("A cave.\n")
+    for arguments in (
+        ["rank", tiny_run, "--question", "q", "--candidates", candidates],
+        ["rank", "minilm", "--question", "q", "--candidates", candidates],
+        ["export", tiny_run, tmp_path / "out", "--format", "onnx"],
+        ["quantize", tiny_run, "--data", builtin_path("dev")],
+        ["train", "cascade", "--encoder", tiny_run, "--train", builtin_path("dev"), "--out", "o"],
+        ["convert", tiny_run, tmp_path / "out"],
+        ["verify", tiny_run, "--claim", "q", "--evidence", candidates],
+    ):
+        done = without_mxnet(*arguments)
+        assert done.returncode == 2, (arguments, done.stderr)
+        assert done.stderr.startswith("error: mxnet: MXNet cannot be imported")
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_child_process_opens_sessions_of_its_own(exported, questions):
+    ranker = load_ranker(exported)
+    expected = rank(ranker, questions[0]).order.tolist()
+    child = os.fork()
+    if not child:
+        os._exit(int(rank(ranker, questions[0]).order.tolist() != expected))
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_tuned_ratios_and_the_calibration_are_those_of_the_run(tiny_run, tmp_path, questions):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    (run / "tuned.json").write_text(json.dumps({"drop_ratio": [0.5, 0.25, 0.0]}))
+    config = json.loads((run / "config.json").read_text())
+    fitted = {"model_sha256": config["sha256"]["model.params"], "threshold": 0.4}
+    (run / "calibration.json").write_text(json.dumps({**fitted, "temperatures": [2, 3, 4]}))
+    export_onnx(run, tmp_path / "out")
+    ranker = load_ranker(tmp_path / "out", drop_ratio="tuned")
+    expected = load_ranker(run, drop_ratio="tuned", engine="mxnet")
+    assert ranker.calibration == expected.calibration
+    assert_same([rank(ranker, questions[0])], [rank(expected, questions[0])])
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"ctx": "gpu:0"}, DeviceError, "gpu:0, but ONNX Runtime has"),
+        ({"ctx": "cpu:0-1"}, OptionError, "2 devices"),
+        ({"ctx": "tpu"}, DeviceError, "expected cpu, gpu:0"),
+        ({"precision": "bfloat16"}, OptionError, "bfloat16 for exported graphs"),
+        ({"engine": "onednn"}, OptionError, "onednn for exported graphs"),
+        ({"drop_ratio": 1.0}, OptionError, "drop_ratio"),
+        ({"drop_ratio": "tuned"}, RunDirectoryError, "no tuned drop ratios"),
+        ({"cache": "documents"}, OptionError, "reads question and candidate together"),
+        ({"long_questions": "cut"}, OptionError, "long_questions"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(exported, options, error, message):
+    with pytest.raises(error, match=message):
+        load_ranker(exported, **options)
+    assert not reads_cache(exported)
+
+
+def test_a_network_in_memory_has_no_graphs(tiny_run):
+    ranker = load_ranker(tiny_run)
+    config = EngineConfig(engine="onnxruntime")
+    with pytest.raises(OptionError, match="onnxruntime for a network in memory"):
+        build_ranker("cascade", ranker.network, ranker.inputs, engine=config)
+
+
+def changed(folder, name):
+    path = folder / name
+    path.write_bytes(path.read_bytes()[:-1] + b" ")
+
+
+@pytest.mark.parametrize("name", ["weights.bin", "exit_2.onnx", "tokenizer.json"])
+def test_a_folder_that_has_changed_is_refused(exported, tmp_path, name):
+    folder = shutil.copytree(exported, tmp_path / "copy")
+    changed(folder, name)
+    with pytest.raises(RunDirectoryError, match=f"{name}: has changed"):
+        load_ranker(folder)
+    (folder / name).unlink()
+    with pytest.raises(RunDirectoryError, match=f"{name}: the file is missing"):
+        load_ranker(folder)
+
+
+def test_a_description_that_does_not_fit_is_refused(exported, tmp_path):
+    folder = shutil.copytree(exported, tmp_path / "copy")
+    path = folder / "config.json"
+    values = json.loads(path.read_text())
+    for change, message in (
+        ({"format": "wqa onnx 2"}, "the format 'wqa onnx 2'"),
+        ({"max_length": 3}, "has changed"),
+        ({"sha256": {}, "inputs": {"width": 3}}, "inputs that do not fit"),
+        ({"sha256": {}, "computes": "spans"}, "a reader of spans"),
+        ({"sha256": {}, "stages": ["exit_9"]}, "ONNX Runtime .* cannot load it"),
+        ({"sha256": {}, "color": "red"}, "unknown field 'color'"),
+    ):
+        path.write_text(json.dumps({**values, **change}))
+        with pytest.raises(RunDirectoryError, match=message):
+            load_ranker(folder)
+
+
+def test_scores_of_a_folder_have_the_digest_of_its_files(exported, tmp_path):
+    from wqa.data.digests import ranker_digest
+
+    folder = shutil.copytree(exported, tmp_path / "copy")
+    digest = ranker_digest(folder)
+    assert digest == ranker_digest(exported)
+    values = json.loads((folder / "config.json").read_text())
+    values["sha256"]["weights.bin"] = "0" * 64
+    (folder / "config.json").write_text(json.dumps(values))
+    assert ranker_digest(folder) != digest

@@ -1,0 +1,178 @@
+"""Sessions of ONNX Runtime for the graphs of an exported folder.
+
+The threads of a session do not survive a fork. A child opens sessions of its own when it first runs
+a graph; those of its parent stay in memory, as closing them would wait for their threads.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from wqa.config import EngineConfig
+from wqa.config.devices import device_numbers
+from wqa.errors import (
+    DeviceError,
+    MissingDependency,
+    OptionError,
+    RunDirectoryError,
+    how_to_install,
+)
+
+#: Providers of ONNX Runtime by the kinds of devices.
+PROVIDERS = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider"}
+#: Level of messages of ONNX Runtime that are shown: errors.
+_SEVERITY = 3
+
+#: Sessions of parent processes, which are never closed.
+_abandoned: List[Any] = []
+
+
+def runtime() -> Any:
+    """ONNX Runtime's module."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingDependency(
+            "onnxruntime",
+            f"the library cannot be imported ({error})",
+            "the extra onnx, or onnxruntime-gpu",
+            how_to_install("onnx"),
+        ) from None
+    return onnxruntime
+
+
+def check_runtime(config: EngineConfig) -> EngineConfig:
+    """Check that ONNX Runtime can compute as an engine's settings say, and name it in them.
+
+    Parameters
+    ----------
+    config : EngineConfig
+        Engine, precision and device that the caller wants.
+
+    Returns
+    -------
+    EngineConfig
+        The same settings, with the engine ``onnxruntime``.
+
+    Raises
+    ------
+    OptionError, DeviceError, MissingDependency
+        If the engine, the precision or the device is not one of ONNX Runtime on this machine.
+    """
+    if config.engine not in ("auto", "onnxruntime"):
+        raise OptionError(
+            "engine",
+            f"{config.engine} for exported graphs",
+            "onnxruntime, or auto",
+            "name the run that was exported",
+        )
+    if config.precision != "float32":
+        raise OptionError(
+            "precision",
+            f"{config.precision} for exported graphs",
+            "float32",
+            "quantize the graphs by the tool of ONNX Runtime, as docs/deployment.md says, or name "
+            "the run that was exported",
+        )
+    _provider(config.ctx)
+    return EngineConfig(**{**vars(config), "engine": "onnxruntime"})
+
+
+def _provider(ctx: str) -> Tuple[str, Dict[str, Any]]:
+    """Provider of a device, with its options."""
+    kind, numbers = device_numbers(ctx)
+    if len(numbers) > 1:
+        problem = f"{ctx}, which is {len(numbers)} devices"
+        raise OptionError("ctx", problem, "one device to rank on")
+    provider = PROVIDERS[kind]
+    available = runtime().get_available_providers()
+    if provider not in available:
+        raise DeviceError(
+            "ctx",
+            f"{ctx}, but ONNX Runtime has {', '.join(available)}",
+            provider,
+            'take ctx="cpu", or install onnxruntime-gpu in place of onnxruntime',
+        )
+    return provider, {"device_id": numbers[0]} if kind == "gpu" else {}
+
+
+class GraphSessions:
+    """Open graphs of a folder, by their names.
+
+    Parameters
+    ----------
+    folder : path-like
+        Exported folder.
+    names : sequence of str
+        Names of the graphs.
+    config : EngineConfig
+        Device and threads.
+
+    Raises
+    ------
+    RunDirectoryError
+        If ONNX Runtime cannot load a graph.
+    DeviceError, MissingDependency
+        If it is not installed, or cannot use the device.
+    """
+
+    def __init__(self, folder: pathlib.Path, names: Sequence[str], config: EngineConfig) -> None:
+        self._folder, self._names, self._config = folder, tuple(names), config
+        self._open()
+
+    def _open(self) -> None:
+        self._process = os.getpid()
+        self._sessions = {name: self._session(name) for name in self._names}
+
+    def _session(self, name: str) -> Any:
+        library, path = runtime(), self._folder / f"{name}.onnx"
+        provider, settings = _provider(self._config.ctx)
+        options = library.SessionOptions()
+        options.intra_op_num_threads = self._config.threads or len(os.sched_getaffinity(0))
+        options.log_severity_level = _SEVERITY
+        try:
+            session = library.InferenceSession(
+                str(path), options, providers=[provider], provider_options=[settings]
+            )
+        except Exception as error:  # the library's exceptions have no base class of their own
+            reason = str(error).strip().partition("\n")[0]
+            raise RunDirectoryError(
+                path,
+                f"ONNX Runtime {library.__version__} cannot load it ({reason})",
+                "a graph of `wqa export --format onnx`",
+                "export the run again, or install a newer onnxruntime",
+            ) from None
+        if provider not in session.get_providers():  # it falls back to the CPU with a warning
+            raise DeviceError(
+                "ctx",
+                f"{self._config.ctx}, which ONNX Runtime cannot use",
+                "a GPU with the CUDA and cuDNN of this onnxruntime-gpu",
+                'take ctx="cpu", or install the libraries that its messages name',
+            )
+        return session
+
+    def run(self, name: str, inputs: Mapping[str, np.ndarray]) -> List[np.ndarray]:
+        """Run a graph.
+
+        Parameters
+        ----------
+        name : str
+            Name of the graph.
+        inputs : mapping of str to numpy.ndarray
+            Its inputs by their names; others are not read.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            The outputs, in their order.
+        """
+        if self._process != os.getpid():
+            _abandoned.append(self._sessions)
+            self._open()
+        session = self._sessions[name]
+        given = {value.name: inputs[value.name] for value in session.get_inputs()}
+        return session.run(None, given)

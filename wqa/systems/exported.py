@@ -1,0 +1,109 @@
+"""Rankers of exported folders, which ONNX Runtime computes; MXNet need not be installed."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+import types
+from typing import Any, Dict, List
+
+from wqa.config import EngineConfig
+from wqa.config.exported import ExportConfig, read_export_config
+from wqa.config.systems import KINDS
+from wqa.data.digests import check_digest
+from wqa.engines.onnx.sessions import check_runtime
+from wqa.errors import EncoderError, OptionError, RunDirectoryError
+from wqa.inference.calibrated import Calibration
+from wqa.inference.ranker import Ranker
+from wqa.systems.registry import find_system
+from wqa.text import load_tokenizer
+
+_MEND = "export the run again"
+
+
+class ExportedNetwork:
+    """What rankers read of a network whose graphs are in an exported folder.
+
+    Parameters
+    ----------
+    folder : path-like
+        The folder.
+    config : ExportConfig
+        Content of its ``config.json``.
+    """
+
+    def __init__(self, folder: pathlib.Path, config: ExportConfig) -> None:
+        self.folder, self.graphs = folder, config.stages
+        self.computes, self.config = config.computes, config.backbone
+        self.own_config = types.SimpleNamespace(**config.network)
+        self.exits, self.num_layers = config.exits, config.num_layers
+        self.max_positions = config.max_positions
+        self._stage_work, self._full_work = config.stage_work, config.full_work
+
+    def stage_work(self) -> List[float]:
+        """Multiply-adds of each stage for one token, in products with weights."""
+        return list(self._stage_work)
+
+    def full_work(self) -> float:
+        """Multiply-adds of the full network for one token."""
+        return self._full_work
+
+    def members(self) -> List[Any]:
+        """No networks inside this one: a graph has the combined score alone."""
+        return []
+
+
+def load_exported(folder: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
+    """Load the ranker of an exported folder.
+
+    ``options`` are keywords of the ranker, and ``calibrated`` and ``long_questions``.
+    """
+    engine = check_runtime(engine)
+    config = read_export_config(folder / "config.json")
+    if config.computes != "scores":
+        problem = f"an export of the system {config.system}, which is {KINDS[config.computes][0]}"
+        mend = "run its graphs by ONNX Runtime itself, or load the run"
+        raise RunDirectoryError(folder, problem, KINDS["scores"][0], mend)
+    for name in config.sha256:
+        if name != "config.json":
+            check_digest(folder / name, config.sha256, _MEND)
+    calibrated, long_questions = options.pop("calibrated"), options.pop("long_questions")
+    inputs = _inputs(folder, config, long_questions)
+    network = ExportedNetwork(folder, config)
+    build = find_system(config.system).ranker_type()
+    ranker = build(network, inputs, system=config.system, engine=engine, **options)
+    if calibrated and config.calibration:
+        temperatures = tuple(config.calibration["temperatures"])
+        ranker.calibration = Calibration(temperatures, config.calibration["threshold"])
+    return ranker
+
+
+def _inputs(folder: pathlib.Path, config: ExportConfig, long_questions: str) -> Any:
+    """What turns texts into inputs of the graphs."""
+    path = folder / "tokenizer.json"
+    try:
+        tokenizer = load_tokenizer(folder)
+        if config.backbone is not None:
+            tokenizer.check_fits(config.backbone, path)
+        kind = find_system(config.system).inputs_type()
+        return kind(tokenizer, **config.inputs, long_questions=long_questions)
+    except EncoderError as error:
+        raise RunDirectoryError(path, error.found, "the tokenizer of the run", _MEND) from None
+    except (OptionError, TypeError) as error:
+        problem = f"settings of inputs that do not fit the system {config.system} ({error})"
+        raise RunDirectoryError(
+            folder / "config.json", problem, "those of this version of the package", _MEND
+        ) from None
+
+
+def export_and_load(run: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
+    """Load the ranker of a run by ONNX Runtime, from graphs in a temporary folder."""
+    from wqa.systems.export_onnx import export_onnx  # needs MXNet
+
+    engine = check_runtime(engine)
+    temporary = tempfile.TemporaryDirectory(prefix="wqa_onnx_")  # noqa: SIM115 - as the ranker
+    folder = pathlib.Path(temporary.name) / "exported"
+    export_onnx(run, folder)
+    ranker: Any = load_exported(folder, engine, options)
+    ranker.network.temporary = temporary  # sessions of a forked child read the graphs again
+    return ranker

@@ -1,0 +1,75 @@
+"""What a run's small files say, without its weights: its system, and its tuned drop ratios."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, List
+
+from wqa.config import RunConfig, from_dict, read_json, read_run_config
+from wqa.config.exported import is_export, read_export_config
+from wqa.errors import OptionError, RunDirectoryError, shorten
+from wqa.inference.dropping import drop_ratios
+from wqa.io.files import PathLike
+from wqa.systems.registry import find_system
+
+_MEND = "restore the file from its run"
+
+
+def own_config(folder: pathlib.Path, config: RunConfig) -> Any:
+    """Configuration of a run's system, from ``config.json``."""
+    path = folder / "config.json"
+    try:
+        kind = find_system(config.system).network_type()
+    except OptionError as error:
+        where = f"{path}, field system"
+        raise RunDirectoryError(where, error.found, error.expected, _MEND) from None
+    return from_dict(kind.Config, config.network, f"{path}, field network")
+
+
+def run_kind(run: PathLike) -> str:
+    """Tell what the network of a run computes, by its ``config.json`` alone."""
+    folder = pathlib.Path(run)
+    try:
+        return own_config(folder, read_run_config(folder / "config.json")).computes
+    except (RunDirectoryError, OSError):
+        return ""
+
+
+def read_tuned(run: PathLike) -> List[float]:
+    """Read the drop ratios that were tuned for a run."""
+    folder = pathlib.Path(run)
+    if is_export(folder):
+        return _exported_ratios(folder / "config.json")
+    path = folder / "tuned.json"
+    try:
+        values = read_json(path)["drop_ratio"]
+    except FileNotFoundError:
+        raise RunDirectoryError(
+            path,
+            "the file is missing",
+            "tuned drop ratios",
+            f"tune them with `wqa tune {run}`",
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunDirectoryError(
+            path, f"cannot be read ({error})", "what `wqa tune` writes", "tune again"
+        ) from None
+    own = own_config(folder, read_run_config(folder / "config.json"))
+    try:
+        return drop_ratios(values, len(getattr(own, "exits", ())))
+    except (OptionError, TypeError):
+        raise RunDirectoryError(
+            path,
+            f"drop_ratio is {shorten(values)}",
+            "one ratio for each exit of the run",
+            "tune again",
+        ) from None
+
+
+def _exported_ratios(path: pathlib.Path) -> List[float]:
+    """Tuned drop ratios that an export has from its run."""
+    ratios = list(read_export_config(path).tuned)
+    if not ratios:
+        mend = "tune its run with `wqa tune`, then export the run again"
+        raise RunDirectoryError(path, "no tuned drop ratios", "those of a tuned run", mend)
+    return ratios
