@@ -22,10 +22,11 @@ from wqa.engines.onnx.inputs import graph_inputs, mask_of
 from wqa.engines.onnx.networks import parameters_of, part_graph
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference import CascadeRanker
+from wqa.systems.dcbert.ranker import DecoupledRanker
 from wqa.systems.export_onnx import export_onnx
 from wqa.systems.load import load_ranker
 from wqa.systems.registry import build_network
-from wqa.text import PairInputs, TextInput, load_tokenizer
+from wqa.text import PairInputs, SplitPair, TextInput, load_tokenizer
 
 SIZES = {
     "vocab_size": 60,
@@ -155,7 +156,7 @@ def test_graphs_score_as_the_network_does(system, family):
 def test_texts_are_encoded_apart(family, options):
     network = network_of("dcbert", FAMILIES[family], 0.1, question_length=16, **options)
     sessions = sessions_of(network, network.text_inputs(Tokenizer(), 32))
-    assert list(sessions) == ["question", "document", "interaction"]
+    assert list(sessions)[:3] == ["question", "document", "interaction"]
     rng = np.random.default_rng(2)
     for batch, length, longest in ((1, 1, 1), (4, 16, 32), (130, 5, 9)):
         sides = {"question": length, "document": longest}
@@ -242,6 +243,38 @@ def test_a_cascade_drops_inside_the_graph_as_its_ranker_does(family):
             check_cascade(session, ranker, pairs, ratio)
     # floor(0.29 * 100) is 29, though the nearest float to 0.29 is smaller.
     check_cascade(session, ranker, random_pairs(rng, 100), 0.29)
+
+
+def test_the_interaction_of_texts_drops_inside_a_graph_too():
+    options = {"layers": 3, "exits": (1, 2, 3), "question_length": 16}
+    network = network_of("dcbert", FAMILIES["bert"], 0.1, **options)
+    inputs = network.text_inputs(Tokenizer(), 32)
+    types, parameters = inputs.array_types(), parameters_of(network)
+    parts = network.graph_parts({name: types[name] for name in inputs.names})
+    assert [part.name for part in parts][2:] == ["interaction", "exit_1", "exit_2", "exit_3"]
+    session = session_of(dropping_graph(parts[3:], network.exits, parameters))
+    ranker = DecoupledRanker(network, inputs)
+    rng = np.random.default_rng(10)
+    question = rng.integers(3, 60, 9).astype(np.int32)
+    documents = [rng.integers(3, 60, length).astype(np.int32) for length in rng.integers(3, 32, 50)]
+    texts = [TextInput(ids, len(ids), False, False) for ids in (question, *documents)]
+    pairs = [SplitPair(texts[0], text) for text in texts[1:]]
+    encoders = ranker.question_encoder, ranker.document_encoder
+    sides = encoders[0].encode([question] * 50), encoders[1].encode(documents)
+    for ratio in RATIOS:
+        given = {"drop_ratios": np.full(3, ratio, np.float32)}
+        for name, rows in zip(("question", "document"), sides):
+            lengths = [len(row) for row in rows]
+            given[name] = np.zeros((50, max(lengths), 16), np.float32)
+            for padded, row in zip(given[name], rows):
+                padded[: len(row)] = row
+            given[f"{name}_mask"] = mask_of(lengths, max(lengths))
+        scores, exits, order = session.run(["scores", "exits", "order"], given)
+        ranker.set_drops(ratio)
+        [ranking] = ranker.rank_pairs([pairs])
+        assert order.tolist() == ranking.order.tolist()
+        assert exits.tolist() == ranking.exits.tolist()
+        np.testing.assert_allclose(scores, ranking.scores, atol=1e-5)
 
 
 def test_candidates_that_tie_keep_their_order_in_the_graph():

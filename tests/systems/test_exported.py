@@ -6,18 +6,26 @@ import shutil
 import subprocess
 import sys
 
+import mxnet as mx
 import numpy as np
 import pytest
 from conftest import child_environment
 
-from wqa import load_ranker, read_questions
+from wqa import load_ranker, read_questions, save_run
+from wqa.cache.document_cache import CachedDocuments
 from wqa.cli import main
-from wqa.config import EngineConfig
-from wqa.data import builtin_path
+from wqa.config import EngineConfig, TrainingConfig
+from wqa.data import Candidate, Question, builtin_path
+from wqa.data.documents import write_documents
 from wqa.errors import DeviceError, OptionError, RunDirectoryError
 from wqa.inference import SequentialRanker
+from wqa.pretrained import read_backbone_config
+from wqa.systems.encode import encode_documents
 from wqa.systems.export_onnx import export_onnx
 from wqa.systems.load import build_ranker, reads_cache
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
+from wqa.text import load_tokenizer
 
 #: Hides MXNet and GluonNLP from a process.
 BLOCKER = """
@@ -73,7 +81,7 @@ def assert_same(rankings, expected):
         assert ranking.order.tolist() == other.order.tolist()
         assert ranking.exits.tolist() == other.exits.tolist()
         assert ranking.truncated.tolist() == other.truncated.tolist()
-        np.testing.assert_allclose(ranking.scores, other.scores, atol=1e-5)
+        np.testing.assert_allclose(ranking.scores, other.scores, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(ranking.probabilities, other.probabilities, atol=1e-5)
         assert ranking.cost.relative == other.cost.relative
 
@@ -244,3 +252,78 @@ def test_scores_of_a_folder_have_the_digest_of_its_files(exported, tmp_path):
     values["sha256"]["weights.bin"] = "0" * 64
     (folder / "config.json").write_text(json.dumps(values))
     assert ranker_digest(folder) != digest
+
+
+@pytest.fixture
+def saved(tiny_encoder, tmp_path):
+    """Function that saves a random network of a system as a run, and exports it too."""
+
+    def save(system, **options):
+        mx.random.seed(3)
+        network = build_network(system, read_backbone_config(tiny_encoder), **options)
+        network.initialize(mx.init.Normal(0.2))
+        run, out = tmp_path / "run", tmp_path / "out"
+        save_run(network, network.text_inputs(load_tokenizer(tiny_encoder), 40), run)
+        export_onnx(run, out)
+        return run, out
+
+    return save
+
+
+@pytest.mark.parametrize(
+    "system, options",
+    [
+        ("pairwise", {}),
+        ("mhs", {}),
+        ("mspp", {"k": 3, "segment_length": 24, "head": "AE_k"}),
+        ("mspp", {"k": 1, "segment_length": 24, "head": "IE_k", "positions": "slots"}),
+        ("dcbert", {"question_length": 24, "layers": 2, "exits": (1, 2)}),
+        ("dcbert", {"question_length": 24, "layers": 2, "joining": "normalised"}),
+        ("dcbert", {"question_length": 24, "interaction": "linear"}),
+        ("dcbert", {"question_length": 24, "interaction": "lstm"}),
+    ],
+)
+def test_every_system_ranks_from_its_export(saved, questions, system, options):
+    run, out = saved(system, **options)
+    for drops in ({}, {"drop_ratio": 0.5}):
+        ranker, expected = load_ranker(out, **drops), load_ranker(run, engine="mxnet", **drops)
+        assert ranker.capabilities == expected.capabilities
+        rankings = list(expected.rank_all(questions))
+        assert_same(list(ranker.rank_all(questions)), rankings)
+        assert len({round(score, 3) for score in rankings[0].scores}) > 2
+
+
+@pytest.mark.parametrize("recurrent", ["none", "birnn"])
+def test_lists_rank_from_their_export(tiny_words, tmp_path, questions, recurrent):
+    config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400)
+    options = {"words": str(tiny_words), "recurrent": recurrent, "config": config}
+    train("cosinet", builtin_path("dev"), tmp_path / "run", **options)
+    export_onnx(tmp_path / "run", tmp_path / "out")
+    ranker = load_ranker(tmp_path / "out", batch_tokens=500)
+    expected = load_ranker(tmp_path / "run", engine="mxnet")
+    assert ranker.capabilities == expected.capabilities
+    lists = [*questions, Question("Q", "why ?", (Candidate(" "), Candidate("a cave")))]
+    assert_same(list(ranker.rank_all(lists)), list(expected.rank_all(lists)))
+
+
+def test_an_export_reads_a_cache_of_its_run(dcbert_run, encoded_documents, tmp_path):
+    export_onnx(dcbert_run, tmp_path / "out")
+    documents = tmp_path / "documents.jsonl"
+    write_documents(documents, encoded_documents)
+    encode_documents(dcbert_run, documents, tmp_path / "cache", store="bfloat16")
+    assert reads_cache(tmp_path / "out")
+    candidates = [Candidate(document.text, id=document.id) for document in encoded_documents]
+    question = Question("Q", "why is the sky blue ?", tuple(candidates))
+    rankings = []
+    for run in (tmp_path / "out", dcbert_run):
+        cache = CachedDocuments(tmp_path / "cache")
+        rankings += load_ranker(run, cache=cache).rank_all([question])
+        # The first document is in the cache with its title, which the candidate lacks.
+        assert (cache.documents, cache.missing) == (len(candidates), 1)
+    assert_same(rankings[:1], rankings[1:])
+
+
+def test_readers_and_verifiers_are_not_ranked_by(tiny_encoder, saved):
+    _, out = saved("reader")
+    with pytest.raises(RunDirectoryError, match="an export of the system reader, which is a rea"):
+        load_ranker(out)

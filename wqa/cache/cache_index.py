@@ -65,7 +65,7 @@ class EntryFormat:
         if self.store == "bfloat16":
             return _as_bfloat16(encodings).tobytes()
         with np.errstate(over="ignore", invalid="ignore"):  # `is_finite` tells
-            return self._pack(_as_float32(encodings))
+            return self._pack(as_float32(encodings))
 
     def _pack(self, values: np.ndarray) -> bytes:
         if self.store != "int8":
@@ -84,7 +84,7 @@ class EntryFormat:
         with np.errstate(invalid="ignore"):
             values = self.read(entry, rows, rows)
         if self.store == "bfloat16":
-            values = _as_float32(values)
+            values = as_float32(values)
         return bool(np.isfinite(values).all())
 
     def read(self, entry: np.ndarray, rows: int, count: int) -> np.ndarray:
@@ -168,7 +168,8 @@ def _sum(content: np.ndarray) -> int:
     return int(total) + int.from_bytes(rest, "little")
 
 
-def _as_float32(encodings: np.ndarray) -> np.ndarray:
+def as_float32(encodings: np.ndarray) -> np.ndarray:
+    """Encodings in float32; those in bfloat16 come as their 16 bits."""
     if encodings.dtype == np.uint16:
         return widen(encodings)
     return np.asarray(encodings, np.float32)

@@ -52,6 +52,11 @@ class ExportConfig:
         Multiply-adds of each stage for one token.
     full_work : float
         Multiply-adds of the full network for one token.
+    list_work : float
+        Multiply-adds of a candidate beside those for its tokens, of a network on lists.
+    document_encoder : str
+        SHA-256 of the settings and parameters of what encodes documents by themselves, by which a
+        document cache is known; empty where nothing does.
     calibration : dict
         ``temperatures`` and ``threshold`` of a calibrated run; empty for others.
     tuned : tuple of float
@@ -78,6 +83,8 @@ class ExportConfig:
     max_positions: Optional[int]
     stage_work: Tuple[float, ...]
     full_work: float
+    list_work: float = 0.0
+    document_encoder: str = ""
     calibration: Dict[str, Any] = dataclasses.field(default_factory=dict)
     tuned: Tuple[float, ...] = ()
     sha256: Dict[str, str] = dataclasses.field(default_factory=dict)

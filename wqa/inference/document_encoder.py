@@ -10,20 +10,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.engines.engine import MXNET_LOCK
-from wqa.engines.mxnet import TOKENS, OnMXNet
-from wqa.engines.onednn import PackedBatch, PackedLayers, choose_engine, encoding_kind
-from wqa.engines.onednn.engine import OnOneDNN
-from wqa.engines.onednn.quantize import QuantizedLayers
+from wqa.engines.onnx.engine import TextGraph
 from wqa.errors import InputError, OptionError
 from wqa.inference.loop import check_ids, micro_batches
-from wqa.models.backbone import Backbone, break_cycles
-from wqa.text import TextInput, Tokenizer, bucketed, pad_pairs, plan_batches
+from wqa.text import Tokenizer
+
+if TYPE_CHECKING:
+    from wqa.engines.onednn.quantize import QuantizedLayers
+    from wqa.models import Backbone
 
 
 class StoredDocument(NamedTuple):
@@ -69,12 +68,12 @@ class DocumentEncoder:
                 "take one of these",
             )
         self._engine: Any
-        if choose_engine(settings) == "onednn":
-            with MXNET_LOCK:
-                self._engine = _PackedEngine(backbone, settings, max_length, quantized)
+        if settings.engine == "onnxruntime":
+            self._engine = TextGraph(backbone, tokenizer, settings)
         else:
-            with MXNET_LOCK:
-                self._engine = _PaddedEngine(backbone, settings, tokenizer.padding_id)
+            from wqa.inference.text_engines import build_text_engine
+
+            self._engine = build_text_engine(backbone, tokenizer, max_length, settings, quantized)
         self.kind: str = self._engine.kind
 
     def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
@@ -101,77 +100,21 @@ class DocumentEncoder:
 
 def encodings_identity(backbone: Backbone, tokenizer: Tokenizer, max_length: int) -> Dict[str, Any]:
     """What the encodings of a text depend on, for the settings of a document cache."""
-    digest = hashlib.sha256(json.dumps(dataclasses.asdict(backbone.config)).encode("utf-8"))
-    parameters = backbone._collect_params_with_prefix()  # the only names without a counter
-    for name in sorted(parameters):
-        digest.update(name.encode("utf-8"))
-        digest.update(parameters[name].list_data()[0].asnumpy().data)
     return {
-        "encoder_sha256": digest.hexdigest(),
+        "encoder_sha256": encoder_digest(backbone),
         "tokenizer_sha256": tokenizer.fingerprint,
         "max_length": max_length,
         "units": backbone.config.units,
     }
 
 
-def _inputs(token_ids: Sequence[np.ndarray]) -> List[TextInput]:
-    """Texts as inputs of one segment, of token type 0."""
-    return [TextInput(ids, len(ids), False, False) for ids in token_ids]
-
-
-class _PackedEngine(OnOneDNN):
-    """oneDNN's layers on packed rows."""
-
-    def __init__(
-        self,
-        backbone: Backbone,
-        config: EngineConfig,
-        max_length: int,
-        quantized: Optional[QuantizedLayers],
-    ) -> None:
-        super().__init__()
-        self._prepare(config, max_length)
-        self.kind = encoding_kind(config.precision)
-        layers = list(backbone.layers)
-        self._depth = len(layers)
-        parts = (backbone.config, backbone.embeddings, layers)
-        typed = False  # all tokens have type 0
-        self._layers = PackedLayers(*parts, typed, self.kind, self._tokens, quantized)
-
-    def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
-        return self._exclusively(self._encode, token_ids)
-
-    def _encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
-        batch = PackedBatch(np.array([len(ids) for ids in token_ids]))
-        self._layers.embed(_inputs(token_ids), batch)
-        for index in range(self._depth):
-            self._layers.layer(index, batch)
-        rows = self._layers.encodings[: batch.tokens].copy()
-        return np.split(rows, batch.starts[1:-1])
-
-
-class _PaddedEngine(OnMXNet):
-    """MXNet's hybridized layers on padded rows, in float32."""
-
-    kind = "float32"
-
-    def __init__(self, backbone: Backbone, config: EngineConfig, padding_id: int) -> None:
-        super().__init__()
-        backbone.apply(break_cycles)
-        self._backbone, self._padding_id = backbone, padding_id
-        self._tokens = config.batch_tokens or TOKENS
-        self._prepare(config, [backbone])
-
-    def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
-        return plan_batches(lengths, self._tokens)
-
-    def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
-        return self._exclusively(self._encode, token_ids)
-
-    def _encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
-        inputs = _inputs(token_ids)
-        longest = max(len(ids) for ids in token_ids)
-        length = bucketed(longest, self._backbone.config.max_positions)
-        arrays = self._arrays(pad_pairs(inputs, length, self._padding_id, False))
-        hidden = self._backbone(*arrays).asnumpy()  # (B, L, C)
-        return [rows[: len(ids)].copy() for rows, ids in zip(hidden, token_ids)]
+def encoder_digest(backbone: Any) -> str:
+    """SHA-256 of an encoder's settings and parameters, which an exported one has recorded."""
+    if hasattr(backbone, "sha256"):
+        return backbone.sha256
+    digest = hashlib.sha256(json.dumps(dataclasses.asdict(backbone.config)).encode("utf-8"))
+    parameters = backbone._collect_params_with_prefix()  # the only names without a counter
+    for name in sorted(parameters):
+        digest.update(name.encode("utf-8"))
+        digest.update(parameters[name].list_data()[0].asnumpy().data)
+    return digest.hexdigest()

@@ -287,7 +287,8 @@ def score_inputs(engine: Any, inputs: Sequence[Any], outputs: int) -> Tuple[np.n
         numbers.append(batch)
         rows += done.rows
     if numbers:
-        values[np.concatenate(numbers)] = engine.scores(0, np.concatenate(rows))
+        scores = engine.scores(0, np.concatenate(rows))
+        values[np.concatenate(numbers)] = scores.reshape(-1, outputs)
     return values, positions
 
 

@@ -260,6 +260,16 @@ class Network(HybridBlock):
         """
         return [float(sum(_dense_work(self)))]
 
+    def list_work(self) -> int:
+        """Multiply-adds of a candidate beside those for its tokens, in products with weights.
+
+        Returns
+        -------
+        int
+            0 but for networks on lists.
+        """
+        return 0
+
     def full_work(self) -> float:
         """Multiply-adds of the full network for one token: of all layers of its encoder, if any.
 

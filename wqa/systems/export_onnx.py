@@ -20,6 +20,7 @@ from wqa.engines.onnx.graph import OPSET, Graph
 from wqa.engines.onnx.networks import parameters_of, part_graph
 from wqa.engines.onnx.triton import triton_config
 from wqa.inference.calibrated import Calibration
+from wqa.inference.document_encoder import encoder_digest
 from wqa.io.files import PathLike, write_json
 from wqa.io.locks import new_directory
 from wqa.models.network import ENCODINGS_AND_SCORES, GraphPart, Network
@@ -146,6 +147,7 @@ def _config(
         }
     outputs = list(ENCODINGS_AND_SCORES)
     stages = [name for name in graphs if names[name]["outputs"] == outputs]
+    encoder = network.document_encoder or ""
     is_tuned = (pathlib.Path(run) / "tuned.json").is_file()
     config = ExportConfig(
         system=loaded.system,
@@ -164,6 +166,8 @@ def _config(
         max_positions=network.max_positions,
         stage_work=tuple(network.stage_work()),
         full_work=network.full_work(),
+        list_work=float(network.list_work()),
+        document_encoder=encoder and encoder_digest(encoder),
         calibration=as_json(loaded.calibration),
         tuned=tuple(read_tuned(run)) if is_tuned else (),
     )

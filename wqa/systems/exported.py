@@ -5,9 +5,9 @@ from __future__ import annotations
 import pathlib
 import tempfile
 import types
-from typing import Any, Dict, List
+from typing import Any, Dict, List, NamedTuple, Optional
 
-from wqa.config import EngineConfig
+from wqa.config import BackboneConfig, EngineConfig
 from wqa.config.exported import ExportConfig, read_export_config
 from wqa.config.systems import KINDS
 from wqa.data.digests import check_digest
@@ -19,6 +19,15 @@ from wqa.systems.registry import find_system
 from wqa.text import load_tokenizer
 
 _MEND = "export the run again"
+
+
+class ExportedEncoder(NamedTuple):
+    """An encoder of single texts whose graph is in an exported folder."""
+
+    folder: pathlib.Path
+    graph: str
+    config: Optional[BackboneConfig]
+    sha256: str
 
 
 class ExportedNetwork:
@@ -34,11 +43,20 @@ class ExportedNetwork:
 
     def __init__(self, folder: pathlib.Path, config: ExportConfig) -> None:
         self.folder, self.graphs = folder, config.stages
-        self.computes, self.config = config.computes, config.backbone
+        self.computes = config.computes
+        self.config: Any = config.backbone
         self.own_config = types.SimpleNamespace(**config.network)
         self.exits, self.num_layers = config.exits, config.num_layers
         self.max_positions = config.max_positions
         self._stage_work, self._full_work = config.stage_work, config.full_work
+        self._list_work = config.list_work
+        self.encoders: List[ExportedEncoder] = []
+        self.document_encoder: Optional[ExportedEncoder] = None
+        if config.document_encoder:
+            for graph in ("question", "document"):
+                digest = config.document_encoder if graph == "document" else ""
+                self.encoders.append(ExportedEncoder(folder, graph, self.config, digest))
+            self.document_encoder = self.encoders[-1]
 
     def stage_work(self) -> List[float]:
         """Multiply-adds of each stage for one token, in products with weights."""
@@ -47,6 +65,10 @@ class ExportedNetwork:
     def full_work(self) -> float:
         """Multiply-adds of the full network for one token."""
         return self._full_work
+
+    def list_work(self) -> float:
+        """Multiply-adds of a candidate beside those for its tokens."""
+        return self._list_work
 
     def members(self) -> List[Any]:
         """No networks inside this one: a graph has the combined score alone."""

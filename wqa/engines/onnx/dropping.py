@@ -17,6 +17,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from wqa.engines.onnx.graph import Graph
+from wqa.engines.onnx.inputs import MASKS
 from wqa.engines.onnx.networks import Parameters, add_input, part_outputs
 from wqa.engines.onnx.values import Value
 from wqa.models.network import GraphPart
@@ -71,7 +72,10 @@ def dropping_graph(
     ratios = graph.input("drop_ratios", "float32", (len(stages),))
     hidden, scores = part_outputs(graph, first, values, parameters)
     indices = graph.steps(scores.sizes[0])
-    alive = _Alive(indices, hidden, graph.cast(values["valid_length"], "int64"))
+    lengths = graph.integers(0)
+    for name in filter(MASKS.__contains__, first.inputs):
+        lengths = graph.node("Add", graph.cast(values[name], "int64"), lengths)
+    alive = _Alive(indices, hidden, lengths)
     results = _Results(scores, _filled(graph, indices, exits[0]))
     for number, (stage, layer) in enumerate(zip(stages[1:], exits[1:])):
         ratio = graph.node("Gather", ratios, graph.integers(number), result=("float32", (1,)))

@@ -11,12 +11,12 @@ from typing import Any, Dict, List, Sequence
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import Engine, Readings, Work
+from wqa.engines.engine import Engine, LockedEngine, Readings, Work
 from wqa.engines.hidden import RowStore
 from wqa.engines.onnx.inputs import MASKS, graph_inputs, mask_of
 from wqa.engines.onnx.sessions import GraphSessions
 from wqa.errors import OptionError
-from wqa.text import plan_batches
+from wqa.text import Tokenizer, plan_batches
 
 #: Default number of tokens of a micro-batch, padding included.
 TOKENS = 2048
@@ -73,7 +73,7 @@ class OnnxEngine(Engine):
             *encodings, logits = self._sessions.run(self._stages[stage], inputs)
             rows.append(logits)
             if encodings:
-                inputs = {"hidden": encodings[0], _MASK: inputs[_MASK]}
+                inputs = {"hidden": encodings[0], _MASK: mask_of(lengths, encodings[0].shape[1])}
         if following is not None:
             is_real = inputs[_MASK].astype(bool)
             following.put(numbers.tolist(), lengths, inputs["hidden"][is_real])
@@ -101,3 +101,48 @@ def _padded(rows: Sequence[np.ndarray], lengths: np.ndarray) -> Dict[str, np.nda
 def _positions(inputs: Dict[str, np.ndarray]) -> int:
     """Positions of each pair, padding included."""
     return sum(array.shape[-1] for name, array in inputs.items() if name.endswith("_mask"))
+
+
+class TextGraph(LockedEngine):
+    """The graph of an encoder of single texts.
+
+    Parameters
+    ----------
+    encoder : ExportedEncoder
+        Folder and name of the graph.
+    tokenizer : Tokenizer
+        Tokenizer of the encoder, for the id of padding.
+    config : EngineConfig
+        Device, threads and sizes.
+    """
+
+    kind = "float32"
+
+    def __init__(self, encoder: Any, tokenizer: Tokenizer, config: EngineConfig) -> None:
+        super().__init__()
+        self._graph, self._padding_id = encoder.graph, tokenizer.padding_id
+        self._tokens = config.batch_tokens or TOKENS
+        self._sessions = GraphSessions(encoder.folder, [encoder.graph], config)
+
+    def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
+        """Divide texts into micro-batches.
+
+        Shapes: `lengths` (texts,), ascending.
+        """
+        return plan_batches(lengths, self._tokens)
+
+    def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
+        """Encodings of the texts of a micro-batch.
+
+        Shapes: `token_ids` (tokens,), the result (tokens, C).
+        """
+        return self._exclusively(self._encode, token_ids)
+
+    def _encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
+        lengths = np.array([len(ids) for ids in token_ids])
+        padded = np.full((len(lengths), lengths.max()), self._padding_id, np.int32)
+        for row, ids in zip(padded, token_ids):
+            row[: len(ids)] = ids
+        inputs = graph_inputs({"token_ids": padded, "valid_length": lengths})
+        [hidden] = self._sessions.run(self._graph, inputs)  # (B, L, C)
+        return [rows[: len(ids)] for rows, ids in zip(hidden, token_ids)]

@@ -15,6 +15,7 @@ SYSTEMS = (
         network="wqa.systems.cosinet.network.Cosinet",
         task="wqa.systems.cosinet.task.ListTask",
         ranker="wqa.systems.cosinet.ranker.ListRanker",
+        inputs="wqa.systems.cosinet.inputs.ListInputs",
     ),
     System(
         name="compare_aggregate",
@@ -22,5 +23,6 @@ SYSTEMS = (
         network="wqa.systems.cosinet.compare_aggregate.CompareAggregate",
         task="wqa.systems.cosinet.task.ListTask",
         ranker="wqa.systems.cosinet.ranker.ListRanker",
+        inputs="wqa.systems.cosinet.inputs.ListInputs",
     ),
 )

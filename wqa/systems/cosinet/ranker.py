@@ -11,7 +11,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from wqa.data import Question
-from wqa.engines.engine import LockedEngine
+from wqa.engines.engine import EngineTypes, LockedEngine
 from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import InputsRanker, Names
 from wqa.inference.ranker import Capabilities
@@ -77,10 +77,14 @@ class ListRanker(InputsRanker):
     """
 
     def __init__(self, network: Any, inputs: Any, *drops: Any, **options: Any) -> None:
-        self._work = network.word_work(), network.list_work()
+        self._work = network.stage_work()[0], network.list_work()
         super().__init__(network, inputs, *drops, **options)
 
+    engines = EngineTypes(onnxruntime="wqa.systems.cosinet.graphs.ListOnnxEngine")
+
     def _build_engine(self, quantized: Any) -> ListEngine:
+        if self._config.engine == "onnxruntime":
+            return super()._build_engine(quantized)
         from wqa.systems.cosinet.engines import build_list_engine
 
         return build_list_engine(self.network, self.inputs, self._config)
@@ -88,7 +92,7 @@ class ListRanker(InputsRanker):
     @property
     def capabilities(self) -> Capabilities:
         """One stage without exits. A recurrent layer reads the candidates together."""
-        return Capabilities(self._system, joint=self.network.recurrent is not None)
+        return Capabilities(self._system, joint=self.network.own_config.recurrent != "none")
 
     def _encode(self, question: Question) -> Tuple[QuestionList, int]:
         """Tokenize a question; returns its number of words, with each candidate, too."""

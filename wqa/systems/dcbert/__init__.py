@@ -14,5 +14,6 @@ SYSTEMS = (
         network="wqa.systems.dcbert.network.DecoupledTransformer",
         task="wqa.systems.dcbert.task.DCBERTTask",
         ranker="wqa.systems.dcbert.ranker.DecoupledRanker",
+        inputs="wqa.text.SplitInputs",
     ),
 )

@@ -25,7 +25,7 @@ from wqa.config import BackboneConfig
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, EncoderLayer, LayerStack, break_cycles
 from wqa.models.heads import Head, Stage
-from wqa.models.network import GraphPart, Network
+from wqa.models.network import ENCODINGS_AND_SCORES, GraphPart, Network
 from wqa.systems.dcbert.config import LEAST_QUESTION, DCBERTConfig
 from wqa.systems.dcbert.interactions import (
     LSTM_LAYERS,
@@ -272,7 +272,7 @@ class DecoupledTransformer(Network):
         return DecoupledPath(self, self.interaction_path(index))
 
     def graph_parts(self, arrays: Mapping[str, str]) -> List[GraphPart]:
-        """Both encoders, so that encodings can be stored, and the interaction with all exits."""
+        """Both encoders, so that encodings can be stored, the interaction, and its stages."""
         text = {"token_ids": "int32 (B, L)", "valid_length": "float32 (B,)"}
         parts = []
         for name, encoder in zip(("question", "document"), self.encoders):
@@ -285,7 +285,14 @@ class DecoupledTransformer(Network):
             "document": f"float32 (B, M, {units})",
             "document_valid": "float32 (B,)",
         }
-        return [*parts, GraphPart("interaction", self.interaction_path(), encodings)]
+        parts.append(GraphPart("interaction", self.interaction_path(), encodings))
+        stages: List[Any] = list(self.encoder_stages())
+        if len(stages) > 1:
+            stages[0] = functools.partial(_joined, self.join(), stages[0])
+            for layer, stage in zip(self.exits, stages):
+                parts.append(GraphPart(f"exit_{layer}", stage, encodings, ENCODINGS_AND_SCORES))
+                encodings = {"hidden": f"float32 (B, L, {units})", "valid_length": "float32 (B,)"}
+        return parts
 
     def stage_work(self) -> List[float]:
         """Multiply-adds of each exit's layers for one token of the joint sequence."""
@@ -302,6 +309,11 @@ class DecoupledTransformer(Network):
         # The blocks of the path share the tables.
         path = self.path(len(self.exits) - 1)
         return F.reshape(path(*texts), (-1,))
+
+
+def _joined(join: HybridBlock, stage: Stage, *encodings: Tensor) -> Any:
+    """The first stage, from the encodings of questions and documents."""
+    return stage(*join(*encodings))
 
 
 def _encode(encoder: Backbone, token_ids: Tensor, valid_length: Tensor) -> Tensor:

@@ -92,6 +92,7 @@ class DecoupledRanker(CascadeRanker):
     engines = EngineTypes(
         "wqa.systems.dcbert.engines.DecoupledHybridEngine",
         "wqa.systems.dcbert.engines.DecoupledPackedEngine",
+        "wqa.systems.dcbert.graphs.DecoupledOnnxEngine",
     )
 
     def __init__(

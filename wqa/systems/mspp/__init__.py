@@ -13,6 +13,7 @@ SYSTEMS = (
             "scores": "wqa.systems.mspp.ranker.JointRanker",
             "labels": "wqa.systems.mspp.verifier.Verifier",
         },
+        inputs="wqa.systems.mspp.inputs.JointInputs",
         directory="wqa.systems.mspp.checkpoint.JointLayout",
     ),
     System(
