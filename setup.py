@@ -24,11 +24,10 @@ setup(
         "wqa.data": ["builtin/*.jsonl"],
         "wqa.serve": ["page/*"],
     },
-    python_requires=">=3.8,<3.12",
+    python_requires=">=3.8",
     install_requires=[
-        "gluonnlp==0.10.0",
-        "numpy<1.24",  # MXNet 1.9 uses np.bool, which 1.24 took away
-        "scipy<1.12",  # the last line that works with that numpy
+        "numpy",
+        "scipy",
         "sacremoses",  # word tokenization, and detokenizing TREC-QA
         # Reads every pretrained encoder's tokenizer, offline. 0.20 is the last line for Python 3.8,
         # where later ones would be built by a Rust compiler.
@@ -43,14 +42,22 @@ setup(
         "regex",  # Unicode's classes of characters in the tokens of documents
     ],
     extras_require={
+        # MXNet needs an older numpy, which newer Pythons do not have: there the package ranks
+        # exported graphs alone.
         "cpu": [
-            "mxnet==1.9.1",
+            "gluonnlp==0.10.0; python_version < '3.12'",
+            "numpy<1.24; python_version < '3.12'",  # MXNet 1.9 uses np.bool, which 1.24 took away
+            "scipy<1.12; python_version < '3.12'",  # the last line that works with that numpy
+            "mxnet==1.9.1; python_version < '3.12'",
             # oneDNN 3.2 as a library of its own: MXNet's is 2.4, sealed inside it, and ranks far
             # slower.
             "onednn-cpu-gomp==2023.2.0; platform_machine == 'x86_64'",
         ],
         "cu112": [
-            "mxnet-cu112==1.9.1",
+            "gluonnlp==0.10.0; python_version < '3.12'",
+            "numpy<1.24; python_version < '3.12'",
+            "scipy<1.12; python_version < '3.12'",
+            "mxnet-cu112==1.9.1; python_version < '3.12'",
             # The CUDA 11 libraries that the wheel links, but the driver's.
             "nvidia-cublas-cu11==11.11.3.6",
             "nvidia-cuda-nvrtc-cu11==11.8.89",
@@ -77,7 +84,7 @@ setup(
             "ray==2.60.0; python_version >= '3.10'",
             "grpcio>=1.42; python_version >= '3.10'",
         ],
-        # `wqa export --format onnx`, and what runs the graphs.
+        # `wqa export --format onnx`, and what runs the graphs, also where MXNet is not installed.
         "onnx": ["onnx>=1.14", "onnxruntime>=1.16"],
         "completion": ["shtab"],  # `wqa completion`
         # `wqa serve`, which builds on parts of uvicorn that its documentation does not name.

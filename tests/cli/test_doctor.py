@@ -37,7 +37,7 @@ def test_this_machine():
     status, report, _ = doctor()
     assert status == 0 and report["works"]
     found = problems(report)
-    assert not found["mxnet", "float32"]
+    assert not found["mxnet", "float32"] and not found["onnxruntime", "float32"]
     for precision in ("float32", "bfloat16", "int8"):
         assert bool(found["onednn", precision]) == bool(lacks(precision)), precision
     assert report["versions"]["mxnet"] and set(CORE) < set(report["versions"])
@@ -76,8 +76,27 @@ def test_a_library_that_cannot_be_imported(module, text, message, tmp_path):
     (tmp_path / f"{module}.py").write_text(text + "\n")
     status, report, error = doctor([tmp_path])
     assert status == 2 and not report["works"] and not error
-    assert message in report["advice"][0] and not report["engines"]
+    assert message in report["advice"][0]
     assert report["processor"]["machine"] and report["versions"]["python"]
+
+
+def test_without_mxnet_exported_folders_can_be_ranked(monkeypatch):
+    versions = {"mxnet": None, "mxnet-cu112": None, "gluonnlp": None, "numpy": "2.1.0"}
+    row = {"engine": "onnxruntime", "precision": "float32", "problem": ""}
+    result = {"problem": "no mxnet", "engines": [row]}
+    monkeypatch.setattr("wqa.cli.doctor._rank_in_a_process", lambda: result)
+    monkeypatch.setattr(
+        "wqa.cli.doctor.installed_version", lambda package: versions.get(package, "1")
+    )
+    report = diagnose()
+    assert report["works"] and "ranking works here" in as_text(report)
+    assert report["advice"][:2] == [
+        "exported folders alone can be ranked: no mxnet",
+        f"MXNet is missing; {how_to_install('cpu')}",
+    ]
+    row["problem"] = "no such library"
+    report = diagnose()
+    assert not report["works"] and report["advice"][0] == "nothing can be ranked: no mxnet"
 
 
 def test_a_variable_that_mxnet_cannot_take():
@@ -87,7 +106,7 @@ def test_a_variable_that_mxnet_cannot_take():
 
 def test_missing_packages_and_what_to_install(monkeypatch):
     monkeypatch.setattr("wqa.cli.doctor._rank_in_a_process", lambda: {"problem": "no mxnet"})
-    monkeypatch.setattr("wqa.cli.doctor._version", lambda package: None)
+    monkeypatch.setattr("wqa.cli.doctor.installed_version", lambda package: None)
     text = as_text(diagnose())
     for extra in ("plots", "tune", "corpora", "cpu"):
         assert how_to_install(extra) in text
@@ -97,7 +116,9 @@ def test_missing_packages_and_what_to_install(monkeypatch):
 def test_numpy_that_is_too_new(monkeypatch):
     versions = {"numpy": "2.1.0", "mxnet": "1.9.1", "mxnet-cu112": "1.9.1"}
     monkeypatch.setattr("wqa.cli.doctor._rank_in_a_process", lambda: {"problem": "np.bool"})
-    monkeypatch.setattr("wqa.cli.doctor._version", lambda package: versions.get(package, "1"))
+    monkeypatch.setattr(
+        "wqa.cli.doctor.installed_version", lambda package: versions.get(package, "1")
+    )
     advice = diagnose()["advice"]
     assert any("'numpy<1.24'" in line for line in advice)
     assert any("uninstall one of the two" in line for line in advice)
@@ -127,7 +148,7 @@ def test_the_extras_are_those_of_the_package():
     for name, (packages, _) in EXTRAS.items():
         assert [requirement_name(text) for text in extras[name]] == list(packages)
     assert set(extras) - set(EXTRAS) == {"cpu", "cu112", "docs", "test"}
-    assert {requirement_name(text) for text in extras["cpu"]} <= set(ENGINES)
+    assert {requirement_name(text) for text in extras["cpu"]} <= {*ENGINES, *CORE}
     required = ast.literal_eval(arguments["install_requires"])
     assert {requirement_name(text) for text in required} == set(CORE)
     page = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")

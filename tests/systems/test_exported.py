@@ -24,6 +24,7 @@ from wqa.systems.encode import encode_documents
 from wqa.systems.export_onnx import export_onnx
 from wqa.systems.load import build_ranker, reads_cache
 from wqa.systems.registry import build_network
+from wqa.systems.run_config import read_tuned
 from wqa.systems.train import train
 from wqa.text import load_tokenizer
 
@@ -180,6 +181,8 @@ def test_tuned_ratios_and_the_calibration_are_those_of_the_run(tiny_run, tmp_pat
     expected = load_ranker(run, drop_ratio="tuned", engine="mxnet")
     assert ranker.calibration == expected.calibration
     assert_same([rank(ranker, questions[0])], [rank(expected, questions[0])])
+    (tmp_path / "out" / "tuned.json").write_text(json.dumps({"drop_ratio": [0.1, 0.1, 0.0]}))
+    assert read_tuned(tmp_path / "out") == [0.1, 0.1, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +194,7 @@ def test_tuned_ratios_and_the_calibration_are_those_of_the_run(tiny_run, tmp_pat
         ({"precision": "bfloat16"}, OptionError, "bfloat16 for exported graphs"),
         ({"engine": "onednn"}, OptionError, "onednn for exported graphs"),
         ({"drop_ratio": 1.0}, OptionError, "drop_ratio"),
-        ({"drop_ratio": "tuned"}, RunDirectoryError, "no tuned drop ratios"),
+        ({"drop_ratio": "tuned"}, RunDirectoryError, "tuned.json: the file is missing"),
         ({"cache": "documents"}, OptionError, "reads question and candidate together"),
         ({"long_questions": "cut"}, OptionError, "long_questions"),
     ],

@@ -25,13 +25,12 @@ import wqa
 from wqa.cli.output import add_json, show
 from wqa.config.environment import process_limits, processor
 from wqa.config.versions import installed_version
-from wqa.errors import WqaError, how_to_install, printable
+from wqa.errors import MissingDependency, WqaError, how_to_install, printable
 
 #: Packages that every installation needs.
 CORE = (
     "numpy",
     "scipy",
-    "gluonnlp",
     "tokenizers",
     "safetensors",
     "sacremoses",
@@ -43,7 +42,7 @@ CORE = (
     "huggingface_hub",
 )
 #: Packages of the extras that bring MXNet; one of the first two is enough.
-ENGINES = ("mxnet", "mxnet-cu112", "onednn-cpu-gomp")
+ENGINES = ("mxnet", "mxnet-cu112", "gluonnlp", "onednn-cpu-gomp")
 #: Packages of each other extra that a user may need, and its use.
 EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
     "plots": (("matplotlib",), "the pictures of `wqa tune` and `wqa agreement`"),
@@ -100,8 +99,12 @@ def diagnose() -> Dict[str, Any]:
     for package in (*ENGINES, *CORE):
         versions[package] = installed_version(package)
     engines = ranking.get("engines", [])
+    # Where MXNet is installed, it has to work.
+    counted = engines
+    if _has_mxnet(versions):
+        counted = [engine for engine in engines if engine["engine"] != "onnxruntime"]
     report: Dict[str, Any] = {
-        "works": any(not engine["problem"] for engine in engines),
+        "works": any(not engine["problem"] for engine in counted),
         "versions": versions,
         "processor": {**processor(), "onednn_uses": ranking.get("onednn_uses")},
         "limits": process_limits(),
@@ -133,6 +136,7 @@ def _extras() -> List[Dict[str, Any]]:
 
 def probe() -> Dict[str, Any]:
     """Rank by each engine, in a process that may end by it."""
+    engines = _try_onnxruntime()
     try:
         from wqa.models.runtime import gpu_count
 
@@ -141,11 +145,29 @@ def probe() -> Dict[str, Any]:
         from wqa.systems.random import check_engines
 
         uses = instruction_set_name() if available() else None
-        return {"engines": check_engines(), "gpus": gpu_count(), "onednn_uses": uses}
+        engines = [*check_engines(), *engines]
+        return {"engines": engines, "gpus": gpu_count(), "onednn_uses": uses}
     except WqaError as error:
-        return {"problem": str(error)}
+        return {"problem": str(error), "engines": engines}
     except Exception as error:  # whatever a library that does not fit raises
-        return {"problem": f"{type(error).__name__}: {error}"}
+        return {"problem": f"{type(error).__name__}: {error}", "engines": engines}
+
+
+def _try_onnxruntime() -> List[Dict[str, str]]:
+    """Load ONNX Runtime and what ranks exported folders by it; nothing where it is not there."""
+    result = {"engine": "onnxruntime", "precision": "float32", "problem": ""}
+    try:
+        import tokenizers  # noqa: F401 - every ranker needs it
+
+        import wqa.systems.load  # noqa: F401
+        from wqa.engines.onnx.sessions import runtime
+
+        runtime().get_available_providers()
+    except MissingDependency:
+        return []
+    except Exception as error:  # whatever a library that does not fit raises
+        result["problem"] = f"{type(error).__name__}: {error}"
+    return [result]
 
 
 def _rank_in_a_process() -> Dict[str, Any]:
@@ -174,18 +196,22 @@ def _rank_in_a_process() -> Dict[str, Any]:
 def _advice(report: Dict[str, Any], problem: str) -> List[str]:
     """What to do, the most important first."""
     versions, advice = report["versions"], []
-    if problem:
+    if problem and report["works"]:
+        advice.append(f"exported folders alone can be ranked: {problem}")
+    elif problem:
         advice.append(f"nothing can be ranked: {problem}")
-    has_mxnet = versions["mxnet"] or versions["mxnet-cu112"]
+    has_mxnet = _has_mxnet(versions)
     extra = "cpu" if versions["mxnet"] or not versions["mxnet-cu112"] else "cu112"
-    if not has_mxnet:
+    if not has_mxnet and sys.version_info < (3, 12):  # newer Pythons have no MXNet
         advice.append(f"MXNet is missing; {how_to_install('cpu')}")
     if versions["mxnet"] and versions["mxnet-cu112"]:
         advice.append("mxnet and mxnet-cu112 are one module; uninstall one of the two")
     missing = [name for name in CORE if versions[name] is None]
+    if has_mxnet and versions["gluonnlp"] is None:
+        missing.append("gluonnlp")
     if missing:
         advice.append(f"{', '.join(missing)} is missing; {how_to_install(extra)}")
-    if _first_numbers(versions["numpy"]) >= (1, 24):
+    if has_mxnet and _first_numbers(versions["numpy"]) >= (1, 24):
         advice.append("MXNet 1.9 needs NumPy below 1.24; pip install 'numpy<1.24' 'scipy<1.12'")
     is_x86 = report["processor"]["machine"] == "x86_64"
     if has_mxnet and is_x86 and versions["onednn-cpu-gomp"] is None:
@@ -195,6 +221,10 @@ def _advice(report: Dict[str, Any], problem: str) -> List[str]:
     for name, value in report["processor"]["caps"].items():
         advice.append(f"{name}={value} limits the instruction sets; unset it for full speed")
     return advice
+
+
+def _has_mxnet(versions: Dict[str, Optional[str]]) -> bool:
+    return bool(versions["mxnet"] or versions["mxnet-cu112"])
 
 
 def _first_numbers(version: Optional[str]) -> Tuple[int, ...]:

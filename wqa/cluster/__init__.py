@@ -1,6 +1,8 @@
 """Work on a file in partitions: in one process, in shards, or on a Ray cluster."""
 
-from wqa.cluster.encoder import EncodingJob, PartitionEncoder
+from importlib import import_module
+from typing import Any
+
 from wqa.cluster.job import Job, PartitionRunner
 from wqa.cluster.run import (
     JobReport,
@@ -29,3 +31,12 @@ __all__ = [
     "run_partitions",
     "shard_partitions",
 ]
+
+#: Names of what encodes documents, by MXNet; each is imported when first used.
+_ENCODING = ("EncodingJob", "PartitionEncoder")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ENCODING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("wqa.cluster.encoder"), name)

@@ -18,6 +18,7 @@ import pathlib
 import platform
 import re
 import resource
+import sys
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 
 from wqa.errors import MissingDependency, OptionError, StorageError, how_to_install, shorten
@@ -308,6 +309,13 @@ def import_problem(error: Exception) -> MissingDependency:
                 "the libraries of the extra cu112",
                 f"install them {how_to_install('cu112')}",
             )
+    if sys.version_info >= (3, 12):
+        return MissingDependency(
+            "mxnet",
+            f"Python {platform.python_version()} has no MXNet",
+            "MXNet 1.9.1, on Python 3.8 to 3.11",
+            "take one of these, or rank a folder that `wqa export --format onnx` wrote",
+        )
     return MissingDependency(
         "mxnet",
         f"MXNet cannot be imported ({error})",

@@ -36,14 +36,15 @@ def run_kind(run: PathLike) -> str:
 
 
 def read_tuned(run: PathLike) -> List[float]:
-    """Read the drop ratios that were tuned for a run."""
+    """Read the drop ratios that were tuned for a run, or for an export or its run."""
     folder = pathlib.Path(run)
-    if is_export(folder):
-        return _exported_ratios(folder / "config.json")
-    path = folder / "tuned.json"
+    path, described = folder / "tuned.json", folder / "config.json"
+    exported = read_export_config(described) if is_export(folder) else None
     try:
         values = read_json(path)["drop_ratio"]
     except FileNotFoundError:
+        if exported is not None and exported.tuned:
+            return list(exported.tuned)
         raise RunDirectoryError(
             path,
             "the file is missing",
@@ -54,7 +55,9 @@ def read_tuned(run: PathLike) -> List[float]:
         raise RunDirectoryError(
             path, f"cannot be read ({error})", "what `wqa tune` writes", "tune again"
         ) from None
-    own = own_config(folder, read_run_config(folder / "config.json"))
+    own: Any = exported
+    if exported is None:
+        own = own_config(folder, read_run_config(described))
     try:
         return drop_ratios(values, len(getattr(own, "exits", ())))
     except (OptionError, TypeError):
@@ -64,12 +67,3 @@ def read_tuned(run: PathLike) -> List[float]:
             "one ratio for each exit of the run",
             "tune again",
         ) from None
-
-
-def _exported_ratios(path: pathlib.Path) -> List[float]:
-    """Tuned drop ratios that an export has from its run."""
-    ratios = list(read_export_config(path).tuned)
-    if not ratios:
-        mend = "tune its run with `wqa tune`, then export the run again"
-        raise RunDirectoryError(path, "no tuned drop ratios", "those of a tuned run", mend)
-    return ratios

@@ -31,7 +31,7 @@ MXNET, SPARSE = EngineConfig(engine="mxnet"), EngineConfig(engine="auto")
 @pytest.fixture(params=[1, 2], ids=["1 thread", "2 threads"])
 def threads(request, monkeypatch):
     """Number of threads that compute, also where tests have one processor."""
-    monkeypatch.setattr("wqa.systems.cosinet.ranker.count_threads", lambda: request.param)
+    monkeypatch.setattr("wqa.systems.cosinet.engines.count_threads", lambda: request.param)
     return request.param
 
 
@@ -110,7 +110,7 @@ def test_a_long_list_in_tables_of_few_words(threads, monkeypatch):
     monkeypatch.setattr("wqa.engines.sparse.scoring._PASS_WORDS", 20)
     monkeypatch.setattr("wqa.engines.sparse.scoring._POSITIONS", 8)
     most = functools.partial(ListScorer, most_bytes=32 * 4 * 5 * 300)
-    monkeypatch.setattr("wqa.systems.cosinet.ranker.ListScorer", most)
+    monkeypatch.setattr("wqa.systems.cosinet.engines.ListScorer", most)
     small = SparseListEngine(by_mxnet.network, SPARSE)
     tables = small._scorer._questions.rows, small._scorer._candidates.rows
     assert [len(rows.table) for rows in tables] == [10, 21]

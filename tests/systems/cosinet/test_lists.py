@@ -639,7 +639,7 @@ def test_groups_and_micro_batches_change_no_score(questions):
 
 
 def test_lists_of_several_lengths_share_batches(monkeypatch):
-    monkeypatch.setattr("wqa.systems.cosinet.ranker._ELEMENTS", 600 * 7)
+    monkeypatch.setattr("wqa.systems.cosinet.engines._ELEMENTS", 600 * 7)
     ranker = small_ranker()
     rng = np.random.default_rng(8)
     lists = [rng.integers(0, 10, (count, 3)) for count in (3, 1, 9, 2, 3, 5)]
