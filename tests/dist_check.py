@@ -4,7 +4,7 @@
     python tests/dist_check.py [--python PATH ...] [--keep FOLDER]
 
 The source distribution is built first, and the wheel from it, so that neither lacks a file. For
-each Python that the package supports, a fresh environment runs the commands of "From a wheel" in
+each Python that MXNet supports, a fresh environment runs the commands of "From a wheel" in
 docs/installation.md, as a stranger would: without the repository's constraints. They must rank the
 right candidate first, and `wqa doctor` must find that a ranking works. It takes minutes and 2 GB
 for each Python.
@@ -29,9 +29,10 @@ _DROPPED = ("PYTHONPATH", "PIP_CONSTRAINT", "VIRTUAL_ENV")
 
 
 def supported():
-    """Return the first and the last version in ``python_requires`` of setup.py."""
+    """Return the versions from ``python_requires`` of setup.py up to the last that has MXNet."""
     text = (ROOT / "setup.py").read_text(encoding="utf-8")
-    first, beyond = re.search(r'python_requires=">=3\.(\d+),<3\.(\d+)"', text).groups()
+    first = re.search(r'python_requires=">=3\.(\d+)"', text)[1]
+    beyond = re.search(r"mxnet==[\d.]+; python_version < '3\.(\d+)'", text)[1]
     return [(3, minor) for minor in range(int(first), int(beyond))]
 
 

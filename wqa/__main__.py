@@ -24,9 +24,10 @@ def main() -> int:
 def _interrupt(number, frame):  # noqa: ANN001, ANN202 - as `signal.signal` takes it
     """Raise KeyboardInterrupt, or end at once while a command still imports what it needs.
 
-    Extension modules print or replace the exception, and such a command has nothing to undo. A
-    module of the library that imports another may hold a lock or a temporary file, so that there
-    the exception is raised. A second signal ends the process.
+    Extension modules print or replace the exception. Such a command has nothing to undo, nor has
+    the loading of a ranker, which imports MXNet where it loads a run. Another module of the library
+    may hold a lock or a temporary file while it imports, so that there the exception is raised. A
+    second signal ends the process.
     """
     signal.signal(number, signal.SIG_DFL)
     importer = None
@@ -41,9 +42,10 @@ def _interrupt(number, frame):  # noqa: ANN001, ANN202 - as `signal.signal` take
 
 
 def _is_command_line(frame):  # noqa: ANN001, ANN202
-    """Whether a frame runs code of this module or of `wqa.cli`, not of the library."""
+    """Whether a frame runs code of this module, of `wqa.cli`, or of the loading of rankers."""
     name = frame.f_globals.get("__name__", "")
-    return frame.f_globals is globals() or f"{name}.".startswith("wqa.cli.")
+    is_ours = frame.f_globals is globals() or f"{name}.".startswith("wqa.cli.")
+    return is_ours or name == "wqa.systems.load"
 
 
 if __name__ == "__main__":

@@ -234,8 +234,10 @@ def test_a_library_that_swallows_an_interrupt_during_its_import(tmp_path):
         "    raise ImportError('multiarray failed to import')\n"
     )
     folders = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = child("train", "cascade", "--help", environment={"PYTHONPATH": folders})
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+    loading = ("rank", tmp_path, "--question", "q", "--candidates", ROOT / "LICENSE")
+    for command in (("train", "cascade", "--help"), loading):
+        done = child(*map(str, command), environment={"PYTHONPATH": folders})
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 #: Runs `wqa reproduce` with another function in its place.

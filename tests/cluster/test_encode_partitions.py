@@ -33,7 +33,8 @@ from wqa.cache.document_cache_writer import (
 )
 from wqa.cli import main
 from wqa.cli.options import rate_line
-from wqa.cluster import EncodingJob, PartitionEncoder, merge_shards, run_on_cluster, run_partitions
+from wqa.cluster import merge_shards, run_on_cluster, run_partitions
+from wqa.cluster.encoder import EncodingJob, PartitionEncoder
 from wqa.cluster.partition_files import Content, partition_path, read_manifest
 from wqa.config import EngineConfig
 from wqa.data.documents import (

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _encode_in_partitions(options: argparse.Namespace) -> None:
     from wqa.cache.document_cache_writer import PARTITION_TOKENS
-    from wqa.cluster import EncodingJob
+    from wqa.cluster.encoder import EncodingJob
     from wqa.systems.encode import CacheReport
 
     tokens = options.partition_tokens

@@ -74,6 +74,7 @@ def installed_systems() -> Dict[str, Any]:
 
 def add_own_options(parser: argparse.ArgumentParser, system: str) -> None:
     """Add the options of a system, the fields of its configuration."""
+    import wqa.models  # noqa: F401 - here, where an interrupt ends the process at once
     from wqa.systems.registry import find_system
 
     config = find_system(system).network_type().Config
