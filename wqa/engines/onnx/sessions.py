@@ -133,6 +133,8 @@ class GraphSessions:
         provider, settings = _provider(self._config.ctx)
         options = library.SessionOptions()
         options.intra_op_num_threads = self._config.threads or len(os.sched_getaffinity(0))
+        # Threads that wait in a loop would hold the processors that the next stage's session needs.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = _SEVERITY
         try:
             session = library.InferenceSession(

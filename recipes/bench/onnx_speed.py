@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Rank by oneDNN, and by a run's export in ONNX Runtime and in OpenVINO, in turn.
+
+    wqa export RUN EXPORTED --format onnx
+    python recipes/bench/onnx_speed.py RUN EXPORTED --data QUESTIONS --peers-python PYTHON
+
+PYTHON is an environment with this package, onnxruntime and openvino, and no MXNet: OpenVINO's NumPy
+may be newer than MXNet's. Each contender is a process of its own in each round. It ranks the first
+question once to warm up, then all questions, tokenization included. The table has the best round of
+each, and how many rankings have the order and the exits of the first contender's.
+"""
+
+import argparse
+import functools
+import itertools
+import json
+import subprocess
+import sys
+import time
+from typing import Any, Callable, NamedTuple
+
+import numpy as np
+
+from wqa import load_ranker, read_questions
+from wqa.engines.onnx.inputs import graph_inputs
+from wqa.evaluation import table
+
+
+class Ranked(NamedTuple):
+    """What of a ranking is compared."""
+
+    order: np.ndarray
+    exits: np.ndarray
+    scores: np.ndarray
+
+
+def by_stages(source, drop_ratio, threads):
+    """Ranks by the package's own loop: oneDNN for a run, ONNX Runtime for an export."""
+    ranker = load_ranker(source, drop_ratio=drop_ratio, threads=threads)
+    return lambda question: ranker.rank(question.question, question.texts)
+
+
+def by_one_graph(source, drop_ratio, threads, compile_graph):
+    """Ranks by the graph that drops inside."""
+    ranker = load_ranker(source, threads=threads)  # for its inputs
+    stages = ranker.capabilities.stages
+    compute = compile_graph(f"{source}/dropping.onnx", threads)
+    ratios = np.full(stages, drop_ratio, np.float32)
+
+    def rank(question):
+        pairs = ranker.inputs.encode(question.question, question.texts)
+        inputs = graph_inputs(dict(zip(ranker.inputs.names, ranker.inputs.pad(pairs))))
+        scores, exits, order = compute({**inputs, "drop_ratios": ratios})
+        return Ranked(order, exits, scores)
+
+    return rank
+
+
+#: Outputs of the graph that drops inside.
+OUTPUTS = ("scores", "exits", "order")
+
+
+def in_onnxruntime(path, threads):
+    """Function that computes a graph by ONNX Runtime."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda inputs: session.run(OUTPUTS, inputs)
+
+
+def in_openvino(path, threads):
+    """Function that computes a graph by OpenVINO, in float32 as the others."""
+    import openvino
+
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
+    model = openvino.Core().compile_model(path, "CPU", settings)
+
+    def compute(inputs):
+        results = model(inputs)
+        return [results[model.output(name)] for name in OUTPUTS]
+
+    return compute
+
+
+class Contender(NamedTuple):
+    """What ranks, and where."""
+
+    load: Callable[..., Any]
+    ranks_export: bool = True
+    is_peer: bool = False  # whether it runs in the other environment
+
+
+#: Contenders by name.
+CONTENDERS = {
+    "oneDNN, run": Contender(by_stages, ranks_export=False),
+    "ONNX Runtime, stages": Contender(by_stages),
+    "ONNX Runtime, one graph": Contender(
+        functools.partial(by_one_graph, compile_graph=in_onnxruntime), is_peer=True
+    ),
+    "OpenVINO, one graph": Contender(
+        functools.partial(by_one_graph, compile_graph=in_openvino), is_peer=True
+    ),
+}
+
+
+def work(options):
+    """Rank by one contender, and print the seconds and the rankings."""
+    contender = CONTENDERS[options.worker]
+    source = options.exported if contender.ranks_export else options.run
+    rank = contender.load(source, options.drop_ratio, options.threads)
+    questions = list(itertools.islice(read_questions(options.data), options.questions))
+    rank(questions[0])
+    start = time.perf_counter()
+    rankings = [rank(question) for question in questions]
+    seconds = time.perf_counter() - start
+    rows = []
+    for ranking in rankings:
+        rows.append([values.tolist() for values in (ranking.order, ranking.exits, ranking.scores)])
+    candidates = sum(len(question.texts) for question in questions)
+    print(json.dumps({"seconds": seconds, "candidates": candidates, "rankings": rows}))
+
+
+def start(name, options):
+    """Run a contender in a process, and return what it prints."""
+    python = options.peers_python if CONTENDERS[name].is_peer else sys.executable
+    command = [python, __file__, options.run, options.exported, "--data", options.data]
+    command += ["--questions", options.questions, "--drop-ratio", options.drop_ratio]
+    command += ["--threads", options.threads, "--worker", name]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{name}: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def compare(options):
+    """Rows of the contenders, by their names."""
+    rounds = []
+    for _ in range(options.rounds):
+        rounds.append({name: start(name, options) for name in options.contenders})
+    rows = []
+    first = rounds[0][options.contenders[0]]
+    for name in options.contenders:
+        best = min(one[name]["seconds"] for one in rounds)
+        same, worst = 0, 0.0
+        for ours, theirs in zip(rounds[0][name]["rankings"], first["rankings"]):
+            same += ours[:2] == theirs[:2]
+            worst = max(worst, float(np.abs(np.subtract(ours[2], theirs[2])).max()))
+        rate = first["candidates"] / best
+        row = {"contender": name, "candidates/s": rate, "same order": same, "difference": worst}
+        rows.append(row)
+    return rows
+
+
+def main():
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", help="run directory of a cascade")
+    parser.add_argument("exported", help="folder of wqa export --format onnx")
+    parser.add_argument("--data", required=True, help="questions, canonical JSONL")
+    parser.add_argument("--questions", type=int, default=100, help="number of them (100)")
+    parser.add_argument("--drop-ratio", type=float, default=0.3, help="of each exit (0.3)")
+    parser.add_argument("--threads", type=int, default=2, help="threads of each (2)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds (3)")
+    parser.add_argument("--peers-python", default=sys.executable, help="other environment")
+    parser.add_argument(
+        "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME"
+    )
+    parser.add_argument("--worker", choices=CONTENDERS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        work(options)
+    else:
+        print(table(compare(options)))
+
+
+if __name__ == "__main__":
+    main()
