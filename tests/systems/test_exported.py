@@ -1,13 +1,16 @@
 """Exported folders rank as their runs do, also in a process that cannot import MXNet."""
 
+import functools
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
 
 import mxnet as mx
 import numpy as np
+import onnxruntime
 import pytest
 from conftest import child_environment
 
@@ -236,6 +239,7 @@ def test_a_description_that_does_not_fit_is_refused(exported, tmp_path):
         ({"format": "wqa onnx 2"}, "the format 'wqa onnx 2'"),
         ({"max_length": 3}, "has changed"),
         ({"sha256": {}, "inputs": {"width": 3}}, "inputs that do not fit"),
+        ({"sha256": {}, "inputs_type": "Pairs"}, "inputs: Pairs; expected PairInputs"),
         ({"sha256": {}, "computes": "spans"}, "a reader of spans"),
         ({"sha256": {}, "stages": ["exit_9"]}, "ONNX Runtime .* cannot load it"),
         ({"sha256": {}, "color": "red"}, "unknown field 'color'"),
@@ -330,3 +334,32 @@ def test_readers_and_verifiers_are_not_ranked_by(tiny_encoder, saved):
     _, out = saved("reader")
     with pytest.raises(RunDirectoryError, match="an export of the system reader, which is a rea"):
         load_ranker(out)
+
+
+class Session:
+    """A session of ONNX Runtime on a GPU, or on the CPU where CUDA cannot be used."""
+
+    opened = []
+
+    def __init__(self, path, options, providers, provider_options, falls_back=False):
+        self.opened.append((pathlib.Path(path).stem, providers, provider_options))
+        self._providers = ["CPUExecutionProvider"] if falls_back else providers
+
+    def get_providers(self):
+        return self._providers
+
+
+@pytest.mark.parametrize("falls_back", [False, True])
+def test_a_gpu_is_asked_of_cuda_by_its_number(exported, monkeypatch, falls_back):
+    opened = functools.partial(Session, falls_back=falls_back)
+    providers = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: providers)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", opened)
+    monkeypatch.setattr(Session, "opened", [])
+    if falls_back:
+        with pytest.raises(DeviceError, match="gpu:1, which ONNX Runtime cannot use"):
+            load_ranker(exported, ctx="gpu:1")
+        return
+    load_ranker(exported, ctx="gpu:1")
+    expected = [["CUDAExecutionProvider"], [{"device_id": 1}]]
+    assert Session.opened == [(f"exit_{layer}", *expected) for layer in (1, 2, 3)]

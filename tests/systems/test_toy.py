@@ -358,6 +358,15 @@ def test_compare(toy_run, tiny_run, files, tmp_path):
     assert [row["run"] for row in comparison["rows"]] == [str(toy_run), str(tiny_run)]
 
 
+def test_it_ranks_from_its_onnx_export(toy_run, tmp_path, questions):
+    assert wqa("export", toy_run, tmp_path / "out", "--format", "onnx") == 0
+    ranker, expected = load_ranker(tmp_path / "out"), load_ranker(toy_run)
+    assert ranker.capabilities == expected.capabilities
+    for ranking, other in zip(*(one.rank_all(questions["dev"]) for one in (ranker, expected))):
+        assert ranking.order.tolist() == other.order.tolist()
+        np.testing.assert_allclose(ranking.scores, other.scores, atol=1e-5)
+
+
 def test_export(toy_run, tmp_path, questions):
     out = tmp_path / "exported"
     assert wqa("export", toy_run, out) == 0

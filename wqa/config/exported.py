@@ -36,8 +36,10 @@ class ExportConfig:
         Graphs between which candidates can be dropped, in the order in which they run.
     max_length : int
         Greatest length of an input in tokens.
+    inputs_type : str
+        Name of the class of what turns texts into token ids.
     inputs : dict
-        Settings of what turns texts into token ids.
+        Its settings.
     backbone : BackboneConfig or None
         Sizes of the encoder; None for a system without one.
     network : dict
@@ -75,6 +77,7 @@ class ExportConfig:
     graphs: Dict[str, Any]
     stages: Tuple[str, ...]
     max_length: int
+    inputs_type: str
     inputs: Dict[str, Any]
     backbone: Optional[BackboneConfig]
     network: Dict[str, Any]

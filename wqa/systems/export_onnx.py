@@ -158,6 +158,7 @@ def _config(
         graphs=names,
         stages=tuple(stages or [name for name in ("interaction", "model") if name in graphs]),
         max_length=loaded.inputs.max_length,
+        inputs_type=type(loaded.inputs).__name__,
         inputs=loaded.inputs.settings(),
         backbone=network.config,
         network=as_json(network.own_config),

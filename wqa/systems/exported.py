@@ -108,14 +108,15 @@ def _inputs(folder: pathlib.Path, config: ExportConfig, long_questions: str) -> 
         if config.backbone is not None:
             tokenizer.check_fits(config.backbone, path)
         kind = find_system(config.system).inputs_type()
+        if kind.__name__ != config.inputs_type:
+            raise OptionError("inputs", config.inputs_type, f"{kind.__name__}, as its record says")
         return kind(tokenizer, **config.inputs, long_questions=long_questions)
     except EncoderError as error:
         raise RunDirectoryError(path, error.found, "the tokenizer of the run", _MEND) from None
     except (OptionError, TypeError) as error:
-        problem = f"settings of inputs that do not fit the system {config.system} ({error})"
-        raise RunDirectoryError(
-            folder / "config.json", problem, "those of this version of the package", _MEND
-        ) from None
+        problem = f"inputs that do not fit the system {config.system} ({error})"
+        expected = "those of the installed version of the system"
+        raise RunDirectoryError(folder / "config.json", problem, expected, _MEND) from None
 
 
 def export_and_load(run: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
