@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import importlib
+import io
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from conftest import ROOT, SHARED, child_environment
 
 from wqa.data import read_questions
+from wqa.errors import DataError
 from wqa.evaluation import read_qrels, read_run, score_run, write_run
 
 asnq, trecqa, squad, retrieval, partition = map(
@@ -700,3 +702,32 @@ def test_a_collection_without_all_its_files(collection, tmp_path, capsys):
         == 2
     )
     assert "line 1: label '2'; expected 0 or 1" in capsys.readouterr().err
+
+
+def test_the_exit_status_of_a_script(capsys, monkeypatch):
+    """What is printed is flushed first, so that an output that cannot be written is an error."""
+    from corpus import exit_status
+
+    class Output(io.StringIO):
+        flushed = False
+
+        def flush(self):
+            self.flushed = True
+
+    output = Output()
+    monkeypatch.setattr(sys, "stdout", output)
+    assert exit_status(lambda: print("done")) == 0 and output.flushed
+    for error, status, line in (
+        (DataError("a", "b", "c"), 2, "error: a: b; expected c\n"),
+        (FileNotFoundError(2, "No such file", "a.tsv"), 2, "error: a.tsv: [Errno 2] No such fi"),
+        (KeyboardInterrupt(), 130, "interrupted; run the same command again\n"),
+        (BrokenPipeError(), 0, ""),
+    ):
+
+        def fail(error=error):
+            raise error
+
+        assert exit_status(fail) == status
+        assert capsys.readouterr().err.startswith(line)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert exit_status(list) == 0

@@ -9,7 +9,10 @@ from wqa.data import Candidate, Question
 from wqa.errors import DataError, OptionError
 from wqa.evaluation import (
     average_precision,
+    beyond_retrieval,
     evaluate,
+    hit,
+    lost_by_ranking,
     ndcg,
     precision,
     qrels_from,
@@ -41,6 +44,21 @@ def test_hand_computed():
     assert ndcg(RANKED, judged, 2) == pytest.approx((1 / math.log2(3)) / (2 + 1 / math.log2(3)))
     for function in (average_precision, reciprocal_rank, precision, ndcg):
         assert function([0, 0], [0, 0]) == 0 and function([], [1]) == 0
+
+
+def test_what_ranking_gains_and_loses_among_the_first_by_hand():
+    """Of three candidates with grades 0, 1, 2, by the order in which they were retrieved."""
+    grades = [0, 1, 2]
+    assert beyond_retrieval(grades, [0, 2, 1], 2) == 1  # the second was retrieved third
+    assert beyond_retrieval(grades, [2, 1, 0], 2) == 0  # a wrong one was, or it is among both
+    assert beyond_retrieval(grades, [0, 1, 2], 2) == 0
+    assert lost_by_ranking(grades, [2, 0, 1], 2) == 1  # the third was retrieved second
+    assert lost_by_ranking(grades, [0, 1, 2], 2) == 0  # retrieved third, it is not lost
+    assert lost_by_ranking([2, 1, 0], [2, 1, 0], 2) == 0  # a wrong one is lost
+    assert lost_by_ranking([0, 0, 1], [1, 2, 0], 2) == 1
+    assert beyond_retrieval([1], [10]) == 1 and beyond_retrieval([1], [9]) == 0
+    assert lost_by_ranking([0] * 10 + [1], [*range(1, 11), 0]) == 1
+    assert hit([0, 0, 1], [1], 3) == 1 and hit([0, 0, 1], [1], 2) == 0 and hit([], [1]) == 0
 
 
 def test_metric_names():

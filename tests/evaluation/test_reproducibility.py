@@ -59,6 +59,23 @@ def test_effects_over_baselines_by_hand():
     assert math.isnan(none["effect_ratio"]) and none["delta_ri"] == pytest.approx(-0.5)
 
 
+def test_a_baseline_of_0_has_no_relative_improvement():
+    nothing = run("w", "w")
+    for runs in ([nothing, BEST, FAIR, GOOD], [POOR, BEST, nothing, GOOD]):
+        named = [(str(number), entry) for number, entry in enumerate(runs)]
+        [row] = compare_reproduction(named, QRELS, "all", ["mrr"])
+        assert math.isnan(row["delta_ri"]) and not math.isnan(row["effect_ratio"])
+
+
+def test_questions_that_both_leave_out():
+    """They count as 0 on demand."""
+    runs = [("o", {"a": BEST["a"]}), ("r", {"a": BEST["a"]})]
+    [row] = compare_reproduction(runs, QRELS, "all", ["mrr"])
+    assert (row["original"], row["reproduced"], row["tau"]) == (1, 1, 1)
+    [row] = compare_reproduction(runs, QRELS, "all", ["mrr"], complete=True)
+    assert (row["original"], row["reproduced"]) == (0.5, 0.5)
+
+
 def test_the_command(tmp_path, capsys):
     (tmp_path / "qrels").write_text("a 0 x 1\na 0 y 0\na 0 z 0\nb 0 x 0\nb 0 y 1\nb 0 z 0\n")
     arguments = ["compare", "--qrels", str(tmp_path / "qrels"), "--metrics", "mrr"]

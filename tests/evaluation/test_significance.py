@@ -125,6 +125,10 @@ def test_over_seeds():
     )
     assert found == {"map": (pytest.approx(0.6), pytest.approx(0.1))}
     assert math.isnan(over_seeds([{"questions": 3, "map": 0.5}])["map"][1])
+    two = over_seeds([{"questions": 3, "map": 0.5}, {"questions": 3, "map": 0.7}])
+    assert two == {"map": (pytest.approx(0.6), pytest.approx(math.sqrt(0.02)))}
+    with pytest.raises(DataError, match="^run 2: other figures"):
+        over_seeds([{"questions": 3}, {"questions": 4}, {"questions": 3}])
     for rows in (
         [],
         [{"questions": 3, "map": 0.5}, {"questions": 4, "map": 0.5}],

@@ -1,0 +1,63 @@
+"""The drop rule of each stage, and sums of costs, by hand."""
+
+import pytest
+
+from wqa.errors import OptionError
+from wqa.inference.dropping import FREE, Cost, Drop, check_drops, drop_ratios, dropped, total
+
+
+@pytest.mark.parametrize(
+    "alpha, k, number",
+    [(0.3, 10, 3), (0.3, 9, 2), (0.29, 100, 29), (0.5, 1, 0), (0.0, 7, 0), (0.999, 1000, 999)],
+)
+def test_an_exit_drops_the_floor_of_its_share(alpha, k, number):
+    assert dropped(alpha, k) == number
+
+
+def test_a_rule_for_each_stage():
+    assert check_drops(1) == (Drop(),)
+    assert check_drops(3, 0.3) == (Drop(0.3), Drop(0.3), Drop())
+    assert check_drops(3, keep=5) == (Drop(keep=5), Drop(keep=5), Drop())
+    assert check_drops(3, [0.3, None], [None, 5]) == (Drop(0.3), Drop(keep=5), Drop())
+    assert check_drops(3, [0.3, 0.4, 0.9]) == (Drop(0.3), Drop(0.4), Drop())  # the last has none
+    assert check_drops(2, 0, None) == (Drop(), Drop())
+    assert drop_ratios([0.2, 0.4], 3) == [0.2, 0.4, 0]
+    assert Drop(0.1).discards and Drop(keep=1).discards and not Drop().discards
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((3, 0.3, 5), "0.3 and 5 for one stage"),
+        ((3, [0.3, 0.3], [None, 5]), "0.3 and 5 for one stage"),
+        ((2, 1), "drop_ratio: 1; expected a number from 0 up to"),
+        ((2, -0.1), "drop_ratio: -0.1"),
+        ((2, True), "drop_ratio: True"),
+        ((2, None, 0), "keep: 0; expected a whole number above 0"),
+        ((2, None, 2.0), "keep: 2.0"),
+        ((3, [0.3]), "1 values; expected one, or one for each of 3 stages"),
+        ((3, [0.1, 0.2, 0.3, 0.4]), "4 values"),
+        ((1, []), "0 values"),
+    ],
+)
+def test_rules_that_are_refused(arguments, message):
+    with pytest.raises(OptionError, match=message):
+        check_drops(*arguments)
+
+
+@pytest.mark.parametrize("alpha", [None, [0.3, None]])
+def test_a_ratio_for_each_stage_is_needed(alpha):
+    with pytest.raises(OptionError, match="none for a stage"):
+        drop_ratios(alpha, 3)
+
+
+def test_costs_add_up_by_hand():
+    """The paper's cost is a mean over the full network's work; the other ratios are of sums."""
+    first = Cost(0.5, 10.0, 20.0, 100.0, 110.0, 300.0)
+    second = Cost(0.8, 30.0, 60.0, 50.0, 55.0, 100.0)
+    both = total([first, second])
+    assert both == (pytest.approx((0.5 * 20 + 0.8 * 60) / 80), 40.0, 80.0, 150.0, 165.0, 400.0)
+    assert both.relative == 0.5 and both.relative_tokens == 0.375
+    assert total([first, FREE])[1:] == first[1:] and total([first, FREE]).paper == 0.5
+    assert FREE == (0, 0, 0, 0, 0, 0) and FREE.relative == FREE.relative_tokens == 0
+    assert total([FREE, FREE]) == FREE
