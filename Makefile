@@ -7,8 +7,10 @@ BENCH ?=
 # Folder of the installed encoder.
 MINILM = $(shell $(BIN)/python -c 'from wqa.io.encoder_directories import locate_encoder; print(locate_encoder("minilm"))')
 SOAK ?= --minutes 60 --page recipes/bench/logs/soak.md
+MUTANTS ?= --minutes 25 --page recipes/bench/logs/mutants.md
+FUZZ ?= --minutes 10 --page recipes/bench/logs/fuzz.md
 
-.PHONY: quickstart test nightly test-clients test-cu112 dist-check lint docs figures bench soak newcomer measurements clean help
+.PHONY: quickstart test nightly test-clients test-cu112 dist-check lint docs figures bench soak mutants fuzz newcomer measurements clean help
 
 help:
 	@echo "make quickstart  rank a question without training, train a cascade on the built-in corpus, evaluate it, rank with it"
@@ -24,9 +26,12 @@ help:
 	@echo "                 BENCH='--questions 20 --json FILE' passes options on)"
 	@echo "make soak        attack the package for an hour and write its log (SOAK='--minutes 10 --seed 7 --only kills'"
 	@echo "                 passes other options on, and leaves the page as it is)"
+	@echo "make mutants     change the modules on which figures rest, a place at a time, and see whether a test fails"
+	@echo "                 (25 minutes; MUTANTS='--sample 30 --only wqa/evaluation/metrics.py' passes other options on)"
+	@echo "make fuzz        change files from elsewhere, guided by coverage, and read them (10 minutes; FUZZ='--only run')"
 	@echo "make newcomer    in a fresh clone: quickstart, the README's Python, a first ranking, the tutorials (at most 10 minutes)"
 	@echo "make measurements  the recipes that make test leaves out, small: those beside PyTorch and ONNX Runtime (5 minutes)"
-	@echo "make clean       delete .venv, .venv-clients, .venv-cu112, .venv-peers, build/site, build/soak and runs/quickstart"
+	@echo "make clean       delete .venv, .venv-*, what is in build/, and runs/quickstart"
 
 # Pinned versions; the constraint also holds for what builds gluonnlp's extension.
 .venv/.installed: setup.py constraints.txt
@@ -137,5 +142,22 @@ measurements: .venv/.installed .venv-peers/.installed
 soak: .venv/.tests
 	$(BIN)/python tests/soak/run.py $(SOAK)
 
+# cosmic-ray needs nothing of the package, so it has an environment of its own.
+.venv-mutants/.installed: tests/mutation/mutants.txt
+	$(PYTHON) -m venv .venv-mutants
+	.venv-mutants/bin/python -m pip install --disable-pip-version-check -r tests/mutation/mutants.txt
+	@touch $@
+
+mutants: .venv/.tests .venv-mutants/.installed
+	.venv-mutants/bin/python tests/mutation/run.py $(MUTANTS)
+
+# atheris has wheels for Python from 3.11 on.
+build/fuzz/.installed: tests/fuzz/fuzz.txt
+	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --target build/fuzz -r tests/fuzz/fuzz.txt
+	@touch $@
+
+fuzz: .venv/.installed build/fuzz/.installed
+	PYTHONPATH=build/fuzz $(BIN)/python tests/fuzz/run.py $(FUZZ)
+
 clean:
-	rm -rf .venv .venv-clients .venv-cu112 .venv-peers build/site build/soak $(RUN) $(RUN)-docs
+	rm -rf .venv .venv-clients .venv-cu112 .venv-mutants .venv-peers build/site build/soak build/mutants build/fuzz $(RUN) $(RUN)-docs
