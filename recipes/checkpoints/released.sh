@@ -11,7 +11,8 @@
 #
 # TANDA's files are tars, the Multiple-Heads Student's cerberus_model.pt, whose encoder is ENCODERS/electra-base. MSPP's
 # directories have no published names: joint_ie_k and joint_ae_k are those of the pre-training, joint_ie_k_wikiqa and the like
-# what the authors' code fine-tunes from them. TANDA's rows for ASNQ are other trainings of the same encoder.
+# what the authors' code fine-tunes from them. TANDA's rows for ASNQ are other trainings of the same encoder; tanda.tsv has the
+# MAP of its abstract and the MRR beside it on the leaderboards.
 #
 #   CHECKPOINTS=downloads recipes/checkpoints/released.sh
 #   SMOKE=1 recipes/checkpoints/released.sh       on files of the same formats with random weights

@@ -29,8 +29,9 @@ paper:
   differs:
     - {rows: ours, columns: cost, why: other layers}
 small:
-  command: mkdir -p $RESULTS; cp recipes/paper/made.tsv $RESULTS/small.tsv; echo ran >> ran.txt
+  command: mkdir -p $RESULTS; cp recipes/paper/made.tsv $RESULTS/small.tsv; echo ran >> ran.txt; echo $KEPT > kept.txt
   results: [results/small.tsv]
+  runs: {tiny: [runs/seed0.trec.gz, runs/seed1.trec.gz]}
   rows: {ours: tiny, others: "-"}
   corpora: {x: z}
   units: {x_ms: milliseconds of a CPU}
@@ -204,6 +205,8 @@ def test_a_recipe_runs_where_figures_are_missing(recipes, tmp_path):
     [judgement] = reproduce("paper/table2", recipes)
     assert statuses(judgement)["ours, x_map"] == "OK" and not judgement.failed
     assert (tmp_path / "ran.txt").read_text() == "ran\n"
+    assert (tmp_path / "kept.txt").read_text() == "runs/reproduced/paper/runs\n"
+    assert "TREC runs of tiny: runs/seed0.trec.gz, runs/seed1.trec.gz" in matrix(judgement)
     made = tmp_path / "runs" / "reproduced" / "paper" / "small.tsv"
     made.write_text(SMALL.replace("61.0", "55.0"))
     [judgement] = reproduce("paper/table2", recipes)
