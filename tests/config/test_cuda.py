@@ -128,4 +128,4 @@ def test_the_pins_of_the_extra():
     packages = re.findall(r'"([a-z0-9-]+)==[\d.]+(?:;.*)?"', extra)
     assert sum(package.startswith("nvidia-") for package in packages) == 9
     assert {"mxnet-cu112", "onednn-cpu-gomp"} < set(packages)
-    assert extra.count("==") - extra.count("platform_machine ==") == len(packages) == 11
+    assert extra.count("==") - extra.count("platform_machine ==") == len(packages) == 12

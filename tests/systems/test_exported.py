@@ -208,6 +208,24 @@ def test_options_that_do_not_fit_are_refused(exported, options, error, message):
     assert not reads_cache(exported)
 
 
+def test_commands_that_need_a_run_name_it(exported, dcbert_run, tmp_path, capsys):
+    documents, out = tmp_path / "documents.jsonl", tmp_path / "out"
+    documents.write_text('{"id": "D1", "text": "a cave"}\n')
+    data = builtin_path("dev")
+    for command in (
+        ["export", exported, out, "--format", "onnx"],
+        ["quantize", exported, "--data", data],
+        ["encode", exported, "--documents", documents, "--out", out],
+        ["train", "pairwise", "--init", exported, "--train", data, "--out", out],
+    ):
+        assert main([*map(str, command)]) == 2, command
+        assert "exported graphs; expected a run" in capsys.readouterr().err
+    command = ["encode", dcbert_run, "--documents", documents, "--out", out]
+    assert main([*map(str, command), "--engine", "onnxruntime"]) == 2
+    assert "'onnxruntime'; expected one of auto, mxnet, onednn" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_a_network_in_memory_has_no_graphs(tiny_run):
     ranker = load_ranker(tiny_run)
     config = EngineConfig(engine="onnxruntime")

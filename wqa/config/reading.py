@@ -305,6 +305,8 @@ def read_run_config(path: Union[str, Any]) -> RunConfig:
             "that of a run",
             "make one of it: wqa convert SRC OUT",
         )
+    if isinstance(values, dict) and "graphs" in values:
+        raise RunDirectoryError(path, "exported graphs", "a run", "name the run that was exported")
     written = values
     if isinstance(values, dict) and "exits" in values:
         # Version 0.1.0 had one configuration for all systems.

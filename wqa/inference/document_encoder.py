@@ -68,7 +68,7 @@ class DocumentEncoder:
                 "take one of these",
             )
         self._engine: Any
-        if settings.engine == "onnxruntime":
+        if hasattr(backbone, "graph"):  # of an exported folder
             self._engine = TextGraph(backbone, tokenizer, settings)
         else:
             from wqa.inference.text_engines import build_text_engine
