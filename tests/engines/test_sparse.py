@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wqa.engines.sparse.lists import Relatedness, WordLists, lists_of_arrays
 from wqa.engines.sparse.rows import Steps, Windows, WordRows
-from wqa.engines.sparse.threads import in_threads
+from wqa.engines.threads import in_threads
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=8).map(np.array)
 

@@ -185,7 +185,7 @@ def child():
     grandchild.join(15)
     assert grandchild.exitcode == 0
 
-compute, computing, computed = ranker._engine._run, threading.Event(), threading.Event()
+compute, computing, computed = ranker._engine._run_some, threading.Event(), threading.Event()
 def slow_run(*arguments):
     if computing.is_set():
         return compute(*arguments)
@@ -195,7 +195,7 @@ def slow_run(*arguments):
     computed.set()
     return readings
 
-ranker._engine._run = slow_run
+ranker._engine._run_some = slow_run
 arguments = questions[0].question, questions[0].texts
 busy = threading.Thread(target=ranker.rank, args=arguments, daemon=True)
 busy.start()

@@ -160,7 +160,7 @@ def test_an_interrupt_leaves_no_name_scope(engine, monkeypatch):
 
     monkeypatch.setattr(_BlockScope._current, "value", None, raising=False)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(ranker._engine, "_run", interrupted)
+        patch.setattr(ranker._engine, "_run_some", interrupted)
         ranker.rank_pairs(pairs)
     assert _BlockScope._current.value is None
     check_same(ranker.rank_pairs(pairs), expected)

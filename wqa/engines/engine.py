@@ -2,9 +2,9 @@
 
 An engine plans micro-batches, runs consecutive stages on them, and stores the encodings of pairs
 between stages. The ranker decides which pairs are dropped (`wqa.inference.exit_ranker`). An engine
-keeps no results: `Engine.run` returns the input of the heads, and `Engine.scores` the scores. Both
-hold the engine's lock, so that several threads may rank at once. Neither reads results of a call
-before it, which an exception may have interrupted.
+keeps no results: `Engine.run` and `Engine.run_all` return the input of the heads, and
+`Engine.scores` the scores. They hold the engine's lock, so that several threads may rank at once.
+None reads results of a call before it, which an exception may have interrupted.
 
 A new engine is a subclass of `Engine` with `plan`, `store`, `_run` and `_scores`, and a branch in
 `wqa.engines.choice`, which says before anything runs whether it can compute a network in a
@@ -25,7 +25,7 @@ import os
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, List, NamedTuple, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Sequence, TypeVar
 
 import numpy as np
 
@@ -158,6 +158,9 @@ class Engine(LockedEngine):
         Device, precision, threads and sizes.
     """
 
+    #: Micro-batches that `_run_some` takes.
+    _at_once = 1
+
     def __init__(self, config: EngineConfig) -> None:
         super().__init__()
         self._config = config
@@ -194,7 +197,27 @@ class Engine(LockedEngine):
         Readings
             Positions that ran, and the input of the heads.
         """
-        return self._exclusively(self._run, work)
+        return next(self.run_all([work]))
+
+    def run_all(self, works: Iterable[Work]) -> Iterator[Readings]:
+        """Run consecutive stages on micro-batches, of which an engine may compute several at once.
+
+        Parameters
+        ----------
+        works : iterable of Work
+            The stages, and the micro-batches in the order of the plan.
+
+        Yields
+        ------
+        Readings
+            Those of each micro-batch, in order.
+        """
+        remaining = iter(works)
+        while True:
+            some = list(itertools.islice(remaining, self._at_once))
+            if not some:
+                return
+            yield from self._exclusively(self._run_some, some)
 
     def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         """Scores of a stage.
@@ -212,6 +235,10 @@ class Engine(LockedEngine):
             (pairs,) log-odds.
         """
         return self._exclusively(self._scores, stage, rows)
+
+    def _run_some(self, works: Sequence[Work]) -> List[Readings]:
+        """`run_all` of at most `_at_once` micro-batches, while no other thread uses the engine."""
+        return [self._run(work) for work in works]
 
     def _run(self, work: Work) -> Readings:
         """`run`, while no other thread uses the engine."""

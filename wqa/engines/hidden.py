@@ -77,7 +77,7 @@ class RowStore(BlockStore):
         self._positions: Dict[int, Tuple[int, int, int]] = {}  # pair: block, first row, end
 
     def put(self, pairs: Sequence[int], lengths: np.ndarray, rows: np.ndarray) -> None:
-        """Store the encodings of a micro-batch.
+        """Store the encodings of a micro-batch, which become the store's.
 
         Shapes: `lengths` (pairs,), `rows` (sum of lengths, C).
         """
@@ -86,7 +86,7 @@ class RowStore(BlockStore):
             self._positions[pair] = (len(self._blocks), start, start + length)
             start += length
         if self._reserve(rows.nbytes):
-            self._blocks.append(rows.copy())
+            self._blocks.append(rows)
         else:
             self._spill(rows)
 

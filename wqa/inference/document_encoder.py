@@ -84,8 +84,9 @@ class DocumentEncoder:
         lengths = np.array([len(ids) for ids in token_ids], dtype=np.int64)
         self._check(token_ids, lengths)
         encodings: List[Any] = [None] * len(token_ids)
-        for batch in micro_batches(self._engine, lengths):
-            rows = self._engine.encode([token_ids[index] for index in batch])
+        batches = list(micro_batches(self._engine, lengths))
+        texts = [[token_ids[index] for index in batch] for batch in batches]
+        for batch, rows in zip(batches, self._engine.encode_all(texts)):
             for index, text_rows in zip(batch, rows):
                 encodings[index] = text_rows
         return encodings

@@ -209,11 +209,13 @@ class QuestionGroup:
         following = None if is_last else engine.store()
         batches = engine.plan(self._lengths[alive])
         readings: List[List[np.ndarray]] = [[] for _ in stages]
-        for indices in self._with_bar(batches, stages[-1]):
+        works = []
+        for indices in batches:
             batch = alive[indices]
             pairs = [self._pairs[pair] for pair in batch]
-            done = engine.run(Work(stages, batch, pairs, store, following))
-            self._padded[batch] += ranker._stage_work[stages].sum() * done.positions
+            works.append(Work(stages, batch, pairs, store, following))
+        for work, done in zip(self._with_bar(works, stages[-1]), engine.run_all(works)):
+            self._padded[work.numbers] += ranker._stage_work[stages].sum() * done.positions
             for stage_readings, stage_rows in zip(readings, done.rows):
                 stage_readings.append(stage_rows)
         if batches:
@@ -236,7 +238,7 @@ class QuestionGroup:
         is_scored = ~np.isnan(shared)  # the first may have been dropped in a pool of its own
         self._scores[stage, pairs[is_scored]] = shared[is_scored]
 
-    def _with_bar(self, batches: List[np.ndarray], stage: int) -> Iterable[np.ndarray]:
+    def _with_bar(self, batches: List[Work], stage: int) -> Iterable[Work]:
         """Micro-batches up to a stage, with a bar if the ranker shows progress."""
         if not self._ranker._progress:
             return batches  # an interrupt inside tqdm can leave the lock that all bars share

@@ -281,15 +281,26 @@ def score_inputs(engine: Any, inputs: Sequence[Any], outputs: int) -> Tuple[np.n
     values = np.zeros((len(inputs), outputs))
     positions = np.zeros(len(inputs))
     numbers, rows = [], []
-    for batch in micro_batches(engine, np.array([one.length for one in inputs], dtype=int)):
-        done = engine.run(Work([0], batch, [inputs[number] for number in batch]))
-        positions[batch] = done.positions
-        numbers.append(batch)
+    works = works_of(engine, inputs, np.array([one.length for one in inputs], dtype=int))
+    for work, done in zip(works, engine.run_all(works)):
+        positions[work.numbers] = done.positions
+        numbers.append(work.numbers)
         rows += done.rows
     if numbers:
         scores = engine.scores(0, np.concatenate(rows))
         values[np.concatenate(numbers)] = scores.reshape(-1, outputs)
     return values, positions
+
+
+def works_of(engine: Any, inputs: Sequence[Any], lengths: np.ndarray) -> List[Work]:
+    """Micro-batches of all inputs, for a network of one stage.
+
+    Shapes: `lengths` (inputs,).
+    """
+    works = []
+    for batch in micro_batches(engine, lengths):
+        works.append(Work([0], batch, [inputs[number] for number in batch]))
+    return works
 
 
 def check_ids(

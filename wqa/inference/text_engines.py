@@ -15,6 +15,9 @@ from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.models.backbone import Backbone, break_cycles
 from wqa.text import TextInput, Tokenizer, bucketed, pad_pairs, plan_batches
 
+#: Token ids of the texts of a micro-batch.
+Texts = Sequence[np.ndarray]
+
 
 def build_text_engine(
     backbone: Backbone,
@@ -31,7 +34,7 @@ def build_text_engine(
         return _PaddedEngine(backbone, config, tokenizer.padding_id)
 
 
-def _inputs(token_ids: Sequence[np.ndarray]) -> List[TextInput]:
+def _inputs(token_ids: Texts) -> List[TextInput]:
     """Texts as inputs of one segment, of token type 0."""
     return [TextInput(ids, len(ids), False, False) for ids in token_ids]
 
@@ -53,17 +56,17 @@ class _PackedEngine(OnOneDNN):
         self._depth = len(layers)
         parts = (backbone.config, backbone.embeddings, layers)
         typed = False  # all tokens have type 0
-        self._layers = PackedLayers(*parts, typed, self.kind, self._tokens, quantized)
+        self._set_layers(PackedLayers(*parts, typed, self.kind, self._tokens, quantized))
 
-    def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
-        return self._exclusively(self._encode, token_ids)
+    def encode_all(self, batches: Sequence[Texts]) -> List[List[np.ndarray]]:
+        return self._exclusively(self._streams.map, self._encode, batches)
 
-    def _encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
+    def _encode(self, layers: PackedLayers, token_ids: Texts) -> List[np.ndarray]:
         batch = PackedBatch(np.array([len(ids) for ids in token_ids]))
-        self._layers.embed(_inputs(token_ids), batch)
+        layers.embed(_inputs(token_ids), batch)
         for index in range(self._depth):
-            self._layers.layer(index, batch)
-        rows = self._layers.encodings[: batch.tokens].copy()
+            layers.layer(index, batch)
+        rows = layers.encodings[: batch.tokens].copy()
         return np.split(rows, batch.starts[1:-1])
 
 
@@ -82,10 +85,10 @@ class _PaddedEngine(OnMXNet):
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return plan_batches(lengths, self._tokens)
 
-    def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
-        return self._exclusively(self._encode, token_ids)
+    def encode_all(self, batches: Sequence[Texts]) -> List[List[np.ndarray]]:
+        return [self._exclusively(self._encode, token_ids) for token_ids in batches]
 
-    def _encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
+    def _encode(self, token_ids: Texts) -> List[np.ndarray]:
         inputs = _inputs(token_ids)
         longest = max(len(ids) for ids in token_ids)
         length = bucketed(longest, self._backbone.config.max_positions)

@@ -29,6 +29,7 @@ from wqa.engines.onednn.packed_parts import PackedBatch, round_up
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.engines.onednn.read_rows import ATTENDING
 from wqa.engines.onednn.scoring import PackedLayers
+from wqa.engines.onednn.streams import Streams
 from wqa.models import Head, LayerStack, Network
 from wqa.models.heads import Stage
 from wqa.text import pack_batches
@@ -246,10 +247,12 @@ def _dense(weight: np.ndarray, bias: np.ndarray) -> Dense:
 
 #: Default number of tokens of a micro-batch.
 TOKENS = 1024
+#: Micro-batches of each stream whose encodings are in memory at once.
+AHEAD = 8
 
 
 class OnOneDNN(BlockEngine):
-    """Base class of engines on packed rows, which compute by a number of OpenMP threads."""
+    """Base class of engines on packed rows, which compute by a number of threads."""
 
     def _prepare(self, config: EngineConfig, longest: int) -> None:
         """Set the threads, and the tokens of a micro-batch, which holds the longest input."""
@@ -257,12 +260,28 @@ class OnOneDNN(BlockEngine):
         self._threads = config.threads or count_threads()
         self._tokens = max(config.batch_tokens or TOKENS, longest)
 
+    def _set_layers(self, layers: PackedLayers) -> None:
+        """Set the layers that compute."""
+        self._layers = layers
+        self._streams = Streams(layers, self._threads)
+
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
-        """Divide inputs into micro-batches.
+        """Divide inputs into micro-batches of equal size, the same number for each stream.
 
         Shapes: `lengths` (n,), ascending.
         """
-        return pack_batches(lengths, self._tokens)
+        count = self._streams.count
+        if count == 1 or len(lengths) < 2:
+            return pack_batches(lengths, self._tokens)
+        tokens_until = np.cumsum(lengths)
+        total = int(tokens_until[-1])
+        # A batch has fewer tokens than its share and the longest input together.
+        room = max(1, self._tokens - int(lengths[-1]))
+        batches = -(-total // (room * count)) * count
+        shares = total * np.arange(1, batches) // batches
+        edges = np.unique(np.searchsorted(tokens_until, shares, side="right"))
+        parts = np.split(np.arange(len(lengths)), edges)
+        return [part for part in parts if len(part)]
 
     def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return in_usable_thread(self._with_threads, function, *arguments)
@@ -295,7 +314,8 @@ class PackedEngine(OnOneDNN, NetworkEngine):
         layers = [layer for stage in stages for layer in stage.all_layers()]
         parts = (network.config, stages[0].embeddings, layers)
         kind = encoding_kind(config.precision)
-        self._layers = PackedLayers(*parts, typed, kind, self._tokens, quantized)
+        self._set_layers(PackedLayers(*parts, typed, kind, self._tokens, quantized))
+        self._at_once = self._streams.count * AHEAD
         self._stages: List[PackedStage] = []
         end = 0
         for stage in stages:
@@ -307,26 +327,41 @@ class PackedEngine(OnOneDNN, NetworkEngine):
     def store(self) -> RowStore:
         return RowStore(self._config.hidden_bytes)
 
-    def _run(self, work: Work) -> Readings:
-        stages, numbers, pairs, store, following = work
-        layers, batch = self._layers, self._batch(pairs)
-        lengths = batch.lengths
-        if store is None:
-            self._begin(pairs, batch)
+    def _run_some(self, works: Sequence[Work]) -> List[Readings]:
+        """Run micro-batches; the stores are read and written in their order."""
+        parts = []
+        for work in works:
+            rows = None if work.store is None else work.store.take(work.numbers.tolist())
+            parts.append((work, rows))
+        results = self._streams.map(self._run_one, parts)
+        for work, (readings, encodings) in zip(works, results):
+            if work.following is not None:
+                work.following.put(work.numbers.tolist(), readings.positions, encodings)
+        return [readings for readings, _ in results]
+
+    def _run_one(
+        self, layers: PackedLayers, part: Tuple[Work, Optional[List[np.ndarray]]]
+    ) -> Tuple[Readings, Optional[np.ndarray]]:
+        """Run a micro-batch; also returns its encodings if something reads them."""
+        work, stored = part
+        batch = self._batch(work.pairs)
+        if stored is None:
+            self._begin(layers, work.pairs, batch)
         else:
-            layers.load(store.take(numbers.tolist()))
-        rows = [self._stages[stage].run(layers, batch) for stage in stages]
-        if following is not None:
-            following.put(numbers.tolist(), lengths, layers.encodings[: batch.tokens])
-        return Readings(lengths, rows)
+            layers.load(stored)
+        rows = [self._stages[stage].run(layers, batch) for stage in work.stages]
+        encodings = None
+        if work.following is not None:
+            encodings = layers.encodings[: batch.tokens].copy()
+        return Readings(batch.lengths, rows), encodings
 
     def _batch(self, pairs: Sequence[Any]) -> PackedBatch:
         """Rows of the pairs of a micro-batch."""
         return PackedBatch(np.array([pair.length for pair in pairs]))
 
-    def _begin(self, pairs: Sequence[Any], batch: PackedBatch) -> None:
+    def _begin(self, layers: PackedLayers, pairs: Sequence[Any], batch: PackedBatch) -> None:
         """Set the first encodings of a micro-batch."""
-        self._layers.embed(pairs, batch)
+        layers.embed(pairs, batch)
 
     def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         return self._stages[stage].scores(self._layers, rows)

@@ -9,6 +9,7 @@ rows.
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
@@ -42,6 +43,10 @@ PRODUCTS = {
     "inner": "widen",
     "outer": "narrow",
 }
+
+
+#: Held while a weight is packed, which several threads may read.
+WEIGHTS_LOCK = threading.Lock()
 
 
 def address(array: mx.nd.NDArray) -> int:
@@ -125,16 +130,17 @@ class Dense:
 
     def packed(self, kernel: Kernel, backward: bool = False) -> PackedWeights:
         """The weight, prepacked in the layout that a kernel has chosen."""
-        for packed in self._packed[backward]:
-            if packed.fits(kernel):
-                return packed
-        packed = PackedWeights(kernel)
-        fill = packed.filler(self._source(backward))
-        fill()
-        self._packed[backward].append(packed)
-        if self._refreshable:
-            self._fillers.append(fill)
-        return packed
+        with WEIGHTS_LOCK:
+            for packed in self._packed[backward]:
+                if packed.fits(kernel):
+                    return packed
+            packed = PackedWeights(kernel)
+            fill = packed.filler(self._source(backward))
+            fill()
+            self._packed[backward].append(packed)
+            if self._refreshable:
+                self._fillers.append(fill)
+            return packed
 
     def refresh(self) -> None:
         """Pack the weight again, after the optimizer has changed it."""

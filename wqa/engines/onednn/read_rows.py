@@ -19,7 +19,7 @@ more than computing a few rows.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -121,12 +121,17 @@ class FoldedAttention:
 
 
 class ReadRows:
-    """Layers for the rows that heads read."""
+    """Layers for the rows that heads read.
+
+    ``weights`` are those of the layers that `attend` is called for.
+    """
 
     def __init__(
         self,
         config: BackboneConfig,
         kind: str,
+        layers: Sequence[PackedLayer],
+        weights: Mapping[int, HeadWeights],
         operations: Operations,
         buffers: Tuple[Scratch, Scratch],
     ) -> None:
@@ -134,14 +139,9 @@ class ReadRows:
         self._operations, self._scores = operations, buffers
         self._attending = RowBuffers(config, kind, ATTENDING, operations)
         self._finishing = RowBuffers(config, kind, FINISHING, operations)
-        self._layers: Dict[int, Tuple[PackedLayer, HeadWeights]] = {}
+        self._layers, self._weights = layers, weights
         self._calls: Dict[tuple, Any] = {}
         self._attentions: Recent[FoldedAttention] = Recent()
-
-    def add(self, index: int, block: EncoderLayer, layer: PackedLayer) -> None:
-        """Read the weights of a layer's keys and values, unless they are known."""
-        if index not in self._layers:
-            self._layers[index] = (layer, HeadWeights.of(block, self._config, self._kind))
 
     def attend(self, index: int, encodings: np.ndarray, batch: PackedBatch) -> np.ndarray:
         """Run the attention of a layer for the rows that are read.
@@ -154,7 +154,7 @@ class ReadRows:
         out = np.empty((pairs, count, 2, units), np.float32)
         x = self._attending.memory("x", units)
         values = self._attending.memory("values", units, "float32")
-        bias = self._layers[index][1].bias
+        bias = self._weights[index].bias
         address, row_bytes = encodings.ctypes.data, units * encodings.itemsize
         folded = self._attending.memory("folded", self._config.num_heads * units).ctypes.data
         most = ATTENDING // count
@@ -211,7 +211,7 @@ class ReadRows:
         key = ("attend", index, rows)
         if key not in self._calls:
             config, operations, buffers = self._config, self._operations, self._attending
-            layer, weights = self._layers[index]
+            layer, weights = self._layers[index], self._weights[index]
             units, heads = config.units, config.num_heads
             size = units // heads
             x = buffers.array("x", rows, units)
@@ -239,7 +239,7 @@ class ReadRows:
             for name, source in (("x", "values"), ("context", "sums")):
                 numbers = buffers.array(source, rows, units, "float32")
                 calls.append(self._operations.convert(numbers, buffers.array(name, rows, units)))
-            for step in buffers.after_attention(self._layers[index][0], rows).values():
+            for step in buffers.after_attention(self._layers[index], rows).values():
                 calls += step
             self._calls[key] = calls
         return self._calls[key]

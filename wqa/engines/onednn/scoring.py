@@ -13,13 +13,14 @@ section 4).
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.engines.onednn.library import Call, Scratch, as_float32, check_thread, one
-from wqa.engines.onednn.operations import Operations, Quantized
+from wqa.engines.onednn.operations import WEIGHTS_LOCK, Operations, Quantized
 from wqa.engines.onednn.packed_parts import (
     PackedAttention,
     PackedBatch,
@@ -29,7 +30,7 @@ from wqa.engines.onednn.packed_parts import (
     RowBuffers,
     round_up,
 )
-from wqa.engines.onednn.read_rows import ReadRows
+from wqa.engines.onednn.read_rows import HeadWeights, ReadRows
 from wqa.models.backbone import Embeddings, EncoderLayer
 
 #: Steps of a layer, named by their products. Their inputs are the encodings (first and third step),
@@ -74,11 +75,8 @@ class PackedLayers:
     ) -> None:
         self.config, self.kind = config, kind
         self._capacity = round_up(rows)
-        self._operations = Operations(config.layer_norm_eps)
-        self._rows = RowBuffers(config, kind, self._capacity, self._operations)
-        self._buffers = (Scratch(), Scratch())
-        self._read = ReadRows(config, kind, self._operations, self._buffers)
         self._blocks = tuple(layers)
+        self._head_weights: Dict[int, HeadWeights] = {}
         self._embeddings: Any = None
         if embeddings is not None:
             self._embeddings = PackedEmbeddings(embeddings, config, typed)
@@ -90,8 +88,25 @@ class PackedLayers:
             if key not in packed:
                 packed[key] = PackedLayer(layer, config, quantized[index] if quantized else None)
             self._layers.append(packed[key])
+        self._make_buffers()
+
+    def _make_buffers(self) -> None:
+        """Make buffers, and forget the calls that are bound to others."""
+        config, kind = self.config, self.kind
+        self._operations = Operations(config.layer_norm_eps)
+        self._rows = RowBuffers(config, kind, self._capacity, self._operations)
+        self._buffers = (Scratch(), Scratch())
+        self._read = ReadRows(
+            config, kind, self._layers, self._head_weights, self._operations, self._buffers
+        )
         self._calls: Dict[tuple, Dict[str, List[Call]]] = {}
         self._attentions: Recent[PackedAttention] = Recent()
+
+    def sibling(self) -> PackedLayers:
+        """The same layers, by the same parameters, with buffers of their own for another thread."""
+        sibling = copy.copy(self)
+        sibling._make_buffers()
+        return sibling
 
     @property
     def encodings(self) -> np.ndarray:
@@ -173,7 +188,10 @@ class PackedLayers:
         numpy.ndarray
             (pairs, 2 n C) float32. The current encodings do not change.
         """
-        self._read.add(index, self._blocks[index], self._layers[index])
+        with WEIGHTS_LOCK:
+            if index not in self._head_weights:
+                block = self._blocks[index]
+                self._head_weights[index] = HeadWeights.of(block, self.config, self.kind)
         return self._read.attend(index, self.encodings, batch)
 
     def finish_read_rows(self, index: int, rows: np.ndarray) -> np.ndarray:

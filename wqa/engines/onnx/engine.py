@@ -131,12 +131,12 @@ class TextGraph(LockedEngine):
         """
         return plan_batches(lengths, self._tokens)
 
-    def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
-        """Encodings of the texts of a micro-batch.
+    def encode_all(self, batches: Sequence[Sequence[np.ndarray]]) -> List[List[np.ndarray]]:
+        """Encodings of the texts of micro-batches.
 
-        Shapes: `token_ids` (tokens,), the result (tokens, C).
+        Shapes: token ids (tokens,), the encodings of a text (tokens, C).
         """
-        return self._exclusively(self._encode, token_ids)
+        return [self._exclusively(self._encode, token_ids) for token_ids in batches]
 
     def _encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
         lengths = np.array([len(ids) for ids in token_ids])

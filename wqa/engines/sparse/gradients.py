@@ -38,7 +38,8 @@ from wqa.engines.sparse.rows import (
     combine_backward,
     word_weights,
 )
-from wqa.engines.sparse.threads import in_threads, one_blas_thread
+from wqa.engines.sparse.threads import one_blas_thread
+from wqa.engines.threads import in_threads
 from wqa.models.network import Network
 
 

@@ -10,7 +10,7 @@ from wqa.engines.sparse.lists import Relatedness, WordLists, stretches
 from wqa.engines.sparse.parameters import Filters, ListParameters
 from wqa.engines.sparse.recurrence import run_layer
 from wqa.engines.sparse.rows import TABLE_BYTES, Steps, Windows, WordRows, combine
-from wqa.engines.sparse.threads import in_threads
+from wqa.engines.threads import in_threads
 
 #: Positions whose outputs are computed at once, so that they stay in a processor's cache.
 _POSITIONS = 2560

@@ -34,14 +34,18 @@ class DecoupledPackedEngine(PackedEngine):
 
     def __init__(self, network: Any, *arguments: Any, **keywords: Any) -> None:
         super().__init__(network, *arguments, **keywords)
-        self._joint = _pair_rows(network, self._layers.kind)
+        self._joint: Dict[PackedLayers, PairRows] = {}  # with buffers, as the layers
+        for layers in self._streams.all:
+            self._joint[layers] = _pair_rows(network, layers.kind)
 
     def _batch(self, pairs: Sequence[EncodedPair]) -> PackedBatch:
         lengths = np.array([pair.length for pair in pairs])
         return PackedBatch(lengths, _read([pair.question.length for pair in pairs]))
 
-    def _begin(self, pairs: Sequence[EncodedPair], batch: PackedBatch) -> None:
-        _join(self._joint, self._layers, pairs, batch)
+    def _begin(
+        self, layers: PackedLayers, pairs: Sequence[EncodedPair], batch: PackedBatch
+    ) -> None:
+        _join(self._joint[layers], layers, pairs, batch)
 
 
 def quantize_interaction(
@@ -73,8 +77,9 @@ def _join(
     for pair, (start, boundary), end in zip(pairs, batch.read_rows, batch.starts[1:]):
         question = pair.question
         if question.joined is None:
-            question.joined = zeros(question.rows.shape, layers.kind)
-            joint.write(question.rows, 0, question.joined)
+            joined = zeros(question.rows.shape, layers.kind)
+            joint.write(question.rows, 0, joined)
+            question.joined = joined  # when it is whole, as other threads read it
         encodings[start:boundary] = question.joined
         joint.write(pair.document.rows, 1, encodings[boundary:end])
 

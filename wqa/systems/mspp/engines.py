@@ -34,8 +34,8 @@ class JointPackedEngine(PackedEngine):
         lengths = np.array([joint.length for joint in pairs])
         return PackedBatch(lengths, np.stack([joint.marks for joint in pairs]))
 
-    def _begin(self, pairs: Sequence[JointInput], batch: PackedBatch) -> None:
-        _embed(self._layers, pairs, batch)
+    def _begin(self, layers: PackedLayers, pairs: Sequence[JointInput], batch: PackedBatch) -> None:
+        _embed(layers, pairs, batch)
 
 
 def _embed(layers: PackedLayers, joints: Sequence[JointInput], batch: PackedBatch) -> None:

@@ -18,10 +18,9 @@ from wqa.config import EngineConfig
 from wqa.config.systems import KINDS
 from wqa.data import Candidate, Question
 from wqa.engines.choice import build_engine
-from wqa.engines.engine import Work
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError, OptionError, check_choice, shorten
-from wqa.inference.loop import check_finite, micro_batches, score_in_groups
+from wqa.inference.loop import check_finite, score_in_groups, works_of
 from wqa.inference.ranking import question_name
 from wqa.models import Network
 from wqa.systems.reader.inputs import Window, WindowInputs
@@ -310,13 +309,12 @@ class Reader:
         """(length, 2) logits of the positions of each window."""
         lengths = np.array([len(window.pair.token_ids) for window in windows], dtype=int)
         logits: List[np.ndarray] = [np.zeros((0, 2))] * len(windows)
-        for batch in micro_batches(self._engine, lengths):
-            pairs = [windows[index].pair for index in batch]
-            done = self._engine.run(Work([0], batch, pairs))
+        works = works_of(self._engine, [window.pair for window in windows], lengths)
+        for work, done in zip(works, self._engine.run_all(works)):
             # Of MXNet (pairs, L, 2), with padding; of oneDNN (tokens, 2).
             rows = self._engine.scores(0, done.rows[0]).reshape(-1, 2)
             starts = np.cumsum(done.positions) - done.positions
-            for index, start in zip(batch, starts):
+            for index, start in zip(work.numbers, starts):
                 logits[index] = rows[start : start + lengths[index]]
         return logits
 
