@@ -29,7 +29,9 @@ paper:
   differs:
     - {rows: ours, columns: cost, why: other layers}
 small:
-  command: mkdir -p $RESULTS; cp recipes/paper/made.tsv $RESULTS/small.tsv; echo ran >> ran.txt; echo $KEPT > kept.txt
+  command: >-
+    mkdir -p $RESULTS; cp recipes/paper/made.tsv $RESULTS/small.tsv;
+    echo ran >> ran.txt; echo $KEPT > kept.txt
   results: [results/small.tsv]
   runs: {tiny: [runs/seed0.trec.gz, runs/seed1.trec.gz]}
   rows: {ours: tiny, others: "-"}
