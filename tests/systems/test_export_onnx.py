@@ -351,6 +351,11 @@ def test_an_exported_folder_is_described_and_ranks_texts_as_its_run(exported, ti
     assert order.tolist() == ranking.order.tolist() and exits.tolist() == ranking.exits.tolist()
 
 
+def test_the_card_says_how_to_rank(exported):
+    card = (exported / "README.md").read_text()
+    assert 'ranker = load_ranker("cascade")' in card and "MXNet need not be installed" in card
+
+
 def test_graphs_share_their_weights(exported):
     sizes = []
     for path in exported.glob("*.onnx"):

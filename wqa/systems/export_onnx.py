@@ -97,7 +97,8 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
         names = [*(f"{name}.onnx" for name in graphs), WEIGHTS, "tokenizer.json"]
         digests = {**file_digests(folder, names), "config.json": config_digest(config)}
         write_json(folder / "config.json", {**config, "sha256": digests})
-        write_export_card(folder, "onnx", out, run, loaded.system, loaded)
+        form = "onnx_ranker" if loaded.network.computes == "scores" else "onnx"
+        write_export_card(folder, form, out, run, loaded.system, loaded)
         return sorted(path.name for path in folder.iterdir())
 
 

@@ -116,6 +116,11 @@ sessions = {graph: onnxruntime.InferenceSession(f"{name}/{graph}.onnx") for grap
 
 `weights.bin` holds the weights of all graphs. `wqa` reads the run that they come from.
 """,
+    "onnx_ranker": _RANK
+    + """
+ONNX Runtime computes its graphs, so that MXNet need not be installed: the extra `onnx` of `wqa` is
+enough. `config.json` names the inputs and outputs of the graphs for other programs.
+""",
     "pytorch": """```python
 import torch
 

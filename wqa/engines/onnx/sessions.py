@@ -6,6 +6,7 @@ a graph; those of its parent stay in memory, as closing them would wait for thei
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
@@ -79,7 +80,7 @@ def check_runtime(config: EngineConfig) -> EngineConfig:
             "the run that was exported",
         )
     _provider(config.ctx)
-    return EngineConfig(**{**vars(config), "engine": "onnxruntime"})
+    return dataclasses.replace(config, engine="onnxruntime")
 
 
 def _provider(ctx: str) -> Tuple[str, Dict[str, Any]]:
