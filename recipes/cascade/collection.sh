@@ -17,7 +17,7 @@ if [ "${SMOKE:-0}" != 1 ]; then
   export TRANSFER_EPOCHS=1 ADAPT_EPOCHS=4 PATIENCE=0 WARMUP=100 UPDATE_TOKENS=0 LEARNING_RATE=3e-5
   export PRECISION=${PRECISION:-bfloat16} ASNQ_TRAIN=$RUNS/transfer.jsonl ASNQ_DEV=
   squad=${SQUAD:-$data/squad_sentences} SELQA=${SELQA:-$data/selqa} collections="wikiqa selqa" limit=(--limit 250)
-  tops=${TOPS:-10 40 160} dev_top=${DEV_TOP:-40} grid=0,0.3,0.5,0.7,0.8,0.9 full=6 precision=(--precision "${RANK_PRECISION:-int8}")
+  tops=${TOPS:-10 40 160} dev_top=${DEV_TOP:-20} grid=0,0.3,0.5,0.7,0.8,0.9 full=6 precision=(--precision "${RANK_PRECISION:-int8}")
 else
   TIMED=1 collections=wikiqa tops=4 dev_top=4 grid=0,0.5 full=3 precision=() limit=()
 fi
