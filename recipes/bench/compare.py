@@ -17,7 +17,9 @@ why.
 
 import argparse
 import contextlib
+import datetime
 import json
+import os
 import pathlib
 import statistics
 import sys
@@ -27,6 +29,7 @@ import numpy as np
 from contenders import HERE, Contender, add_arguments, lines_of, parse, prepare, start_all
 from scipy.stats import spearmanr
 
+import wqa
 from wqa.data import read_questions
 from wqa.evaluation.metrics import average_precision
 
@@ -39,6 +42,8 @@ PEERS = {
     "int8": ("onnxruntime", "onnxruntime-static", "openvino", "ctranslate2"),
 }
 PRECISIONS = tuple(PEERS)
+#: Flags of a processor on which speeds depend.
+INSTRUCTIONS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
 CALIBRATED = 3  # random questions that int8 is calibrated on
 DROP_RATIOS = {"pairwise": ("0",), "cascade": ("0", "0.3", "0.5")}
 
@@ -335,6 +340,18 @@ def table(rows):
     return lines
 
 
+def machine():
+    """Name the processor, what it computes by, the version of the package and the day."""
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        lines = dict(line.split(":", 1) for line in file if ":" in line)
+    fields = {name.strip(): value.split() for name, value in lines.items()}
+    found = [flag for flag in INSTRUCTIONS if flag in fields.get("flags", ())]
+    name = " ".join(fields.get("model name", ["a processor"]))
+    count = len(os.sched_getaffinity(0))
+    today = datetime.date.today().isoformat()
+    return f"{count} processors: {name}, {' '.join(found)}; wqa {wqa.__version__}; {today}"
+
+
 def settings_of(groups):
     """Say what the contenders have chosen, one a line.
 
@@ -392,6 +409,7 @@ def main():
         sys.exit("\n".join(lines_of(left_out)))
     rows = rows_of(groups, questions)
     candidates = sum(len(texts) for texts, _ in questions)
+    print(machine())
     print(f"{len(questions)} questions, {candidates} candidates, {options.chunk} questions a turn")
     print(*table(rows), *settings_of(groups), *lines_of(left_out), sep="\n")
     if options.json:

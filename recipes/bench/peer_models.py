@@ -29,6 +29,7 @@ def named(model, batch):
 class Model:
     """A model with one setting, which scores one batch after another."""
 
+    LIBRARY = ""
     SETTINGS = ("",)
 
     def choose(self, setting):
@@ -42,6 +43,7 @@ class Model:
 class Pytorch(Model):
     """PyTorch, float32 or bfloat16, as it comes or compiled by Inductor."""
 
+    LIBRARY = "torch"
     COMPILED = False
 
     def __init__(self, directory, precision, batches):
@@ -63,6 +65,8 @@ class CompiledPytorch(Pytorch):
 
 class OnnxRuntime(Model):
     """ONNX Runtime on the graph that its own optimizer fuses; int8 is its dynamic quantization."""
+
+    LIBRARY = "onnxruntime"
 
     def __init__(self, directory, precision, batches):
         import onnxruntime
@@ -156,6 +160,7 @@ class OpenVino(Model):
     part of the threads.
     """
 
+    LIBRARY = "openvino"
     SETTINGS = ("hint LATENCY", "hint THROUGHPUT")
 
     def __init__(self, directory, precision, batches):
@@ -212,6 +217,7 @@ class CTranslate2(Model):
     The settings are the numbers of batches that run side by side, each on a part of the threads.
     """
 
+    LIBRARY = "ctranslate2"
     SETTINGS = ("1 at once", "2 at once")
 
     def __init__(self, directory, precision, batches):

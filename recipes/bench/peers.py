@@ -8,6 +8,7 @@ size that are fastest on the first question. cross-encoder is sentence-transform
 it comes: text in, its own batches of 32.
 """
 
+import importlib.metadata
 import json
 import os
 import sys
@@ -92,7 +93,8 @@ class EncodedPairs:
             calibration += [self._padded(rows) for rows in self._batches(pairs)]
         self._model = build(directory, precision, calibration)
         setting, self.batch = self._fastest()
-        self.setting = f"batches of {self.batch}{setting and f', {setting}'}"
+        version = importlib.metadata.version(build.LIBRARY)
+        self.setting = f"{version}, batches of {self.batch}{setting and f', {setting}'}"
 
     def _fastest(self):
         seconds = {}
@@ -170,7 +172,7 @@ class Text:
     def __init__(self, directory, questions):
         from sentence_transformers import CrossEncoder
 
-        self.setting = "batches of 32"
+        self.setting = f"{importlib.metadata.version('sentence-transformers')}, batches of 32"
         self._questions = questions
         self._model = CrossEncoder(directory, max_length=MAX_LENGTH, device="cpu")
         self._model.predict(questions[0])

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import runpy
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import types
 import pytest
 from conftest import ROOT, child_environment, lacks, needs_precision, write_command
 
+import wqa
 from wqa.cli import COMMANDS, parse
 from wqa.data import (
     Document,
@@ -933,7 +935,9 @@ def test_the_comparison_of_speeds(tmp_path):
     size = ("--shape", "tiny", "--questions", 4, "--candidates", 12, "--chunk", 2)
     options = ("--precision", "float32", "--precision", "int8", "--json", tmp_path / "bench.json")
     output = run_script(BENCH / "compare.py", *size, *options)
-    assert "4 questions, 48 candidates" in output
+    machine, size_line = output.splitlines()[:2]
+    assert re.match(rf"\d+ processors: .+; wqa {re.escape(wqa.__version__)}; 20\d\d-", machine)
+    assert size_line.startswith("4 questions, 48 candidates")
     figures = json.loads((tmp_path / "bench.json").read_text())
     rows = {(row["name"], row["precision"], row["drop_ratio"]): row for row in figures["rows"]}
     # float32 is measured everywhere: without oneDNN's package by MXNet.
@@ -987,7 +991,7 @@ def test_the_comparison_of_a_bert_shape():
     """Its tokenizer is BERT's."""
     size = ("--shape", "tiny_bert", "--questions", 1, "--candidates", 3)
     output = run_script(BENCH / "compare.py", *size, "--precision", "float32")
-    lines = output.splitlines()
+    lines = output.splitlines()[1:]
     assert lines[0].startswith("1 questions, 3 candidates")
     assert [line[:21] for line in lines[2:]] == ["wqa pairwise  float32"] + [
         "wqa cascade   float32"
