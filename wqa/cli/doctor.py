@@ -4,9 +4,9 @@ example:
   wqa doctor
   wqa doctor --json -
 
-The command ranks a few random pairs by each engine and precision, in a process of its own, so that
-it has an answer also where MXNet cannot be imported. The exit status is 0 if a ranking works, and 2
-if none does.
+The command ranks a few random pairs by each engine and precision, and loads ONNX Runtime, in a
+process of its own, so that it has an answer also where MXNet cannot be imported. The exit status is
+0 if a ranking works, by ONNX Runtime where MXNet is not installed, and 2 if none does.
 """
 
 from __future__ import annotations
