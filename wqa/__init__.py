@@ -1,8 +1,8 @@
 """wqa: answer sentence selection with MXNet and GluonNLP.
 
 The names that most programs need are here; each loads its package when it is first used, and MXNet
-where it needs a network. `wqa.systems`, `wqa.inference`, `wqa.data`, `wqa.evaluation` and `wqa.training` hold all
-others.
+where it needs a network. `wqa.systems`, `wqa.inference`, `wqa.data`, `wqa.evaluation` and
+`wqa.training` hold all others.
 """
 
 from importlib import import_module
