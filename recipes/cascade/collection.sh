@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The setting in which the cascade pays (Soldaini and Moschitti 2020, section 1): hundreds of candidates a question. WikiQA's and
-# SelQA's test questions are asked of one index of all their documents, so that a question has 50 to 1,000 sentences, by the
+# SelQA's test questions are asked of one index of all their documents, so that a question has 60 to 900 sentences, by the
 # cascade at several drop ratios, the monolithic ranker, the sequence of rankers, and BM25 over the same sentences. Trains what is
 # missing with MiniLM (6 layers) in place of RoBERTa-base: a transfer on SQuAD's questions, each with its sentence and two
 # retrieved ones (data_scripts/squad_sentences.py) in place of ASNQ, then WikiQA. Drop ratios are tuned on WikiQA's dev questions
@@ -16,10 +16,10 @@ if [ "${SMOKE:-0}" != 1 ]; then
   export ENCODER=minilm RUNS=${RUNS:-runs/cascade_collection} EXITS=2,4,6 DEPTHS="2 4 6" WIKIQA=${WIKIQA:-$data/wikiqa}
   export TRANSFER_EPOCHS=1 ADAPT_EPOCHS=4 PATIENCE=0 WARMUP=100 UPDATE_TOKENS=0 LEARNING_RATE=3e-5
   export PRECISION=${PRECISION:-bfloat16} ASNQ_TRAIN=$RUNS/transfer.jsonl ASNQ_DEV=
-  squad=${SQUAD:-$data/squad_sentences} SELQA=${SELQA:-$data/selqa} collections="wikiqa selqa" limit=(--limit 250)
-  tops=${TOPS:-10 40 160} dev_top=${DEV_TOP:-20} grid=0,0.3,0.5,0.7,0.8,0.9 full=6 precision=(--precision "${RANK_PRECISION:-int8}")
+  squad=${SQUAD:-$data/squad_sentences} SELQA=${SELQA:-$data/selqa} collections="wikiqa selqa"
+  tops=${TOPS:-5 20 80} dev_top=${DEV_TOP:-20} grid=0,0.3,0.5,0.7,0.8,0.9 full=6 precision=(--precision "${RANK_PRECISION:-int8}")
 else
-  TIMED=1 collections=wikiqa tops=4 dev_top=4 grid=0,0.5 full=3 precision=() limit=()
+  TIMED=1 collections=wikiqa tops=4 dev_top=4 grid=0,0.5 full=3 precision=()
 fi
 export CORPORA=wikiqa CASCADE_OPTIONS="--trained-exits all --distillation 0.5"
 . recipes/settings.sh
@@ -54,8 +54,9 @@ if [ ! -e "$collection/index" ]; then
   for name in $collections; do cat "$(documents_of "$name")"; done > "$collection/documents.jsonl"
   "$wqa" index "$collection/documents.jsonl" --sentences --out "$collection/index"
 fi
-with_sentences() {  # COLLECTION SPLIT DOCUMENTS
-  local out=$collection/$1_$2_$3.jsonl
+with_sentences() {  # COLLECTION SPLIT DOCUMENTS: all questions of WikiQA, some of SelQA's 1,590
+  local out=$collection/$1_$2_$3.jsonl limit=()
+  if [ "$1" = selqa ]; then limit=(--limit "${SELQA_QUESTIONS:-100}"); fi
   [ -e "$out" ] || "$python" recipes/cascade/collection_questions.py "$collection/index" "$(open_questions_of "$1" "$2")" \
     "$out" --top "$3" ${limit[@]+"${limit[@]}"}
 }
@@ -73,9 +74,11 @@ if [ ${#precision[@]} != 0 ] && [ "${precision[1]}" = int8 ]; then
   done
 fi
 with_sentences wikiqa dev "$dev_top"
-"$wqa" tune "$cascade" --data "$collection/wikiqa_dev_$dev_top.jsonl" --filter all --grid "$grid" --max-loss 0.005 \
-  --out "$collection/tune" --long-questions truncate --ctx "$device" ${precision[@]+"${precision[@]}"} \
-  | sed "s|$RUNS/||g" | tee "$RESULTS/collection_tuned.txt"
+if [ ! -e "$cascade/tuned.json" ]; then
+  "$wqa" tune "$cascade" --data "$collection/wikiqa_dev_$dev_top.jsonl" --filter all --grid "$grid" --max-loss 0.005 \
+    --out "$collection/tune" --long-questions truncate --ctx "$device" ${precision[@]+"${precision[@]}"} \
+    | sed "s|$RUNS/||g" | tee "$RESULTS/collection_tuned.txt"
+fi
 
 table=$RESULTS/collection.tsv
 options=(--long-questions truncate ${precision[@]+"${precision[@]}"})

@@ -1,13 +1,16 @@
 """Micro-batches side by side: their plan, scores, and what happens when one of them fails."""
 
+import dataclasses
 import os
+import subprocess
+import sys
 import threading
 import time
 
 import numpy as np
 import pytest
-from conftest import needs_onednn
-from hypothesis import given
+from conftest import child_environment, needs_onednn
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wqa.config import BackboneConfig, EngineConfig
@@ -15,6 +18,7 @@ from wqa.engines.onednn.streams import STREAMS
 from wqa.engines.threads import in_threads
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.systems.random import random_pairs, random_ranker
+from wqa.text import pack_batches
 
 CONFIG = BackboneConfig(
     vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
@@ -30,7 +34,7 @@ def engine_of(threads, **options):
 def processors():
     """As many as the tests ask for, on any machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "sched_getaffinity", lambda _: set(range(STREAMS + 5)))
+        patch.setattr(os, "sched_getaffinity", lambda _: set(range(3 * STREAMS)))
         yield
 
 
@@ -65,26 +69,35 @@ def test_streams_share_weights_and_no_buffer(ranker):
     for other in others:
         assert other._layers is first._layers
         assert not np.shares_memory(other.encodings, first.encodings)
-    assert by_threads(ranker, STREAMS + 5)._engine._streams.count == STREAMS
+    counts = {}
+    for threads in (1, STREAMS, STREAMS + 1, 2 * STREAMS + 5):
+        counts[threads] = by_threads(ranker, threads)._engine._streams.count
+    # More threads than streams are as many for each.
+    assert counts == {1: 1, STREAMS: STREAMS, STREAMS + 1: 8, 2 * STREAMS + 5: 12}
 
 
 @pytest.fixture(scope="module")
-def plan_of_two(ranker):
-    return by_threads(ranker, 2)._engine.plan
+def plan_of_two():
+    config = dataclasses.replace(CONFIG, max_positions=TOKENS)
+    return random_ranker(config, (4,), engine=engine_of(2))._engine.plan
 
 
 @pytest.mark.onednn
 @needs_onednn
-@given(lengths=st.lists(st.integers(1, 64), min_size=1, max_size=120).map(sorted))
+@given(lengths=st.lists(st.integers(1, TOKENS), min_size=1, max_size=120).map(sorted))
+@example(lengths=[40] * 99 + [TOKENS])
+@example(lengths=[TOKENS] * 5)
 def test_two_streams_have_as_many_tokens(plan_of_two, lengths):
-    batches = plan_of_two(np.array(lengths))
-    assert [row for batch in batches for row in batch] == list(range(len(lengths)))
-    sizes = [sum(lengths[row] for row in batch) for batch in batches]
+    lengths = np.array(lengths)
+    batches = plan_of_two(lengths)
+    assert np.concatenate(batches).tolist() == list(range(len(lengths)))
+    sizes = [lengths[batch].sum() for batch in batches]
     assert max(sizes) <= TOKENS
-    share = sum(lengths) / len(sizes)
-    if len(lengths) > 1 and max(lengths) < share:
-        assert len(sizes) % 2 == 0
-        assert all(abs(size - share) <= max(lengths) + 1 for size in sizes)
+    assert len(batches) <= len(pack_batches(lengths, TOKENS)) + 1
+    if lengths.sum() + 2 * lengths.max() < 2 * TOKENS and len(lengths) > 1:
+        assert len(batches) == 2 or lengths[:-1].sum() < lengths[-1]
+        share = lengths.sum() / 2
+        assert all(abs(size - share) <= lengths.max() for size in sizes)
 
 
 @pytest.mark.onednn
@@ -119,3 +132,41 @@ def test_other_threads_end_before_an_error_is_raised():
     with pytest.raises(ZeroDivisionError):
         in_threads(compute, range(20), 2)
     assert ended == [1] and sorted(begun) == [0, 1]
+
+
+def test_a_call_does_not_wait_for_the_threads_of_another():
+    """Both have one pool; the short call computes all its parts while the long one has the pool."""
+    long_parts, is_free = [], threading.Event()
+
+    def compute_long(part):
+        long_parts.append(part)
+        assert is_free.wait(30)
+
+    long = threading.Thread(target=in_threads, args=(compute_long, range(2), 2))
+    long.start()
+    while len(long_parts) < 2:
+        time.sleep(0.01)
+    assert in_threads(lambda part: part + 1, range(5), 2) == [1, 2, 3, 4, 5]
+    is_free.set()
+    long.join(30)
+    assert not long.is_alive()
+
+
+AT_THE_END = """
+import threading, time
+from wqa.engines.threads import in_threads
+
+def rank():
+    time.sleep(0.5)  # the main thread has ended, and no executor takes work
+    print(in_threads(lambda part: part + 1, range(3), 2))
+
+threading.Thread(target=rank).start()
+"""
+
+
+def test_a_thread_that_outlives_the_main_one_computes_alone():
+    command = [sys.executable, "-c", AT_THE_END]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=child_environment()
+    )
+    assert done.stdout == "[1, 2, 3]\n", done.stderr

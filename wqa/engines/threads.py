@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Callable, List, Sequence, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Generic, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -17,34 +18,79 @@ def in_threads(
 ) -> List[Result]:
     """Call a function for each part, in this thread and in others.
 
-    Where a part fails, or this thread is interrupted, the others end after the part that they are
-    at, and are waited for: what they read and write is the caller's.
+    Each thread takes the next part that is left. Other calls may have all other threads; this one
+    then computes by itself. Where a part fails, or this thread is interrupted, the others end after
+    the part that they are at, and are waited for: what they read and write is the caller's.
     """
     if threads == 1 or len(parts) == 1:
         return [function(part) for part in parts]
-    stopped = threading.Event()
-
-    def run(own: Sequence[Part]) -> List[Result]:
-        own_results = []
-        for part in own:
-            if stopped.is_set():
-                break
-            own_results.append(function(part))
-        return own_results
-
-    # Every thread takes parts in turn, so that none waits for another's last one.
-    futures = []
+    shared = _Shared(function, parts)
     try:
-        for first in range(1, threads):
-            futures.append(_pool(threads).submit(run, parts[first::threads]))
-        results: List[List[Result]] = [run(parts[::threads])]
-        results += [future.result() for future in futures]
-    except BaseException:
-        stopped.set()
-        raise
+        for _ in range(min(threads, len(parts)) - 1):
+            with contextlib.suppress(RuntimeError):  # the interpreter is about to end
+                _pool(threads).submit(shared.help)
+        shared.compute()
     finally:
-        wait(futures)
-    return [results[index % threads][index // threads] for index in range(len(parts))]
+        shared.end()
+    if shared.error is not None:
+        raise shared.error
+    return shared.results
+
+
+class _Shared(Generic[Part, Result]):
+    """Parts of a call, which several threads compute."""
+
+    def __init__(self, function: Callable[[Part], Result], parts: Sequence[Part]) -> None:
+        self._function = function
+        self._left: Iterator[Tuple[int, Part]] = iter(list(enumerate(parts)))
+        self.results: List[Any] = [None] * len(parts)
+        #: Error of a helper.
+        self.error: Optional[BaseException] = None
+        self._lock = threading.Lock()
+        self._helpers = 0  # threads that compute a part, but the caller
+        self._has_ended = self._is_awaited = False
+        self._last_helper = threading.Lock()
+        self._last_helper.acquire()  # until the last helper has ended
+
+    def compute(self) -> None:
+        """Compute parts in the calling thread until none is left, or one has failed."""
+        while not self._has_ended:
+            number, part = next(self._left, (None, None))
+            if number is None:
+                return
+            self.results[number] = self._function(part)  # type: ignore[arg-type]
+
+    def help(self) -> None:
+        """`compute` in another thread."""
+        with self._lock:
+            if self._has_ended:
+                return
+            self._helpers += 1
+        try:
+            self.compute()
+        except BaseException as error:
+            self.error, self._has_ended = error, True
+        finally:
+            with self._lock:
+                self._helpers -= 1
+                if self._is_awaited and not self._helpers:
+                    self._last_helper.release()
+
+    def end(self) -> None:
+        """Let no thread begin another part, and wait for those that have begun one."""
+        interrupt = None
+        while True:
+            try:
+                with self._lock:
+                    self._has_ended = True
+                    if not self._helpers:
+                        break
+                    self._is_awaited = True
+                self._last_helper.acquire()
+            except KeyboardInterrupt as error:  # after the helpers, which use the caller's memory
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
 
 @functools.lru_cache(maxsize=None)

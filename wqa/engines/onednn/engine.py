@@ -247,7 +247,7 @@ def _dense(weight: np.ndarray, bias: np.ndarray) -> Dense:
 
 #: Default number of tokens of a micro-batch.
 TOKENS = 1024
-#: Micro-batches of each stream whose encodings are in memory at once.
+#: Maximal number of micro-batches of a stream whose encodings are in memory beside the store.
 AHEAD = 8
 
 
@@ -270,18 +270,16 @@ class OnOneDNN(BlockEngine):
 
         Shapes: `lengths` (n,), ascending.
         """
+        packed = pack_batches(lengths, self._tokens)
         count = self._streams.count
-        if count == 1 or len(lengths) < 2:
-            return pack_batches(lengths, self._tokens)
         tokens_until = np.cumsum(lengths)
-        total = int(tokens_until[-1])
-        # A batch has fewer tokens than its share and the longest input together.
-        room = max(1, self._tokens - int(lengths[-1]))
-        batches = -(-total // (room * count)) * count
-        shares = total * np.arange(1, batches) // batches
-        edges = np.unique(np.searchsorted(tokens_until, shares, side="right"))
-        parts = np.split(np.arange(len(lengths)), edges)
-        return [part for part in parts if len(part)]
+        batches = -(-len(packed) // count) * count
+        shares = tokens_until[-1:] * np.arange(1, batches) // batches
+        edges = np.searchsorted(tokens_until, shares, side="right")
+        equal = [part for part in np.split(np.arange(len(lengths)), edges) if len(part)]
+        if all(lengths[part].sum() <= self._tokens for part in equal):
+            return equal
+        return packed  # of long inputs
 
     def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return in_usable_thread(self._with_threads, function, *arguments)
@@ -315,7 +313,11 @@ class PackedEngine(OnOneDNN, NetworkEngine):
         parts = (network.config, stages[0].embeddings, layers)
         kind = encoding_kind(config.precision)
         self._set_layers(PackedLayers(*parts, typed, kind, self._tokens, quantized))
-        self._at_once = self._streams.count * AHEAD
+        self._at_once = self._streams.count
+        if self._streams.count > 1:
+            bytes_of_batch = self._tokens * network.config.units * 4
+            ahead = config.hidden_bytes // (bytes_of_batch * self._streams.count)
+            self._at_once *= max(1, min(AHEAD, ahead))
         self._stages: List[PackedStage] = []
         end = 0
         for stage in stages:

@@ -45,10 +45,6 @@ PRODUCTS = {
 }
 
 
-#: Held while a weight is packed, which several threads may read.
-WEIGHTS_LOCK = threading.Lock()
-
-
 def address(array: mx.nd.NDArray) -> int:
     """Address of an MXNet array's first element on the CPU."""
     pointer = ctypes.c_void_p()
@@ -118,6 +114,7 @@ class Dense:
         self.factor = Vector(quantized.factor) if quantized else None
         self._packed: Dict[bool, List[PackedWeights]] = {False: [], True: []}
         self._fillers: List[Call] = []
+        self._lock = threading.Lock()  # several threads may read a weight
 
     def _source(self, backward: bool) -> Array:
         if self._quantized is not None:
@@ -130,7 +127,7 @@ class Dense:
 
     def packed(self, kernel: Kernel, backward: bool = False) -> PackedWeights:
         """The weight, prepacked in the layout that a kernel has chosen."""
-        with WEIGHTS_LOCK:
+        with self._lock:
             for packed in self._packed[backward]:
                 if packed.fits(kernel):
                     return packed

@@ -294,6 +294,14 @@ class RowBuffers:
         name = f"{name} {width} {kind}"
         return self._workspace.array(name, self.capacity * width, (rows, width), kind)
 
+    def matrix(self, name: str, height: int, width: int) -> Array:
+        """The first elements of a buffer for matrices of any shape up to (capacity, capacity).
+
+        Shapes: the result (height, width).
+        """
+        size = self.capacity * self.capacity
+        return self._workspace.array(name, size, (height, width), self.kind)
+
     def memory(self, name: str, width: int, kind: str = "") -> np.ndarray:
         """A whole buffer.
 

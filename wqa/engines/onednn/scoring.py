@@ -14,13 +14,14 @@ section 4).
 from __future__ import annotations
 
 import copy
+import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.engines.onednn.library import Call, Scratch, as_float32, check_thread, one
-from wqa.engines.onednn.operations import WEIGHTS_LOCK, Operations, Quantized
+from wqa.engines.onednn.operations import Operations, Quantized
 from wqa.engines.onednn.packed_parts import (
     PackedAttention,
     PackedBatch,
@@ -77,6 +78,7 @@ class PackedLayers:
         self._capacity = round_up(rows)
         self._blocks = tuple(layers)
         self._head_weights: Dict[int, HeadWeights] = {}
+        self._lock = threading.Lock()  # of these, which siblings share
         self._embeddings: Any = None
         if embeddings is not None:
             self._embeddings = PackedEmbeddings(embeddings, config, typed)
@@ -188,7 +190,7 @@ class PackedLayers:
         numpy.ndarray
             (pairs, 2 n C) float32. The current encodings do not change.
         """
-        with WEIGHTS_LOCK:
+        with self._lock:
             if index not in self._head_weights:
                 block = self._blocks[index]
                 self._head_weights[index] = HeadWeights.of(block, self.config, self.kind)
@@ -243,7 +245,8 @@ class PackedLayers:
         count, units = len(batch.lengths), self.config.units
         pairs, key = round_up(count), ("means", round_up(count), batch.rows)
         # One product with a matrix of zeros and ones sums the rows of each pair.
-        ones = self._rows.memory("ones", batch.rows, self.kind)
+        matrix = self._rows.matrix("ones", pairs, batch.rows)
+        ones = matrix.data[: pairs * batch.rows].reshape(pairs, batch.rows)
         ones[:count] = 0
         for row, (start, end) in enumerate(zip(batch.starts.tolist(), batch.starts[1:].tolist())):
             ones[row, start + 1 : end] = one(self.kind)
@@ -251,9 +254,8 @@ class PackedLayers:
         self.encodings[batch.tokens : batch.rows] = 0
         sums = self._rows.array("first sums", pairs, units, "float32")
         if key not in self._calls:
-            source = self._rows.array("ones", pairs, batch.rows, self.kind)
             values = self._rows.array("x", batch.rows, units, self.kind)
-            self._calls[key] = {"means": [self._operations.product(source, values, sums)]}
+            self._calls[key] = {"means": [self._operations.product(matrix, values, sums)]}
         self._calls[key]["means"][0]()
         rows = self._rows.memory("first sums", units, "float32")[:count]
         return rows / (batch.lengths - 1)[:, None].astype(np.float32)

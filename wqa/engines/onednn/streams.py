@@ -17,54 +17,56 @@ from wqa.engines.threads import in_threads
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
-#: Most micro-batches side by side; more threads than these divide products.
+#: Maximal number of micro-batches that are computed at once.
 STREAMS = 16
 
 
 class Streams:
     """Layers for each of several threads, which share their parameters.
 
+    One thread at a time may call `map`.
+
     Parameters
     ----------
     layers : PackedLayers
         The layers; the first stream has these.
     threads : int
-        Number of threads that compute.
+        Number of threads that compute. Those of a stream divide its products.
     """
 
     def __init__(self, layers: PackedLayers, threads: int) -> None:
         self._threads = threads
-        self.count = min(threads, STREAMS)
+        self.count = threads // -(-threads // STREAMS)
         self.all = [layers] + [layers.sibling() for _ in range(1, self.count)]
-        self._free: queue.SimpleQueue[PackedLayers] = queue.SimpleQueue()
-        for stream in self.all:
-            self._free.put(stream)
 
     def map(
         self, function: Callable[[PackedLayers, Part], Result], parts: Sequence[Part]
     ) -> List[Result]:
-        """Call a function with layers and each part, several at once; a single one has all threads.
+        """Call a function with layers and each part, several at once.
 
         Parameters
         ----------
         function : callable
             Takes layers, whose buffers it alone uses until it returns, and a part.
         parts : sequence
-            The parts.
+            The parts. Where they are fewer than the streams, each has more threads.
 
         Returns
         -------
         list
             Results in the order of the parts.
         """
-        each = self._threads if len(parts) == 1 else max(1, self._threads // self.count)
+        free: queue.SimpleQueue[PackedLayers] = queue.SimpleQueue()
+        for layers in self.all:
+            free.put(layers)
+        streams = max(1, min(len(parts), self.count))
+        threads = self._threads // streams
 
         def run(part: Part) -> Result:
-            layers = self._free.get()
-            try:
-                with openmp_threads(each):
-                    return function(layers, part)
-            finally:
-                self._free.put(layers)
+            layers = free.get()
+            with openmp_threads(threads):
+                result = function(layers, part)
+            free.put(layers)
+            return result
 
-        return in_threads(run, parts, self.count)
+        return in_threads(run, parts, streams)
