@@ -51,7 +51,7 @@ setup(
             "mxnet==1.9.1; python_version < '3.12'",
             # oneDNN 3.2 as a library of its own: MXNet's is 2.4, sealed inside it, and ranks far
             # slower.
-            "onednn-cpu-gomp==2023.2.0; platform_machine == 'x86_64'",
+            "onednn-cpu-gomp==2023.2.0; platform_machine == 'x86_64' and python_version < '3.12'",
         ],
         "cu112": [
             "gluonnlp==0.10.0; python_version < '3.12'",
@@ -69,7 +69,7 @@ setup(
             "nvidia-nccl-cu11==2.21.5",
             "nvidia-nvtx-cu11==11.8.86",
             # A machine with GPUs ranks on its CPU too.
-            "onednn-cpu-gomp==2023.2.0; platform_machine == 'x86_64'",
+            "onednn-cpu-gomp==2023.2.0; platform_machine == 'x86_64' and python_version < '3.12'",
         ],
         "plots": ["matplotlib"],  # the pictures of `wqa tune` and `wqa agreement`
         "tune": ["optuna>=3"],  # weights of ensembles, as the paper tunes them

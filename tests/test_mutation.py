@@ -22,10 +22,14 @@ def test_modules_and_their_tests_are_there(mutation):
         assert all((ROOT / "tests" / name).is_file() for name in files)
 
 
-def test_reasons_are_of_lines_that_are_there(mutation):
+def test_reasons_are_of_lines_that_are_there(mutation, tmp_path, monkeypatch):
+    table = tmp_path / "equivalent.tsv"
+    table.write_text("module\tbefore\tafter\treason\na.py\tx = 1\tx = +1\tthe same number\n")
     for (module, before, after), reason in mutation.reasons().items():
         lines = [line.strip() for line in (ROOT / module).read_text(encoding="utf-8").splitlines()]
         assert before in lines and after != before and reason, before
+    monkeypatch.setattr(mutation, "EQUIVALENT", table)
+    assert mutation.reasons() == {("a.py", "x = 1", "x = +1"): "the same number"}
 
 
 def test_the_log_counts_what_survived(mutation):

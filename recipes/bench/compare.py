@@ -153,7 +153,7 @@ def mean_average_precision(scores, labels):
     values = []
     for own, judged in zip(scores, labels):
         if any(judged):
-            ranked = [judged[index] for index in np.argsort(own, kind="stable")[::-1]]
+            ranked = [judged[index] for index in np.argsort(-np.array(own), kind="stable")]
             values.append(average_precision(ranked, judged))
     return statistics.mean(values) if values else None
 
@@ -167,14 +167,15 @@ class Measured:
         The ranker, with its turns.
     index : int
         Index of the drop ratio in the ranker's answers.
-    link : Measured or None
-        Figures of PyTorch in float32 in the same turns, if it was there.
+    group : list of Measured
+        Figures of all that took the same turns, to which these are added.
     """
 
-    def __init__(self, contender, index, link):
+    def __init__(self, contender, index, group):
         rows = [turn["rows"][index] for turn in contender.turns]
         self.key = (contender.name, contender.precision, rows[0]["drop_ratio"])
-        self.link = link or self
+        group.append(self)
+        self.group = group
         self.memory = max(turn["memory_mib"] for turn in contender.turns)
         self.seconds = [row["seconds"] for row in rows]
         self.scores = [scores for row in rows for scores in row["scores"]]
@@ -204,15 +205,23 @@ class Measured:
         Parameters
         ----------
         other : Measured
-            Figures of the other one. In other turns, both are compared with the link of theirs.
+            Figures of the other one. In other turns, both are compared with PyTorch in float32.
 
         Returns
         -------
-        float
+        float or None
+            None where PyTorch was left out of the turns of one of them.
         """
-        if other.link is self.link:
+        if other.group is self.group:
             return ratio(other.seconds, self.seconds_beside(other.key[0]))
-        return self.over(self.link) / other.over(other.link)
+        links = [self.link(), other.link()]
+        if None in links:
+            return None
+        return self.over(links[0]) / other.over(links[1])
+
+    def link(self):
+        """Figures of PyTorch in float32 in the same turns, or None."""
+        return next((one for one in self.group if one.key == (*LINK, 0.0)), None)
 
 
 def rows_of(groups, questions):
@@ -233,12 +242,11 @@ def rows_of(groups, questions):
     measured = {}
     tokens = 0
     for contenders in groups:
-        link = None
+        group = []
         for contender in contenders:
             tokens = max(tokens, sum(turn.get("tokens", 0) for turn in contender.turns))
             for index in range(len(contender.turns[0]["rows"])):
-                figures = Measured(contender, index, link)
-                link = figures.link
+                figures = Measured(contender, index, group)
                 measured.setdefault(figures.key, figures)
     candidates = sum(len(texts) for texts, _ in questions)
     rows = []
@@ -334,7 +342,7 @@ def table(rows):
             f"{row['time_over_0']:6.3f} {end_to_end:>8} {row['memory_mib']:6.0f}",
             f"{row['spearman']:6.3f} {row['same_first']:5.2f}",
             "     - " if row["map"] is None else f"{100 * row['map']:6.2f} ",
-            *(f"{value:7.2f}" for value in row["over"].values()),
+            *("      -" if value is None else f"{value:7.2f}" for value in row["over"].values()),
         )
         lines.append(" ".join(cells).rstrip())
     return lines

@@ -6,6 +6,7 @@
 QUALITY.tsv and TIMES.tsv are those of recipes/cascade/collection.sh.
 """
 
+import pathlib
 import sys
 
 from wqa.errors import WqaError
@@ -13,8 +14,15 @@ from wqa.evaluation.picture import check_matplotlib
 from wqa.evaluation.report import read_rows
 from wqa.io.files import atomic_writer
 
-#: Rankers of the times by a part of their names, with their rows in the table of quality.
-RANKERS = {"bm25": "BM25", "tanda": "monolithic", "cascade": "cascade", "sr_": "sequence"}
+
+def title_of(ranker):
+    """Row of the table of quality, or how it begins, for a ranker of the times."""
+    if ranker == "bm25":
+        return "BM25"
+    path = pathlib.Path(ranker)
+    if path.suffix == ".json":
+        return "sequence"
+    return {"tanda": "monolithic", "cascade": "cascade"}[path.parent.name]
 
 
 def points_of(quality, times, top):
@@ -23,7 +31,7 @@ def points_of(quality, times, top):
     for row in times:
         if row["documents"] != top:
             continue
-        name = next(title for part, title in RANKERS.items() if part in row["ranker"])
+        name = title_of(row["ranker"])
         ratio = "0" if row["drop_ratio"] == "-" else row["drop_ratio"]
         for figures in quality:
             if figures["row"].startswith(name) and figures["drop_ratio"] == ratio:

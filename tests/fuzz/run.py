@@ -61,9 +61,10 @@ def run(name, seconds):
     took = time.monotonic() - begin
     tries = re.findall(r"stat::number_of_executed_units: (\d+)", done.stderr)
     cover = re.findall(r" cov: (\d+)", done.stderr)
-    kept = [path for path in (FOUND / name).iterdir() if path.is_file()]
-    if not kept:
-        (FOUND / name).rmdir()
+    folder = FOUND / name
+    kept = folder.is_dir() and any(path.is_file() for path in folder.iterdir())
+    if folder.is_dir() and not kept:
+        folder.rmdir()
     if done.returncode:
         print(done.stderr[-4000:], file=sys.stderr)
     row = [name, f"{int((tries or ['0'])[-1]):,}", (cover or ["0"])[-1], f"{took:.0f}"]

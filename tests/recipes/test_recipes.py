@@ -1105,6 +1105,9 @@ def test_the_comparison_puts_peers_beside(bench):
     assert ours["spearman"] == 0.5
     assert ours["same_first"] == 0
     assert compare.table(rows)[-2].startswith("wqa pairwise  int8")
+    rows = compare.rows_of([contenders, others[1:]], questions)
+    assert rows[2]["over"]["openvino int8"] is None  # PyTorch is not among the others
+    assert compare.table(rows)[3].endswith(" -")
     contenders[0].setting = others[0].setting = "batches of 32"
     lines = compare.settings_of([contenders, others])
     assert lines == ["pytorch float32: batches of 32"]

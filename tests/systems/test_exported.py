@@ -259,12 +259,24 @@ def test_a_description_that_does_not_fit_is_refused(exported, tmp_path):
         ({"sha256": {}, "inputs": {"width": 3}}, "inputs that do not fit"),
         ({"sha256": {}, "inputs_type": "Pairs"}, "inputs: Pairs; expected PairInputs"),
         ({"sha256": {}, "computes": "spans"}, "a reader of spans"),
+        ({"sha256": {}, "computes": "tones"}, "computes is 'tones'; expected one of scores"),
+        ({"sha256": {}, "calibration": {"temperatures": [1]}}, "expected temperatures and thresh"),
         ({"sha256": {}, "stages": ["exit_9"]}, "ONNX Runtime .* cannot load it"),
         ({"sha256": {}, "color": "red"}, "unknown field 'color'"),
     ):
         path.write_text(json.dumps({**values, **change}))
         with pytest.raises(RunDirectoryError, match=message):
             load_ranker(folder)
+
+
+def test_a_run_of_a_folder_has_its_description(exported):
+    from wqa.evaluation.run_metadata import describe_run
+
+    data = builtin_path("test")
+    metadata = describe_run("wqa evaluate exported", exported, data, {"map": 0.5, "questions": 3})
+    [retrieval] = metadata["method"]["retrieval"]
+    assert retrieval["method"] == "cascade" and "weights.bin" in retrieval["sha256"]
+    assert "onnxruntime" in json.dumps(metadata["platform"])
 
 
 def test_scores_of_a_folder_have_the_digest_of_its_files(exported, tmp_path):

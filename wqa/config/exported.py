@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from wqa.config.encoders import BackboneConfig
 from wqa.config.reading import config_digest, from_dict, read_json
+from wqa.config.systems import KINDS
 from wqa.errors import RunDirectoryError, shorten
 
 #: What `ExportConfig.format` says, by which the file is told from that of a run.
@@ -139,4 +140,11 @@ def read_export_config(path: pathlib.Path) -> ExportConfig:
             f"{shorten(expected, 16)}, as it records itself",
             f"{mend}; if you changed it yourself, delete the line config.json of sha256 in it",
         )
+    if config.computes not in KINDS:
+        raise RunDirectoryError(
+            path, f"computes is {shorten(config.computes)}", f"one of {', '.join(KINDS)}", mend
+        )
+    if config.calibration and set(config.calibration) != {"temperatures", "threshold"}:
+        found = f"calibration has {shorten(', '.join(config.calibration))}"
+        raise RunDirectoryError(path, found, "temperatures and threshold", mend)
     return config

@@ -18,8 +18,9 @@ import subprocess
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import wqa
-from wqa.config import read_run_config
+from wqa.config import RunConfig, read_run_config
 from wqa.config.environment import process_limits, processor
+from wqa.config.exported import is_export, read_export_config
 from wqa.config.yaml_text import parse_yaml, yaml_of
 from wqa.errors import DataError
 from wqa.io.files import PathLike, sha256
@@ -34,7 +35,10 @@ LONGEST = 10_000
 
 _NO_MEASURES = ("cost", "token_cost", "seconds")
 #: Libraries that scores depend on.
-_LIBRARIES = ("mxnet", "mxnet-cu112", "gluonnlp", "numpy", "tokenizers", "onednn-cpu-gomp")
+_LIBRARIES = (
+    *("mxnet", "mxnet-cu112", "gluonnlp", "onednn-cpu-gomp", "onnxruntime", "onnxruntime-gpu"),
+    *("numpy", "tokenizers"),
+)
 
 
 def describe_run(
@@ -65,16 +69,21 @@ def describe_run(
         The fields of ir_metadata. What is not known is left out.
     """
     record = pathlib.Path(run, "config.json")
-    config = read_run_config(record) if record.is_file() else None
+    config: Any = None
+    if is_export(record.parent):
+        config = read_export_config(record)
+    elif record.is_file():
+        config = read_run_config(record)
     system = config.system if config else str(run)
     retrieval: Dict[str, Any] = {"name": str(run), "method": system, **(settings or {})}
     if "drop_ratio" in figures:
         retrieval["drop ratio"] = figures["drop_ratio"]
     training = []
     if config:
-        network = config.network
-        retrieval.update({"encoder": config.encoder, "network": dict(network)})
-        retrieval.update({"max length": config.max_length, "sha256": dict(config.sha256)})
+        retrieval.update({"network": dict(config.network), "max length": config.max_length})
+        retrieval["sha256"] = dict(config.sha256)
+    if isinstance(config, RunConfig):
+        retrieval["encoder"] = config.encoder
         training.append({"sha256": config.train_sha256, "command": config.command})
     measures = []
     for name, value in figures.items():
