@@ -55,9 +55,9 @@ class Setting:
         split = {name: seconds / count for name, seconds in self.pipeline.seconds.items()}
         return {
             "ranker": self.run,
+            "drop_ratio": self.name,
             "documents": self.top,
             "sentences": round(statistics.mean(self.sentences)),
-            "drop_ratio": self.name,
             "hit@1": sum(rank == 1 for rank in self.ranks) / count,
             "mrr": sum(1 / rank for rank in self.ranks) / count,
             "seconds": f"{statistics.median(self.seconds):.3f}",

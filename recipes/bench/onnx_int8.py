@@ -50,19 +50,17 @@ class Inputs(CalibrationDataReader):
 
 
 def calibration_inputs(folder, stages, questions):
-    """Inputs of each stage for questions, from the stages before it in float32."""
+    """Yield the inputs of the last of the stages for each question, by those before in float32."""
     ranker = load_ranker(folder)
     sessions = GraphSessions(folder, stages, EngineConfig(engine="onnxruntime"))
-    seen = {stage: [] for stage in stages}
     for question in questions:
         pairs = ranker.inputs.encode(question.question, question.texts, question.id)
         inputs = graph_inputs(dict(zip(ranker.inputs.names, ranker.inputs.pad(pairs))))
-        for stage in stages:
-            seen[stage].append(inputs)
-            hidden = sessions.run(stage, inputs)[0]  # of the last stage alone, its scores
+        for stage in stages[:-1]:
+            hidden = sessions.run(stage, inputs)[0]
             lengths = [pair.length for pair in pairs]
             inputs = {"hidden": hidden, "attention_mask": mask_of(lengths, hidden.shape[1])}
-    return seen
+        yield inputs
 
 
 def products_with_weights(path):
@@ -80,14 +78,14 @@ def quantize(exported, out, questions, method="minmax"):
     if config.document_encoder or config.backbone is None:
         found = f"an export of the system {config.system}"
         raise OptionError("exported", found, "a ranker that reads question and candidate together")
-    seen = calibration_inputs(exported, config.stages, questions)
+    questions = list(questions)
     with new_directory(out) as folder:
-        for stage in config.stages:
+        for number, stage in enumerate(config.stages, 1):
             path = exported / f"{stage}.onnx"
             quantize_static(
                 str(path),
                 str(folder / path.name),
-                Inputs(seen[stage]),
+                Inputs(calibration_inputs(exported, config.stages[:number], questions)),
                 per_channel=True,
                 nodes_to_quantize=products_with_weights(path),
                 use_external_data_format=True,

@@ -16,7 +16,7 @@ if [ "${SMOKE:-0}" != 1 ]; then
   export ENCODER=minilm RUNS=${RUNS:-runs/cascade_collection} EXITS=2,4,6 DEPTHS="2 4 6" WIKIQA=${WIKIQA:-$data/wikiqa}
   export TRANSFER_EPOCHS=1 ADAPT_EPOCHS=4 PATIENCE=0 WARMUP=100 UPDATE_TOKENS=0 LEARNING_RATE=3e-5
   export PRECISION=${PRECISION:-bfloat16} ASNQ_TRAIN=$RUNS/transfer.jsonl ASNQ_DEV=
-  squad=${SQUAD:-$data/squad_sentences} SELQA=${SELQA:-$data/selqa} collections="wikiqa selqa"
+  squad=${SQUAD:-$data/squad_sentences} SELQA=${SELQA:-$data/selqa} collections=${COLLECTIONS:-wikiqa selqa}
   tops=${TOPS:-5 20 80} dev_top=${DEV_TOP:-20} grid=0,0.3,0.5,0.7,0.8,0.9 full=6 precision=(--precision "${RANK_PRECISION:-int8}")
 else
   TIMED=1 collections=wikiqa tops=4 dev_top=4 grid=0,0.5 full=3 precision=()
@@ -119,9 +119,10 @@ cat "$table"
 cat "$RESULTS/collection_claims.txt"
 
 if [ "${TIMED:-0}" = 1 ]; then
-  "$python" recipes/bench/ask.py "$collection/index" "$(open_questions_of wikiqa test)" bm25 "$monolithic" "$cascade" "$sequence" \
-    $(for top in $tops; do echo "--top $top"; done) --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5 \
-    --drop-ratio tuned --questions "${QUESTIONS:-20}" --rounds "${ROUNDS:-3}" ${precision[@]+"${precision[@]}"} \
-    --out "$RESULTS/collection_times.tsv"
-  "$python" recipes/cascade/collection_picture.py "$table" "$RESULTS/collection_times.tsv" "$RESULTS/collection.png"
+  times=$(realpath "$RESULTS")/collection_times.tsv asked=$(realpath "$(open_questions_of wikiqa test)") bench=$PWD/recipes/bench
+  (cd "$RUNS" && "$python" "$bench/ask.py" collection/index "$asked" bm25 "${monolithic#"$RUNS"/}" "${cascade#"$RUNS"/}" \
+    "${sequence#"$RUNS"/}" $(for top in $tops; do echo "--top $top"; done) --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.4 \
+    --drop-ratio 0.5 --drop-ratio tuned --questions "${QUESTIONS:-20}" --rounds "${ROUNDS:-3}" \
+    ${precision[@]+"${precision[@]}"} --out "$times")
+  "$python" recipes/cascade/collection_picture.py "$table" "$times" "$RESULTS/collection.png"
 fi

@@ -1195,10 +1195,10 @@ def test_the_measurement_of_a_collection(tmp_path, tiny_run):
     assert lines[0][:2] == ["2", "questions,"] and "2 rounds" in out
     head, *rows = lines[1:]
     assert [row[1:4] for row in rows] == [
-        ["2", "4", "0.5"],
-        ["3", "6", "0.5"],
-        ["2", "4", "-"],
-        ["3", "6", "-"],
+        ["0.5", "2", "4"],
+        ["0.5", "3", "6"],
+        ["-", "2", "4"],
+        ["-", "3", "6"],
     ]
     overlap = dict(zip(head, rows[-1]))
     assert overlap["hit@1"] == "0.00" and overlap["mrr"] == "50.00"  # all three tie, in order
