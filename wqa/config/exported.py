@@ -7,7 +7,7 @@ import pathlib
 from typing import Any, Dict, Optional, Tuple
 
 from wqa.config.encoders import BackboneConfig
-from wqa.config.reading import config_digest, from_dict, read_json
+from wqa.config.reading import check_description, from_dict, read_json
 from wqa.config.systems import KINDS
 from wqa.errors import RunDirectoryError, shorten
 
@@ -132,14 +132,7 @@ def read_export_config(path: pathlib.Path) -> ExportConfig:
             problem = f"the format {shorten(values.get('format'))}"
         raise RunDirectoryError(path, problem, f"{FORMAT}, of this version", mend)
     config = from_dict(ExportConfig, values, str(path))
-    expected = config.sha256.get("config.json")
-    if expected is not None and config_digest(values) != expected:
-        raise RunDirectoryError(
-            path,
-            "has changed: its SHA-256 is another one",
-            f"{shorten(expected, 16)}, as it records itself",
-            f"{mend}; if you changed it yourself, delete the line config.json of sha256 in it",
-        )
+    check_description(path, values, config.sha256, mend)
     if config.computes not in KINDS:
         raise RunDirectoryError(
             path, f"computes is {shorten(config.computes)}", f"one of {', '.join(KINDS)}", mend

@@ -11,7 +11,19 @@ import pathlib
 import stat
 import sys
 import typing
-from typing import Any, BinaryIO, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union
+from typing import (
+    Any,
+    BinaryIO,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+)
 
 from wqa.config.encoders import MOST_LAYERS, MOST_SIZE, BackboneConfig
 from wqa.config.training import TrainingConfig
@@ -313,15 +325,37 @@ def read_run_config(path: Union[str, Any]) -> RunConfig:
         values = {**values, "network": {"exits": values["exits"]}}
         del values["exits"]
     config = from_dict(RunConfig, values, str(path))
-    expected = config.sha256.get("config.json")
-    if expected is not None and config_digest(written) != expected:
+    check_description(path, written, config.sha256, _MEND)
+    return config
+
+
+def check_description(path: Any, values: Any, sha256: Mapping[str, str], mend: str) -> None:
+    """Check that the values of a ``config.json`` are those whose digest it records, if it does.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    values : dict
+        What it holds.
+    sha256 : mapping
+        The digests that it records.
+    mend : str
+        What to do where it has changed.
+
+    Raises
+    ------
+    RunDirectoryError
+        If the digest is another one.
+    """
+    expected = sha256.get("config.json")
+    if expected is not None and config_digest(values) != expected:
         raise RunDirectoryError(
             path,
             "has changed: its SHA-256 is another one",
             f"{shorten(expected, 16)}, as it records itself",
-            f"{_MEND}; if you changed it yourself, delete the line config.json of sha256 in it",
+            f"{mend}; if you changed it yourself, delete the line config.json of sha256 in it",
         )
-    return config
 
 
 def check_finished(folder: pathlib.Path, config: RunConfig) -> None:

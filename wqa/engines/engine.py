@@ -2,9 +2,9 @@
 
 An engine plans micro-batches, runs consecutive stages on them, and stores the encodings of pairs
 between stages. The ranker decides which pairs are dropped (`wqa.inference.exit_ranker`). An engine
-keeps no results: `Engine.run` and `Engine.run_all` return the input of the heads, and
-`Engine.scores` the scores. They hold the engine's lock, so that several threads may rank at once.
-None reads results of a call before it, which an exception may have interrupted.
+keeps no results: `Engine.run_all` returns the input of the heads, and `Engine.scores` the scores.
+Both hold the engine's lock, so that several threads may rank at once. Neither reads results of a
+call before it, which an exception may have interrupted.
 
 A new engine is a subclass of `Engine` with `plan`, `store`, `_run` and `_scores`, and a branch in
 `wqa.engines.choice`, which says before anything runs whether it can compute a network in a
@@ -184,21 +184,6 @@ class Engine(LockedEngine):
         """Create an empty store for encodings between two runs."""
         raise NotImplementedError
 
-    def run(self, work: Work) -> Readings:
-        """Run consecutive stages on a micro-batch.
-
-        Parameters
-        ----------
-        work : Work
-            The stages, and the micro-batch.
-
-        Returns
-        -------
-        Readings
-            Positions that ran, and the input of the heads.
-        """
-        return next(self.run_all([work]))
-
     def run_all(self, works: Iterable[Work]) -> Iterator[Readings]:
         """Run consecutive stages on micro-batches, of which an engine may compute several at once.
 
@@ -241,7 +226,7 @@ class Engine(LockedEngine):
         return [self._run(work) for work in works]
 
     def _run(self, work: Work) -> Readings:
-        """`run`, while no other thread uses the engine."""
+        """`run_all` of one micro-batch, while no other thread uses the engine."""
         raise NotImplementedError
 
     def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:

@@ -54,11 +54,10 @@ class _Shared(Generic[Part, Result]):
 
     def compute(self) -> None:
         """Compute parts in the calling thread until none is left, or one has failed."""
-        while not self._has_ended:
-            number, part = next(self._left, (None, None))
-            if number is None:
+        for number, part in self._left:  # each part goes to one thread
+            if self._has_ended:
                 return
-            self.results[number] = self._function(part)  # type: ignore[arg-type]
+            self.results[number] = self._function(part)
 
     def help(self) -> None:
         """`compute` in another thread."""

@@ -8,7 +8,6 @@ header only on demand; the readers of this package skip it.
 
 from __future__ import annotations
 
-import importlib.metadata
 import itertools
 import os
 import pathlib
@@ -21,6 +20,7 @@ import wqa
 from wqa.config import RunConfig, read_run_config
 from wqa.config.environment import process_limits, processor
 from wqa.config.exported import is_export, read_export_config
+from wqa.config.versions import MXNET_PACKAGES, installed_version
 from wqa.config.yaml_text import parse_yaml, yaml_of
 from wqa.errors import DataError
 from wqa.io.files import PathLike, sha256
@@ -36,7 +36,7 @@ LONGEST = 10_000
 _NO_MEASURES = ("cost", "token_cost", "seconds")
 #: Libraries that scores depend on.
 _LIBRARIES = (
-    *("mxnet", "mxnet-cu112", "gluonnlp", "onednn-cpu-gomp", "onnxruntime", "onnxruntime-gpu"),
+    *(*MXNET_PACKAGES, "gluonnlp", "onednn-cpu-gomp", "onnxruntime", "onnxruntime-gpu"),
     *("numpy", "tokenizers"),
 )
 
@@ -174,10 +174,9 @@ def _platform() -> Dict[str, Any]:
     cpu, limits = processor(), process_limits()
     libraries = [f"python {platform.python_version()}"]
     for name in _LIBRARIES:
-        try:
-            libraries.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
+        version = installed_version(name)
+        if version is not None:
+            libraries.append(f"{name} {version}")
     hardware = {
         "cpu": {
             "model": cpu["name"],
