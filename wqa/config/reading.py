@@ -11,19 +11,7 @@ import pathlib
 import stat
 import sys
 import typing
-from typing import (
-    Any,
-    BinaryIO,
-    Callable,
-    Dict,
-    List,
-    Mapping,
-    Optional,
-    Tuple,
-    Type,
-    TypeVar,
-    Union,
-)
+from typing import Any, BinaryIO, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union
 
 from wqa.config.encoders import MOST_LAYERS, MOST_SIZE, BackboneConfig
 from wqa.config.training import TrainingConfig
@@ -329,7 +317,7 @@ def read_run_config(path: Union[str, Any]) -> RunConfig:
     return config
 
 
-def check_description(path: Any, values: Any, sha256: Mapping[str, str], mend: str) -> None:
+def check_description(path: Any, values: Any, sha256: Dict[str, str], mend: str) -> None:
     """Check that the values of a ``config.json`` are those whose digest it records, if it does.
 
     Parameters
@@ -338,7 +326,7 @@ def check_description(path: Any, values: Any, sha256: Mapping[str, str], mend: s
         The file.
     values : dict
         What it holds.
-    sha256 : mapping
+    sha256 : dict of str to str
         The digests that it records.
     mend : str
         What to do where it has changed.
