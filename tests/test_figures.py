@@ -23,13 +23,8 @@ def test_the_pages_are_what_their_sources_give(make_figures, capsys):
     assert status == 0, f"run make figures:\n{capsys.readouterr().out}"
 
 
-#: Pages of results whose tables are still typed.
-TYPED = ("dcbert.md", "mspp.md")
-
-
 def test_tables_of_results_stand_between_marks(make_figures):
-    pages = sorted((ROOT / "docs" / "results").glob("*.md"))
-    for page in [path for path in pages if path.name not in TYPED]:
+    for page in sorted((ROOT / "docs" / "results").glob("*.md")):
         outside = make_figures.MARKED.sub("", page.read_text(encoding="utf-8"))
         assert not re.findall(r"^\|.*$", outside, re.MULTILINE), page
 
