@@ -39,6 +39,9 @@ MODULES = {
         *("training/test_updates.py", "training/test_training.py", "training/test_schedules.py"),
     ],
     "wqa/training/pairs.py": ["training/test_pairs.py", "text/test_store.py"],
+    "wqa/engines/onednn/quantize.py": [
+        *("engines/test_engine.py", "systems/test_damaged_runs.py", "systems/mhs/test_mhs.py"),
+    ],
     "data_scripts/wikiqa.py": ["data_scripts/test_wikiqa.py"],
     "data_scripts/corpus.py": ["data_scripts/test_wikiqa.py", "data_scripts/test_corpora.py"],
     "data_scripts/trecqa.py": ["data_scripts/test_corpora.py"],
@@ -48,6 +51,7 @@ MODULES = {
 CHOSEN = {
     "wqa/training/schedules.py": "triangular or exits_are_drawn or defaults or epoch_sees or "
     "share_of or slanted or peak or contradictory or anchors or above_the_sampled or plan_does",
+    "wqa/engines/onednn/quantize.py": "(int8 or quantiz or 8_bit or calibrated) and not without_vnni",
     "data_scripts/corpus.py": "wikiqa or by_hand or exit_status",
     "data_scripts/trecqa.py": "trecqa",
     "data_scripts/asnq.py": "asnq",
