@@ -4,8 +4,12 @@
     wqa export RUN EXPORTED --format onnx
     python recipes/bench/onnx_speed.py RUN EXPORTED --data QUESTIONS --peers-python PYTHON
 
+    wqa export RUN HUGGINGFACE
+    python recipes/bench/onnx_speed.py RUN EXPORTED --data QUESTIONS --huggingface HUGGINGFACE ...
+
 PYTHON is an environment with this package, onnxruntime and openvino, and no MXNet: OpenVINO's NumPy
-may be newer than MXNet's. Each contender is a process of its own in each round. It ranks the first
+may be newer than MXNet's. With a monolithic ranker's directory in Hugging Face's form, and PyTorch
+and transformers in that environment, the graph that they write of the same weights runs as well. Each contender is a process of its own in each round. It ranks the first
 question once to warm up, then all questions, tokenization included. The table has the best round of
 each, and how many rankings have the order and the exits of the first contender's.
 """
@@ -16,6 +20,7 @@ import itertools
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any, Callable, NamedTuple
 
@@ -56,17 +61,50 @@ def by_one_graph(source, drop_ratio, threads, compile_graph):
     return rank
 
 
+def by_graph(source, drop_ratio, threads, path=None):
+    """Ranks without dropping by one graph of all layers: the export's, or that of `path`."""
+    ranker = load_ranker(source, threads=threads)  # for its inputs
+    session = _session(path or f"{source}/model.onnx", threads)
+    names = {value.name for value in session.get_inputs()}
+
+    def rank(question):
+        pairs = ranker.inputs.encode(question.question, question.texts)
+        inputs = graph_inputs(dict(zip(ranker.inputs.names, ranker.inputs.pad(pairs))))
+        inputs = {name: array for name, array in inputs.items() if name in names}
+        scores = session.run(["logits"], inputs)[0].reshape(-1)
+        exits = np.full(len(scores), ranker.capabilities.exits[-1])
+        return Ranked(np.argsort(-scores, kind="stable"), exits, scores)
+
+    return rank
+
+
+def by_transformers(source, drop_ratio, threads, directory):
+    """`by_graph`, of the graph that PyTorch writes of the weights in Hugging Face's form."""
+    from peer_models import export_graph
+
+    ids = np.ones((2, 16), np.int64)
+    batch = {"input_ids": ids, "attention_mask": ids, "token_type_ids": ids * 0}
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.onnx"
+        export_graph(directory, path, batch)
+        return by_graph(source, drop_ratio, threads, path)
+
+
 #: Outputs of the graph that drops inside.
 OUTPUTS = ("scores", "exits", "order")
 
 
-def in_onnxruntime(path, threads):
-    """Function that computes a graph by ONNX Runtime."""
+def _session(path, threads):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def in_onnxruntime(path, threads):
+    """Function that computes a graph by ONNX Runtime."""
+    session = _session(path, threads)
     return lambda inputs: session.run(OUTPUTS, inputs)
 
 
@@ -92,7 +130,7 @@ class Contender(NamedTuple):
     is_peer: bool = False  # whether it runs in the other environment
 
 
-#: Contenders by name.
+#: Contenders by name; those of all layers are for monolithic rankers.
 CONTENDERS = {
     "oneDNN, run": Contender(by_stages, ranks_export=False),
     "ONNX Runtime, stages": Contender(by_stages),
@@ -102,14 +140,19 @@ CONTENDERS = {
     "OpenVINO, one graph": Contender(
         functools.partial(by_one_graph, compile_graph=in_openvino), is_peer=True
     ),
+    "ONNX Runtime, all layers": Contender(by_graph, is_peer=True),
+    "ONNX Runtime, all layers by transformers": Contender(by_transformers, is_peer=True),
 }
+CASCADE = [name for name in CONTENDERS if "all layers" not in name]
+MONOLITHIC = ["oneDNN, run", *(name for name in CONTENDERS if "all layers" in name)]
 
 
 def work(options):
     """Rank by one contender, and print the seconds and the rankings."""
     contender = CONTENDERS[options.worker]
     source = options.exported if contender.ranks_export else options.run
-    rank = contender.load(source, options.drop_ratio, options.threads)
+    graph = [options.huggingface] if contender.load is by_transformers else []
+    rank = contender.load(source, options.drop_ratio, options.threads, *graph)
     questions = list(itertools.islice(read_questions(options.data), options.questions))
     rank(questions[0])
     start = time.perf_counter()
@@ -128,6 +171,8 @@ def start(name, options):
     command = [python, __file__, options.run, options.exported, "--data", options.data]
     command += ["--questions", options.questions, "--drop-ratio", options.drop_ratio]
     command += ["--threads", options.threads, "--worker", name]
+    if options.huggingface:
+        command += ["--huggingface", options.huggingface]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{name}: {done.stderr.strip().splitlines()[-1]}")
@@ -158,7 +203,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("run", help="run directory of a cascade")
+    parser.add_argument("run", help="run directory of a cascade, or of a monolithic ranker")
     parser.add_argument("exported", help="folder of wqa export --format onnx")
     parser.add_argument("--data", required=True, help="questions, canonical JSONL")
     parser.add_argument("--questions", type=int, default=100, help="number of them (100)")
@@ -166,11 +211,11 @@ def main():
     parser.add_argument("--threads", type=int, default=2, help="threads of each (2)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds (3)")
     parser.add_argument("--peers-python", default=sys.executable, help="other environment")
-    parser.add_argument(
-        "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME"
-    )
+    parser.add_argument("--huggingface", help="the monolithic ranker in Hugging Face's form")
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, metavar="NAME")
     parser.add_argument("--worker", choices=CONTENDERS, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.contenders = options.contenders or (MONOLITHIC if options.huggingface else CASCADE)
     if options.worker:
         work(options)
     else:

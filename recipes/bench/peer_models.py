@@ -20,6 +20,24 @@ def classifier(directory, **options):
     return AutoModelForSequenceClassification.from_pretrained(directory, **options).eval()
 
 
+def export_graph(directory, path, batch):
+    """Write the classifier's graph by PyTorch's export, with sizes that change; return its config."""
+    model = classifier(directory, attn_implementation="eager")
+    inputs = named(model, {name: torch.from_numpy(array) for name, array in batch.items()})
+    axes = {name: {0: "batch", 1: "length"} for name in inputs}
+    torch.onnx.export(
+        model,
+        (inputs,),
+        path,
+        input_names=list(inputs),
+        output_names=["logits"],
+        dynamic_axes={**axes, "logits": {0: "batch"}},
+        opset_version=17,
+        dynamo=False,
+    )
+    return model.config
+
+
 def named(model, batch):
     """The inputs that a model of transformers takes, in the order of its own arguments."""
     order = ("input_ids", "attention_mask", "token_type_ids")
@@ -86,24 +104,12 @@ class OnnxRuntime(Model):
     def _fused(directory, folder, batch):
         from onnxruntime.transformers.optimizer import optimize_model
 
-        model = classifier(directory, attn_implementation="eager")
-        inputs = named(model, {name: torch.from_numpy(array) for name, array in batch.items()})
-        axes = {name: {0: "batch", 1: "length"} for name in inputs}
-        torch.onnx.export(
-            model,
-            (inputs,),
-            f"{folder}/model.onnx",
-            input_names=list(inputs),
-            output_names=["logits"],
-            dynamic_axes={**axes, "logits": {0: "batch"}},
-            opset_version=17,
-            dynamo=False,
-        )
+        config = export_graph(directory, f"{folder}/model.onnx", batch)
         fused = optimize_model(
             f"{folder}/model.onnx",
             model_type="bert",
-            num_heads=model.config.num_attention_heads,
-            hidden_size=model.config.hidden_size,
+            num_heads=config.num_attention_heads,
+            hidden_size=config.hidden_size,
         )
         fused.save_model_to_file(f"{folder}/fused.onnx")
         return f"{folder}/fused.onnx"

@@ -15,7 +15,7 @@ from wqa.data import builtin_path, read_questions
 from wqa.text import PairInputs, load_tokenizer
 from wqa.training import Trainer, TrainingPairs
 from wqa.training.optimizer import FreshTrainer
-from wqa.training.schedules import UpdatePlan, exit_of_update, plan_updates
+from wqa.training.schedules import UpdatePlan, decay_weights, exit_of_update, plan_updates
 
 
 @pytest.fixture
@@ -70,6 +70,22 @@ def test_the_plan_does_not_depend_on_the_devices(devices, tokens, steps):
     config = TrainingConfig(tokens_per_batch=2000, tokens_per_update=tokens)
     assert plan_updates(config, devices) == UpdatePlan(tokens, steps)
     assert plan_updates(TrainingConfig(), devices) == UpdatePlan(2000 * devices, 1)
+
+
+def test_weights_decay_by_their_own_rate_and_biases_do_not():
+    parameters = {}
+    for name, share in (("dense.weight", 1.0), ("layer.weight", 0.5), ("dense.bias", 1.0)):
+        parameters[name] = gluon.Parameter(name, shape=(2,))
+        parameters[name].initialize(mx.init.One(), ctx=mx.cpu())
+        parameters[name].lr_mult = share
+    decay_weights(parameters, mx.cpu(), 0.25)
+    left = [float(parameter.data().asnumpy()[0]) for parameter in parameters.values()]
+    assert left == [0.75, 0.875, 1.0]
+
+
+@pytest.mark.parametrize("steps, workers, most", [(1, 1, 400), (4, 1, 150), (1, 2, 250)])
+def test_tokens_of_a_step(steps, workers, most):
+    assert UpdatePlan(400, steps).step_tokens(50, workers) == most
 
 
 @given(st.integers(1, 200), st.integers(1, 64), st.integers(1, 12), st.integers(1, 8), st.data())
