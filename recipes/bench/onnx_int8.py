@@ -2,8 +2,8 @@
 """Quantize an exported ranker to 8 bits by ONNX Runtime's own tool.
 
     wqa export runs/cascade exported --format onnx
-    python recipes/bench/onnx_int8.py exported exported_int8 --data data/wikiqa/train.jsonl
-    wqa evaluate exported exported_int8 --data data/wikiqa/test.jsonl --drop-ratio 0.3
+    python recipes/bench/onnx_int8.py exported exported_int8 --data data/wikiqa/dev.jsonl
+    wqa evaluate exported_int8 --data data/wikiqa/test.jsonl --drop-ratio 0.3
 
 Products with weights are computed in 8 bits, with a scale for each output of a weight and one for
 all inputs of a product, from questions that the float32 graphs rank (static quantization). Products

@@ -4,14 +4,15 @@
     wqa export RUN EXPORTED --format onnx
     python recipes/bench/onnx_speed.py RUN EXPORTED --data QUESTIONS --peers-python PYTHON
 
-    wqa export RUN HUGGINGFACE
+    wqa export RUN HUGGINGFACE --format huggingface
     python recipes/bench/onnx_speed.py RUN EXPORTED --data QUESTIONS --huggingface HUGGINGFACE ...
 
 PYTHON is an environment with this package, onnxruntime and openvino, and no MXNet: OpenVINO's NumPy
 may be newer than MXNet's. With a monolithic ranker's directory in Hugging Face's form, and PyTorch
-and transformers in that environment, the graph that they write of the same weights runs as well. Each contender is a process of its own in each round. It ranks the first
-question once to warm up, then all questions, tokenization included. The table has the best round of
-each, and how many rankings have the order and the exits of the first contender's.
+and transformers in that environment, the graph that they write of the same weights runs as well.
+Each contender is a process of its own in each round. It ranks the first question once to warm up,
+then all questions, tokenization included. The table has the best round of each, and how many
+rankings have the order and the exits of the first contender's.
 """
 
 import argparse

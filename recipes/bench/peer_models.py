@@ -21,7 +21,7 @@ def classifier(directory, **options):
 
 
 def export_graph(directory, path, batch):
-    """Write the classifier's graph by PyTorch's export, with sizes that change; return its config."""
+    """Write the classifier's graph by PyTorch's export, for any sizes; return its config."""
     model = classifier(directory, attn_implementation="eager")
     inputs = named(model, {name: torch.from_numpy(array) for name, array in batch.items()})
     axes = {name: {0: "batch", 1: "length"} for name in inputs}

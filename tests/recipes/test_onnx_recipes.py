@@ -1,15 +1,17 @@
-"""The scripts that quantize and time exported graphs."""
+"""The scripts that quantize and time exported graphs, and that time bare products."""
 
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from conftest import ROOT, child_environment
+from conftest import ROOT, child_environment, needs_onednn
 
 from wqa import load_ranker, read_questions
+from wqa.config import TrainingConfig
 from wqa.data import builtin_path
 from wqa.systems.export_onnx import export_onnx
+from wqa.systems.train import train
 
 
 def script(name, *arguments):
@@ -59,3 +61,25 @@ def test_contenders_rank_in_turn(tiny_run, exported):
     rows = done.stdout.splitlines()[1:]
     for name, row in zip(names, rows):
         assert row.strip().startswith(name) and row.split()[-2:] == ["3", "0.00"]
+
+
+def test_all_layers_rank_as_the_run(tiny_encoder, tmp_path):
+    run, exported = tmp_path / "run", tmp_path / "exported"
+    config = TrainingConfig(max_updates=1, learning_rate=1e-2, tokens_per_batch=500)
+    options = {"config": config, "max_length": 64}
+    train("pairwise", str(builtin_path("dev")), str(run), str(tiny_encoder), **options)
+    export_onnx(run, exported)
+    given = run, exported, "--data", builtin_path("dev"), "--questions", 3, "--rounds", 1
+    names = ["oneDNN, run", "ONNX Runtime, all layers"]
+    done = script("onnx_speed.py", *given, "--contenders", *names)
+    assert done.returncode == 0, done.stderr
+    assert [row.split()[-2:] for row in done.stdout.splitlines()[1:]] == [["3", "0.00"]] * 2
+
+
+@needs_onednn
+def test_bare_products_have_a_speed_in_each_precision():
+    done = script("products.py", "--units", 32, "--rows", 32, "--seconds", 0.01)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("left out")]
+    assert rows[0] == ["precision", "units", "tops"] and rows[1][:2] == ["float32", "32"]
+    assert all(float(row[2]) > 0 for row in rows[1:])
