@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 BUILTIN := wqa/data/builtin
 RUN := runs/quickstart
-BENCH ?=
+BENCH ?= --questions 10 --candidates 64 --chunk 1
 # Folder of the installed encoder.
 MINILM = $(shell $(BIN)/python -c 'from wqa.io.encoder_directories import locate_encoder; print(locate_encoder("minilm"))')
 SOAK ?= --minutes 60 --page recipes/bench/logs/soak.md
@@ -22,8 +22,8 @@ help:
 	@echo "make dist-check  build the wheel and try it on every Python of this machine (minutes for each)"
 	@echo "make docs        the documentation, into build/site"
 	@echo "make figures     write the figures of README and docs/ from the files that hold them (make test compares them)"
-	@echo "make bench       rank beside PyTorch, sentence-transformers and ONNX Runtime, in turn (45 minutes;"
-	@echo "                 BENCH='--questions 20 --json FILE' passes options on)"
+	@echo "make bench       rank beside PyTorch, ONNX Runtime, OpenVINO, CTranslate2 and sentence-transformers, in turn (half an"
+	@echo "                 hour; BENCH='--questions 20 --json FILE' passes options on)"
 	@echo "make soak        attack the package for an hour and write its log (SOAK='--minutes 10 --seed 7 --only kills'"
 	@echo "                 passes other options on, and leaves the page as it is)"
 	@echo "make mutants     change the modules on which figures rest, a place at a time, and see whether a test fails"

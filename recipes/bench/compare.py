@@ -17,9 +17,7 @@ why.
 
 import argparse
 import contextlib
-import datetime
 import json
-import os
 import pathlib
 import statistics
 import sys
@@ -27,9 +25,9 @@ import tempfile
 
 import numpy as np
 from contenders import HERE, Contender, add_arguments, lines_of, parse, prepare, start_all
+from machine import machine
 from scipy.stats import spearmanr
 
-import wqa
 from wqa.data import read_questions
 from wqa.evaluation.metrics import average_precision
 
@@ -42,8 +40,6 @@ PEERS = {
     "int8": ("onnxruntime", "onnxruntime-static", "openvino", "ctranslate2"),
 }
 PRECISIONS = tuple(PEERS)
-#: Flags of a processor on which speeds depend.
-INSTRUCTIONS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
 CALIBRATED = 3  # random questions that int8 is calibrated on
 DROP_RATIOS = {"pairwise": ("0",), "cascade": ("0", "0.3", "0.5")}
 
@@ -346,18 +342,6 @@ def table(rows):
         )
         lines.append(" ".join(cells).rstrip())
     return lines
-
-
-def machine():
-    """Name the processor, what it computes by, the version of the package and the day."""
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-        lines = dict(line.split(":", 1) for line in file if ":" in line)
-    fields = {name.strip(): value.split() for name, value in lines.items()}
-    found = [flag for flag in INSTRUCTIONS if flag in fields.get("flags", ())]
-    name = " ".join(fields.get("model name", ["a processor"]))
-    count = len(os.sched_getaffinity(0))
-    today = datetime.date.today().isoformat()
-    return f"{count} processors: {name}, {' '.join(found)}; wqa {wqa.__version__}; {today}"
 
 
 def settings_of(groups):

@@ -17,8 +17,10 @@ rankings have the order and the exits of the first contender's.
 
 import argparse
 import functools
+import importlib.metadata
 import itertools
 import json
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,7 @@ import time
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
+from machine import machine
 
 from wqa import load_ranker, read_questions
 from wqa.engines.onnx.inputs import graph_inputs
@@ -40,72 +43,73 @@ class Ranked(NamedTuple):
     scores: np.ndarray
 
 
-def by_stages(source, drop_ratio, threads):
+def by_stages(source, options):
     """Ranks by the package's own loop: oneDNN for a run, ONNX Runtime for an export."""
-    ranker = load_ranker(source, drop_ratio=drop_ratio, threads=threads)
+    ranker = load_ranker(source, drop_ratio=options.drop_ratio, threads=options.threads)
     return lambda question: ranker.rank(question.question, question.texts)
 
 
-def by_one_graph(source, drop_ratio, threads, compile_graph):
+def inputs_of(ranker, question):
+    """Inputs of a graph, all candidates of a question padded to the longest."""
+    pairs = ranker.inputs.encode(question.question, question.texts)
+    return graph_inputs(dict(zip(ranker.inputs.names, ranker.inputs.pad(pairs))))
+
+
+def by_one_graph(source, options, compile_graph):
     """Ranks by the graph that drops inside."""
-    ranker = load_ranker(source, threads=threads)  # for its inputs
-    stages = ranker.capabilities.stages
-    compute = compile_graph(f"{source}/dropping.onnx", threads)
-    ratios = np.full(stages, drop_ratio, np.float32)
+    ranker = load_ranker(source, threads=options.threads)  # for its inputs
+    compute = compile_graph(f"{source}/dropping.onnx", options.threads)
+    ratios = np.full(ranker.capabilities.stages, options.drop_ratio, np.float32)
 
     def rank(question):
-        pairs = ranker.inputs.encode(question.question, question.texts)
-        inputs = graph_inputs(dict(zip(ranker.inputs.names, ranker.inputs.pad(pairs))))
-        scores, exits, order = compute({**inputs, "drop_ratios": ratios})
+        scores, exits, order = compute({**inputs_of(ranker, question), "drop_ratios": ratios})
         return Ranked(order, exits, scores)
 
     return rank
 
 
-def by_graph(source, drop_ratio, threads, path=None):
-    """Ranks without dropping by one graph of all layers: the export's, or that of `path`."""
-    ranker = load_ranker(source, threads=threads)  # for its inputs
-    session = _session(path or f"{source}/model.onnx", threads)
+def by_graph(source, options, path=None):
+    """Ranks without dropping by one graph of all layers: the export's, or that of a path."""
+    ranker = load_ranker(source, threads=options.threads)  # for its inputs
+    session = session_of(path or f"{source}/model.onnx", options.threads)
     names = {value.name for value in session.get_inputs()}
 
     def rank(question):
-        pairs = ranker.inputs.encode(question.question, question.texts)
-        inputs = graph_inputs(dict(zip(ranker.inputs.names, ranker.inputs.pad(pairs))))
-        inputs = {name: array for name, array in inputs.items() if name in names}
-        scores = session.run(["logits"], inputs)[0].reshape(-1)
+        inputs = inputs_of(ranker, question)
+        scores = session.run(["logits"], {name: inputs[name] for name in names})[0].reshape(-1)
         exits = np.full(len(scores), ranker.capabilities.exits[-1])
         return Ranked(np.argsort(-scores, kind="stable"), exits, scores)
 
     return rank
 
 
-def by_transformers(source, drop_ratio, threads, directory):
+def by_transformers(source, options):
     """`by_graph`, of the graph that PyTorch writes of the weights in Hugging Face's form."""
     from peer_models import export_graph
 
     ids = np.ones((2, 16), np.int64)
     batch = {"input_ids": ids, "attention_mask": ids, "token_type_ids": ids * 0}
     with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/model.onnx"
-        export_graph(directory, path, batch)
-        return by_graph(source, drop_ratio, threads, path)
+        export_graph(options.huggingface, f"{folder}/model.onnx", batch)
+        return by_graph(source, options, f"{folder}/model.onnx")
+
+
+def session_of(path, threads):
+    """A session of ONNX Runtime."""
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
 
 
 #: Outputs of the graph that drops inside.
 OUTPUTS = ("scores", "exits", "order")
 
 
-def _session(path, threads):
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-
-
 def in_onnxruntime(path, threads):
     """Function that computes a graph by ONNX Runtime."""
-    session = _session(path, threads)
+    session = session_of(path, threads)
     return lambda inputs: session.run(OUTPUTS, inputs)
 
 
@@ -124,36 +128,41 @@ def in_openvino(path, threads):
 
 
 class Contender(NamedTuple):
-    """What ranks, and where."""
+    """What ranks, and by which library. A run needs MXNet, an export the other environment."""
 
     load: Callable[..., Any]
+    library: str = "onnxruntime"
     ranks_export: bool = True
-    is_peer: bool = False  # whether it runs in the other environment
 
 
 #: Contenders by name; those of all layers are for monolithic rankers.
 CONTENDERS = {
-    "oneDNN, run": Contender(by_stages, ranks_export=False),
+    "oneDNN, run": Contender(by_stages, "onednn-cpu-gomp", ranks_export=False),
     "ONNX Runtime, stages": Contender(by_stages),
     "ONNX Runtime, one graph": Contender(
-        functools.partial(by_one_graph, compile_graph=in_onnxruntime), is_peer=True
+        functools.partial(by_one_graph, compile_graph=in_onnxruntime)
     ),
     "OpenVINO, one graph": Contender(
-        functools.partial(by_one_graph, compile_graph=in_openvino), is_peer=True
+        functools.partial(by_one_graph, compile_graph=in_openvino), "openvino"
     ),
-    "ONNX Runtime, all layers": Contender(by_graph, is_peer=True),
-    "ONNX Runtime, all layers by transformers": Contender(by_transformers, is_peer=True),
+    "ONNX Runtime, all layers": Contender(by_graph),
+    "ONNX Runtime, all layers by transformers": Contender(by_transformers),
 }
-CASCADE = [name for name in CONTENDERS if "all layers" not in name]
-MONOLITHIC = ["oneDNN, run", *(name for name in CONTENDERS if "all layers" in name)]
+
+
+def default_contenders(options):
+    """Contenders that fit the export."""
+    names = list(CONTENDERS)
+    if pathlib.Path(options.exported, "dropping.onnx").exists():
+        return names[:4]
+    return [names[0], *names[4 : 6 if options.huggingface else 5]]
 
 
 def work(options):
     """Rank by one contender, and print the seconds and the rankings."""
     contender = CONTENDERS[options.worker]
     source = options.exported if contender.ranks_export else options.run
-    graph = [options.huggingface] if contender.load is by_transformers else []
-    rank = contender.load(source, options.drop_ratio, options.threads, *graph)
+    rank = contender.load(source, options)
     questions = list(itertools.islice(read_questions(options.data), options.questions))
     rank(questions[0])
     start = time.perf_counter()
@@ -162,13 +171,18 @@ def work(options):
     rows = []
     for ranking in rankings:
         rows.append([values.tolist() for values in (ranking.order, ranking.exits, ranking.scores)])
-    candidates = sum(len(question.texts) for question in questions)
-    print(json.dumps({"seconds": seconds, "candidates": candidates, "rankings": rows}))
+    result = {"seconds": seconds, "rankings": rows}
+    result["candidates"] = sum(len(question.texts) for question in questions)
+    try:
+        result["version"] = importlib.metadata.version(contender.library)
+    except importlib.metadata.PackageNotFoundError:
+        result["version"] = "of no package"
+    print(json.dumps(result))
 
 
 def start(name, options):
     """Run a contender in a process, and return what it prints."""
-    python = options.peers_python if CONTENDERS[name].is_peer else sys.executable
+    python = options.peers_python if CONTENDERS[name].ranks_export else sys.executable
     command = [python, __file__, options.run, options.exported, "--data", options.data]
     command += ["--questions", options.questions, "--drop-ratio", options.drop_ratio]
     command += ["--threads", options.threads, "--worker", name]
@@ -176,7 +190,8 @@ def start(name, options):
         command += ["--huggingface", options.huggingface]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"{name}: {done.stderr.strip().splitlines()[-1]}")
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        sys.exit(f"{name}: {last[0]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -193,9 +208,9 @@ def compare(options):
         for ours, theirs in zip(rounds[0][name]["rankings"], first["rankings"]):
             same += ours[:2] == theirs[:2]
             worst = max(worst, float(np.abs(np.subtract(ours[2], theirs[2])).max()))
-        rate = first["candidates"] / best
-        row = {"contender": name, "candidates/s": rate, "same order": same, "difference": worst}
-        rows.append(row)
+        row = {"contender": name, "candidates/s": first["candidates"] / best, "same order": same}
+        row.update(difference=f"{worst:.1e}", library=CONTENDERS[name].library)
+        rows.append({**row, "version": rounds[0][name]["version"]})
     return rows
 
 
@@ -216,10 +231,14 @@ def main():
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, metavar="NAME")
     parser.add_argument("--worker", choices=CONTENDERS, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.contenders = options.contenders or (MONOLITHIC if options.huggingface else CASCADE)
+    options.contenders = options.contenders or default_contenders(options)
+    loaders = [CONTENDERS[name].load for name in options.contenders]
+    if by_transformers in loaders and not options.huggingface:
+        parser.error("the graph of transformers needs --huggingface")
     if options.worker:
         work(options)
     else:
+        print(machine())
         print(table(compare(options)))
 
 

@@ -16,8 +16,8 @@ from wqa.data import read_questions
 from wqa.errors import DataError
 from wqa.evaluation import read_qrels, read_run, score_run, write_run
 
-asnq, trecqa, squad, retrieval, partition = map(
-    importlib.import_module, ("asnq", "trecqa", "squad", "retrieval", "partition")
+asnq, corpus, trecqa, squad, retrieval, partition = map(
+    importlib.import_module, ("asnq", "corpus", "trecqa", "squad", "retrieval", "partition")
 )
 
 
@@ -731,3 +731,34 @@ def test_the_exit_status_of_a_script(capsys, monkeypatch):
         assert capsys.readouterr().err.startswith(line)
     monkeypatch.setattr(sys, "stdout", None)
     assert exit_status(list) == 0
+
+
+@pytest.mark.parametrize("rows, regular", [(4, True), (5, True), (6, False), (7, True), (8, False)])
+def test_rows_that_a_sentence_of_trecqa_may_have(rows, regular):
+    annotations = [["a\tb"], ["NN\tNN"], ["x\ty"], ["2\t0"], ["-\t-"]]
+    sentence = [row for rows in annotations for row in rows] + ["answer"] * 3
+    assert trecqa._is_regular(sentence[:rows]) is regular
+
+
+def test_asnq_goes_on_from_the_archive_that_it_has_fetched(tmp_path, monkeypatch):
+    converted = []
+    monkeypatch.setattr(asnq, "convert", lambda *given: converted.append(given) or {})
+    monkeypatch.setattr(asnq, "download", lambda urls, path: path.write_bytes(b"tar"))
+    for _ in range(2):
+        assert asnq.main(["--splits", str(tmp_path), "--out", str(tmp_path)]) == 0
+        monkeypatch.delattr(asnq, "download", raising=False)
+    assert converted == [(tmp_path / "asnq.tar", tmp_path, tmp_path)] * 2
+
+
+def test_standard_error_that_is_full_is_let_go(monkeypatch):
+    class Full(io.StringIO):
+        def flush(self):
+            raise OSError("no space left")
+
+    let_go = []
+    monkeypatch.setattr(corpus, "discard", let_go.append)
+    full = Full()
+    monkeypatch.setattr(sys, "stderr", full)
+    with corpus.writable_stderr():
+        pass
+    assert let_go == [full] and sys.stderr is full

@@ -8,6 +8,7 @@ from conftest import ROOT
 
 from wqa.data import read_questions
 from wqa.data.documents import read_documents
+from wqa.errors import DataError
 
 spec = importlib.util.spec_from_file_location("wikiqa_script", ROOT / "data_scripts" / "wikiqa.py")
 script = importlib.util.module_from_spec(spec)
@@ -126,3 +127,9 @@ def test_bad_archives(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert script.main(["--archive", str(tmp_path / "empty"), "--out", str(tmp_path / "out")]) == 2
     assert "WikiQA-train.tsv" in capsys.readouterr().err
+
+
+def test_a_table_without_a_row_is_refused():
+    with pytest.raises(DataError, match="dev.tsv: it holds no question"):
+        list(script.parse_rows(iter([(1, HEADER + "\n")]), "dev.tsv"))
+    assert len(list(script.parse_rows(iter([(1, HEADER), (2, ROW)]), "dev.tsv"))) == 1

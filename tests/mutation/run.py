@@ -179,12 +179,18 @@ def report(tried, places, options):
             counts["survived"],
         ]
         lines.append("| " + " | ".join(map(str, [*cells, score])) + " |")
-    lines += ["", "Changes that no test notices, and why they cannot change a result:", ""]
-    for mutant in tried:
-        if mutant.outcome != "killed":
+    titles = {
+        "survived": "Changes that survived:",
+        "equivalent": "Changes that cannot change a result, and why:",
+    }
+    for outcome, title in titles.items():
+        listed = [mutant for mutant in tried if mutant.outcome == outcome]
+        if listed:
+            lines += ["", title, ""]
+        for mutant in listed:
             change = f"`{mutant.before}` to `{mutant.after}`"
-            reason = mutant.reason or "survived"
-            lines.append(f"- {mutant.module}, line {mutant.line}: {change}: {reason}")
+            reason = f": {mutant.reason}" if mutant.reason else ""
+            lines.append(f"- {mutant.module}, line {mutant.line}: {change}{reason}")
     return "\n".join(lines) + "\n"
 
 
