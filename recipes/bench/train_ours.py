@@ -11,8 +11,6 @@ import pathlib
 import sys
 import time
 
-import mxnet as mx
-
 from wqa.config import TrainingConfig, read_run_config
 from wqa.errors import MissingDependency, PrecisionError
 from wqa.systems.train import train
@@ -43,6 +41,8 @@ class Turns:
         dict of str to float
             Figures that are never the best, so that no parameters are written.
         """
+        import mxnet as mx  # not before wqa, which sets the threads that MXNet reads when imported
+
         mx.nd.waitall()
         print(json.dumps({"seconds": time.perf_counter() - self._start}), flush=True)
         self.wait()
