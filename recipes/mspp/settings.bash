@@ -89,15 +89,16 @@ joint_options() {  # [DEVIATION]: of joint models and their pre-training; that o
 }
 head_of() { case $1 in *_ae) echo AE_k ;; *) echo IE_k ;; esac; }
 
-pretrained_of() { echo "$RUNS/mspp/pretrained_$1"; }        # HEAD
-pretrain() {  # HEAD: section 3.4, MSPP and masked tokens, from the plain encoder
-  local run; run=$(pretrained_of "$1")
+pretrained_of() { echo "$RUNS/mspp/pretrained_$1"; }        # [masked_]HEAD
+pretrain() {  # [masked_]HEAD: section 3.4, MSPP and masked tokens, or masked tokens alone, from the plain encoder
+  local run losses=(--mask-rate "$MASK_RATE"); run=$(pretrained_of "$1")
+  case $1 in masked_*) losses=(--mask-rate 0.15 --mspp-weight 0) ;; esac
   if [ -e "$run/model.params" ]; then return; fi
   prepare_documents
   echo "== $run"
   "$wqa" train mspp_pretraining --encoder "$ENCODER" --train "$DOCUMENTS" ${HELD_OUT:+--dev "$HELD_OUT"} --out "$run" --resume \
-    --head "$1" $(joint_options) --learning-rate "$PRETRAIN_RATE" --weight-decay 0.01 --clip-norm "$PRETRAIN_CLIP" \
-    --mask-rate "$MASK_RATE" \
+    --head "${1#masked_}" $(joint_options) --learning-rate "$PRETRAIN_RATE" --weight-decay 0.01 --clip-norm "$PRETRAIN_CLIP" \
+    "${losses[@]}" \
     $(pretraining_schedule) --tokens-per-batch "$PRETRAIN_TOKENS" --ctx "$CTX" --precision "$PRECISION" \
     ${limits[@]+"${limits[@]}"}
 }
@@ -117,7 +118,7 @@ prepare_documents() {
 }
 
 # A system is pairwise, joint_ie or joint_ae from the plain encoder, joint_row_ie with the question's row of token types from
-# N(0, 1), or mspp_ie or mspp_ae from the pre-training with that head.
+# N(0, 1), mspp_ie or mspp_ae from the pre-training with that head, or masked_ie from that of masked tokens alone.
 run_of() { echo "$RUNS/mspp/$1_$2_seed$3"; }                # SYSTEM CORPUS SEED
 title_of() { case $1 in
   pairwise) echo "Pairwise RoBERTa-Base" ;;
@@ -128,16 +129,18 @@ title_of() { case $1 in
   *) echo "$1" ;;
   esac; }
 fit() {  # SYSTEM CORPUS SEED: trains it where that was not done
-  local name=$1 corpus=$2 seed=$3 row='' options=()
+  local name=$1 corpus=$2 seed=$3 row='' pretraining options=()
   if [ -e "$(run_of "$@")/model.params" ]; then return; fi
   case $corpus in *@*) rank_first "$corpus" ;; esac
   case $name in
     pairwise)
       if [ "$corpus" = asnq ]; then tokenize_asnq; fi
       options=(pairwise "$corpus" --encoder "$ENCODER") ;;
-    mspp_*)
-      pretrain "$(head_of "$name")"
-      options=(mspp "$corpus" --init "$(pretrained_of "$(head_of "$name")")" --head "$(head_of "$name")" $(joint_options 0)
+    mspp_* | masked_*)
+      pretraining=$(head_of "$name")
+      case $name in masked_*) pretraining=masked_$pretraining ;; esac
+      pretrain "$pretraining"
+      options=(mspp "$corpus" --init "$(pretrained_of "$pretraining")" --head "$(head_of "$name")" $(joint_options 0)
         --order "$ORDER") ;;
     *)
       if [ "$name" != "${name/_row/}" ]; then row=1; fi
@@ -195,15 +198,15 @@ row_of() {  # SYSTEM CORPUS [FUNCTION [TITLE]]: over the seeds; FUNCTION SYSTEM 
 write_rows() {  # TABLE CORPUS [METRICS]
   "$python" recipes/mspp/rows.py "$1" "$2" "${3:-$METRICS}" "${rows[@]}"
 }
-claims() {  # FILE QRELS: each system beside the pairwise model, and beside the same without MSPP
-  local name pairs=()
+claims() {  # FILE QRELS: each system beside the pairwise model, and beside the same with less pre-training
+  local name less pairs=()
   for name in $SYSTEMS; do pairs+=(--pair "$(title_of pairwise)" "$(title_of "$name")"); done
   for name in $SYSTEMS; do
-    case " $SYSTEMS " in *" ${name/mspp/joint} "*)
-      if [ "$name" != "${name/mspp/joint}" ]; then
-        pairs+=(--pair "$(title_of "${name/mspp/joint}")" "$(title_of "$name")")
-      fi ;;
-    esac
+    for less in $SYSTEMS; do
+      case $less-${name%%_*} in "joint_${name#*_}-masked" | "joint_${name#*_}-mspp" | "masked_${name#*_}-mspp")
+        pairs+=(--pair "$(title_of "$less")" "$(title_of "$name")") ;;
+      esac
+    done
   done
   "$python" recipes/mspp/claims.py "$2" "$METRICS" "${systems[@]}" "${pairs[@]}" > "$1"
 }
