@@ -142,6 +142,16 @@ def unprepared(root):
     return broken
 
 
+def test_the_process_is_prepared_before_recipes_import_mxnet():
+    scripts = sorted((ROOT / "recipes").rglob("*.py"))
+    assert len(scripts) > 40
+    for path in scripts:
+        order = in_order(path)
+        if "mxnet" in order:
+            first = [name for name in order if name == "mxnet" or name.startswith("wqa.models")]
+            assert first[0] != "mxnet", path
+
+
 def in_order(path):
     """Modules that a file imports at its top, in order; what imports them first counts as them."""
     names = []

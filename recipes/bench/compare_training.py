@@ -30,6 +30,7 @@ from contenders import (
     run_corpus,
     start_all,
 )
+from machine import machine
 
 TRAININGS = (
     ("pairwise", "onednn", "float32"),
@@ -179,6 +180,7 @@ def main():
         measure(ready, options.turns, options.updates)
         tokens = tokens_of(folder / "batches.npz", options.updates, total)
     mean = tokens / options.turns / options.updates
+    print(machine())
     print(
         f"{options.turns} turns of {options.updates} updates, {mean:.0f} tokens an update, "
         "padding not counted"

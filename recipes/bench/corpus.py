@@ -19,7 +19,9 @@ import json
 import pathlib
 import sys
 
-import mxnet as mx
+from wqa.models import runtime  # noqa: F401 - before mxnet, whose threads it sets
+
+import mxnet as mx  # isort: skip
 import numpy as np
 import tokenizers
 

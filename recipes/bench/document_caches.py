@@ -25,7 +25,9 @@ import tempfile
 import time
 import zlib
 
-import mxnet as mx
+import wqa.models  # noqa: F401 - before mxnet, whose threads it sets
+
+import mxnet as mx  # isort: skip
 import numpy as np
 
 from wqa.cache.cache_index import STORES, EntryFormat

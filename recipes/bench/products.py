@@ -14,6 +14,7 @@ import threading
 import time
 
 import numpy as np
+from machine import machine
 
 from wqa.engines.onednn import check_precision
 from wqa.engines.onednn.choice import encoding_kind
@@ -79,6 +80,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2, help="number of threads (2)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each of three rounds (2)")
     options = parser.parse_args()
+    print(machine())
     rows = []
     for precision in PRECISIONS:
         try:

@@ -17,7 +17,9 @@ import statistics
 import tempfile
 import time
 
-import mxnet as mx
+import wqa.models  # noqa: F401 - before mxnet, whose threads it sets
+
+import mxnet as mx  # isort: skip
 import numpy as np
 from contenders import run_corpus
 
