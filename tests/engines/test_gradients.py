@@ -12,6 +12,7 @@ from mxnet import autograd
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.engines.onednn import GradientEngine
+from wqa.engines.onednn.library import openmp_threads
 from wqa.errors import OptionError
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.systems import SYSTEMS
@@ -228,6 +229,22 @@ def test_a_seed_begins_a_pass_whatever_came_before():
 
 
 @needs_onednn
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("pairs, threads", [(5, 2), (5, 3), (2, 3), (1, 2)])
+def test_threads_change_neither_masks_nor_gradients(family, pairs, threads):
+    model = network(**FAMILIES[family], dropout=0.3, attention_dropout=0.2, head_dropout=0.0)
+    batch = batch_of(pairs, padding=1 if family == "roberta" else 0)
+    results = []
+    for count in (1, threads):
+        with openmp_threads(count):
+            engine = GradientEngine(model.config, "float32", 200, 40)
+            results.append(by_onednn(model, 2, batch, seed=5, engine=engine))
+    (expected_loss, expected), (loss, computed) = results
+    assert loss == pytest.approx(expected_loss, abs=1e-6)
+    assert_close(computed, expected)
+
+
+@needs_onednn
 def test_without_training_nothing_is_dropped():
     model = network(dropout=0.3, attention_dropout=0.2, head_dropout=0.0)
     arrays = [mx.nd.array(array, dtype=array.dtype) for array in batch_of()[:3]]
@@ -241,8 +258,8 @@ def test_dropout_keeps_its_share_and_its_mean():
     model = network(dropout=0.3, attention_dropout=0.1)
     engine = GradientEngine(model.config, "float32", 4000, 40)
     by_onednn(model, 2, batch_of(100, 40), seed=9, engine=engine)
-    masks = [mask for part in engine._parts.values() for mask in part.masks]
-    assert len(masks) == 1 + 3 * 3
+    masks = [mask for part in engine._parts.values() for masks in part.masks for mask in masks]
+    assert len(masks) == (1 + 3 * 3) * len(engine._streams)
     for mask in masks:
         assert np.unique(mask.values).tolist() == [0, pytest.approx(1 / (1 - mask.rate))]
         assert (mask.values == 0).mean() == pytest.approx(mask.rate, abs=0.01)

@@ -4,7 +4,9 @@
 parameters, the embeddings' lookups, the heads, the losses and the optimizer. A graph may hold
 several slices.
 
-Mini-batches are padded rows. Weights are packed again at each call, as the optimizer changes them.
+Mini-batches are padded rows. Each thread computes some pairs of a mini-batch forward and backward,
+with weights that all share, and a share of the gradients of each layer's parameters, over all
+pairs. Weights are packed again at each call, as the optimizer changes them.
 Bias, dropout and residual are steps of the products. In bfloat16 the operands of products are
 rounded, while their sums, the residuals, the normalisations and the gradients of parameters are
 float32.
@@ -14,23 +16,26 @@ all else is computed for the first n positions of each pair: about 2 of the laye
 multiply-adds a token. Gradients reach all positions of its input, through keys and values.
 
 A pass draws the masks of its dropouts in the order of its calls and layers, for what is computed
-alone. With one seed, the masks of a last layer of n positions are thus not those that its first
-rows have in a layer of all positions.
+alone. With one seed, they do not depend on the number of threads; the masks of a last layer of n
+positions are not those that its first rows have in a layer of all positions.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
 from mxnet import autograd
 
 from wqa.config import BackboneConfig
-from wqa.engines.onednn.layer_gradients import LayerCompiler, Part, compile_embedding
-from wqa.engines.onednn.library import check_thread
+from wqa.engines.onednn.layer_gradients import Part, compile_embedding, compile_layer
+from wqa.engines.onednn.library import check_thread, count_threads, openmp_threads
 from wqa.engines.onednn.padded import Mask, PaddedOperations, Run, Shape
+from wqa.engines.onednn.streams import count_streams
 from wqa.engines.onednn.trained import (
     ADD,
     NULL,
@@ -41,6 +46,7 @@ from wqa.engines.onednn.trained import (
     record,
     view,
 )
+from wqa.engines.threads import in_threads
 from wqa.errors import OptionError
 from wqa.models.backbone import Embeddings, LayerStack
 from wqa.models.masks import MASKED_SCORE
@@ -68,11 +74,15 @@ class GradientEngine:
     def __init__(self, config: BackboneConfig, kind: str, tokens: int, length: int) -> None:
         self._config = config
         self._padded = PaddedOperations(config, kind, tokens, length)
+        self._threads = count_threads()
+        self._streams = [self._padded]
+        for _ in range(1, count_streams(self._threads)):
+            self._streams.append(self._padded.sibling())
         self._trained: Dict[mx.gluon.Block, Any] = {}
         self._parts: Dict[tuple, Part] = {}
         self._copies: Dict[tuple, Tuple[Part, Part]] = {}
         self._lock = threading.Lock()  # MXNet may run two slices backward at once
-        self._generator = np.random.Generator(np.random.SFC64(0))
+        self._masks_seed, self._masks_drawn = 0, 0  # of the pass
         self._seed: Optional[int] = None
         self._calls, self._backward_began = 0, True
 
@@ -103,14 +113,15 @@ class GradientEngine:
         mxnet.nd.NDArray
             (B, L, C) float32.
         """
-        shape = self._shape(sums)
+        shape, units = self._shape(sums), self._config.units
         with self._lock:
             trained = self._parameters(block, TrainedEmbeddings)
             call = self._begin()
             part = self._embedding(call, trained, shape, False)
-            out = mx.nd.empty((*shape, self._config.units))
-            self._padded.bind(f"{call} sums", shape, self._padded.width, sums)
-            self._padded.bind(f"{call} out", shape, self._config.units, out)
+            out = mx.nd.empty((shape.pairs, shape.length, units))
+            parts = shape.split(len(part.forward))
+            self._padded.bind(f"{call} sums", parts, self._padded.width, sums)
+            self._padded.bind(f"{call} out", parts, units, out)
             self._run_forward([part])
 
         def backward(outputs: Sequence[int], inputs: Sequence[Gradient]) -> None:
@@ -120,8 +131,8 @@ class GradientEngine:
                 part = self._embedding(call, trained, shape, add)
                 trained.set_gradients(inputs[1:], add)
                 padded, width = self._padded, self._padded.width
-                padded.bind(f"{call} sums", shape, width, sums)
-                padded.set_address(f"{call} out gradient", shape, self._config.units, outputs[0])
+                padded.bind(f"{call} sums", parts, width, sums)
+                padded.set_address(f"{call} out gradient", parts, units, outputs[0])
                 self._run_backward(f"{call} result", shape, width, inputs[0], [part])
 
         self._record([sums, *_data(trained)], out, backward)
@@ -148,17 +159,18 @@ class GradientEngine:
         """
         shape, units = self._shape(hidden), self._config.units
         needed = shape
-        if stack.needed is not None:
-            needed = Shape(shape.pairs, min(stack.needed, shape.length))
+        if stack.needed is not None and stack.needed < shape.length:
+            needed = Shape(shape.pairs, stack.needed, is_whole=False)
         lengths = valid_length.asnumpy()
         with self._lock:
             known = {layer: self._parameters(layer, TrainedLayer) for layer in dict.fromkeys(stack)}
             layers = [known[layer] for layer in stack]
             call = self._begin()
             parts = self._slice(call, layers, shape, needed, False)
-            out = mx.nd.empty((*needed, units))
-            self._padded.bind(f"{call} in", shape, units, hidden)
-            self._padded.bind(f"{call} out", needed, units, out)
+            out = mx.nd.empty((needed.pairs, needed.length, units))
+            count = len(parts[0].forward)
+            self._padded.bind(f"{call} in", shape.split(count), units, hidden)
+            self._padded.bind(f"{call} out", needed.split(count), units, out)
             is_padding = np.arange(shape.length) >= lengths[:, None]
             mask = np.where(is_padding, MASKED_SCORE, 0).ravel()
             self._padded.padding(shape).data[: shape.rows] = mask
@@ -169,13 +181,14 @@ class GradientEngine:
             with self._lock:
                 self._backward_began = True
                 add = any(gradient.request == ADD for gradient in inputs[1:])
+                parts = self._slice(call, layers, shape, needed, add)
                 start = 1
                 for trained in distinct:
                     end = start + len(trained.parameters)
                     trained.set_gradients(inputs[start:end], add)
                     start = end
-                self._padded.set_address(f"{call} out gradient", needed, units, outputs[0])
-                parts = self._slice(call, layers, shape, needed, add)
+                named = f"{call} out gradient"
+                self._padded.set_address(named, needed.split(count), units, outputs[0])
                 self._run_backward(f"{call} result", shape, units, inputs[0], parts)
 
         arrays = [array for trained in distinct for array in _data(trained)]
@@ -213,43 +226,62 @@ class GradientEngine:
             seed = self._seed
             if seed is None:
                 seed = int(mx.nd.random.randint(0, 2**31 - 1, 1).asscalar())
-            self._generator = np.random.Generator(np.random.SFC64(seed))
+            self._masks_seed, self._masks_drawn = seed, 0
             self._calls, self._backward_began, self._seed = 0, False, None
         self._calls += 1
         return self._calls - 1
 
     def _run_forward(self, parts: Sequence[Part]) -> None:
+        draws: List[List[Tuple[Mask, int]]] = []
         for part in parts:
-            for mask in part.masks:
-                self._draw(mask)
-        for part in parts:
-            for run in part.forward:
-                run()
+            for masks in zip(*part.masks):  # one for each thread
+                draws.append([(mask, self._masks_drawn) for mask in masks])
+                self._masks_drawn += sum(len(mask.values) * mask.words for mask in masks)
+        training, seed = autograd.is_training(), self._masks_seed
+
+        def run(index: int) -> None:
+            for masks in draws:
+                mask, position = masks[index]
+                if training:
+                    mask.draw(seed, position)
+                else:
+                    mask.values[:] = 1
+            for part in parts:
+                for call in part.forward[index]:
+                    call()
+
+        self._in_threads(run, len(parts[0].forward))
+
+    def _in_threads(self, run: Callable[[int], None], count: int) -> None:
+        """Call a function for each of several threads, by its index."""
+
+        def compute(index: int) -> None:
+            with openmp_threads(self._threads // count):
+                run(index)
+
+        in_threads(compute, range(count), count)
 
     def _run_backward(
         self, name: str, shape: Shape, width: int, gradient: Gradient, parts: Sequence[Part]
     ) -> None:
         """Run parts backward, and write or add the gradient of their input as MXNet wants."""
-        result, size = gradient.address, shape.rows * width
+        result, size, count = gradient.address, shape.rows * width, len(parts[0].backward)
         if gradient.request in (NULL, ADD):
             buffer = self._padded.rows(f"input gradient {width}", shape, width, "float32")
             result = buffer.data.ctypes.data
-        self._padded.set_address(name, shape, width, result)
+        self._padded.set_address(name, shape.split(count), width, result)
+
+        def run(calls: List[List[Run]], index: int) -> None:
+            for call in calls[index]:
+                call()
+
         for part in reversed(parts):
-            for run in part.backward:
-                run()
+            self._in_threads(functools.partial(run, part.backward), count)
+            if any(part.parameters):
+                self._in_threads(functools.partial(run, part.parameters), count)
         if gradient.request == ADD:
             target = view(gradient.address, size)
             np.add(target, view(result, size), out=target)
-
-    def _draw(self, mask: Mask) -> None:
-        if not autograd.is_training():
-            mask.values[:] = 1
-            return
-        raw = self._generator.bytes(2 * mask.values.size)
-        draws = np.frombuffer(raw, dtype=np.uint16)
-        factor = np.float32(1 / (1 - mask.rate))
-        np.multiply(draws >= round(mask.rate * 65536), factor, out=mask.values)
 
     @staticmethod
     def _record(inputs: List[mx.nd.NDArray], out: mx.nd.NDArray, backward: Callable) -> None:
@@ -258,10 +290,21 @@ class GradientEngine:
 
     # Compiling
 
+    @contextlib.contextmanager
+    def _streams_of(self, shape: Shape) -> Iterator[List[PaddedOperations]]:
+        """Operations for the threads among which the pairs of a mini-batch are divided.
+
+        What is compiled meanwhile is for the threads that each of these has to itself.
+        """
+        count = min(shape.pairs, len(self._streams))
+        with openmp_threads(self._threads // count):
+            yield self._streams[:count]
+
     def _embedding(self, call: int, trained: Any, shape: Shape, add: bool) -> Part:
         key = (call, id(trained), shape, add)
         if key not in self._parts:
-            self._parts[key] = compile_embedding(self._padded, call, trained, shape, add)
+            with self._streams_of(shape) as streams:
+                self._parts[key] = compile_embedding(streams, call, trained, shape, add)
         return self._parts[key]
 
     def _slice(
@@ -276,8 +319,10 @@ class GradientEngine:
             adds = add or layer in layers[index + 1 :]
             key = (call, index, id(layer), shape, queries, adds)
             if key not in self._parts:
-                compiler = LayerCompiler(self._padded, call, index, layer, shape, queries)
-                self._parts[key] = compiler.part(adds)
+                with self._streams_of(shape) as streams:
+                    self._parts[key] = compile_layer(
+                        streams, call, index, layer, shape, queries, adds
+                    )
             parts.append(self._parts[key])
         return [*parts, leave]
 
@@ -285,23 +330,37 @@ class GradientEngine:
         """Copies between MXNet's arrays and the buffers: a slice's input, and its output."""
         key = (call, depth, shape, needed)
         if key not in self._copies:
-            units, padded = self._config.units, self._padded
-            convert = padded.operations.convert
-            source = padded.external(f"{call} in", shape, units)
-            result = padded.external(f"{call} result", shape, units)
-            first = padded.rows(f"{call} x0", shape, units)
-            first_gradient = padded.rows("gradient", shape, units, "float32")
-            enter: List[Run] = [convert(source, first)]
-            enter_backward: List[Run] = [convert(first_gradient, result)]
-            last = padded.rows(f"{call} x{depth}", needed, units)
-            out = padded.external(f"{call} out", needed, units)
-            leave: List[Run] = [convert(last, out)]
-            out_gradient = padded.external(f"{call} out gradient", needed, units)
-            last_gradient = padded.rows("gradient", needed, units, "float32")
-            leave_backward: List[Run] = [convert(out_gradient, last_gradient)]
-            entering, leaving = Part(enter, enter_backward, []), Part(leave, leave_backward, [])
-            self._copies[key] = (entering, leaving)
+            with self._streams_of(shape) as streams:
+                self._copies[key] = self._compile_copies(streams, call, depth, shape, needed)
         return self._copies[key]
+
+    def _compile_copies(
+        self,
+        streams: Sequence[PaddedOperations],
+        call: int,
+        depth: int,
+        shape: Shape,
+        needed: Shape,
+    ) -> Tuple[Part, Part]:
+        units = self._config.units
+        none: List[List[Any]] = [[] for _ in streams]
+        enter, leave = Part([], [], none, none), Part([], [], none, none)
+        shapes = shape.split(len(streams)), needed.split(len(streams))
+        for padded, rows, needed_rows in zip(streams, *shapes):
+            convert = padded.operations.convert
+            source = padded.external(f"{call} in", rows, units)
+            result = padded.external(f"{call} result", rows, units)
+            first = padded.rows(f"{call} x0", rows, units)
+            first_gradient = padded.rows("gradient", rows, units, "float32")
+            enter.forward.append([convert(source, first)])
+            enter.backward.append([convert(first_gradient, result)])
+            last = padded.rows(f"{call} x{depth}", needed_rows, units)
+            out = padded.external(f"{call} out", needed_rows, units)
+            leave.forward.append([convert(last, out)])
+            out_gradient = padded.external(f"{call} out gradient", needed_rows, units)
+            last_gradient = padded.rows("gradient", needed_rows, units, "float32")
+            leave.backward.append([convert(out_gradient, last_gradient)])
+        return enter, leave
 
 
 def _data(trained: Trained) -> List[mx.nd.NDArray]:

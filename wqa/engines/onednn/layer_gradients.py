@@ -3,32 +3,67 @@
 from __future__ import annotations
 
 import functools
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.engines.onednn.library import Array, Memory
-from wqa.engines.onednn.padded import Mask, PaddedOperations, Run, Shape
-from wqa.engines.onednn.trained import TrainedEmbeddings, TrainedLayer
+from wqa.engines.onednn.operations import View
+from wqa.engines.onednn.padded import Mask, PaddedOperations, Run, Shape, Share
+from wqa.engines.onednn.trained import TrainedEmbeddings, TrainedLayer, TrainedNorm
 
 
 class Part(NamedTuple):
-    """Compiled calls of a layer or of the embeddings."""
+    """Compiled calls of a layer or of the embeddings, of each of several threads.
 
-    forward: List[Run]
-    backward: List[Run]
-    masks: List[Mask]
+    A thread computes the activations of its pairs, and their gradients. After all of these it
+    computes its share of the parameters' gradients, of all pairs.
+    """
+
+    forward: List[List[Run]]
+    backward: List[List[Run]]
+    parameters: List[List[Run]]
+    masks: List[List[Mask]]
+
+
+def compile_layer(
+    streams: Sequence[PaddedOperations],
+    call: int,
+    index: int,
+    layer: TrainedLayer,
+    shape: Shape,
+    queries: Shape,
+    add: bool,
+) -> Part:
+    """Compile one layer of a slice, with operations for each thread, for a shape of mini-batch."""
+    count = len(streams)
+    compilers = []
+    for number, parts in enumerate(zip(streams, shape.split(count), queries.split(count))):
+        share = Share(number, count)
+        compilers.append(LayerCompiler(call, index, layer, (shape, queries), share, *parts))
+    return Part(
+        [compiler.forward() for compiler in compilers],
+        [compiler.backward() for compiler in compilers],
+        [compiler.parameter_gradients(add) for compiler in compilers],
+        [compiler.masks for compiler in compilers],
+    )
 
 
 class LayerCompiler:
-    """Compiles one layer of a slice for one shape of mini-batch."""
+    """Compiles one layer of a slice for a part of a mini-batch.
+
+    ``all_rows`` are the shapes of the mini-batch's keys and values, and of all else; ``shape`` and
+    ``queries`` are those of the part.
+    """
 
     def __init__(
         self,
-        padded: PaddedOperations,
         call: int,
         index: int,
         layer: TrainedLayer,
+        all_rows: Tuple[Shape, Shape],
+        share: Share,
+        padded: PaddedOperations,
         shape: Shape,
         queries: Shape,
     ) -> None:
@@ -36,16 +71,13 @@ class LayerCompiler:
         self._operations = padded.operations
         self._prefix, self._suffix = f"{call} ", str(index)
         self._next = f"{call} x{index + 1}"
+        self._all_rows, self._share = all_rows, share
         self._shape, self._queries = shape, queries
         self._weight_masks = self._mask("weights", self._scores("weights"), True)
         total = self._rows("total", kind="float32")
         self._output_masks = self._mask("output", total)
         self._outer_masks = self._mask("outer", total)
-
-    def part(self, add: bool) -> Part:
-        """Compile the layer."""
-        masks = [*self._weight_masks, *self._output_masks, *self._outer_masks]
-        return Part(self._forward(), self._backward(add), masks)
+        self.masks = [*self._weight_masks, *self._output_masks, *self._outer_masks]
 
     # Buffers of this layer, which live until its gradients are computed
 
@@ -54,52 +86,51 @@ class LayerCompiler:
 
     def _rows(
         self, name: str, width: int = 0, kind: str = "", shape: Optional[Shape] = None
-    ) -> Array:
+    ) -> View:
         return self._shared(self._name(name), width, kind, shape)
 
-    def _heads(self, name: str, shape: Shape, transposed: bool = False) -> Array:
+    def _heads(self, name: str, shape: Shape, transposed: bool = False) -> View:
         return self._padded.heads(self._name(name), shape, transposed)
 
-    def _scores(self, name: str, transposed: bool = False) -> Array:
+    def _scores(self, name: str, transposed: bool = False) -> View:
         return self._shared_scores(self._name(name), transposed)
 
-    def _mask(self, name: str, like: Array, attention: bool = False) -> List[Mask]:
+    def _mask(self, name: str, like: View, attention: bool = False) -> List[Mask]:
         rate = self._config.attention_dropout if attention else self._config.dropout
-        return self._padded.mask(self._name(f"mask {name}"), like, rate)
+        return self._padded.mask(self._name(f"mask {name}"), like, rate, self._queries)
 
-    def _kept_weights(self, transposed: bool = False) -> Array:
+    def _kept_weights(self, transposed: bool = False) -> View:
         """Attention weights after the dropout."""
         return self._scores("kept" if self._weight_masks else "weights", transposed)
 
-    def _query_rows(self) -> Array:
+    def _query_rows(self, shape: Shape) -> View:
         """Encodings that queries are projected from: all, or those of the first positions."""
-        if self._queries == self._shape:
-            return self._rows("x")
-        return self._rows("first x")
+        return self._rows("x" if self._queries == self._shape else "first x", shape=shape)
 
     # Buffers of gradients, which all layers share
 
     def _shared(
         self, name: str, width: int = 0, kind: str = "", shape: Optional[Shape] = None
-    ) -> Array:
+    ) -> View:
         width = width or self._config.units
         return self._padded.rows(name, shape or self._queries, width, kind)
 
-    def _shared_scores(self, name: str, transposed: bool = False) -> Array:
+    def _shared_scores(self, name: str, transposed: bool = False) -> View:
         return self._padded.scores(name, self._shape, self._queries, transposed=transposed)
 
     # Forward
 
-    def _forward(self) -> List[Run]:
+    def forward(self) -> List[Run]:
+        """The layer's output from its input."""
         operations, layer, hidden_size = self._operations, self._layer, self._config.hidden_size
-        x = self._query_rows()
+        x = self._query_rows(self._queries)
         middle, total = self._rows("middle"), self._rows("total", kind="float32")
         inner, active = self._rows("inner", hidden_size), self._rows("active", hidden_size)
         last = self._rows("last", kind="float32")
         after = self._padded.rows(self._next, self._queries, self._config.units)
         output_steps = (("multiply", _array(self._output_masks)), ("add", x))
         outer_steps = (("multiply", _array(self._outer_masks)), ("add", middle))
-        of_attention, of_ffn = self._statistics("attention", total), self._statistics("ffn", last)
+        of_attention, of_ffn = self._statistics("attention"), self._statistics("ffn")
         return [
             *self._project_forward(x),
             *self._attention_forward(),
@@ -139,56 +170,65 @@ class LayerCompiler:
             operations.product(kept, value, context),
         ]
 
-    def _statistics(self, name: str, source: Array) -> Dict[int, Memory]:
-        return self._padded.statistics(self._name(name), source)
+    def _statistics(self, name: str) -> Dict[int, Memory]:
+        return self._padded.statistics(self._name(name), self._queries)
 
     # Backward
 
-    def _backward(self, add: bool) -> List[Run]:
+    def backward(self) -> List[Run]:
         """Replace the gradient of the layer's output by that of its input."""
         return [
-            *self._ffn_backward(add),
-            *self._output_backward(add),
+            *self._ffn_backward(),
+            *self._output_backward(),
             *self._attention_backward(),
-            *self._input_backward(add),
+            *self._input_backward(),
         ]
 
-    def _ffn_backward(self, add: bool) -> List[Run]:
+    def _norm_backward(
+        self,
+        name: str,
+        norm: TrainedNorm,
+        source: Array,
+        out: Array,
+        gradient: Array,
+        result: Array,
+    ) -> Run:
+        parameters = self._padded.norm_gradients(name, self._config.units, self._share)
+        return self._operations.norm_backward(
+            source, norm.norm, out, gradient, result, self._statistics(name), parameters
+        )
+
+    def _ffn_backward(self) -> List[Run]:
         padded, layer, hidden_size = self._padded, self._layer, self._config.hidden_size
         gradient, through, below = (
-            self._shared(name, kind="float32") for name in ("gradient", "through", "below")
+            self._shared(name, kind="float32") for name in ("gradient", "ffn gradient", "below")
         )
-        middle, inner = self._rows("middle"), self._rows("inner", hidden_size)
-        active = self._rows("active", hidden_size)
+        inner = self._rows("inner", hidden_size)
         active_gradient = self._shared("active gradient", hidden_size)
         inner_gradient = self._shared("inner gradient", hidden_size)
         last = self._rows("last", kind="float32")
         after = padded.rows(self._next, self._queries, self._config.units)
-        statistics = self._statistics("ffn", last)
-        runs = padded.norm_backward(last, layer.ffn_norm, after, gradient, through, statistics, add)
+        runs = [self._norm_backward("ffn", layer.ffn_norm, last, after, gradient, through)]
         mask = _array(self._outer_masks)
-        rounded, name = padded.rounded(through, "through", mask, self._queries, runs)
-        runs += padded.weight_gradients(rounded, name, active, layer.outer, add)
+        rounded, self._outer_gradient = padded.rounded("ffn gradient", self._queries, mask, runs)
         runs.append(padded.input_gradient(rounded, layer.outer, active_gradient))
         runs.append(
             self._operations.activation_backward(
                 self._config.activation, inner, active_gradient, inner_gradient
             )
         )
-        runs += padded.weight_gradients(inner_gradient, "inner gradient", middle, layer.inner, add)
         runs.append(padded.input_gradient(inner_gradient, layer.inner, below, ("add", through)))
         return runs
 
-    def _output_backward(self, add: bool) -> List[Run]:
+    def _output_backward(self) -> List[Run]:
         padded, layer = self._padded, self._layer
         through, below = (self._shared(name, kind="float32") for name in ("through", "below"))
-        total = self._rows("total", kind="float32")
-        middle, statistics = self._rows("middle"), self._statistics("attention", total)
-        norm = layer.attention_norm
-        runs = padded.norm_backward(total, norm, middle, below, through, statistics, add)
+        total, middle = self._rows("total", kind="float32"), self._rows("middle")
+        runs = [
+            self._norm_backward("attention", layer.attention_norm, total, middle, below, through)
+        ]
         mask = _array(self._output_masks)
-        rounded, name = padded.rounded(through, "through", mask, self._queries, runs)
-        runs += padded.weight_gradients(rounded, name, self._rows("context"), layer.output, add)
+        rounded, self._output_gradient = padded.rounded("through", self._queries, mask, runs)
         runs.append(padded.input_gradient(rounded, layer.output, self._shared("context gradient")))
         return runs
 
@@ -216,7 +256,7 @@ class LayerCompiler:
             operations.product(raw_transposed, query, key_gradient, scale),
         ]
 
-    def _input_backward(self, add: bool) -> List[Run]:
+    def _input_backward(self) -> List[Run]:
         """Add the gradients of queries, keys and values to that of the residual, in this order."""
         padded, layer, shape = self._padded, self._layer, self._shape
         through, below = (self._shared(name, kind="float32") for name in ("through", "below"))
@@ -224,13 +264,7 @@ class LayerCompiler:
         partial_sum = self._shared("partial sum", kind="float32", shape=shape)
         query = self._shared("query gradient")
         key, value = (self._shared(f"{name} gradient", shape=shape) for name in ("key", "value"))
-        rows = self._rows("x", shape=shape)
-        runs = padded.weight_gradients(
-            query, "query gradient", self._query_rows(), layer.query, add
-        )
-        runs += padded.weight_gradients(key, "key gradient", rows, layer.key, add)
-        runs += padded.weight_gradients(value, "value gradient", rows, layer.value, add)
-        runs.append(padded.input_gradient(query, layer.query, below, ("add", through)))
+        runs = [padded.input_gradient(query, layer.query, below, ("add", through))]
         if self._queries == shape:
             runs.append(padded.input_gradient(key, layer.key, partial_sum, ("add", below)))
             runs.append(padded.input_gradient(value, layer.value, gradient, ("add", partial_sum)))
@@ -243,32 +277,81 @@ class LayerCompiler:
         runs.append(functools.partial(np.add, target, first, out=target))
         return runs
 
+    def parameter_gradients(self, add: bool) -> List[Run]:
+        """A share of the gradients of the parameters; with ``add`` they accumulate."""
+        padded, layer, hidden_size = self._padded, self._layer, self._config.hidden_size
+        shape, queries = self._all_rows
+        runs = []
+        for name, rows, source, product in (
+            (
+                self._outer_gradient,
+                queries,
+                self._rows("active", hidden_size, shape=queries),
+                layer.outer,
+            ),
+            ("inner gradient", queries, self._rows("middle", shape=queries), layer.inner),
+            (self._output_gradient, queries, self._rows("context", shape=queries), layer.output),
+            ("query gradient", queries, self._query_rows(queries), layer.query),
+            ("key gradient", shape, self._rows("x", shape=shape), layer.key),
+            ("value gradient", shape, self._rows("x", shape=shape), layer.value),
+        ):
+            runs += padded.weight_gradients(name, rows, source, product, add, self._share)
+        for name, norm in (("ffn", layer.ffn_norm), ("attention", layer.attention_norm)):
+            runs += padded.sum_norm_gradients(name, norm, add, self._share)
+        return runs
+
 
 def compile_embedding(
-    padded: PaddedOperations, call: int, trained: TrainedEmbeddings, shape: Shape, add: bool
+    streams: Sequence[PaddedOperations],
+    call: int,
+    trained: TrainedEmbeddings,
+    shape: Shape,
+    add: bool,
 ) -> Part:
     """Compile normalisation, dropout and projection of the summed embeddings."""
+    threads = [
+        _embedding_calls(padded, call, trained, shape, rows, Share(index, len(streams)), add)
+        for index, (padded, rows) in enumerate(zip(streams, shape.split(len(streams))))
+    ]
+    forward, backward, parameters, masks = map(list, zip(*threads))
+    return Part(forward, backward, parameters, masks)
+
+
+def _embedding_calls(
+    padded: PaddedOperations,
+    call: int,
+    trained: TrainedEmbeddings,
+    all_rows: Shape,
+    shape: Shape,
+    share: Share,
+    add: bool,
+) -> Tuple[List[Run], List[Run], List[Run], List[Mask]]:
+    """A thread's calls of `Part`."""
     config, operations, width = padded.config, padded.operations, padded.width
     sums = padded.external(f"{call} sums", shape, width)
     out = padded.external(f"{call} out", shape, config.units)
     normed = padded.rows(f"{call} normed", shape, width, "float32")
     entering = padded.rows(f"{call} embedded", shape, width)
-    masks = padded.mask(f"{call} mask embedding", normed, config.dropout)
+    masks = padded.mask(f"{call} mask embedding", normed, config.dropout, shape)
     factors = masks[0].array if masks else None
-    statistics = padded.statistics(f"{call} embedding", sums)
+    statistics = padded.statistics(f"{call} embedding", shape)
     forward: List[Run] = [operations.norm(sums, trained.norm.norm, normed, statistics)]
     forward += padded.multiply(normed, factors, entering, "dropped embedding")
-    # The gradient is copied from MXNet's memory to a buffer, which has a transposed view.
+    # The gradient is copied from MXNet's memory to a buffer, which all threads can read.
     gradient = padded.rows("gradient", shape, config.units, "float32")
     out_gradient = padded.external(f"{call} out gradient", shape, config.units)
     backward: List[Run] = [operations.convert(out_gradient, gradient)]
+    parameters: List[Run] = []
     if trained.projection is not None:
         projected = padded.rows(f"{call} projected", shape, config.units)
         forward.append(operations.dense(entering, trained.projection.dense, projected))
         forward.append(operations.convert(projected, out))
-        rounded, name = padded.rounded(gradient, "gradient", None, shape, backward)
+        rounded, name = padded.rounded("gradient", shape, None, backward)
         gradient = padded.rows("projection gradient", shape, width, "float32")
-        backward += padded.weight_gradients(rounded, name, entering, trained.projection, add)
+        source = padded.rows(f"{call} embedded", all_rows, width)
+        parameters += padded.weight_gradients(
+            name, all_rows, source, trained.projection, add, share
+        )
         backward.append(padded.input_gradient(rounded, trained.projection, gradient))
     else:
         forward.append(operations.convert(entering, out))
@@ -277,8 +360,14 @@ def compile_embedding(
         backward += padded.multiply(gradient, factors, dropped)
         gradient = dropped
     result = padded.external(f"{call} result", shape, width)
-    backward += padded.norm_backward(sums, trained.norm, normed, gradient, result, statistics, add)
-    return Part(forward, backward, masks)
+    norm_gradients = padded.norm_gradients("embedding", width, share)
+    backward.append(
+        operations.norm_backward(
+            sums, trained.norm.norm, normed, gradient, result, statistics, norm_gradients
+        )
+    )
+    parameters += padded.sum_norm_gradients("embedding", trained.norm, add, share)
+    return forward, backward, parameters, masks
 
 
 def _array(masks: Sequence[Mask]) -> Optional[Array]:

@@ -8,6 +8,7 @@ rows.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import threading
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -16,7 +17,16 @@ import mxnet as mx
 import numpy as np
 
 from wqa.engines.onednn import primitives
-from wqa.engines.onednn.library import TYPES, Array, Call, Layout, Memory, Scratch, zeros
+from wqa.engines.onednn.library import (
+    TYPES,
+    Array,
+    Call,
+    Layout,
+    Memory,
+    Scratch,
+    count_threads,
+    zeros,
+)
 from wqa.engines.onednn.primitives import (
     BETA,
     BIAS,
@@ -173,12 +183,20 @@ def split_queries(array: np.ndarray) -> Tuple[np.ndarray, ...]:
 Step = Tuple[str, Union[Array, float, None]]
 
 
+class View(Array):
+    """A part of a buffer, from its element ``start`` on; ``size`` is the buffer's."""
+
+    def __init__(self, layout: Layout, buffer: np.ndarray, start: int) -> None:
+        self.size, self.start = buffer.size, start
+        super().__init__(layout, buffer[start:])
+
+
 class Workspace:
     """Named buffers, and views of them in any shape that fits."""
 
     def __init__(self) -> None:
         self._buffers: Dict[str, np.ndarray] = {}
-        self._arrays: Dict[tuple, Array] = {}
+        self._arrays: Dict[tuple, View] = {}
 
     def buffer(self, name: str, size: int, kind: str) -> np.ndarray:
         """A buffer, which is created when it is first used.
@@ -199,13 +217,18 @@ class Workspace:
         shape: Sequence[int],
         kind: str,
         strides: Optional[Sequence[int]] = None,
-    ) -> Array:
-        """A view of a buffer, from its first element on."""
-        key = (name, tuple(shape), kind, strides and tuple(strides))
+        start: int = 0,
+    ) -> View:
+        """A view of a buffer of a size, from the element ``start`` on."""
+        key = (name, tuple(shape), kind, strides and tuple(strides), start)
         if key not in self._arrays:
-            data = self.buffer(name, size, kind)
-            self._arrays[key] = Array(Layout(shape, kind, strides), data)
+            buffer = self.buffer(name, size, kind)
+            self._arrays[key] = View(Layout(shape, kind, strides), buffer, start)
         return self._arrays[key]
+
+    def like(self, name: str, view: View, kind: str) -> View:
+        """A view of another buffer, with the shape and the place of a contiguous view."""
+        return self.array(name, view.size, view.layout.shape, kind, start=view.start)
 
 
 class Operations:
@@ -216,10 +239,19 @@ class Operations:
         self._kernels: Dict[tuple, Kernel] = {}
         self.scratch = scratch or Scratch()
 
+    def sibling(self) -> Operations:
+        """Operations by the same kernels for another thread, with a scratch buffer of their own."""
+        sibling = copy.copy(self)
+        sibling.scratch = Scratch()
+        return sibling
+
     def _kernel(self, build: Callable[..., Kernel], *arguments: Any) -> Kernel:
-        """The kernel of an operation, compiled on first use; layouts are compared by their keys."""
+        """The kernel of an operation for the calling thread's number of threads.
+
+        It is compiled when it is first used. Layouts are compared by their keys.
+        """
         layouts = [_layout(argument) for argument in arguments]
-        key = (build, *map(_key, layouts))
+        key = (build, count_threads(), *map(_key, layouts))
         if key not in self._kernels:
             self._kernels[key] = build(*layouts)
         return self._kernels[key]

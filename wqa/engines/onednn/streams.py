@@ -21,6 +21,11 @@ Result = TypeVar("Result")
 STREAMS = 16
 
 
+def count_streams(threads: int) -> int:
+    """Streams among which threads are divided evenly."""
+    return threads // -(-threads // STREAMS)
+
+
 class Streams:
     """Layers for each of several threads, which share their parameters.
 
@@ -36,7 +41,7 @@ class Streams:
 
     def __init__(self, layers: PackedLayers, threads: int) -> None:
         self._threads = threads
-        self.count = threads // -(-threads // STREAMS)
+        self.count = count_streams(threads)
         self.all = [layers] + [layers.sibling() for _ in range(1, self.count)]
 
     def map(

@@ -138,12 +138,43 @@ class Trained:
             array.move(addresses[index] + offset)
 
 
-class TrainedProduct(NamedTuple):
-    """Weight and bias of a dense layer, and arrays for their gradients."""
+class TrainedProduct:
+    """Weight and bias of a dense layer, and arrays for their gradients.
 
-    dense: Dense
-    weight_gradient: Array
-    bias_gradient: Array
+    Parameters
+    ----------
+    trained : Trained
+        Parameters of the block.
+    dense : Dense
+        Weight and bias.
+    weight : int
+        Index of the weight among the parameters; that of the bias is the next.
+    rows, width : int
+        Rows and columns of the weight.
+    offset : int
+        First of the parameter's rows.
+    """
+
+    def __init__(
+        self, trained: Trained, dense: Dense, weight: int, rows: int, width: int, offset: int
+    ) -> None:
+        self.dense, self.rows = dense, rows
+        self._trained, self._weight, self._width, self._offset = trained, weight, width, offset
+        self._targets: Dict[Tuple[int, int], Tuple[Array, Array]] = {}
+
+    def targets(self, first: int, last: int) -> Tuple[Array, Array]:
+        """Arrays for the gradients of some rows of the weight, and of these values of the bias.
+
+        Shapes: the results (last - first, width), (1, last - first).
+        """
+        rows = (first, last)
+        if rows not in self._targets:
+            target, start, count = self._trained.target, self._offset + first, last - first
+            self._targets[rows] = (
+                target(self._weight, (count, self._width), start * self._width),
+                target(self._weight + 1, (1, count), start),
+            )
+        return self._targets[rows]
 
 
 class TrainedNorm(NamedTuple):
@@ -168,9 +199,7 @@ def _product(trained: Trained, weight: int, third: Optional[int] = None) -> Trai
         offset = third * len(values)
     rows, width = values.shape
     dense = Dense(lambda: values, bias, refreshable=True)
-    weight_gradient = trained.target(weight, (rows, width), offset * width)
-    bias_gradient = trained.target(weight + 1, (1, rows), offset)
-    return TrainedProduct(dense, weight_gradient, bias_gradient)
+    return TrainedProduct(trained, dense, weight, rows, width, offset)
 
 
 def _norm(trained: Trained, gamma: int) -> TrainedNorm:
