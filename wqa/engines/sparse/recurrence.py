@@ -58,13 +58,12 @@ def run_forward(direction: Direction, pairs: np.ndarray, steps: Steps, backwards
     memory = np.empty((len(rows), direction.units) if direction.is_lstm else (0, 0), np.float32)
     weight = np.ascontiguousarray(direction.hidden_weight.T)
     product = np.empty((steps.starts[1], len(direction.input_bias)), np.float32)
-    before = 0
+    is_lstm, before = direction.is_lstm, 0  # read once, as a step takes microseconds
     for start, end in steps:
         state, count = gates[start:end], end - start
         if start:
-            np.matmul(hidden[before : before + count], weight, out=product[:count])
-            np.add(state, product[:count], out=state)
-        if direction.is_lstm:
+            state += np.matmul(hidden[before : before + count], weight, out=product[:count])
+        if is_lstm:
             previous = memory[before : before + count] if start else None
             _lstm_cell(state, previous, memory[start:end], hidden[start:end])
         else:

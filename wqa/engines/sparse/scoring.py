@@ -122,9 +122,9 @@ class _Side:
     def _encode(self, texts: _Texts, threads: int) -> List[np.ndarray]:
         """Encode texts whose words the table holds at once."""
         rows = self.rows.rows(texts.ids)
-        share = -(-len(rows) // threads)
-        parts = texts._replace(ids=rows).parts(min(_POSITIONS, share))
-        return in_threads(self._greatest, parts, threads)
+        # Fewer positions are computed before a second thread has begun.
+        parts = texts._replace(ids=rows).parts(_POSITIONS)
+        return in_threads(self._greatest, parts, threads if len(rows) > 2 * _POSITIONS else 1)
 
     def _greatest(self, texts: _Texts) -> np.ndarray:
         windows = Windows(texts.lengths, self._width)
