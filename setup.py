@@ -46,7 +46,8 @@ setup(
         # exported graphs alone.
         "cpu": [
             "gluonnlp==0.10.0; python_version < '3.12'",
-            "numpy<1.24; python_version < '3.12'",  # MXNet 1.9 uses np.bool, which 1.24 took away
+            # Trainings draw by PCG64DXSM of 1.21. MXNet 1.9 uses np.bool, which 1.24 took away.
+            "numpy>=1.21,<1.24; python_version < '3.12'",
             "scipy<1.12; python_version < '3.12'",  # the last line that works with that numpy
             "mxnet==1.9.1; python_version < '3.12'",
             # oneDNN 3.2 as a library of its own: MXNet's is 2.4, sealed inside it, and ranks far
@@ -55,7 +56,7 @@ setup(
         ],
         "cu112": [
             "gluonnlp==0.10.0; python_version < '3.12'",
-            "numpy<1.24; python_version < '3.12'",
+            "numpy>=1.21,<1.24; python_version < '3.12'",
             "scipy<1.12; python_version < '3.12'",
             "mxnet-cu112==1.9.1; python_version < '3.12'",
             # The CUDA 11 libraries that the wheel links, but the driver's.

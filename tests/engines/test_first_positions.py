@@ -67,11 +67,12 @@ def test_gradients_of_first_positions_equal_mxnets(family, depth, count):
 
 
 @needs_onednn
+@pytest.mark.parametrize("family", ["bert", "albert"])
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_thread_may_be_far_ahead_of_another(monkeypatch, count, backwards):
+def test_a_thread_may_be_far_ahead_of_another(monkeypatch, family, count, backwards):
     """Each thread computes alone what lies between two points at which all wait."""
-    model = network("pairwise", (3,), dropout=0.3, attention_dropout=0.2)
+    model = network("pairwise", (3,), **FAMILIES[family], dropout=0.3, attention_dropout=0.2)
     with openmp_threads(1):
         _, expected_rows, expected, _ = first_rows(model, 3, count, engine_of(model))
 

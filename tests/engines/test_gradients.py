@@ -7,12 +7,15 @@ import mxnet as mx
 import numpy as np
 import pytest
 from conftest import needs_onednn, needs_precision
+from hypothesis import given
+from hypothesis import strategies as st
 from mxnet import autograd
 
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.engines.onednn import GradientEngine
 from wqa.engines.onednn.library import openmp_threads
+from wqa.engines.onednn.padded import Shape, Share
 from wqa.errors import OptionError
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.systems import SYSTEMS
@@ -230,17 +233,100 @@ def test_a_seed_begins_a_pass_whatever_came_before():
 
 @needs_onednn
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("pairs, threads", [(5, 2), (5, 3), (2, 3), (1, 2)])
+@pytest.mark.parametrize("pairs, threads", [(5, 2), (5, 3), (2, 3), (2, 4), (1, 2), (18, 17)])
 def test_threads_change_neither_masks_nor_gradients(family, pairs, threads):
     model = network(**FAMILIES[family], dropout=0.3, attention_dropout=0.2, head_dropout=0.0)
     batch = batch_of(pairs, padding=1 if family == "roberta" else 0)
     results = []
     for count in (1, threads):
         with openmp_threads(count):
-            engine = GradientEngine(model.config, "float32", 200, 40)
+            engine = GradientEngine(model.config, "float32", 400, 40)
             results.append(by_onednn(model, 2, batch, seed=5, engine=engine))
     (expected_loss, expected), (loss, computed) = results
     assert loss == pytest.approx(expected_loss, abs=1e-6)
+    assert_close(computed, expected)
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    "kind", ["float32", pytest.param("bfloat16", marks=needs_precision("bfloat16"))]
+)
+@pytest.mark.parametrize("threads", [2, 3])
+def test_several_threads_compute_the_same_bits_again(kind, threads):
+    """Whatever mini-batches came before, of fewer pairs than threads among them."""
+    model = network(dropout=0.3, attention_dropout=0.2, head_dropout=0.0)
+    with openmp_threads(threads):
+        engine = GradientEngine(model.config, kind, 200, 40)
+        _, expected = by_onednn(model, 2, batch_of(7), seed=5, engine=engine)
+        by_onednn(model, 2, batch_of(1), seed=4, engine=engine)
+        for _ in range(5):
+            _, computed = by_onednn(model, 2, batch_of(7), seed=5, engine=engine)
+            for name, array in expected.items():
+                np.testing.assert_array_equal(computed[name], array, err_msg=name)
+
+
+@needs_onednn
+def test_gradients_of_several_threads_can_be_added():
+    model = network(**DRY)
+    expected = [by_mxnet(model, 2, batch_of(seed=seed))[1] for seed in (0, 1)]
+    model.collect_params().setattr("grad_req", "add")
+    with openmp_threads(3):
+        engine = GradientEngine(model.config, "float32", 200, 40)
+        model.backbone.attach(engine)
+        clear(model)
+        for seed in (0, 1):
+            arrays = [mx.nd.array(array, dtype=array.dtype) for array in batch_of(seed=seed)]
+            with autograd.record():
+                loss = cross_entropy(model.path(2)(*arrays[:3])[1], arrays[3]).mean()
+            loss.backward()
+    mx.nd.waitall()
+    assert_close(
+        gradients(model), {name: sum(one[name] for one in expected) for name in expected[0]}
+    )
+
+
+@needs_onednn
+def test_a_pass_without_training_leaves_the_masks_of_the_next_alone():
+    model = network(dropout=0.3, attention_dropout=0.2, head_dropout=0.0)
+    engine = GradientEngine(model.config, "float32", 200, 40)
+    model.backbone.attach(engine)
+    arrays = [mx.nd.array(array, dtype=array.dtype) for array in batch_of()]
+
+    def second_scores(between):
+        engine.seed(5)
+        with autograd.record():
+            model.path(2)(*arrays[:3])
+            if between:
+                with autograd.predict_mode():
+                    model.path(2)(*arrays[:3])
+            return model.path(2)(*arrays[:3])[1].asnumpy()
+
+    np.testing.assert_array_equal(second_scores(True), second_scores(False))
+
+
+@given(pairs=st.integers(1, 70), count=st.integers(1, 16), rows=st.integers(1, 500))
+def test_chunks_and_shares_cover_all_once(pairs, count, rows):
+    chunks = Shape(pairs, 8).split(min(pairs, count))
+    covered = [pair for one in chunks for pair in range(one.first_pair, one.first_pair + one.pairs)]
+    assert covered == list(range(pairs))
+    assert max(one.pairs for one in chunks) - min(one.pairs for one in chunks) <= 1
+    shares = [Share(thread, count).of(rows) for thread in range(count)]
+    assert [row for start, end in shares for row in range(start, end)] == list(range(rows))
+
+
+@needs_onednn
+def test_an_error_in_a_thread_is_raised_and_leaves_the_next_pass_right(monkeypatch):
+    model, batch = network(**DRY), batch_of()
+    with openmp_threads(2):
+        engine = GradientEngine(model.config, "float32", 200, 40)
+        _, expected = by_onednn(model, 2, batch, engine=engine)
+        part = list(engine._parts.values())[1]
+        kept = list(part.forward[1])
+        part.forward[1][:] = [lambda: 1 / 0]
+        with pytest.raises(ZeroDivisionError):
+            by_onednn(model, 2, batch, engine=engine)
+        part.forward[1][:] = kept
+        _, computed = by_onednn(model, 2, batch, engine=engine)
     assert_close(computed, expected)
 
 
@@ -258,13 +344,18 @@ def test_dropout_keeps_its_share_and_its_mean():
     model = network(dropout=0.3, attention_dropout=0.1)
     engine = GradientEngine(model.config, "float32", 4000, 40)
     by_onednn(model, 2, batch_of(100, 40), seed=9, engine=engine)
-    masks = [mask for part in engine._parts.values() for masks in part.masks for mask in masks]
-    assert len(masks) == (1 + 3 * 3) * len(engine._streams)
-    for mask in masks:
-        assert np.unique(mask.values).tolist() == [0, pytest.approx(1 / (1 - mask.rate))]
-        assert (mask.values == 0).mean() == pytest.approx(mask.rate, abs=0.01)
-        assert mask.values.mean() == pytest.approx(1, abs=0.02)
-    assert sorted({mask.rate for mask in masks}) == [0.1, 0.3]
+    masks = [masks for part in engine._parts.values() for masks in zip(*part.masks)]
+    assert len(masks) == 1 + 3 * 3
+    for chunks in masks:
+        rate, values = chunks[0].rate, np.concatenate([chunk.values for chunk in chunks])
+        assert np.unique(values).tolist() == [0, pytest.approx(1 / (1 - rate))]
+        assert (values == 0).mean() == pytest.approx(rate, abs=0.01)
+        assert values.mean() == pytest.approx(1, abs=0.02)
+    assert sorted({chunks[0].rate for chunks in masks}) == [0.1, 0.3]
+    arrays = [np.concatenate([chunk.values for chunk in chunks]) for chunks in masks]
+    for number, array in enumerate(arrays):  # none is another one's
+        for other in arrays[:number]:
+            assert array.shape != other.shape or (array != other).mean() > 0.1
 
 
 def losses_of(tiny_encoder, folder, **changes):

@@ -178,8 +178,8 @@ RECIPES = {
         "results/cascade/collection_times.tsv": "tuned",
     },
     "mspp/separator": {
-        "results/mspp/separator_wikiqa.tsv": "joint IE_k, MSPP",
-        "results/mspp/separator_claims.txt": "t_test_seeds",
+        "results/mspp/separator_wikiqa.tsv": "joint IE_k, masked tokens",
+        "results/mspp/separator_claims.txt": "joint IE_k, masked tokens; joint IE_k, MSPP",
         "results/mspp/separator_rerank.tsv": "pairwise, its first five alone",
         "results/mspp/separator_rerank_full.tsv": "joint IE_k, MSPP",
         "results/mspp/separator_rerank_claims.txt": "t_test_seeds",

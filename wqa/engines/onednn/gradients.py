@@ -34,7 +34,7 @@ from mxnet import autograd
 from wqa.config import BackboneConfig
 from wqa.engines.onednn.layer_gradients import Part, compile_embedding, compile_layer
 from wqa.engines.onednn.library import check_thread, count_threads, openmp_threads
-from wqa.engines.onednn.padded import Mask, PaddedOperations, Run, Shape
+from wqa.engines.onednn.padded import PaddedOperations, Run, Shape
 from wqa.engines.onednn.streams import count_streams
 from wqa.engines.onednn.trained import (
     ADD,
@@ -115,13 +115,13 @@ class GradientEngine:
         """
         shape, units = self._shape(sums), self._config.units
         with self._lock:
-            trained = self._parameters(block, TrainedEmbeddings)
+            trained = self._parameters([block], TrainedEmbeddings)[block]
             call = self._begin()
             part = self._embedding(call, trained, shape, False)
             out = mx.nd.empty((shape.pairs, shape.length, units))
-            parts = shape.split(len(part.forward))
-            self._padded.bind(f"{call} sums", parts, self._padded.width, sums)
-            self._padded.bind(f"{call} out", parts, units, out)
+            chunks = self._split(shape)
+            self._padded.bind(f"{call} sums", chunks, self._padded.width, sums)
+            self._padded.bind(f"{call} out", chunks, units, out)
             self._run_forward([part])
 
         def backward(outputs: Sequence[int], inputs: Sequence[Gradient]) -> None:
@@ -131,8 +131,8 @@ class GradientEngine:
                 part = self._embedding(call, trained, shape, add)
                 trained.set_gradients(inputs[1:], add)
                 padded, width = self._padded, self._padded.width
-                padded.bind(f"{call} sums", parts, width, sums)
-                padded.set_address(f"{call} out gradient", parts, units, outputs[0])
+                padded.bind(f"{call} sums", chunks, width, sums)
+                padded.set_address(f"{call} out gradient", chunks, units, outputs[0])
                 self._run_backward(f"{call} result", shape, width, inputs[0], [part])
 
         self._record([sums, *_data(trained)], out, backward)
@@ -160,17 +160,16 @@ class GradientEngine:
         shape, units = self._shape(hidden), self._config.units
         needed = shape
         if stack.needed is not None and stack.needed < shape.length:
-            needed = Shape(shape.pairs, stack.needed, is_whole=False)
+            needed = Shape(shape.pairs, stack.needed, all_positions=False)
         lengths = valid_length.asnumpy()
         with self._lock:
-            known = {layer: self._parameters(layer, TrainedLayer) for layer in dict.fromkeys(stack)}
+            known = self._parameters(list(dict.fromkeys(stack)), TrainedLayer)
             layers = [known[layer] for layer in stack]
             call = self._begin()
             parts = self._slice(call, layers, shape, needed, False)
             out = mx.nd.empty((needed.pairs, needed.length, units))
-            count = len(parts[0].forward)
-            self._padded.bind(f"{call} in", shape.split(count), units, hidden)
-            self._padded.bind(f"{call} out", needed.split(count), units, out)
+            self._padded.bind(f"{call} in", self._split(shape), units, hidden)
+            self._padded.bind(f"{call} out", self._split(needed), units, out)
             is_padding = np.arange(shape.length) >= lengths[:, None]
             mask = np.where(is_padding, MASKED_SCORE, 0).ravel()
             self._padded.padding(shape).data[: shape.rows] = mask
@@ -187,8 +186,8 @@ class GradientEngine:
                     end = start + len(trained.parameters)
                     trained.set_gradients(inputs[start:end], add)
                     start = end
-                named = f"{call} out gradient"
-                self._padded.set_address(named, needed.split(count), units, outputs[0])
+                chunks = self._split(needed)
+                self._padded.set_address(f"{call} out gradient", chunks, units, outputs[0])
                 self._run_backward(f"{call} result", shape, units, inputs[0], parts)
 
         arrays = [array for trained in distinct for array in _data(trained)]
@@ -208,15 +207,20 @@ class GradientEngine:
         mx.nd.waitall()  # the optimizer may still be writing
         return shape
 
-    def _parameters(self, block: mx.gluon.Block, kind: Callable[..., Any]) -> Any:
-        """Parameters of a block, packed as they are now."""
-        trained = self._trained.get(block)
-        if trained is None or trained.moved():
-            trained = self._trained[block] = kind(block)
-            self._parts.clear()  # they read the old addresses
-        else:
-            trained.refresh()
-        return trained
+    def _parameters(
+        self, blocks: Sequence[mx.gluon.Block], kind: Callable[..., Any]
+    ) -> Dict[mx.gluon.Block, Any]:
+        """Parameters of blocks, packed as they are now."""
+        stale = []
+        for block in blocks:
+            trained = self._trained.get(block)
+            if trained is None or trained.moved():
+                self._trained[block] = kind(block)
+                self._parts.clear()  # they read the old addresses
+            else:
+                stale.append(trained)
+        in_threads(lambda trained: trained.refresh(), stale, len(self._streams))
+        return {block: self._trained[block] for block in blocks}
 
     def _begin(self) -> int:
         """Number of a call in its pass; each call of a pass has activations of its own."""
@@ -232,53 +236,53 @@ class GradientEngine:
         return self._calls - 1
 
     def _run_forward(self, parts: Sequence[Part]) -> None:
-        draws: List[List[Tuple[Mask, int]]] = []
+        is_training, seed = autograd.is_training(), self._masks_seed
+        numbered = []  # the number of a mask in the pass, and each thread's chunk of it
         for part in parts:
-            for masks in zip(*part.masks):  # one for each thread
-                draws.append([(mask, self._masks_drawn) for mask in masks])
-                self._masks_drawn += sum(len(mask.values) * mask.words for mask in masks)
-        training, seed = autograd.is_training(), self._masks_seed
+            for masks in zip(*part.masks):
+                numbered.append((self._masks_drawn, masks))
+                if is_training:
+                    self._masks_drawn += 1
 
-        def run(index: int) -> None:
-            for masks in draws:
-                mask, position = masks[index]
-                if training:
-                    mask.draw(seed, position)
+        def run(thread: int) -> None:
+            for number, masks in numbered:
+                if is_training:
+                    masks[thread].draw(seed, number)
                 else:
-                    mask.values[:] = 1
+                    masks[thread].values[:] = 1
             for part in parts:
-                for call in part.forward[index]:
+                for call in part.forward[thread]:
                     call()
 
         self._in_threads(run, len(parts[0].forward))
 
     def _in_threads(self, run: Callable[[int], None], count: int) -> None:
-        """Call a function for each of several threads, by its index."""
+        """Call a function for each of several threads, by the thread's number."""
 
-        def compute(index: int) -> None:
+        def compute(thread: int) -> None:
             with openmp_threads(self._threads // count):
-                run(index)
+                run(thread)
 
-        in_threads(compute, range(count), count)
+        in_threads(compute, range(count), len(self._streams))
 
     def _run_backward(
         self, name: str, shape: Shape, width: int, gradient: Gradient, parts: Sequence[Part]
     ) -> None:
         """Run parts backward, and write or add the gradient of their input as MXNet wants."""
-        result, size, count = gradient.address, shape.rows * width, len(parts[0].backward)
+        result, size, chunks = gradient.address, shape.rows * width, self._split(shape)
         if gradient.request in (NULL, ADD):
             buffer = self._padded.rows(f"input gradient {width}", shape, width, "float32")
             result = buffer.data.ctypes.data
-        self._padded.set_address(name, shape.split(count), width, result)
+        self._padded.set_address(name, chunks, width, result)
 
-        def run(calls: List[List[Run]], index: int) -> None:
-            for call in calls[index]:
+        def run(calls: List[List[Run]], thread: int) -> None:
+            for call in calls[thread]:
                 call()
 
         for part in reversed(parts):
-            self._in_threads(functools.partial(run, part.backward), count)
+            self._in_threads(functools.partial(run, part.backward), len(chunks))
             if any(part.parameters):
-                self._in_threads(functools.partial(run, part.parameters), count)
+                self._in_threads(functools.partial(run, part.parameters), len(chunks))
         if gradient.request == ADD:
             target = view(gradient.address, size)
             np.add(target, view(result, size), out=target)
@@ -290,20 +294,24 @@ class GradientEngine:
 
     # Compiling
 
+    def _split(self, shape: Shape) -> List[Shape]:
+        """Chunks of a mini-batch, one for each thread that computes it."""
+        return shape.split(min(shape.pairs, len(self._streams)))
+
     @contextlib.contextmanager
-    def _streams_of(self, shape: Shape) -> Iterator[List[PaddedOperations]]:
-        """Operations for the threads among which the pairs of a mini-batch are divided.
+    def _compiling(self, shape: Shape) -> Iterator[List[PaddedOperations]]:
+        """Operations for each thread that computes a mini-batch.
 
         What is compiled meanwhile is for the threads that each of these has to itself.
         """
-        count = min(shape.pairs, len(self._streams))
+        count = len(self._split(shape))
         with openmp_threads(self._threads // count):
             yield self._streams[:count]
 
     def _embedding(self, call: int, trained: Any, shape: Shape, add: bool) -> Part:
         key = (call, id(trained), shape, add)
         if key not in self._parts:
-            with self._streams_of(shape) as streams:
+            with self._compiling(shape) as streams:
                 self._parts[key] = compile_embedding(streams, call, trained, shape, add)
         return self._parts[key]
 
@@ -319,7 +327,7 @@ class GradientEngine:
             adds = add or layer in layers[index + 1 :]
             key = (call, index, id(layer), shape, queries, adds)
             if key not in self._parts:
-                with self._streams_of(shape) as streams:
+                with self._compiling(shape) as streams:
                     self._parts[key] = compile_layer(
                         streams, call, index, layer, shape, queries, adds
                     )
@@ -330,7 +338,7 @@ class GradientEngine:
         """Copies between MXNet's arrays and the buffers: a slice's input, and its output."""
         key = (call, depth, shape, needed)
         if key not in self._copies:
-            with self._streams_of(shape) as streams:
+            with self._compiling(shape) as streams:
                 self._copies[key] = self._compile_copies(streams, call, depth, shape, needed)
         return self._copies[key]
 
@@ -345,20 +353,19 @@ class GradientEngine:
         units = self._config.units
         none: List[List[Any]] = [[] for _ in streams]
         enter, leave = Part([], [], none, none), Part([], [], none, none)
-        shapes = shape.split(len(streams)), needed.split(len(streams))
-        for padded, rows, needed_rows in zip(streams, *shapes):
+        for padded, chunk, needed_chunk in zip(streams, self._split(shape), self._split(needed)):
             convert = padded.operations.convert
-            source = padded.external(f"{call} in", rows, units)
-            result = padded.external(f"{call} result", rows, units)
-            first = padded.rows(f"{call} x0", rows, units)
-            first_gradient = padded.rows("gradient", rows, units, "float32")
+            source = padded.external(f"{call} in", chunk, units)
+            result = padded.external(f"{call} result", chunk, units)
+            first = padded.rows(f"{call} x0", chunk, units)
+            first_gradient = padded.rows("gradient", chunk, units, "float32")
             enter.forward.append([convert(source, first)])
             enter.backward.append([convert(first_gradient, result)])
-            last = padded.rows(f"{call} x{depth}", needed_rows, units)
-            out = padded.external(f"{call} out", needed_rows, units)
+            last = padded.rows(f"{call} x{depth}", needed_chunk, units)
+            out = padded.external(f"{call} out", needed_chunk, units)
             leave.forward.append([convert(last, out)])
-            out_gradient = padded.external(f"{call} out gradient", needed_rows, units)
-            last_gradient = padded.rows("gradient", needed_rows, units, "float32")
+            out_gradient = padded.external(f"{call} out gradient", needed_chunk, units)
+            last_gradient = padded.rows("gradient", needed_chunk, units, "float32")
             leave.backward.append([convert(out_gradient, last_gradient)])
         return enter, leave
 

@@ -8,7 +8,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from wqa.engines.onednn.library import Array, Memory
-from wqa.engines.onednn.operations import View
+from wqa.engines.onednn.operations import BufferView
 from wqa.engines.onednn.padded import Mask, PaddedOperations, Run, Shape, Share
 from wqa.engines.onednn.trained import TrainedEmbeddings, TrainedLayer, TrainedNorm
 
@@ -35,35 +35,34 @@ def compile_layer(
     queries: Shape,
     add: bool,
 ) -> Part:
-    """Compile one layer of a slice, with operations for each thread, for a shape of mini-batch."""
+    """Compile one layer of a slice, by the operations of each thread, for a mini-batch."""
     count = len(streams)
-    compilers = []
-    for number, parts in enumerate(zip(streams, shape.split(count), queries.split(count))):
-        share = Share(number, count)
-        compilers.append(LayerCompiler(call, index, layer, (shape, queries), share, *parts))
+    chunks = zip(streams, shape.split(count), queries.split(count))
+    compilers = [LayerCompiler(padded, call, index, layer, *chunk) for padded, *chunk in chunks]
+    shares = [Share(thread, count) for thread in range(count)]
     return Part(
         [compiler.forward() for compiler in compilers],
-        [compiler.backward() for compiler in compilers],
-        [compiler.parameter_gradients(add) for compiler in compilers],
+        [compiler.backward(share) for compiler, share in zip(compilers, shares)],
+        [
+            compiler.parameter_gradients(shape, queries, add, share)
+            for compiler, share in zip(compilers, shares)
+        ],
         [compiler.masks for compiler in compilers],
     )
 
 
 class LayerCompiler:
-    """Compiles one layer of a slice for a part of a mini-batch.
+    """Compiles one layer of a slice for a chunk of a mini-batch.
 
-    ``all_rows`` are the shapes of the mini-batch's keys and values, and of all else; ``shape`` and
-    ``queries`` are those of the part.
+    ``shape`` is that of keys and values, ``queries`` that of all else.
     """
 
     def __init__(
         self,
+        padded: PaddedOperations,
         call: int,
         index: int,
         layer: TrainedLayer,
-        all_rows: Tuple[Shape, Shape],
-        share: Share,
-        padded: PaddedOperations,
         shape: Shape,
         queries: Shape,
     ) -> None:
@@ -71,7 +70,6 @@ class LayerCompiler:
         self._operations = padded.operations
         self._prefix, self._suffix = f"{call} ", str(index)
         self._next = f"{call} x{index + 1}"
-        self._all_rows, self._share = all_rows, share
         self._shape, self._queries = shape, queries
         self._weight_masks = self._mask("weights", self._scores("weights"), True)
         total = self._rows("total", kind="float32")
@@ -86,24 +84,24 @@ class LayerCompiler:
 
     def _rows(
         self, name: str, width: int = 0, kind: str = "", shape: Optional[Shape] = None
-    ) -> View:
+    ) -> BufferView:
         return self._shared(self._name(name), width, kind, shape)
 
-    def _heads(self, name: str, shape: Shape, transposed: bool = False) -> View:
+    def _heads(self, name: str, shape: Shape, transposed: bool = False) -> BufferView:
         return self._padded.heads(self._name(name), shape, transposed)
 
-    def _scores(self, name: str, transposed: bool = False) -> View:
+    def _scores(self, name: str, transposed: bool = False) -> BufferView:
         return self._shared_scores(self._name(name), transposed)
 
-    def _mask(self, name: str, like: View, attention: bool = False) -> List[Mask]:
+    def _mask(self, name: str, like: BufferView, attention: bool = False) -> List[Mask]:
         rate = self._config.attention_dropout if attention else self._config.dropout
         return self._padded.mask(self._name(f"mask {name}"), like, rate, self._queries)
 
-    def _kept_weights(self, transposed: bool = False) -> View:
+    def _kept_weights(self, transposed: bool = False) -> BufferView:
         """Attention weights after the dropout."""
         return self._scores("kept" if self._weight_masks else "weights", transposed)
 
-    def _query_rows(self, shape: Shape) -> View:
+    def _query_rows(self, shape: Shape) -> BufferView:
         """Encodings that queries are projected from: all, or those of the first positions."""
         return self._rows("x" if self._queries == self._shape else "first x", shape=shape)
 
@@ -111,11 +109,11 @@ class LayerCompiler:
 
     def _shared(
         self, name: str, width: int = 0, kind: str = "", shape: Optional[Shape] = None
-    ) -> View:
+    ) -> BufferView:
         width = width or self._config.units
         return self._padded.rows(name, shape or self._queries, width, kind)
 
-    def _shared_scores(self, name: str, transposed: bool = False) -> View:
+    def _shared_scores(self, name: str, transposed: bool = False) -> BufferView:
         return self._padded.scores(name, self._shape, self._queries, transposed=transposed)
 
     # Forward
@@ -175,11 +173,11 @@ class LayerCompiler:
 
     # Backward
 
-    def backward(self) -> List[Run]:
+    def backward(self, share: Share) -> List[Run]:
         """Replace the gradient of the layer's output by that of its input."""
         return [
-            *self._ffn_backward(),
-            *self._output_backward(),
+            *self._ffn_backward(share),
+            *self._output_backward(share),
             *self._attention_backward(),
             *self._input_backward(),
         ]
@@ -192,13 +190,14 @@ class LayerCompiler:
         out: Array,
         gradient: Array,
         result: Array,
+        share: Share,
     ) -> Run:
-        parameters = self._padded.norm_gradients(name, self._config.units, self._share)
+        parameters = self._padded.norm_gradients(name, self._config.units, share)
         return self._operations.norm_backward(
             source, norm.norm, out, gradient, result, self._statistics(name), parameters
         )
 
-    def _ffn_backward(self) -> List[Run]:
+    def _ffn_backward(self, share: Share) -> List[Run]:
         padded, layer, hidden_size = self._padded, self._layer, self._config.hidden_size
         gradient, through, below = (
             self._shared(name, kind="float32") for name in ("gradient", "ffn gradient", "below")
@@ -208,9 +207,9 @@ class LayerCompiler:
         inner_gradient = self._shared("inner gradient", hidden_size)
         last = self._rows("last", kind="float32")
         after = padded.rows(self._next, self._queries, self._config.units)
-        runs = [self._norm_backward("ffn", layer.ffn_norm, last, after, gradient, through)]
+        runs = [self._norm_backward("ffn", layer.ffn_norm, last, after, gradient, through, share)]
         mask = _array(self._outer_masks)
-        rounded, self._outer_gradient = padded.rounded("ffn gradient", self._queries, mask, runs)
+        rounded = padded.rounded("ffn gradient", self._queries, mask, runs)
         runs.append(padded.input_gradient(rounded, layer.outer, active_gradient))
         runs.append(
             self._operations.activation_backward(
@@ -220,15 +219,14 @@ class LayerCompiler:
         runs.append(padded.input_gradient(inner_gradient, layer.inner, below, ("add", through)))
         return runs
 
-    def _output_backward(self) -> List[Run]:
+    def _output_backward(self, share: Share) -> List[Run]:
         padded, layer = self._padded, self._layer
         through, below = (self._shared(name, kind="float32") for name in ("through", "below"))
         total, middle = self._rows("total", kind="float32"), self._rows("middle")
-        runs = [
-            self._norm_backward("attention", layer.attention_norm, total, middle, below, through)
-        ]
+        norm = layer.attention_norm
+        runs = [self._norm_backward("attention", norm, total, middle, below, through, share)]
         mask = _array(self._output_masks)
-        rounded, self._output_gradient = padded.rounded("through", self._queries, mask, runs)
+        rounded = padded.rounded("through", self._queries, mask, runs)
         runs.append(padded.input_gradient(rounded, layer.output, self._shared("context gradient")))
         return runs
 
@@ -277,27 +275,31 @@ class LayerCompiler:
         runs.append(functools.partial(np.add, target, first, out=target))
         return runs
 
-    def parameter_gradients(self, add: bool) -> List[Run]:
-        """A share of the gradients of the parameters; with ``add`` they accumulate."""
+    def parameter_gradients(
+        self, shape: Shape, queries: Shape, add: bool, share: Share
+    ) -> List[Run]:
+        """A share of the gradients of the parameters, over all pairs of the mini-batch.
+
+        With ``add`` they accumulate.
+        """
         padded, layer, hidden_size = self._padded, self._layer, self._config.hidden_size
-        shape, queries = self._all_rows
+        outer = padded.rounded_name("ffn gradient", _array(self._outer_masks))
+        output = padded.rounded_name("through", _array(self._output_masks))
+        active = self._rows("active", hidden_size, shape=queries)
+        middle, context = (self._rows(name, shape=queries) for name in ("middle", "context"))
+        rows = self._rows("x", shape=shape)
         runs = []
-        for name, rows, source, product in (
-            (
-                self._outer_gradient,
-                queries,
-                self._rows("active", hidden_size, shape=queries),
-                layer.outer,
-            ),
-            ("inner gradient", queries, self._rows("middle", shape=queries), layer.inner),
-            (self._output_gradient, queries, self._rows("context", shape=queries), layer.output),
+        for name, size, source, product in (
+            (outer, queries, active, layer.outer),
+            ("inner gradient", queries, middle, layer.inner),
+            (output, queries, context, layer.output),
             ("query gradient", queries, self._query_rows(queries), layer.query),
-            ("key gradient", shape, self._rows("x", shape=shape), layer.key),
-            ("value gradient", shape, self._rows("x", shape=shape), layer.value),
+            ("key gradient", shape, rows, layer.key),
+            ("value gradient", shape, rows, layer.value),
         ):
-            runs += padded.weight_gradients(name, rows, source, product, add, self._share)
+            runs += padded.weight_gradients(name, size, source, product, add, share)
         for name, norm in (("ffn", layer.ffn_norm), ("attention", layer.attention_norm)):
-            runs += padded.sum_norm_gradients(name, norm, add, self._share)
+            runs += padded.sum_norm_gradients(name, norm, add, share)
         return runs
 
 
@@ -310,8 +312,8 @@ def compile_embedding(
 ) -> Part:
     """Compile normalisation, dropout and projection of the summed embeddings."""
     threads = [
-        _embedding_calls(padded, call, trained, shape, rows, Share(index, len(streams)), add)
-        for index, (padded, rows) in enumerate(zip(streams, shape.split(len(streams))))
+        _embedding_calls(padded, call, trained, shape, chunk, Share(thread, len(streams)), add)
+        for thread, (padded, chunk) in enumerate(zip(streams, shape.split(len(streams))))
     ]
     forward, backward, parameters, masks = map(list, zip(*threads))
     return Part(forward, backward, parameters, masks)
@@ -321,7 +323,7 @@ def _embedding_calls(
     padded: PaddedOperations,
     call: int,
     trained: TrainedEmbeddings,
-    all_rows: Shape,
+    mini_batch: Shape,
     shape: Shape,
     share: Share,
     add: bool,
@@ -346,11 +348,12 @@ def _embedding_calls(
         projected = padded.rows(f"{call} projected", shape, config.units)
         forward.append(operations.dense(entering, trained.projection.dense, projected))
         forward.append(operations.convert(projected, out))
-        rounded, name = padded.rounded("gradient", shape, None, backward)
+        rounded = padded.rounded("gradient", shape, None, backward)
         gradient = padded.rows("projection gradient", shape, width, "float32")
-        source = padded.rows(f"{call} embedded", all_rows, width)
+        source = padded.rows(f"{call} embedded", mini_batch, width)
+        name = padded.rounded_name("gradient", None)
         parameters += padded.weight_gradients(
-            name, all_rows, source, trained.projection, add, share
+            name, mini_batch, source, trained.projection, add, share
         )
         backward.append(padded.input_gradient(rounded, trained.projection, gradient))
     else:

@@ -183,11 +183,11 @@ def split_queries(array: np.ndarray) -> Tuple[np.ndarray, ...]:
 Step = Tuple[str, Union[Array, float, None]]
 
 
-class View(Array):
-    """A part of a buffer, from its element ``start`` on; ``size`` is the buffer's."""
+class BufferView(Array):
+    """A view of a buffer from its element ``start`` on."""
 
     def __init__(self, layout: Layout, buffer: np.ndarray, start: int) -> None:
-        self.size, self.start = buffer.size, start
+        self.buffer_size, self.start = buffer.size, start
         super().__init__(layout, buffer[start:])
 
 
@@ -196,7 +196,7 @@ class Workspace:
 
     def __init__(self) -> None:
         self._buffers: Dict[str, np.ndarray] = {}
-        self._arrays: Dict[tuple, View] = {}
+        self._arrays: Dict[tuple, BufferView] = {}
 
     def buffer(self, name: str, size: int, kind: str) -> np.ndarray:
         """A buffer, which is created when it is first used.
@@ -218,17 +218,17 @@ class Workspace:
         kind: str,
         strides: Optional[Sequence[int]] = None,
         start: int = 0,
-    ) -> View:
+    ) -> BufferView:
         """A view of a buffer of a size, from the element ``start`` on."""
         key = (name, tuple(shape), kind, strides and tuple(strides), start)
         if key not in self._arrays:
             buffer = self.buffer(name, size, kind)
-            self._arrays[key] = View(Layout(shape, kind, strides), buffer, start)
+            self._arrays[key] = BufferView(Layout(shape, kind, strides), buffer, start)
         return self._arrays[key]
 
-    def like(self, name: str, view: View, kind: str) -> View:
+    def like(self, name: str, view: BufferView, kind: str) -> BufferView:
         """A view of another buffer, with the shape and the place of a contiguous view."""
-        return self.array(name, view.size, view.layout.shape, kind, start=view.start)
+        return self.array(name, view.buffer_size, view.layout.shape, kind, start=view.start)
 
 
 class Operations:

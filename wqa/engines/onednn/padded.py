@@ -2,8 +2,8 @@
 
 Rows are (B * L, C). The queries, keys and values of the attention heads are views of them,
 (B, H, L, C / H). Attention scores are (B, H, Q, L), with Q queries a pair. Each buffer has a name
-and the size of the largest mini-batch. A part of a mini-batch has its place in each of them, so
-that threads compute parts of their own, and the gradients of parameters read all rows.
+and the size of the largest mini-batch. A chunk of a mini-batch has its place in each of them, so
+that threads compute chunks of their own, and the gradients of parameters read all rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.engines.onednn.library import Array, Memory, one
-from wqa.engines.onednn.operations import Operations, View, Workspace, address
+from wqa.engines.onednn.operations import BufferView, Operations, Workspace, address
 from wqa.engines.onednn.primitives import MEAN, VARIANCE
 from wqa.engines.onednn.trained import TrainedNorm, TrainedProduct, view
 
@@ -26,16 +26,12 @@ Run = Callable[[], object]
 
 
 class Shape(NamedTuple):
-    """Pairs of a mini-batch or of a part of it, and positions a pair.
-
-    First positions alone have buffers of their own: the place of a part in a buffer depends on the
-    number of positions, and another thread may be at a layer of all positions.
-    """
+    """Number of pairs of a mini-batch or of a chunk of it, and of positions a pair."""
 
     pairs: int
     length: int
-    first: int = 0  # index of the part's first pair
-    is_whole: bool = True  # whether these are all positions of the pairs
+    first_pair: int = 0  # index of the chunk's first pair in the mini-batch
+    all_positions: bool = True  # False for the first positions of longer pairs
 
     @property
     def rows(self) -> int:
@@ -45,35 +41,40 @@ class Shape(NamedTuple):
     @property
     def start(self) -> int:
         """The first of these positions in the mini-batch."""
-        return self.first * self.length
+        return self.first_pair * self.length
 
     def split(self, count: int) -> List[Shape]:
-        """Parts of the mini-batch, whose pairs differ by one at most in number."""
-        bounds = [self.pairs * part // count for part in range(count + 1)]
+        """Chunks of the mini-batch, whose numbers of pairs differ by one at most."""
+        bounds = [self.pairs * chunk // count for chunk in range(count + 1)]
         return [
-            self._replace(pairs=end - start, first=start) for start, end in zip(bounds, bounds[1:])
+            self._replace(pairs=end - start, first_pair=start)
+            for start, end in zip(bounds, bounds[1:])
         ]
 
     def buffer(self, name: str) -> str:
-        """Name of the buffer of such positions."""
-        return name if self.is_whole else f"{name} of first positions"
+        """Name of the buffer of such positions.
+
+        First positions have buffers of their own: where a chunk lies in a buffer depends on the
+        number of positions, and another thread may be at a layer of all positions.
+        """
+        return name if self.all_positions else f"{name} of first positions"
 
 
 class Share(NamedTuple):
-    """One of several parts of a work, each by a thread of its own."""
+    """A thread's share of the rows of each weight."""
 
-    part: int
-    parts: int
+    thread: int
+    threads: int
 
     def of(self, rows: int) -> Tuple[int, int]:
-        """First and last row of the part, in blocks of at least 16 rows."""
+        """First row, and the one behind the last: whole blocks of 16 rows, but for the last."""
         blocks = -(-rows // 16)
-        first, last = (blocks * part // self.parts for part in (self.part, self.part + 1))
-        return 16 * first, min(rows, 16 * last)
+        start, end = (blocks * part // self.threads for part in (self.thread, self.thread + 1))
+        return 16 * start, min(rows, 16 * end)
 
 
 class Mask(NamedTuple):
-    """Mask of a dropout on a part of a mini-batch, with values 0 and 1 / (1 - rate).
+    """Mask of a dropout on a chunk of a mini-batch, with values 0 and 1 / (1 - rate).
 
     Shapes: `values` (pairs, values a pair).
     """
@@ -81,22 +82,19 @@ class Mask(NamedTuple):
     array: Array
     values: np.ndarray
     rate: float
-    first: int  # index of the first pair in the mini-batch
+    first_pair: int
 
-    @property
-    def words(self) -> int:
-        """Draws of 64 bits a pair."""
-        return -(-self.values.shape[1] // 4)
+    def draw(self, seed: int, number: int) -> None:
+        """Draw the mask from a pass's seed and its number in the pass.
 
-    def draw(self, seed: int, position: int) -> None:
-        """Draw the mask by the generator of a seed, where that of the mini-batch has a position.
-
-        The mask of a pair does not depend on the parts into which the mini-batch is split.
+        That of a pair does not depend on the chunks into which the mini-batch is split.
         """
-        bits = np.random.PCG64DXSM(seed).advance(position + self.first * self.words)
-        shape = (len(self.values), self.words)
-        raw = np.random.Generator(bits).integers(0, 2**64 - 1, shape, np.uint64, endpoint=True)
-        draws = raw.view(np.uint16)[:, : self.values.shape[1]]
+        pairs, size = self.values.shape
+        words = -(-size // 4)  # of 64 bits, a pair
+        bits = np.random.PCG64DXSM([seed, number]).advance(self.first_pair * words)
+        generator = np.random.Generator(bits)
+        raw = generator.integers(0, 2**64 - 1, (pairs, words), np.uint64, endpoint=True)
+        draws = raw.view(np.uint16)[:, :size]
         factor = np.float32(1 / (1 - self.rate))
         np.multiply(draws >= round(self.rate * 65536), factor, out=self.values)
 
@@ -122,7 +120,7 @@ class PaddedOperations:
         """E, the width of the embeddings' tables."""
         return self.config.embedding_size or self.config.units
 
-    def rows(self, name: str, shape: Shape, width: int, kind: str = "") -> View:
+    def rows(self, name: str, shape: Shape, width: int, kind: str = "") -> BufferView:
         """A buffer as rows, (B * L, width)."""
         name, kind = shape.buffer(name), kind or self.kind
         layout, start = (shape.rows, width), shape.start * width
@@ -133,17 +131,17 @@ class PaddedOperations:
         flat = self.rows(name, shape, width, kind).data[: shape.rows * width]
         return flat.reshape(shape.pairs, shape.length, width)
 
-    def heads(self, name: str, shape: Shape, transposed: bool = False) -> View:
+    def heads(self, name: str, shape: Shape, transposed: bool = False) -> BufferView:
         """The buffer of `rows` by attention head, (B, H, L, C / H), or (B, H, C / H, L)."""
         heads, units = self.config.num_heads, self.config.units
         size = units // heads
-        view, strides = (shape.length, size), (units, 1)
+        sizes, strides = (shape.length, size), (units, 1)
         if transposed:
-            view, strides = view[::-1], strides[::-1]
+            sizes, strides = sizes[::-1], strides[::-1]
         return self._workspace.array(
             shape.buffer(name),
             self.tokens * units,
-            (shape.pairs, heads, *view),
+            (shape.pairs, heads, *sizes),
             self.kind,
             (shape.length * units, size, *strides),
             shape.start * units,
@@ -151,49 +149,49 @@ class PaddedOperations:
 
     def scores(
         self, name: str, shape: Shape, queries: Shape, kind: str = "", transposed: bool = False
-    ) -> View:
+    ) -> BufferView:
         """A buffer of attention scores, (B, H, Q, L), or (B, H, L, Q)."""
         heads = self.config.num_heads
-        view, strides = (queries.length, shape.length), (shape.length, 1)
+        sizes, strides = (queries.length, shape.length), (shape.length, 1)
         if transposed:
-            view, strides = view[::-1], strides[::-1]
+            sizes, strides = sizes[::-1], strides[::-1]
         items = queries.length * shape.length
         return self._workspace.array(
             queries.buffer(name),
             self.tokens * heads * self.length,
-            (shape.pairs, heads, *view),
+            (shape.pairs, heads, *sizes),
             kind or self.kind,
             (heads * items, items, *strides),
-            shape.first * heads * items,
+            shape.first_pair * heads * items,
         )
 
-    def padding(self, shape: Shape) -> View:
+    def padding(self, shape: Shape) -> BufferView:
         """The attention mask, added to the scores, (B, 1, 1, L)."""
-        view = (shape.pairs, 1, 1, shape.length)
-        return self._workspace.array("padding", self.tokens, view, "float32", start=shape.start)
+        sizes = (shape.pairs, 1, 1, shape.length)
+        return self._workspace.array("padding", self.tokens, sizes, "float32", start=shape.start)
 
-    def external(self, name: str, shape: Shape, width: int) -> View:
+    def external(self, name: str, shape: Shape, width: int) -> BufferView:
         """float32 rows in memory that MXNet owns."""
-        name = f"{name} from {shape.first}"
+        name = f"{name} from {shape.first_pair}"
         return self._workspace.array(name, 1, (shape.rows, width), "float32")
 
-    def set_address(self, name: str, parts: Sequence[Shape], width: int, address: int) -> None:
-        """Set the address of external rows, of which each part has its own."""
-        for part in parts:
-            self.external(name, part, width).move(address + 4 * part.start * width)
+    def set_address(self, name: str, chunks: Sequence[Shape], width: int, address: int) -> None:
+        """Set the address of external rows, of which each chunk has its own."""
+        for chunk in chunks:
+            self.external(name, chunk, width).move(address + 4 * chunk.start * width)
 
-    def bind(self, name: str, parts: Sequence[Shape], width: int, array: mx.nd.NDArray) -> None:
+    def bind(self, name: str, chunks: Sequence[Shape], width: int, array: mx.nd.NDArray) -> None:
         """Let external rows share the memory of an MXNet array."""
         array.wait_to_read()
-        self.set_address(name, parts, width, address(array))
+        self.set_address(name, chunks, width, address(array))
 
-    def mask(self, name: str, like: View, rate: float, shape: Shape) -> List[Mask]:
+    def mask(self, name: str, like: BufferView, rate: float, shape: Shape) -> List[Mask]:
         """The mask of a dropout on the rows or scores of a shape; an empty list at rate 0."""
         if not rate:
             return []
         array = self._workspace.like(shape.buffer(name), like, "float32")
         values = array.data[: int(np.prod(array.layout.shape))].reshape(shape.pairs, -1)
-        return [Mask(array, values, rate, shape.first)]
+        return [Mask(array, values, rate, shape.first_pair)]
 
     # Operations of several calls
 
@@ -211,7 +209,7 @@ class PaddedOperations:
         }
 
     def multiply(
-        self, source: View, factors: Optional[Array], out: View, buffer: str = ""
+        self, source: BufferView, factors: Optional[Array], out: BufferView, buffer: str = ""
     ) -> List[Run]:
         """Multiply by factors, if any, and convert to the type of ``out``.
 
@@ -231,17 +229,22 @@ class PaddedOperations:
 
     def rounded(
         self, name: str, shape: Shape, factors: Optional[Array], runs: List[Run]
-    ) -> Tuple[View, str]:
-        """The gradient of a dropout's input, rounded for products, and the name of its buffer.
+    ) -> BufferView:
+        """The gradient of a dropout's input, rounded for products.
 
-        ``name`` is that of the gradient of its output. The calls are appended to ``runs``.
+        ``name`` is the buffer of the gradient of its output, that of the result is `rounded_name`.
+        The calls that compute it are appended to ``runs``.
         """
         source = self.rows(name, shape, self.config.units, "float32")
-        if factors is None and self.kind == "float32":
-            return source, name
-        out = self.rows(f"rounded {name}", shape, self.config.units)
+        if self.rounded_name(name, factors) == name:
+            return source
+        out = self.rows(self.rounded_name(name, factors), shape, self.config.units)
         runs += self.multiply(source, factors, out, shape.buffer("dropped"))
-        return out, f"rounded {name}"
+        return out
+
+    def rounded_name(self, name: str, factors: Optional[Array]) -> str:
+        """Name of the buffer of `rounded`, the given one where nothing is to be computed."""
+        return name if factors is None and self.kind == "float32" else f"rounded {name}"
 
     def input_gradient(self, gradient: Array, product: TrainedProduct, out: Array, *steps) -> Run:
         """The gradient of a product's input, ``steps(gradient @ weight)``."""
@@ -264,50 +267,57 @@ class PaddedOperations:
             Buffer of the gradient of the product's output, of the mini-batch `shape`.
         source : Array
             (rows, in) input of the product.
+        product : TrainedProduct
+            The weight and its bias.
         add : bool
             Whether they are added to what stands there.
         share : Share
             Which rows of the weight.
         """
-        first, last = share.of(product.rows)
-        if first == last:
+        start, end = share.of(product.rows)
+        if start == end:
             return []
-        size, count = self.tokens * product.rows, last - first
-        view, strides = (shape.rows, count), (product.rows, 1)
+        size, sizes, strides = (
+            self.tokens * product.rows,
+            (shape.rows, end - start),
+            (product.rows, 1),
+        )
         array = functools.partial(self._workspace.array, shape.buffer(name), size)
-        gradient = array(view, self.kind, strides, first)
-        transposed = array(view[::-1], self.kind, strides[::-1], first)
+        gradient = array(sizes, self.kind, strides, start)
+        transposed = array(sizes[::-1], self.kind, strides[::-1], start)
         ones = self._workspace.array("ones", self.tokens, (1, shape.rows), self.kind)
         ones.data[:] = one(self.kind)
         steps = [("sum", None)] if add else []
-        weight_target, bias_target = product.targets(first, last)
+        weight_target, bias_target = product.targets(start, end)
         return [
             self.operations.product(transposed, source, weight_target, *steps),
             self.operations.product(ones, gradient, bias_target, *steps),
         ]
 
-    def norm_gradients(self, name: str, width: int, share: Share) -> List[View]:
-        """Buffers for a part's gradients of the gain and the offset of a normalisation."""
-        start, size = share.part * width, share.parts * width
-        names = (f"{parameter} {name} of {share.parts}" for parameter in ("gain", "offset"))
+    def norm_gradients(self, name: str, width: int, share: Share) -> List[BufferView]:
+        """Buffers for a thread's gradients of the gain and the offset of a normalisation."""
+        start, size = share.thread * width, share.threads * width
+        names = (f"{parameter} {name} of {share.threads}" for parameter in ("gain", "offset"))
         array = self._workspace.array
         return [array(name, size, (width,), "float32", start=start) for name in names]
 
     def sum_norm_gradients(
         self, name: str, norm: TrainedNorm, add: bool, share: Share
     ) -> List[Run]:
-        """Sums of the parts' gradients of a normalisation, in the order of the parts."""
-        if share.part:
+        """Sums of the threads' gradients of a normalisation, in order; one thread computes them."""
+        if share.thread:
             return []
         width = norm.gradients[0].layout.shape[0]
-        parts = self.norm_gradients(name, width, share)
+        own = self.norm_gradients(name, width, share)
         return [
-            functools.partial(_sum_to, target, part.data.reshape(share.parts, width), add)
-            for target, part in zip(norm.gradients, parts)
+            functools.partial(_sum_to, target, part.data.reshape(share.threads, width), add)
+            for target, part in zip(norm.gradients, own)
         ]
 
 
 def _sum_to(target: Array, parts: np.ndarray, add: bool) -> None:
     values = view(target.address, parts.shape[1])
-    total = parts.sum(axis=0)
-    values[:] = values + total if add else total
+    if add:
+        values += parts.sum(axis=0)
+    else:
+        np.sum(parts, axis=0, out=values)

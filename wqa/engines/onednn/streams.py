@@ -22,7 +22,7 @@ STREAMS = 16
 
 
 def count_streams(threads: int) -> int:
-    """Streams among which threads are divided evenly."""
+    """Number of streams, at most `STREAMS`, that have the same number of threads each."""
     return threads // -(-threads // STREAMS)
 
 

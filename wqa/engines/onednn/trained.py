@@ -162,17 +162,17 @@ class TrainedProduct:
         self._trained, self._weight, self._width, self._offset = trained, weight, width, offset
         self._targets: Dict[Tuple[int, int], Tuple[Array, Array]] = {}
 
-    def targets(self, first: int, last: int) -> Tuple[Array, Array]:
-        """Arrays for the gradients of some rows of the weight, and of these values of the bias.
+    def targets(self, start: int, end: int) -> Tuple[Array, Array]:
+        """Arrays for the gradients of rows of the weight, and of these values of the bias.
 
-        Shapes: the results (last - first, width), (1, last - first).
+        Shapes: the results (end - start, width), (1, end - start).
         """
-        rows = (first, last)
+        rows = (start, end)
         if rows not in self._targets:
-            target, start, count = self._trained.target, self._offset + first, last - first
+            target, first, count = self._trained.target, self._offset + start, end - start
             self._targets[rows] = (
-                target(self._weight, (count, self._width), start * self._width),
-                target(self._weight + 1, (1, count), start),
+                target(self._weight, (count, self._width), first * self._width),
+                target(self._weight + 1, (1, count), first),
             )
         return self._targets[rows]
 

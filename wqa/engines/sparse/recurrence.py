@@ -101,12 +101,13 @@ def run_backward(
     starts = steps.starts.tolist()
     following = np.zeros((steps.starts[1], direction.units), np.float32)
     memory_gradient = np.zeros_like(following)
+    is_lstm = direction.is_lstm
     for step in range(len(starts) - 2, -1, -1):
         start, end = starts[step], starts[step + 1]
         count = end - start
         wanted, result = hidden_gradient[start:end], gates_gradient[start:end]
         wanted += following[:count]
-        if direction.is_lstm:
+        if is_lstm:
             previous = None
             if start:
                 previous = done.memory[starts[step - 1] : starts[step - 1] + count]

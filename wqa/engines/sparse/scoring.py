@@ -122,7 +122,7 @@ class _Side:
     def _encode(self, texts: _Texts, threads: int) -> List[np.ndarray]:
         """Encode texts whose words the table holds at once."""
         rows = self.rows.rows(texts.ids)
-        # Fewer positions are computed before a second thread has begun.
+        # Below two parts the work takes less time than a second thread does to begin.
         parts = texts._replace(ids=rows).parts(_POSITIONS)
         return in_threads(self._greatest, parts, threads if len(rows) > 2 * _POSITIONS else 1)
 
