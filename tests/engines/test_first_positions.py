@@ -1,4 +1,4 @@
-"""Layers by oneDNN whose output is read at first positions alone, held to MXNet's own."""
+"""Layers by oneDNN whose output is read at some positions alone, held to MXNet's own."""
 
 import mxnet as mx
 import numpy as np
@@ -97,6 +97,56 @@ def test_bfloat16_gradients_of_first_positions_point_the_same_way(count):
         if np.abs(array).max() > 1e-4:
             norms = np.linalg.norm(array) * np.linalg.norm(rounded[name])
             assert (array * rounded[name]).sum() / norms > 0.99, name
+
+
+#: Marks of five pairs: in any order, one twice, absent ones.
+MARKS = [[0, 7, 3], [2, 2, -1], [8, 0, 5], [-1, -1, 15], [1, 0, -1]]
+
+
+def marked_rows(model, marks, engine=None):
+    """Rows of two layers at marks, and the gradients of a weighted sum of them."""
+    model.backbone.attach(engine)
+    if engine is not None:
+        engine.seed(3)
+    rng = np.random.default_rng(0)
+    hidden = mx.nd.array(rng.normal(size=(5, 16, 32)))
+    hidden.attach_grad()
+    weights = mx.nd.array(rng.normal(size=(*np.shape(marks), 32)))
+    layers = model.backbone.layers[-2:]
+    with autograd.record():
+        rows = layers(hidden, mx.nd.array(LENGTHS), mx.nd.array(marks))
+        loss = (rows * weights).sum()
+    loss.backward()
+    mx.nd.waitall()
+    computed = {name: item.grad() for name, item in layers._collect_params_with_prefix().items()}
+    computed["hidden"] = hidden.grad
+    return rows.asnumpy(), {name: array.asnumpy() for name, array in computed.items()}
+
+
+@needs_onednn
+@pytest.mark.parametrize("family", ["bert", "albert"])
+@pytest.mark.parametrize("marks", [MARKS, np.tile(np.arange(18) % 16, (5, 1))], ids=["few", "all"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_gradients_at_marks_equal_mxnets(family, marks, threads):
+    model = network("pairwise", (3,), **FAMILIES[family], **DRY)
+    expected_rows, expected = marked_rows(model, marks)
+    with openmp_threads(threads):
+        engine = engine_of(model)
+        marked_rows(model, np.zeros((5, 3)), engine)  # leaves nothing behind
+        rows, computed = marked_rows(model, marks, engine)
+    assert (expected_rows[np.asarray(marks) < 0] == 0).all()
+    np.testing.assert_allclose(rows, expected_rows, atol=2e-5)
+    assert_close(computed, expected)
+
+
+@needs_onednn
+def test_the_last_layer_computes_marked_positions_alone():
+    model = network("pairwise", (3,), dropout=0.3, attention_dropout=0.2)
+    engine = engine_of(model)
+    marked_rows(model, MARKS, engine)
+    masks = [mask for part in engine._parts.values() for masks in part.masks for mask in masks]
+    # Attention weights are B H Q L, the two other masks B Q C, with Q = 3 in the last layer alone.
+    assert {mask.values.shape[1] for mask in masks} == {2 * 16 * 16, 16 * 32, 2 * 3 * 16, 3 * 32}
 
 
 @needs_onednn

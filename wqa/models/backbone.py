@@ -17,7 +17,7 @@ import numpy as np
 from mxnet.gluon import Block, HybridBlock, nn
 
 from wqa.config import BackboneConfig
-from wqa.models.masks import attention_mask
+from wqa.models.masks import at_marks, attention_mask
 
 
 def break_cycles(block: Block) -> None:
@@ -201,7 +201,9 @@ class LayerStack(HybridBlock):
     """Layers in sequence. A slice ``stack[i:j]`` shares their parameters.
 
     Inputs are ``hidden``, (B, L, C), and ``valid_length``, (B,); the output is (B, L, C). If only
-    the first n positions are needed, an engine may return (B, n, C).
+    the first n positions are needed, an engine may return (B, n, C). A third input, ``marks``,
+    (B, n), are the positions that the caller reads, -1 where one is absent; the output is then
+    their encodings, (B, n, C), 0 where absent.
 
     Parameters
     ----------
@@ -254,19 +256,18 @@ class LayerStack(HybridBlock):
         """
         return LayerStack(self._sequence, self._computation, count)
 
-    def forward(self, hidden: Tensor, valid_length: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, valid_length: Tensor, *marks: Tensor) -> Tensor:
         """Run the layers by the attached engine, or by MXNet."""
         if self._computation.takes(hidden) and self._sequence:
-            return self._computation.engine.layers(self, hidden, valid_length)
-        return super().forward(hidden, valid_length)
+            return self._computation.engine.layers(self, hidden, valid_length, *marks)
+        return super().forward(hidden, valid_length, *marks)
 
-    def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
-        if not self._sequence:
-            return hidden
-        mask = attention_mask(F, hidden, valid_length, self._sequence[0].num_heads)
-        for layer in self._sequence:
-            hidden = layer(hidden, mask)
-        return hidden
+    def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor, *marks: Tensor) -> Tensor:
+        if self._sequence:
+            mask = attention_mask(F, hidden, valid_length, self._sequence[0].num_heads)
+            for layer in self._sequence:
+                hidden = layer(hidden, mask)
+        return at_marks(F, hidden, *marks) if marks else hidden
 
 
 class Backbone(HybridBlock):

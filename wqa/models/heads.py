@@ -16,6 +16,7 @@ from mxnet.gluon import HybridBlock, nn
 from wqa.config import FAMILIES, Family
 from wqa.errors import OptionError, check_choice
 from wqa.models.backbone import Embeddings, EncoderLayer, LayerStack, break_cycles
+from wqa.models.masks import at_marks
 
 #: What a head can read.
 READS = ("first", "mean", "all", "tokens", "marks")
@@ -110,7 +111,8 @@ def score(
     """
     check_choice("reads", head.reads, READS)
     if head.reads == "marks":
-        return head(*_at_marks(F, hidden, marks))
+        assert marks is not None
+        return head(at_marks(F, hidden, marks), marks >= 0)
     if head.reads == "all":
         return head(hidden, valid_length)
     if head.reads == "tokens":
@@ -135,14 +137,6 @@ def layers_before(head: Head, layers: LayerStack) -> LayerStack:
     if head.reads == "first":
         return layers.of_first_positions(head.positions)
     return layers
-
-
-def _at_marks(F, hidden: Tensor, marks: Tensor) -> Tuple[Tensor, Tensor]:
-    """Encodings at marked positions, (B, n, C), and which marks are there, (B, n)."""
-    steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, 1, -1))  # (1, 1, L)
-    is_marked = F.broadcast_equal(F.expand_dims(marks, axis=2), steps)  # (B, n, L)
-    # A product with zeros and ones; that of an absent mark, which no position equals, is 0.
-    return F.batch_dot(F.BlockGrad(is_marked), hidden), marks >= 0
 
 
 class Branch(HybridBlock):

@@ -1,6 +1,6 @@
-"""Masks of padding: in attention, and the real positions of padded texts and lists.
+"""Masks of padding, in attention and of padded texts and lists, and encodings at marked positions.
 
-Shapes: B pairs, L positions, H attention heads.
+Shapes: B pairs, L positions, H attention heads, n marks.
 """
 
 from __future__ import annotations
@@ -85,3 +85,26 @@ def greatest(F, outputs: Tensor, real: Tensor) -> Tensor:
     """
     mask = F.expand_dims((1 - real) * MASKED, axis=1)  # (B, 1, L)
     return F.max(F.broadcast_add(outputs, mask), axis=2)
+
+
+def at_marks(F, hidden: Tensor, marks: Tensor) -> Tensor:
+    """Encodings at marked positions.
+
+    Parameters
+    ----------
+    F : module
+        ``mxnet.nd`` or ``mxnet.sym``.
+    hidden : Tensor
+        (B, L, C) encodings.
+    marks : Tensor
+        (B, n) float32 positions, -1 where a mark is absent.
+
+    Returns
+    -------
+    Tensor
+        (B, n, C), 0 where a mark is absent.
+    """
+    steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, 1, -1))  # (1, 1, L)
+    is_marked = F.broadcast_equal(F.expand_dims(marks, axis=2), steps)  # (B, n, L)
+    # A product with zeros and ones; that of an absent mark, which no position equals, is 0.
+    return F.batch_dot(F.BlockGrad(is_marked), hidden)

@@ -11,13 +11,13 @@ Bias, dropout and residual are steps of the products. In bfloat16 the operands o
 rounded, while their sums, the residuals, the normalisations and the gradients of parameters are
 float32.
 
-In the last layer of a slice whose ``needed`` is n, keys and values are those of all positions, and
-all else is computed for the first n positions of each pair: about 2 of the layer's 12 C^2
-multiply-adds a token. Gradients reach all positions of its input, through keys and values.
+Where n positions of each pair are read, keys and values of the last layer of a slice are those of
+all positions, and all else is computed for these n: about 2 of the layer's 12 C^2 multiply-adds a
+token. Gradients reach all positions of its input, through keys and values.
 
 A pass draws the masks of its dropouts in the order of its calls and layers, for what is computed
 alone. With one seed, they do not depend on the number of threads; the masks of a last layer of n
-positions are not those that its first rows have in a layer of all positions.
+positions are not those that these positions have in a layer of all.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from wqa.engines.onednn.trained import (
 from wqa.engines.threads import in_threads
 from wqa.errors import OptionError
 from wqa.models.backbone import Embeddings, LayerStack
-from wqa.models.masks import MASKED_SCORE
+from wqa.models.masks import MASKED_SCORE, at_marks
 
 
 class GradientEngine:
@@ -139,7 +139,11 @@ class GradientEngine:
         return out
 
     def layers(
-        self, stack: LayerStack, hidden: mx.nd.NDArray, valid_length: mx.nd.NDArray
+        self,
+        stack: LayerStack,
+        hidden: mx.nd.NDArray,
+        valid_length: mx.nd.NDArray,
+        marks: Optional[mx.nd.NDArray] = None,
     ) -> mx.nd.NDArray:
         """Run layers in sequence.
 
@@ -151,16 +155,41 @@ class GradientEngine:
             (B, L, C) float32 encodings.
         valid_length : mxnet.nd.NDArray
             (B,) number of each pair's positions that are not padding.
+        marks : mxnet.nd.NDArray, optional
+            (B, n) float32 positions that are read, -1 where one is absent.
 
         Returns
         -------
         mxnet.nd.NDArray
-            (B, L, C) float32, or (B, n, C) where only the first n positions are needed.
+            (B, L, C) float32, or (B, n, C) where only n positions are read; 0 where absent.
         """
-        shape, units = self._shape(hidden), self._config.units
-        needed = shape
-        if stack.needed is not None and stack.needed < shape.length:
-            needed = Shape(shape.pairs, stack.needed, all_positions=False)
+        shape = self._shape(hidden)
+        if marks is None:
+            count = shape.length if stack.needed is None else min(stack.needed, shape.length)
+            read = np.broadcast_to(np.arange(count), (shape.pairs, count))
+            return self._layers(stack, hidden, valid_length, read)
+        if marks.shape[1] >= shape.length:
+            return at_marks(mx.nd, self._layers(stack, hidden, valid_length), marks)
+        read = np.maximum(marks.asnumpy(), 0).astype(np.intp)
+        rows = self._layers(stack, hidden, valid_length, read)
+        return mx.nd.broadcast_mul(rows, mx.nd.expand_dims(marks >= 0, axis=2))
+
+    def _layers(
+        self,
+        stack: LayerStack,
+        hidden: mx.nd.NDArray,
+        valid_length: mx.nd.NDArray,
+        read: Optional[np.ndarray] = None,
+    ) -> mx.nd.NDArray:
+        """Run layers, the last one for the positions that are read; all by default.
+
+        Shapes: `read` (B, n).
+        """
+        shape, units = Shape(*hidden.shape[:2]), self._config.units
+        if read is None or read.shape[1] == shape.length:
+            needed, read = shape, None
+        else:
+            needed = Shape(shape.pairs, read.shape[1], all_positions=False)
         lengths = valid_length.asnumpy()
         with self._lock:
             known = self._parameters(list(dict.fromkeys(stack)), TrainedLayer)
@@ -170,6 +199,9 @@ class GradientEngine:
             out = mx.nd.empty((needed.pairs, needed.length, units))
             self._padded.bind(f"{call} in", self._split(shape), units, hidden)
             self._padded.bind(f"{call} out", self._split(needed), units, out)
+            if read is not None:
+                for chunk in self._split(needed):
+                    self._padded.set_read(call, chunk, shape.length, read)
             is_padding = np.arange(shape.length) >= lengths[:, None]
             mask = np.where(is_padding, MASKED_SCORE, 0).ravel()
             self._padded.padding(shape).data[: shape.rows] = mask

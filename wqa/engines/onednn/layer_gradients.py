@@ -68,7 +68,7 @@ class LayerCompiler:
     ) -> None:
         self._padded, self._config, self._layer = padded, padded.config, layer
         self._operations = padded.operations
-        self._prefix, self._suffix = f"{call} ", str(index)
+        self._call, self._prefix, self._suffix = call, f"{call} ", str(index)
         self._next = f"{call} x{index + 1}"
         self._shape, self._queries = shape, queries
         self._weight_masks = self._mask("weights", self._scores("weights"), True)
@@ -102,8 +102,8 @@ class LayerCompiler:
         return self._scores("kept" if self._weight_masks else "weights", transposed)
 
     def _query_rows(self, shape: Shape) -> BufferView:
-        """Encodings that queries are projected from: all, or those of the first positions."""
-        return self._rows("x" if self._queries == self._shape else "first x", shape=shape)
+        """Encodings that queries are projected from: all, or those of positions that are read."""
+        return self._rows("x" if self._queries == self._shape else "read x", shape=shape)
 
     # Buffers of gradients, which all layers share
 
@@ -144,9 +144,10 @@ class LayerCompiler:
         runs: List[Run] = []
         if self._queries != self._shape:
             units, kind = self._config.units, self._padded.kind
-            first = self._padded.values(self._name("first x"), self._queries, units, kind)
+            read = self._padded.values(self._name("read x"), self._queries, units, kind)
             x_values = self._padded.values(self._name("x"), self._shape, units, kind)
-            runs.append(functools.partial(np.copyto, first, x_values[:, : self._queries.length]))
+            positions = self._padded.read_rows(self._call, self._queries).reshape(-1)
+            runs.append(functools.partial(np.take, x_values, positions, 0, read, "clip"))
         rows, layer = self._rows("x", shape=self._shape), self._layer
         runs.append(self._operations.dense(x, layer.query.dense, self._rows("query")))
         for name, product in (("key", layer.key), ("value", layer.value)):
@@ -268,11 +269,12 @@ class LayerCompiler:
             runs.append(padded.input_gradient(value, layer.value, gradient, ("add", partial_sum)))
             return runs
         units = self._config.units
-        first = padded.values("below", self._queries, units, "float32")
-        target = padded.values("gradient", shape, units, "float32")[:, : first.shape[1]]
+        own = padded.values("below", self._queries, units, "float32")
+        target = padded.values("gradient", shape, units, "float32")
+        positions = padded.read_rows(self._call, self._queries)
         runs.append(padded.input_gradient(key, layer.key, partial_sum))
         runs.append(padded.input_gradient(value, layer.value, gradient, ("add", partial_sum)))
-        runs.append(functools.partial(np.add, target, first, out=target))
+        runs.append(functools.partial(_add_rows, target, positions, own))
         return runs
 
     def parameter_gradients(
@@ -375,3 +377,13 @@ def _embedding_calls(
 
 def _array(masks: Sequence[Mask]) -> Optional[Array]:
     return masks[0].array if masks else None
+
+
+def _add_rows(target: np.ndarray, positions: np.ndarray, rows: np.ndarray) -> None:
+    """Add rows to those at positions, of which a pair may have one several times.
+
+    Shapes: `target` (B * L, C), `positions` (B, n), `rows` (B * n, C).
+    """
+    by_pair = rows.reshape(*positions.shape, -1)
+    for column in range(positions.shape[1]):
+        target[positions[:, column]] += by_pair[:, column]

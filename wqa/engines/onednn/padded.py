@@ -31,7 +31,7 @@ class Shape(NamedTuple):
     pairs: int
     length: int
     first_pair: int = 0  # index of the chunk's first pair in the mini-batch
-    all_positions: bool = True  # False for the first positions of longer pairs
+    all_positions: bool = True  # False for those positions of longer pairs that are read
 
     @property
     def rows(self) -> int:
@@ -54,10 +54,10 @@ class Shape(NamedTuple):
     def buffer(self, name: str) -> str:
         """Name of the buffer of such positions.
 
-        First positions have buffers of their own: where a chunk lies in a buffer depends on the
-        number of positions, and another thread may be at a layer of all positions.
+        Positions that are read have buffers of their own: where a chunk lies in a buffer depends
+        on the number of positions, and another thread may be at a layer of all positions.
         """
-        return name if self.all_positions else f"{name} of first positions"
+        return name if self.all_positions else f"{name} of positions that are read"
 
 
 class Share(NamedTuple):
@@ -106,6 +106,7 @@ class PaddedOperations:
         self.config, self.kind = config, kind
         self.tokens, self.length = max(tokens, length), length
         self.operations, self._workspace = Operations(config.layer_norm_eps), Workspace()
+        self._read: Dict[Tuple[int, Shape], np.ndarray] = {}
 
     def sibling(self) -> PaddedOperations:
         """The same buffers and kernels, for another thread."""
@@ -127,9 +128,24 @@ class PaddedOperations:
         return self._workspace.array(name, self.tokens * width, layout, kind, start=start)
 
     def values(self, name: str, shape: Shape, width: int, kind: str) -> np.ndarray:
-        """The buffer of `rows` as a NumPy array, (B, L, width)."""
-        flat = self.rows(name, shape, width, kind).data[: shape.rows * width]
-        return flat.reshape(shape.pairs, shape.length, width)
+        """The buffer of `rows` as a NumPy array, (B * L, width)."""
+        rows = self.rows(name, shape, width, kind)
+        return rows.data[: shape.rows * width].reshape(shape.rows, width)
+
+    def read_rows(self, call: int, shape: Shape) -> np.ndarray:
+        """Rows of a chunk whose encodings a call's output has, (B, n), counted in the chunk."""
+        key = (call, shape)
+        if key not in self._read:
+            self._read[key] = np.zeros((shape.pairs, shape.length), np.intp)
+        return self._read[key]
+
+    def set_read(self, call: int, shape: Shape, length: int, read: np.ndarray) -> None:
+        """Set `read_rows` from positions in the pairs of the mini-batch.
+
+        Shapes: `read` (pairs of the mini-batch, n).
+        """
+        own = read[shape.first_pair : shape.first_pair + shape.pairs]
+        np.add(own, length * np.arange(shape.pairs)[:, None], out=self.read_rows(call, shape))
 
     def heads(self, name: str, shape: Shape, transposed: bool = False) -> BufferView:
         """The buffer of `rows` by attention head, (B, H, L, C / H), or (B, H, C / H, L)."""

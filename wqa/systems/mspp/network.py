@@ -36,7 +36,7 @@ from wqa.config.encoders import check_length
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, activate
 from wqa.models.exits import OneHeadNetwork
-from wqa.models.heads import Head, score
+from wqa.models.heads import Head
 from wqa.models.network import Network, NetworkConfig
 from wqa.systems.mspp.config import SINGLE_LABEL, ClaimConfig, MSPPConfig, ParagraphConfig
 from wqa.systems.mspp.inputs import JointInputs
@@ -213,18 +213,11 @@ class JointTransformer(OneHeadNetwork):
         form = (own.segment_length, own.k, own.positions, own.missing)
         return JointInputs(tokenizer, *form, long_questions, own.marks)
 
-    def hybrid_forward(self, F, *inputs: Tensor) -> Tensor:
-        _, output = self._forward(F, *inputs)
-        return output
-
-    def _forward(
-        self, F, token_ids: Tensor, token_types: Tensor, *inputs: Tensor
-    ) -> Tuple[Tensor, Tensor]:
-        """Encodings, (B, L, C), and the output of the head."""
+    def hybrid_forward(self, F, token_ids: Tensor, token_types: Tensor, *inputs: Tensor) -> Tensor:
         *positions, marks, valid_length = inputs
         hidden = self.backbone.embeddings(token_ids, token_types, *positions)
-        hidden = self.backbone.layers(hidden, valid_length)
-        return hidden, score(F, self.head, hidden, valid_length, marks)
+        rows = self.backbone.layers(hidden, valid_length, marks)
+        return self.head(rows, marks >= 0)
 
 
 def _check_positions(config: MSPPConfig, positions: int) -> None:
@@ -262,12 +255,17 @@ class ParagraphTransformer(JointTransformer):
         with self.name_scope():
             self.predictor = TokenPredictor(self.config)
 
-    def hybrid_forward(self, F, *inputs: Tensor) -> Tuple[Tensor, Tensor]:
-        *joint, masked = inputs
-        hidden, scores = self._forward(F, *joint)  # (B, L, C), (B, k)
-        rows = F.contrib.arange_like(masked, axis=0)  # (B,)
-        rows = F.broadcast_like(F.expand_dims(rows, axis=1), masked)  # (B, M)
-        return scores, F.gather_nd(hidden, F.stack(rows, masked, axis=0))
+    def hybrid_forward(
+        self, F, token_ids: Tensor, token_types: Tensor, *inputs: Tensor
+    ) -> Tuple[Tensor, Tensor]:
+        *positions, marks, valid_length, masked = inputs
+        hidden = self.backbone.embeddings(token_ids, token_types, *positions)
+        read = F.concat(marks, masked, dim=1)  # (B, n + M)
+        rows = self.backbone.layers(hidden, valid_length, read)
+        count = self.head.marks
+        segments = F.slice_axis(rows, axis=1, begin=0, end=count)
+        scores = self.head(segments, marks >= 0)  # (B, k)
+        return scores, F.slice_axis(rows, axis=1, begin=count, end=None)
 
     def predict_tokens(self, rows: Any, masked_ids: Any) -> Tuple[Any, Any]:
         """Predict the tokens at masked positions.
