@@ -90,7 +90,8 @@ def test_all_layers_rank_as_the_run(tiny_encoder, tmp_path):
 def test_bare_products_have_a_speed_in_each_precision():
     done = script("products.py", "--units", 32, "--rows", 64, "--seconds", 0.01)
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    machine, *lines = done.stdout.splitlines()
+    assert "processors: " in machine
     left_out = [line for line in lines if line.startswith("left out: precision: ")]
     header, *rows = [line.split() for line in lines if line not in left_out]
     assert header == ["precision", "units", "tops"] and len(rows) + len(left_out) == 3
