@@ -369,36 +369,27 @@ class GradientEngine:
     def _copies_of(self, call: int, depth: int, shape: Shape, needed: Shape) -> Tuple[Part, Part]:
         """Copies between MXNet's arrays and the buffers: a slice's input, and its output."""
         key = (call, depth, shape, needed)
-        if key not in self._copies:
-            with self._compiling(shape) as streams:
-                self._copies[key] = self._compile_copies(streams, call, depth, shape, needed)
-        return self._copies[key]
-
-    def _compile_copies(
-        self,
-        streams: Sequence[PaddedOperations],
-        call: int,
-        depth: int,
-        shape: Shape,
-        needed: Shape,
-    ) -> Tuple[Part, Part]:
-        units = self._config.units
-        none: List[List[Any]] = [[] for _ in streams]
+        if key in self._copies:
+            return self._copies[key]
+        units, chunks = self._config.units, self._split(shape)
+        none: List[List[Any]] = [[] for _ in chunks]
         enter, leave = Part([], [], none, none), Part([], [], none, none)
-        for padded, chunk, needed_chunk in zip(streams, self._split(shape), self._split(needed)):
-            convert = padded.operations.convert
-            source = padded.external(f"{call} in", chunk, units)
-            result = padded.external(f"{call} result", chunk, units)
-            first = padded.rows(f"{call} x0", chunk, units)
-            first_gradient = padded.rows("gradient", chunk, units, "float32")
-            enter.forward.append([convert(source, first)])
-            enter.backward.append([convert(first_gradient, result)])
-            last = padded.rows(f"{call} x{depth}", needed_chunk, units)
-            out = padded.external(f"{call} out", needed_chunk, units)
-            leave.forward.append([convert(last, out)])
-            out_gradient = padded.external(f"{call} out gradient", needed_chunk, units)
-            last_gradient = padded.rows("gradient", needed_chunk, units, "float32")
-            leave.backward.append([convert(out_gradient, last_gradient)])
+        with self._compiling(shape) as streams:
+            for padded, chunk, needed_chunk in zip(streams, chunks, self._split(needed)):
+                convert = padded.operations.convert
+                source = padded.external(f"{call} in", chunk, units)
+                result = padded.external(f"{call} result", chunk, units)
+                first = padded.rows(f"{call} x0", chunk, units)
+                first_gradient = padded.rows("gradient", chunk, units, "float32")
+                enter.forward.append([convert(source, first)])
+                enter.backward.append([convert(first_gradient, result)])
+                last = padded.rows(f"{call} x{depth}", needed_chunk, units)
+                out = padded.external(f"{call} out", needed_chunk, units)
+                leave.forward.append([convert(last, out)])
+                out_gradient = padded.external(f"{call} out gradient", needed_chunk, units)
+                last_gradient = padded.rows("gradient", needed_chunk, units, "float32")
+                leave.backward.append([convert(out_gradient, last_gradient)])
+        self._copies[key] = (enter, leave)
         return enter, leave
 
 
