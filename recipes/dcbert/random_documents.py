@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Training questions with a few retrieved documents and a few random ones.
+"""Training questions with a few retrieved documents, a few of their neighbours and a few random ones.
 
     python recipes/dcbert/random_documents.py RETRIEVED.jsonl DOCUMENTS.jsonl OUT.jsonl
-        [--positives 1] [--negatives 1] [--random 2] [--seed 0]
+        [--positives 1] [--negatives 1] [--near 0] [--random 2] [--seed 0]
 
 Of each question's documents, as `wqa retrieve` wrote them, the first ones with and without an
-answer are kept. Random documents of the collection that contain no answer are added. The retrieved
-negatives are on the question's topic, the random ones mostly are not. No paper has them; they are
-for collections so small that a ranker does not learn from retrieved negatives alone.
+answer are kept. Documents of the collection that contain no answer are added: those that stand
+nearest to the first positive, which are of the same article where the documents are sentences in
+their order, as ASNQ's negatives are (Garg et al. 2020, section 4), and random ones. The retrieved
+negatives are on the question's topic, the random ones mostly are not. No paper has the random ones;
+they are for collections so small that a ranker does not learn from retrieved negatives alone.
 """
 
 import argparse
@@ -21,25 +23,41 @@ from wqa.errors import OptionError, WqaError
 from wqa.retrieval.methods import contains_spans, joined
 
 
-def sampled(question, documents, texts, counts, rng):
-    """Return a question with some of its candidates and with random documents.
+def sampled(question, documents, texts, places, counts, rng):
+    """Return a question with some of its candidates, and with near and random documents.
 
-    ``texts`` are the tokens of each document, from `joined`.
+    ``texts`` are the tokens of each document, from `joined`; ``places`` are the indices of the
+    documents by their ids.
     """
     kept = []
     for label, count in ((1, counts.positives), (0, counts.negatives)):
         kept += [item for item in question.candidates if item.label == label][:count]
     known = {candidate.id for candidate in question.candidates}
     spans = [joined(answer) for answer in question.answers]
-    added = 0
-    for index in rng.permutation(len(documents)):
-        if added == counts.random:
-            break
-        document = documents[index]
-        if document.id not in known and not contains_spans(texts[index], spans):
-            kept.append(Candidate(document.full_text, 0, document.id))
-            added += 1
+
+    def added(order, count):
+        found = []
+        for index in order:
+            if len(found) == count:
+                break
+            document = documents[index]
+            if document.id not in known and not contains_spans(texts[index], spans):
+                known.add(document.id)
+                found.append(Candidate(document.full_text, 0, document.id))
+        return found
+
+    if kept and kept[0].label:
+        kept += added(outwards(places[kept[0].id], len(documents)), counts.near)
+    kept += added(rng.permutation(len(documents)), counts.random)
     return question._replace(candidates=tuple(kept))
+
+
+def outwards(place, length):
+    """Yield the indices of a list from a place on, the nearest first."""
+    for distance in range(1, length):
+        for index in (place + distance, place - distance):
+            if 0 <= index < length:
+                yield index
 
 
 def main(arguments):
@@ -48,18 +66,25 @@ def main(arguments):
     parser.add_argument("retrieved")
     parser.add_argument("documents")
     parser.add_argument("out")
-    for name, default in (("positives", 1), ("negatives", 1), ("random", 2), ("seed", 0)):
+    for name, default in (
+        ("positives", 1),
+        ("negatives", 1),
+        ("near", 0),
+        ("random", 2),
+        ("seed", 0),
+    ):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args(arguments)
-    for name in ("positives", "negatives", "random", "seed"):
+    for name in ("positives", "negatives", "near", "random", "seed"):
         if getattr(options, name) < 0:
             raise OptionError(f"--{name}", getattr(options, name), "a whole number from 0")
     documents = list(read_documents(options.documents))
     texts = [joined(document.full_text) for document in documents]
+    places = {document.id: index for index, document in enumerate(documents)}
     rng = np.random.default_rng(options.seed)
     questions = []
     for question in read_questions(options.retrieved):
-        questions.append(sampled(question, documents, texts, options, rng))
+        questions.append(sampled(question, documents, texts, places, options, rng))
     write_questions(options.out, questions)
     count = sum(len(question.candidates) for question in questions)
     print(f"{options.out}: {len(questions):,} questions, {count:,} documents", file=sys.stderr)

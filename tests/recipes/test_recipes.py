@@ -612,6 +612,10 @@ def test_random_documents_beside_retrieved_ones(tmp_path):
     everything = sampled("--positives", "2", "--negatives", "9", "--random", "9")
     assert [key for key, _, _ in everything[:4]] == ["good_1", "good_2", "hard_1", "hard_2"]
     assert sorted(key for key, _, _ in everything[4:]) == [f"other_{n}" for n in range(6)]
+    near = sampled("--near", "2", "--random", "1")
+    # good_1 stands after hard_1 and hard_2, which were retrieved, and before one with the answer.
+    assert [key for key, _, _ in near[2:4]] == ["other_5", "other_4"]
+    assert len({key for key, _, _ in near}) == len(near) == 5
 
 
 COSINET = ROOT / "recipes" / "cosinet"
