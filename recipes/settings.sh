@@ -145,6 +145,8 @@ cascade_run() {  # CORPUS SEED
   case $1 in asnq) echo "$RUNS/cascade/transfer${SUFFIX:-}" ;; *) echo "$RUNS/cascade/$1${SUFFIX:-}_seed$2" ;; esac
 }
 
+sequence_of() { echo "$RUNS/sr_$1_seed$2"; }  # CORPUS SEED: the sequence of monolithic rankers, without .json
+
 mono_row() {  # TABLE CORPUS DEPTH: a monolithic ranker, over the seeds that were trained
   local table=$1 corpus=$2 depth=$3 files=() seed run
   for seed in $SEEDS; do

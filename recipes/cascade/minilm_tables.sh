@@ -1,57 +1,67 @@
 #!/usr/bin/env bash
 # Tables 2 and 3 in small, the figures: evaluates what recipes/cascade/minilm_train.sh trained, into results/minilm_wikiqa.tsv
-# and results/minilm_trecqa.tsv (TREC-QA: clean dev), holds the paper's claims to paired tests (results/minilm_claims.txt),
-# and draws Figure 2 for WikiQA (results/minilm_figure2.*).
+# and results/minilm_trecqa.tsv (TREC-QA: clean dev), holds the paper's claims to tests over questions and seeds
+# (results/minilm_claims_wikiqa.txt, minilm_claims_trecqa.txt), and draws Figure 2 for WikiQA (results/minilm_figure2.*).
 #
 #   DATA=data recipes/cascade/minilm_tables.sh
 #   SMOKE=1 recipes/cascade/minilm_tables.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export TRAIN=0
+corpora=${CORPORA:-wikiqa trecqa}
 if [ "${SMOKE:-0}" = 1 ]; then
   full=3 lower=1
+  export SEEDS="0 1"
 else
   data=${DATA:-data} full=6 lower=4
-  export RUNS=${RUNS:-runs/cascade_minilm} EXITS=2,4,6 DEPTHS="2 4 6"
+  export RUNS=${RUNS:-runs/cascade_minilm} EXITS=2,4,6 DEPTHS="2 4 6" SEEDS=${SEEDS:-0 1 2 3 4}
   export WIKIQA=$data/wikiqa TRECQA=$data/trecqa TRECQA_TEST=$data/trecqa/dev-clean.jsonl
 fi
 . recipes/settings.sh
 needs plots matplotlib
 if [ "${SMOKE:-0}" = 1 ]; then recipes/cascade/minilm_train.sh; fi
 
-for corpus in wikiqa trecqa; do
+for corpus in $corpora; do
   export TABLE=$RESULTS/minilm_$corpus.tsv
-  CORPORA=$corpus SEEDS="0 1 2" recipes/cascade/table3.sh > /dev/null
-  SUFFIX=_drawn NOTE=", one exit an update" SEEDS="0 1 2" CORPORA=$corpus DEPTHS= recipes/cascade/table3.sh > /dev/null
-  SUFFIX=_untransferred NOTE=", no transfer" SEEDS=0 CORPORA=$corpus DEPTHS=$full recipes/cascade/table2.sh > /dev/null
+  CORPORA=$corpus recipes/cascade/table3.sh > /dev/null
+  SUFFIX=_drawn NOTE=", one exit an update" CORPORA=$corpus DEPTHS= recipes/cascade/table3.sh > /dev/null
+  SUFFIX=_untransferred NOTE=", no transfer" CORPORA=$corpus DEPTHS=$full recipes/cascade/table2.sh > /dev/null
   cat "$TABLE"
 done
 
-# The paper's claims. A difference is the second run's less the first's.
-compare() {  # TITLE RUN RUN [RATIO]: of rankings that were made above, where both runs were trained
-  if [ -e "$RUNS/$2/test.json" ] && [ -e "$RUNS/$3/test.json" ]; then
-    echo "# $1"
-    (cd "$RUNS" && "$wqa" compare --run "$2/test.json.0.trec" --run "$3/test.json.${4:-0}.trec" \
-      --qrels "$2/test.json.qrels" --filter all --metrics map,p@1)
-    echo
-  fi
-}
-for corpus in wikiqa trecqa; do
-  mono=tanda/${corpus}_$full cascade=cascade/$corpus
-  for seed in 0 1 2; do
-    drawn=${cascade}_drawn_seed$seed
-    compare "(a) $corpus: transfer, monolithic, seed $seed" "${mono}_untransferred_seed$seed" "${mono}_seed$seed"
-    compare "(a) $corpus: transfer, cascade, seed $seed" "${cascade}_untransferred_seed$seed" "${cascade}_seed$seed"
-    compare "(b) $corpus: the monolithic ranker, the cascade's last exit, seed $seed" "${mono}_seed$seed" "${cascade}_seed$seed"
-    compare "(b) $corpus: the same, one exit an update, seed $seed" "${mono}_seed$seed" "$drawn"
-    compare "(c) $corpus: the cascade at 0, at 0.3, seed $seed" "${cascade}_seed$seed" "${cascade}_seed$seed" 0.3
-    compare "(c) $corpus: the same, one exit an update, seed $seed" "$drawn" "$drawn" 0.3
+# The paper's claims. A difference is the second system's less the first's.
+system() {  # NAME RATIO FOLDER...: the system of what was evaluated, a folder or a file's name a seed
+  local name=$1 ratio=$2 figures runs=(); shift 2
+  for figures in "$@"; do
+    if [ -e "$figures.$ratio.trec" ]; then runs+=("$figures.$ratio.trec"); fi
   done
-  compare "(d) $corpus: a monolithic ranker of $lower layers, the cascade at 0.5" "tanda/${corpus}_${lower}_seed0" \
-    "${cascade}_seed0" 0.5
-done > "$RESULTS/minilm_claims.txt"
-cat "$RESULTS/minilm_claims.txt"
+  if [ ${#runs[@]} != 0 ]; then systems+=(--system "$name" "${runs[@]}") names="$names|$name|"; fi
+}
+pair() { if [[ $names == *"|$1|"* && $names == *"|$2|"* ]]; then pairs+=(--pair "$1" "$2"); fi; }
+over_seeds() { local seed; for seed in $SEEDS; do printf "$1\n" "$seed"; done; }  # NAME with %s
+for corpus in $corpora; do
+  systems=() pairs=() names=
+  mono=$RUNS/tanda/${corpus}_ cascade=$RUNS/cascade/$corpus
+  system "no transfer" 0 $(over_seeds "$mono${full}_untransferred_seed%s/test.json")
+  for depth in $full $lower; do system "monolithic, $depth layers" 0 $(over_seeds "$mono${depth}_seed%s/test.json"); done
+  for ratio in 0 0.3 0.4 0.5; do
+    system "cascade at $ratio" $ratio $(over_seeds "${cascade}_seed%s/test.json")
+    system "one exit an update at $ratio" $ratio $(over_seeds "${cascade}_drawn_seed%s/test.json")
+    system "sequence at $ratio" $ratio $(over_seeds "$(sequence_of "$corpus" %s).test.json")
+  done
+  pair "no transfer" "monolithic, $full layers"
+  for name in cascade "one exit an update"; do
+    pair "monolithic, $full layers" "$name at 0"
+    pair "$name at 0" "$name at 0.3"
+    for ratio in 0.3 0.4 0.5; do pair "monolithic, $lower layers" "$name at $ratio"; done
+    for ratio in 0.3 0.4 0.5; do pair "sequence at $ratio" "$name at $ratio"; done
+  done
+  "$python" recipes/claims.py "$mono${full}_seed${SEEDS%% *}/test.json.qrels" map,p@1 "${systems[@]}" "${pairs[@]}" |
+    tee "$RESULTS/minilm_claims_$corpus.txt"
+done
 
-CORPUS=wikiqa NAME=minilm_figure2 BUDGET=0.8 SEEDS=0 recipes/cascade/figure2.sh
+if [[ $corpora == *wikiqa* ]]; then
+  CORPUS=wikiqa NAME=minilm_figure2 BUDGET=0.8 SEEDS=${SEEDS%% *} recipes/cascade/figure2.sh
+fi
 keep_logs "$RUNS/tanda" minilm_tanda_
 keep_logs "$RUNS/cascade" minilm_cascade_

@@ -20,24 +20,28 @@ for corpus in ${CORPORA:-asnq gpd}; do
       *) CORPORA=$corpus recipes/tanda/adapt.sh; CORPORA=$corpus recipes/cascade/adapt.sh ;;
     esac
   fi
-  rankers= complete=1
-  for depth in $DEPTHS; do
-    mono_row "$table" "$corpus" "$depth"
-    run=$(mono_run "$corpus" "$depth" 0)
-    rankers="$rankers${rankers:+, }\"${run#"$RUNS"/}\""
-    [ -e "$run/model.params" ] || complete=0
-  done
-  if [ -z "$DEPTHS" ]; then
-    : # the cascade's rows alone
-  elif [ $complete = 0 ]; then
-    echo "note: not every monolithic ranker of $corpus is trained; the sequential ranker is left out" >&2
-  else
-    sequence="{\"rankers\": [$rankers], \"drop_ratio\": 0.3}"
-    [ "$(cat "$RUNS/sr_$corpus.json" 2> /dev/null)" = "$sequence" ] || echo "$sequence" > "$RUNS/sr_$corpus.json"
-    evaluate "$RUNS/sr_$corpus.test.json" "$corpus" "$RUNS/sr_$corpus.json" --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5
-    for ratio in 0.3 0.4 0.5; do
-      "$python" recipes/collect.py "$table" SR "$ratio" "$corpus" "$RUNS/sr_$corpus.test.json"
+  for depth in $DEPTHS; do mono_row "$table" "$corpus" "$depth"; done
+  sequences=()
+  for seed in $SEEDS; do
+    rankers= complete=1
+    for depth in $DEPTHS; do
+      run=$(mono_run "$corpus" "$depth" "$seed")
+      rankers="$rankers${rankers:+, }\"${run#"$RUNS"/}\""
+      [ -e "$run/model.params" ] || complete=0
     done
+    if [ -z "$DEPTHS" ]; then
+      continue  # the cascade's rows alone
+    elif [ $complete = 0 ]; then
+      echo "note: not every monolithic ranker of $corpus, seed $seed, is trained; this sequence is left out" >&2
+      continue
+    fi
+    file=$(sequence_of "$corpus" "$seed") content="{\"rankers\": [$rankers], \"drop_ratio\": 0.3}"
+    [ "$(cat "$file.json" 2> /dev/null)" = "$content" ] || echo "$content" > "$file.json"
+    evaluate "$file.test.json" "$corpus" "$file.json" --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5
+    sequences+=("$file.test.json")
+  done
+  if [ ${#sequences[@]} != 0 ]; then
+    for ratio in 0.3 0.4 0.5; do "$python" recipes/collect.py "$table" SR "$ratio" "$corpus" "${sequences[@]}"; done
   fi
   cascade_rows "$table" "$corpus" 0.3 0.4 0.5
 done

@@ -208,7 +208,7 @@ claims() {  # FILE QRELS: each system beside the pairwise model, and beside the 
       esac
     done
   done
-  "$python" recipes/mspp/claims.py "$2" "$METRICS" "${systems[@]}" "${pairs[@]}" > "$1"
+  "$python" recipes/claims.py "$2" "$METRICS" "${systems[@]}" "${pairs[@]}" > "$1"
 }
 rerank_all() {  # CORPUS: what the tables of re-ranking need
   local corpus=$1 seed name

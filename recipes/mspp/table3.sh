@@ -61,6 +61,6 @@ done
 "$python" recipes/mspp/labels.py "$FEVER/dev.jsonl" dev.labels.jsonl "$FEVER/test.jsonl" test.labels.jsonl --ctx "$device" --runs "${runs[@]}"
 "$python" recipes/mspp/rows.py "$RESULTS/table3$VARIANT.tsv" fever_dev accuracy "${rows[@]}"
 cp "$RESULTS/table3$VARIANT.tsv" "$RESULTS/table8$VARIANT.tsv"
-"$python" recipes/mspp/claims.py "$(dev_of fever)" accuracy "${systems[@]}" "${pairs[@]}" \
+"$python" recipes/claims.py "$(dev_of fever)" accuracy "${systems[@]}" "${pairs[@]}" \
   > "$RESULTS/table3${VARIANT}_claims.txt"
 cat "$RESULTS/table3$VARIANT.tsv" "$RESULTS/table3${VARIANT}_claims.txt"

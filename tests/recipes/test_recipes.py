@@ -51,7 +51,7 @@ RECIPES = {
     "cascade/place_exits": {"results/cascade/place_exits.txt": "tuned"},
     "cascade/minilm_train": {"cascade/trecqa_drawn_seed1/metrics.jsonl": "loss"},
     "cascade/minilm_tables": {
-        "results/cascade/minilm_claims.txt": "t_test",
+        "results/cascade/minilm_claims_wikiqa.txt": "t_test",
         "results/cascade/minilm_trecqa.tsv": "one exit an update",
         "results/cascade/logs/minilm_cascade_wikiqa_seed0.metrics.jsonl": "loss",
     },
@@ -808,7 +808,7 @@ def test_systems_are_compared_over_seeds_and_over_questions(tmp_path):
     runs = {name: tmp_path / name for name in orders}
     first = ("--system", "first", runs["f0"], runs["f1"])
     second = ("--system", "second", runs["s0"], runs["s1"])
-    claims = (MSPP / "claims.py", tmp_path / "qrels", "p@1", *first, *second)
+    claims = (ROOT / "recipes" / "claims.py", tmp_path / "qrels", "p@1", *first, *second)
     title, header, cells = run_script(*claims, "--pair", "first", "second").splitlines()[:3]
     assert title == "# first; second (2 and 2 seeds)"
     names = ["metric", "first", "second", "difference", "low", "high", "t_test", "t_test_seeds"]
@@ -841,7 +841,7 @@ def test_labels_are_compared_over_claims(tmp_path):
     one = ("--system", "one", labels("one", "SUPPORTS", "SUPPORTS"))
     all_right = ("--system", "all", labels("all", *right.values()))
     few = ("--system", "few", labels("few", "SUPPORTS"))
-    claims = (MSPP / "claims.py", data, "accuracy", *one, *all_right)
+    claims = (ROOT / "recipes" / "claims.py", data, "accuracy", *one, *all_right)
     cells = run_script(*claims, "--pair", "one", "all").splitlines()[2].split()
     assert cells[:4] == ["accuracy", "50.00", "100.00", "50.00"] and cells[-1] == "nan"
     with pytest.raises(AssertionError, match="error: .*few: other claims than the judgements"):

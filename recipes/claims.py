@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare systems of several seeds by Student's t-test, over the seeds and over the questions.
 
-    python recipes/mspp/claims.py JUDGEMENTS METRIC,METRIC... --system NAME RUN ... [--system ...] \
+    python recipes/claims.py JUDGEMENTS METRIC,METRIC... --system NAME RUN ... [--system ...] \
         --pair NAME NAME [--pair ...]
 
 The RUNs are TREC runs, one a seed, and JUDGEMENTS are qrels. With the metric accuracy JUDGEMENTS
