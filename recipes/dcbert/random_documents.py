@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training questions with a few retrieved documents, a few of their neighbours and a few random ones.
+"""Training questions with a few retrieved documents, a few near and a few random ones.
 
     python recipes/dcbert/random_documents.py RETRIEVED.jsonl DOCUMENTS.jsonl OUT.jsonl
         [--positives 1] [--negatives 1] [--near 0] [--random 2] [--seed 0]

@@ -8,9 +8,10 @@ examples:
 
 The table has the words of all texts of the files; their labels are not read. --vectors takes them
 from a published file (Numberbatch, GloVe, or word2vec, text or binary, plain or .gz). --encoder
-distils static vectors from a pretrained encoder: each word is encoded by itself, reduced by
-principal components and weighted by frequency. --ppmi factorizes the positive pointwise mutual
-information of the texts' own words. A table that was made with the same options is kept as it is.
+distils static vectors from a pretrained encoder: each word is encoded by itself and reduced by
+principal components. --ppmi factorizes the positive pointwise mutual information of the texts' own
+words. Vectors that are made have length 1. A table that was made with the same options is kept as
+it is.
 """
 
 from __future__ import annotations
@@ -54,13 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = "elements of a vector, for --encoder and --ppmi (default: 300)"
     add_number(parser, "--units", None, text)
-    parser.add_argument(
-        "--sif",
-        type=float,
-        metavar="A",
-        help="weight the vectors of --encoder by A / (A + p(word)); 0 for no weights "
-        "(default: 0.0001)",
-    )
     add_number(parser, "--least-count", 1, "leave out words that occur less often")
     add_engine(parser, ("float32", "bfloat16"))
 
@@ -73,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
         engine=engine_of(options),
         progress=True,
         **values_of(options, "data", "out", "vectors", "encoder", "ppmi", "format", "units"),
-        **values_of(options, "sif", "least_count"),
+        least_count=options.least_count,
     )
     table = report.table
     _note_rows(table.meta, options.vectors)

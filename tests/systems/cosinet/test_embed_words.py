@@ -27,7 +27,6 @@ from wqa.systems.cosinet.vocabulary import (
     factorize,
     ppmi,
     read_texts,
-    sif_weights,
 )
 from wqa.systems.cosinet.word_encoder import WordEncoder, principal_components
 from wqa.systems.cosinet.word_tables import embed_words
@@ -82,12 +81,6 @@ def test_labels_and_order_of_candidates_change_nothing(tmp_path):
 def test_questions_without_candidates_have_words_too(jsonl):
     path = jsonl('{"id": "1", "question": "how deep ?"}')
     assert count_words([path]).words == ["?", "deep", "how"]
-
-
-def test_smooth_inverse_frequencies():
-    weights = sif_weights(np.array([90, 9, 1]), 100, 0.01)
-    assert weights == pytest.approx([0.01 / 0.91, 0.01 / 0.10, 0.5])
-    assert sif_weights(np.array([90, 1]), 100, 0).tolist() == [1, 1]
 
 
 # Mutual information
@@ -300,24 +293,23 @@ def test_a_table_of_other_options_is_kept(corpus, tmp_path, capsys):
 def test_distilled_vectors(tiny_encoder, tmp_path, capsys):
     data, out = builtin_path("dev"), tmp_path / "words"
     arguments = ["--data", data, "--out", out, "--encoder", tiny_encoder, "--units", 6]
-    assert run(*arguments, "--sif", "0.001") == 0
+    assert run(*arguments) == 0
     table, counts = read_word_vectors(out), count_words([data])
     assert table.words == counts.words and table.units == 6
     meta = table.meta
-    assert (meta["kind"], meta["sif"], meta["components"]) == ("distilled", 0.001, 6)
+    assert (meta["kind"], meta["length"], meta["components"]) == ("distilled", 1, 6)
     assert meta["precision"] == "float32" and len(meta["source_sha256"]) == 64
     assert not table.masks_digits
     _, encodings = WordEncoder(str(tiny_encoder)).encode(counts.words)
     components = principal_components(encodings, 6)
-    components /= np.sqrt(np.square(components).sum(axis=1).mean())
-    weights = 0.001 / (0.001 + counts.counts / counts.total)
-    assert np.allclose(table.vectors, components * weights[:, None], atol=1e-5)
+    components /= np.linalg.norm(components, axis=1, keepdims=True)
+    assert np.allclose(table.vectors, components, atol=1e-5)
     assert embedding_matrix(table, 3).shape == (1 + len(table) + 3, 6)
     capsys.readouterr()
-    assert run(*arguments, "--sif", "0.001") == 0
+    assert run(*arguments) == 0
     assert "it was there already" in capsys.readouterr().out
-    assert run(*arguments) == 2
-    assert "made with sif 0.001" in capsys.readouterr().err
+    assert run(*arguments[:-1], 5) == 2
+    assert "made with components 6" in capsys.readouterr().err
 
 
 def test_one_word_has_no_components(tiny_encoder, tmp_path, capsys):
@@ -349,12 +341,11 @@ def test_vectors_of_mutual_information(tmp_path, capsys):
     assert "10 words of 4 elements, ppmi; 10 of the 12 words of the texts" in printed
     table = read_word_vectors(out)
     assert set(table.words) == set(animals.split() + planets.split())
-    unit = table.vectors / np.linalg.norm(table.vectors, axis=1, keepdims=True)
+    assert np.linalg.norm(table.vectors, axis=1) == pytest.approx(1)
     is_animal = np.array([word in animals for word in table.words])
-    cosines = unit @ unit.T
+    cosines = table.vectors @ table.vectors.T
     assert cosines[np.ix_(is_animal, is_animal)].mean() > 0.2
     assert abs(cosines[np.ix_(is_animal, ~is_animal)]).max() < 0.1
-    assert np.square(np.linalg.norm(table.vectors, axis=1)).mean() == pytest.approx(1)
     assert run("--data", data, "--out", tmp_path / "again", "--ppmi", "--units", "4") == 0
     assert np.array_equal(read_word_vectors(tmp_path / "again").vectors, table.vectors)
 
@@ -366,7 +357,6 @@ def test_vectors_of_mutual_information(tmp_path, capsys):
         (("--ppmi", "--encoder", "minilm"), "not allowed with argument"),
         (("--ppmi", "--units", "300"), "--units: 300 for 8 words"),
         (("--ppmi", "--units", "0"), "--units: 0; expected a whole number from 1"),
-        (("--ppmi", "--sif", "0.1"), "--sif: 0.1 with ppmi; expected with encoder alone"),
         (("--ppmi", "--format", "glove"), "--format: glove with ppmi"),
         (("--ppmi", "--least-count", "0"), "--least-count: 0"),
         (("--ppmi", "--least-count", "99"), "no word occurs 99 times"),
@@ -374,8 +364,6 @@ def test_vectors_of_mutual_information(tmp_path, capsys):
         (("--vectors", "absent.txt", "--units", "9"), "--units: 9 with vectors"),
         (("--encoder", "absent"), "absent: there is no such directory"),
         (("--encoder", "ENCODER", "--units", "9999"), "--units: 9999; expected at most"),
-        (("--encoder", "ENCODER", "--sif", "-1"), "--sif: -1.0; expected 0 (off)"),
-        (("--encoder", "ENCODER", "--sif", "inf"), "--sif: inf"),
         (("--encoder", "ENCODER", "--ctx", "tpu"), "tpu"),
     ],
 )

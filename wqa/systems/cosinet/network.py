@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from wqa.models.runtime import Tensor
 
-import mxnet as mx
 from mxnet.gluon import nn
 
 from wqa.models.masks import greatest, real_positions
-from wqa.systems.cosinet.lists import ListNetwork
+from wqa.systems.cosinet.lists import ListNetwork, fan_in
 
 #: Filters of a text, and words that a filter reads (section 5.2).
 FILTERS, WINDOW = 300, 5
@@ -58,7 +57,7 @@ class Cosinet(ListNetwork):
 
 def _filters(channels: int) -> nn.Conv1D:
     """A convolution whose last channel is the relatedness; the first D are those of the words."""
-    options = {"in_channels": channels, "weight_initializer": mx.init.Xavier()}
+    options = {"in_channels": channels, "weight_initializer": fan_in()}
     return nn.Conv1D(FILTERS, WINDOW, padding=WINDOW // 2, **options)
 
 

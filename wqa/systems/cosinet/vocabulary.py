@@ -119,28 +119,6 @@ def count_words(
     return WordCounts(kept, ordered, total)
 
 
-def sif_weights(counts: np.ndarray, total: int, smoothing: float) -> np.ndarray:
-    """Weights of words by smooth inverse frequency (Arora, Liang and Ma 2017, section 3).
-
-    Parameters
-    ----------
-    counts : numpy.ndarray
-        (V,) number of occurrences of each word.
-    total : int
-        Number of occurrences of all words.
-    smoothing : float
-        ``a`` of ``a / (a + p(w))``; 0 for weights of 1.
-
-    Returns
-    -------
-    numpy.ndarray
-        (V,) float64 weights.
-    """
-    if not smoothing:
-        return np.ones(len(counts))
-    return smoothing / (smoothing + counts / total)
-
-
 #: Words to each side of a word that are its contexts.
 WINDOW = 5
 #: Power of the contexts' frequencies, and of the singular values (Levy et al. 2015, section 7).

@@ -26,11 +26,15 @@ from wqa.errors import DataError, OptionError, check_choice
 from wqa.io.arrays import reusable_folder
 from wqa.io.files import PathLike, sha256
 from wqa.systems.cosinet import vocabulary as cooccurrence
-from wqa.systems.cosinet.vocabulary import WordCounts, count_words, read_texts, sif_weights
+from wqa.systems.cosinet.vocabulary import WordCounts, count_words, read_texts
 from wqa.systems.cosinet.word_encoder import WordEncoder, principal_components
 
-#: Default number of elements of vectors, and constant of the frequency weights (Model2Vec's).
-UNITS, SIF = 300, 1e-4
+#: Default number of elements of vectors that are made, as many as Numberbatch's have.
+UNITS = 300
+
+
+#: What a table records of the lengths of vectors that were made here.
+_LENGTH = {"length": 1}
 
 
 class TableReport(NamedTuple):
@@ -65,7 +69,6 @@ def embed_words(
     ppmi: bool = False,
     format: str = "auto",
     units: Optional[int] = None,
-    sif: Optional[float] = None,
     least_count: int = 1,
     engine: Optional[EngineConfig] = None,
     progress: bool = False,
@@ -81,17 +84,13 @@ def embed_words(
     vectors : str or path-like, optional
         File of published vectors to take, as `wqa.data.vector_files.read_vector_file` reads it.
     encoder : str, optional
-        Pretrained encoder to distil: each word encoded by itself, reduced by principal components,
-        weighted by frequency.
+        Pretrained encoder to distil: each word encoded by itself, reduced by principal components.
     ppmi : bool
         Factorize the positive pointwise mutual information of the texts' words instead.
     format : str
         Format of ``vectors``.
     units : int, optional
         Number of elements of vectors that are made, 300 by default.
-    sif : float, optional
-        Constant ``a`` of the frequency weights ``a / (a + p(w))`` of an encoder's vectors, 1e-4 by
-        default; 0 for none.
     least_count : int
         Least number of occurrences of a word that gets a vector.
     engine : EngineConfig, optional
@@ -118,18 +117,18 @@ def embed_words(
     """
     start = time.perf_counter()
     source = _source_of(vectors, encoder, ppmi)
-    _check_options(data, source, units, sif, least_count)
+    _check_options(data, source, units, least_count)
     if source != "vectors" and format != "auto":
         raise OptionError("format", f"{format} with {source}", "with vectors alone")
     check_choice("format", format, ("auto", *FORMATS))
     counts = count_words(data, least_count, progress)
-    made_units, smoothing = units or UNITS, SIF if sif is None else sif
+    made_units = units or UNITS
     digests = [data_digest(path) for path in data]
     if vectors is not None:
         maker = _from_file(vectors, format, counts, progress)
     elif encoder is not None:
         config = engine or EngineConfig()
-        maker = _from_encoder(encoder, made_units, smoothing, config, counts, progress)
+        maker = _from_encoder(encoder, made_units, config, counts, progress)
     else:
         maker = _from_texts(data, made_units, counts, progress)
     settings = {"data_sha256": digests, "least_count": least_count, **maker.settings}
@@ -153,7 +152,6 @@ def _check_options(
     data: Sequence[PathLike],
     source: str,
     units: Optional[int],
-    sif: Optional[float],
     least_count: int,
 ) -> None:
     if not data:
@@ -164,10 +162,6 @@ def _check_options(
         raise OptionError("units", f"{units} with vectors", "none: the file has its own")
     if units is not None and units < 1:
         raise OptionError("units", units, "a whole number from 1")
-    if sif is not None and source != "encoder":
-        raise OptionError("sif", f"{sif} with {source}", "with encoder alone")
-    if sif is not None and not 0 <= sif < float("inf"):
-        raise OptionError("sif", sif, "0 (off) or a number above 0")
 
 
 class _Maker(NamedTuple):
@@ -187,7 +181,6 @@ def _from_file(path: PathLike, format: str, counts: WordCounts, progress: bool) 
 def _from_encoder(
     name: str,
     units: int,
-    smoothing: float,
     engine: EngineConfig,
     counts: WordCounts,
     progress: bool,
@@ -203,7 +196,7 @@ def _from_encoder(
         "source_sha256": encoder.sha256,
         "precision": engine.precision,
         "components": units,
-        "sif": smoothing,
+        **_LENGTH,
     }
 
     def make() -> WordVectors:
@@ -216,9 +209,7 @@ def _from_encoder(
                 "at least 2 words",
                 "take more texts",
             )
-        vectors = _scaled(principal_components(encodings, units))
-        weights = sif_weights(counts.counts[rows], counts.total, smoothing)
-        return WordVectors(words, (vectors * weights[:, None]).astype(np.float32))
+        return WordVectors(words, _of_length_1(principal_components(encodings, units)))
 
     return _Maker(settings, make)
 
@@ -233,18 +224,16 @@ def _from_texts(data: Sequence[PathLike], units: int, counts: WordCounts, progre
         # A word without a context above chance has no vector; it stays unknown.
         rows = np.flatnonzero(information.getnnz(axis=1))
         words = [counts.words[row] for row in rows]
-        return WordVectors(words, _scaled(vectors[rows]).astype(np.float32))
+        return WordVectors(words, _of_length_1(vectors[rows]))
 
-    return _Maker({"kind": "ppmi", "components": units, "window": cooccurrence.WINDOW}, make)
+    settings = {"kind": "ppmi", "components": units, "window": cooccurrence.WINDOW, **_LENGTH}
+    return _Maker(settings, make)
 
 
-def _scaled(vectors: np.ndarray) -> np.ndarray:
-    """Scale a table so that the mean of its vectors' squared norms is 1.
-
-    Published vectors have norms near 1 or are used with learning rates that suit such norms.
-    """
-    norm = np.sqrt(np.square(vectors).sum(axis=1).mean())
-    return vectors / norm if norm > 0 else vectors
+def _of_length_1(vectors: np.ndarray) -> np.ndarray:
+    """Scale each vector to length 1, as Numberbatch's have; one of zeros stays."""
+    norms = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
+    return (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
 
 
 def _report(table: WordVectors, counts: WordCounts, seconds: float) -> TableReport:
