@@ -39,6 +39,10 @@ train_of() { echo "$(folder_of "$1")/train.jsonl"; }
 dev_of() { echo "$(folder_of "$1")/dev.jsonl"; }
 test_of() { echo "$(folder_of "$1")/test.jsonl"; }
 filter_of() { echo no-all-negative; }   # "for all datasets, we remove the questions without answers" (section 5.1)
+train_filter_of() { case $1 in  # MODEL: pointwise "trained on all the data" (5.4), which dev prefers too (logs/README.md)
+  cosinet | ca) echo all ;;
+  *) echo no-all-negative ;;
+  esac; }
 
 words_of() { echo "${WORDS:-$RUNS/cosinet/words_$1_${2:-$TABLE_KIND}}"; }  # CORPUS [KIND]
 embed() {  # CORPUS [KIND]: the table of word vectors, of the words of all splits; no label is read
@@ -87,7 +91,7 @@ fit() {  # MODEL CORPUS [SEED]: trains it where that was not done; with COMPARE=
       esac ;;
   esac
   echo "== $run"
-  "$wqa" train "${options[@]}" --train "$(train_of "$corpus")" --train-filter "$(filter_of "$corpus")" --seed "$seed" \
+  "$wqa" train "${options[@]}" --train "$(train_of "$corpus")" --train-filter "$(train_filter_of "$model")" --seed "$seed" \
     --out "$run" --resume --ctx "$CTX" ${limits[@]+"${limits[@]}"} ${TRAIN_OPTIONS:-}
 }
 title_of() {  # MODEL: the row of the tables
@@ -112,7 +116,7 @@ row() {  # TABLE MODEL CORPUS COLUMNS: figures over the seeds
     runs+=("$(run_of "$model" "$corpus" "$seed")")
   done
   "$python" recipes/cosinet/row.py "$table" "$(title_of "$model")" "$corpus" "$columns" --figures "${files[@]}" \
-    --runs "${runs[@]}" --train "$(train_of "$corpus")" --filter "$(filter_of "$corpus")"
+    --runs "${runs[@]}" --train "$(train_of "$corpus")" --filter "$(train_filter_of "$model")"
 }
 baseline() {  # NAME CORPUS: its figures; WO's ties count against the correct candidates, which no TREC run can say
   local json arguments; json=$(baseline_figures "$1" "$2")
@@ -144,18 +148,22 @@ model_rows() {  # TABLE CORPUS COLUMNS MODEL...
     fi
   done
 }
-claims() {  # CORPUS: paired tests; a difference is the second's less the first's
-  local corpus=$1 pair first second birnn=cosinet_list_birnn
+claims() {  # CORPUS: tests over questions and seeds; a difference is the second's less the first's
+  local corpus=$1 pair model birnn=cosinet_list_birnn systems=() pairs=() added=" " qrels
   for pair in "wo+rr $birnn" "wo+rr cosinet_list_bilstm" "wo+rr cosinet_list_rnn" "wo+rr cosinet_list_lstm" "cosinet $birnn" \
-    "cosinet_list $birnn" "ca_list_birnn $birnn"; do
-    first=${pair% *} second=${pair#* }
-    if ! is_trained "$first" "$corpus" || ! is_trained "$second" "$corpus"; then continue; fi
-    echo "# $(title_of "$first"), $(title_of "$second")"
-    "$python" recipes/cosinet/over_seeds.py "$RUNS/cosinet" "$METRICS" "$(qrels_of "$first" "$corpus")" \
-      $(rankings_of "$first" "$corpus") -- $(rankings_of "$second" "$corpus")
-    echo
+    "cosinet cosinet_list" "cosinet_list $birnn" "cosinet_list_lstm $birnn" "ca_list_birnn $birnn" "ca_list ca_list_birnn"; do
+    if ! is_trained "${pair% *}" "$corpus" || ! is_trained "${pair#* }" "$corpus"; then continue; fi
+    for model in $pair; do
+      if [[ $added != *" $model "* ]]; then systems+=(--system "$(name_of "$model")" $(rankings_of "$model" "$corpus")); fi
+      added="$added$model "
+    done
+    pairs+=(--pair "$(name_of "${pair% *}")" "$(name_of "${pair#* }")") qrels=$(qrels_of "${pair#* }" "$corpus")
   done
+  if [ ${#pairs[@]} != 0 ]; then
+    "$python" recipes/claims.py "$qrels" "$METRICS" "${systems[@]}" "${pairs[@]}"
+  fi
 }
+name_of() { if is_baseline "$1"; then echo "${1^^}"; else title_of "$1"; fi; }
 is_baseline() { case $1 in rr | wo | wo+rr | bm25 | random:*) return 0 ;; *) return 1 ;; esac; }
 is_trained() {  # MODEL CORPUS: whether there are figures of all seeds
   local file
