@@ -10,8 +10,8 @@ The table has the words of all texts of the files; their labels are not read. --
 from a published file (Numberbatch, GloVe, or word2vec, text or binary, plain or .gz). --encoder
 distils static vectors from a pretrained encoder: each word is encoded by itself and reduced by
 principal components. --ppmi factorizes the positive pointwise mutual information of the texts' own
-words. Vectors that are made have length 1. A table that was made with the same options is kept as
-it is.
+words. The vectors of --encoder and --ppmi are normalized to length 1. A table that was made with the
+same options is kept as it is.
 """
 
 from __future__ import annotations

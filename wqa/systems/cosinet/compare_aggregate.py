@@ -14,7 +14,7 @@ from wqa.models.runtime import Tensor
 from mxnet.gluon import nn
 
 from wqa.models.masks import MASKED, greatest, real_positions
-from wqa.systems.cosinet.lists import ListNetwork, fan_in
+from wqa.systems.cosinet.lists import ListNetwork, uniform_by_fan_in
 
 #: C, width of a projected word, and filters of a window.
 UNITS, FILTERS = 300, 300
@@ -35,7 +35,7 @@ class CompareAggregate(ListNetwork):
     recurrent_units = 600
 
     def make_encoder(self, width: int) -> None:
-        options = {"in_units": width, "weight_initializer": fan_in()}
+        options = {"in_units": width, "weight_initializer": uniform_by_fan_in()}
         self.gate = nn.Dense(UNITS, activation="sigmoid", flatten=False, **options)
         self.update = nn.Dense(UNITS, activation="tanh", flatten=False, **options)
         self.question_filters = _filters()
@@ -66,7 +66,7 @@ class CompareAggregate(ListNetwork):
 def _filters() -> nn.HybridSequential:
     """Convolutions of one text."""
     filters = nn.HybridSequential()
-    options = {"in_channels": UNITS, "weight_initializer": fan_in()}
+    options = {"in_channels": UNITS, "weight_initializer": uniform_by_fan_in()}
     for window in WINDOWS:
         # `_aggregate` drops the outputs of windows that begin before the text.
         filters.add(nn.Conv1D(FILTERS, window, padding=window - 1, **options))

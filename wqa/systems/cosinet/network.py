@@ -13,7 +13,7 @@ from wqa.models.runtime import Tensor
 from mxnet.gluon import nn
 
 from wqa.models.masks import greatest, real_positions
-from wqa.systems.cosinet.lists import ListNetwork, fan_in
+from wqa.systems.cosinet.lists import ListNetwork, uniform_by_fan_in
 
 #: Filters of a text, and words that a filter reads (section 5.2).
 FILTERS, WINDOW = 300, 5
@@ -57,7 +57,7 @@ class Cosinet(ListNetwork):
 
 def _filters(channels: int) -> nn.Conv1D:
     """A convolution whose last channel is the relatedness; the first D are those of the words."""
-    options = {"in_channels": channels, "weight_initializer": fan_in()}
+    options = {"in_channels": channels, "weight_initializer": uniform_by_fan_in()}
     return nn.Conv1D(FILTERS, WINDOW, padding=WINDOW // 2, **options)
 
 

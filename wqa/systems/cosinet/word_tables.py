@@ -31,8 +31,6 @@ from wqa.systems.cosinet.word_encoder import WordEncoder, principal_components
 
 #: Default number of elements of vectors that are made, as many as Numberbatch's have.
 UNITS = 300
-
-
 #: What a table records of the lengths of vectors that were made here.
 _LENGTH = {"length": 1}
 
