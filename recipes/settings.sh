@@ -78,12 +78,6 @@ tokenize_asnq() {  # once for all transfers: 23.7 million pairs are too many to 
   fi
 }
 
-# With SEEDED_TRANSFERS=1 each seed of an adaptation starts from a transfer of its own, otherwise all from that of seed 0.
-transfer_seeds() { if [ "${SEEDED_TRANSFERS:-0}" = 1 ]; then echo "$SEEDS"; else echo 0; fi; }
-transfer_name() {  # NAME SEED: seed 0 has no suffix
-  if [ "${SEEDED_TRANSFERS:-0}" = 1 ] && [ "$2" != 0 ]; then echo "$1_seed$2"; else echo "$1"; fi
-}
-
 warmup_of() {  # CORPUS
   if [ "$1" = asnq ] || [ -n "${WARMUP:-}" ]; then
     echo "--warmup-updates ${WARMUP:-4000}"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A transfer corpus in place of ASNQ, of what can be downloaded as a whole: SQuAD's questions, each with its sentence, a retrieved
-# sentence without the answer and its nearest neighbour in the article (data_scripts/squad_sentences.py), and SelQA's with all
-# sentences of their section (data_scripts/selqa.py). Of ASNQ's negatives (Garg et al. 2020, section 4) these are those of the same
-# document; SQuAD's file has one sentence an answer, so a sentence that holds an answer outside of its paragraph is not known.
+# A transfer corpus in place of ASNQ, of what can be downloaded as a whole: SQuAD's questions, each with the sentence that answers
+# it, a sentence that was retrieved from the whole collection and the nearest sentence in the order of the articles that was not
+# (data_scripts/squad_sentences.py), and SelQA's questions with all sentences of their section (data_scripts/selqa.py). ASNQ's
+# negatives are of the same document (Garg et al. 2020, section 4); here most are. One in six of SQuAD's questions does not retrieve
+# its sentence among the first 20, and has one negative and no positive.
 #
 #   DATA=data recipes/transfer_corpus.sh OUT.jsonl      SELQA= leaves SelQA out
 set -euo pipefail
@@ -12,6 +13,9 @@ out=$1 data=${DATA:-data} work=$(dirname "$1")
 squad=${SQUAD:-$data/squad_sentences} selqa=${SELQA-$data/selqa}
 if [ -e "$out" ]; then exit 0; fi
 mkdir -p "$work"
+if [ -n "$selqa" ] && [ ! -e "$selqa/stats.json" ]; then
+  "$python" data_scripts/selqa.py --out "$selqa" ${SELQA_ARCHIVE:+--archive "$SELQA_ARCHIVE"}
+fi
 if [ ! -e "$squad/stats.json" ]; then
   "$python" data_scripts/squad_sentences.py --out "$squad" ${ARCHIVE:+--archive "$ARCHIVE"}
 fi

@@ -15,7 +15,7 @@ for corpus in ${CORPORA:-wikiqa trecqa}; do
     if [ "${TRANSFER:-1}" = 0 ]; then
       start=(--encoder "$ENCODER") SUFFIX=_untransferred
     else
-      start=(--init "$RUNS/$(transfer_name "cascade/transfer${SUFFIX:-}" "$seed")")
+      start=(--init "$RUNS/cascade/transfer${SUFFIX:-}")
     fi
     train "cascade/$corpus${SUFFIX:-}_seed$seed" cascade "$corpus" "${start[@]}" --exits "$EXITS" --seed "$seed" \
       $CASCADE_OPTIONS --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$ADAPT_EPOCHS"

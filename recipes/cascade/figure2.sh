@@ -10,7 +10,7 @@ needs plots matplotlib
 corpus=${CORPUS:-gpd} name=${NAME:-figure2}
 [ "${TRAIN:-1}" = 0 ] || CORPORA=$corpus recipes/cascade/adapt.sh
 
-run=$(cascade_run "$corpus" 0)
+run=$(cascade_run "$corpus" "${SEEDS%% *}")
 "$wqa" tune "$run" --data "$(dev_of "$corpus")" --filter "$(filter_of "$corpus")" --max-cost "${BUDGET:-0.63}" \
   --out "$RUNS/$name" --ctx "$device" | sed "s|$RUNS/||g" | tee "$RESULTS/$name.txt"
 "$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$device" \

@@ -13,7 +13,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 if [ "${SMOKE:-0}" != 1 ]; then
   data=${DATA:-data}
-  export ENCODER=minilm RUNS=${RUNS:-runs/cascade_minilm} EXITS=2,4,6
+  export ENCODER=minilm RUNS=${RUNS:-runs/cascade_transfer} EXITS=2,4,6
   export ASNQ_TRAIN=$RUNS/transfer.jsonl WIKIQA=$data/wikiqa TRECQA=$data/trecqa
   export TRECQA_TRAIN=$data/trecqa/train-clean.jsonl
   export ASNQ_DEV= TRECQA_DEV= TRANSFER_EPOCHS=1 ADAPT_EPOCHS=3 PATIENCE=0 WARMUP=100

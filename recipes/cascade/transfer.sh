@@ -7,8 +7,5 @@
 . "$(dirname "$0")/../settings.sh"
 
 tokenize_asnq
-for seed in $(transfer_seeds); do
-  train "$(transfer_name "cascade/transfer${SUFFIX:-}" "$seed")" cascade asnq --encoder "$ENCODER" --exits "$EXITS" \
-    --seed "$seed" $CASCADE_OPTIONS --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$TRANSFER_EPOCHS" \
-    --eval-every "$TRANSFER_EVAL_EVERY"
-done
+train "cascade/transfer${SUFFIX:-}" cascade asnq --encoder "$ENCODER" --exits "$EXITS" --seed 0 $CASCADE_OPTIONS \
+  --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$TRANSFER_EPOCHS" --eval-every "$TRANSFER_EVAL_EVERY"

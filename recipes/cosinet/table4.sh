@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Table 4 (Bonadiman and Moschitti 2020), and with it Table 3's rule baselines, on WikiQA: Cosinet and Compare-Aggregate, pointwise
 # and listwise, with each recurrent layer. Trains what is missing; writes $RESULTS/table4.tsv with means and deviations over the
-# seeds, trained parameters and seconds of training, $RESULTS/table3.tsv, and paired tests of the paper's claims over the seeds
+# seeds, trained parameters and seconds of training, $RESULTS/table3.tsv, and tests of the paper's claims over questions and seeds
 # ($RESULTS/claims_wikiqa.txt).
 #
 #   recipes/cosinet/table4.sh        settings: recipes/cosinet/settings.bash

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Table 5 (Bonadiman and Moschitti 2020) on SQuAD-sent. Trains what is missing; writes $RESULTS/table5.tsv, and paired tests of the
-# paper's claims over the seeds ($RESULTS/claims_squad.txt).
+# Table 5 (Bonadiman and Moschitti 2020) on SQuAD-sent. Trains what is missing; writes $RESULTS/table5.tsv, and tests of the
+# paper's claims over questions and seeds ($RESULTS/claims_squad.txt).
 #
 #   recipes/cosinet/table5.sh        settings: recipes/cosinet/settings.bash
 #   SMOKE=1 recipes/cosinet/table5.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Table 6 (Bonadiman and Moschitti 2020) on NQ-LA, the paragraphs of Natural Questions' pages. Trains what is missing; writes
-# $RESULTS/table6.tsv, and paired tests of the paper's claims over the seeds ($RESULTS/claims_nqla.txt).
+# $RESULTS/table6.tsv, and tests of the paper's claims over questions and seeds ($RESULTS/claims_nqla.txt).
 #
 #   recipes/cosinet/table6.sh        settings: recipes/cosinet/settings.bash
 #   SMOKE=1 recipes/cosinet/table6.sh

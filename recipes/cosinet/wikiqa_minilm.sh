@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tables 3 and 4 with the word vectors that a machine without internet can make, and MiniLM in place of BERT-base: chooses the
 # table of word vectors on dev (results/embed_words.tsv), trains every row with five seeds (results/minilm_wikiqa.tsv), holds the
-# paper's claims to paired tests (results/minilm_claims.txt), and puts Cosinet before a cascade (results/minilm_first_stage.tsv).
+# paper's claims to tests over questions and seeds (results/minilm_claims.txt), and puts Cosinet before a cascade (results/minilm_first_stage.tsv).
 #
 #   DATA=data recipes/cosinet/wikiqa_minilm.sh   three hours on two cores, two of them for Compare-Aggregate
 #   SMOKE=1 recipes/cosinet/wikiqa_minilm.sh

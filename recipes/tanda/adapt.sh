@@ -15,7 +15,7 @@ for corpus in ${CORPORA:-wikiqa trecqa}; do
       if [ "${TRANSFER:-1}" = 0 ]; then
         name=tanda/${corpus}_${depth}_untransferred start=(--encoder "$ENCODER")
       else
-        name=tanda/${corpus}_${depth} start=(--init "$RUNS/$(transfer_name "tanda/transfer_$depth" "$seed")")
+        name=tanda/${corpus}_${depth} start=(--init "$RUNS/tanda/transfer_$depth")
       fi
       train "${name}_seed$seed" pairwise "$corpus" "${start[@]}" --exits "$depth" --seed "$seed" \
         --learning-rate "$LEARNING_RATE" --epochs "$ADAPT_EPOCHS"

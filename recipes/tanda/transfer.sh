@@ -8,8 +8,6 @@
 
 tokenize_asnq
 for depth in $DEPTHS; do
-  for seed in $(transfer_seeds); do
-    train "$(transfer_name "tanda/transfer_$depth" "$seed")" pairwise asnq --encoder "$ENCODER" --exits "$depth" \
-      --seed "$seed" --learning-rate "$LEARNING_RATE" --epochs "$TRANSFER_EPOCHS" --eval-every "$TRANSFER_EVAL_EVERY"
-  done
+  train "tanda/transfer_$depth" pairwise asnq --encoder "$ENCODER" --exits "$depth" --seed 0 \
+    --learning-rate "$LEARNING_RATE" --epochs "$TRANSFER_EPOCHS" --eval-every "$TRANSFER_EVAL_EVERY"
 done

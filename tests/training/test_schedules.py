@@ -365,7 +365,8 @@ CORPORA = {
     # TREC-QA's 89 judged questions and the half of SQuAD's development set: 159 and 416 updates of
     # 2,000 tokens an epoch, in the logs of recipes/cascade/logs.
     "trecqa/train-clean.jsonl": (5_914, 159 * 2_000 / 5_914),
-    "cascade_minilm/asnq.store": (1, 416 * 2_000),
+    # recipes/transfer_corpus.sh: 2,119 updates an epoch.
+    "cascade_transfer/asnq.store": (1, 2_119 * 2_000),
     "last_exit/asnq.store": (1, 416 * 2_000),
 }
 
@@ -387,6 +388,9 @@ def commands(recipe, folder, only="", **variables):
     command.chmod(0o755)
     environment = child_environment(WQA=str(command), PYTHON="true", RECORD=str(record))
     environment.update(variables)
+    transfer = folder / "runs" / "cascade_transfer" / "transfer.jsonl"  # of SQuAD and SelQA
+    transfer.parent.mkdir(parents=True)
+    transfer.touch()
     script = folder / "recipes" / f"{recipe}.sh"
     subprocess.run(["bash", script], env=environment, timeout=60, capture_output=True)
     calls = record.read_text().split("\n--\n")[:-1] if record.exists() else []

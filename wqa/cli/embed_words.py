@@ -9,9 +9,9 @@ examples:
 The table has the words of all texts of the files; their labels are not read. --vectors takes them
 from a published file (Numberbatch, GloVe, or word2vec, text or binary, plain or .gz). --encoder
 distils static vectors from a pretrained encoder: each word is encoded by itself and reduced by
-principal components. --ppmi factorizes the positive pointwise mutual information of the texts' own
-words. The vectors of --encoder and --ppmi are normalized to length 1. A table that was made with the
-same options is kept as it is.
+principal components. --ppmi factorizes the positive pointwise mutual information of the texts'
+words. The vectors of both are normalized to length 1. A table that was made with the same options
+is kept as it is.
 """
 
 from __future__ import annotations

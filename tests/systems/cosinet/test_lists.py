@@ -1,6 +1,7 @@
 """What networks on lists share: inputs, recurrence, losses, training, ranking and export."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -218,6 +219,24 @@ def recurrent_arrays(layer):
         [found] = [value for key, value in parameters.items() if key.endswith(name)]
         arrays.append(found.data().asnumpy())
     return arrays
+
+
+def test_weights_start_as_those_of_torch():
+    """Uniform up to 1 / sqrt(inputs of an output), up to 1 / sqrt(units) in a recurrent layer."""
+    network = build_network("cosinet", rows=9, width=4, recurrent="bilstm")
+    network.initialize()
+    for block, inputs in (
+        (network.question_filters, 5 * 5),
+        (network.recurrent.ahead, 150),
+        (network.recurrent.back, 150),
+        (network.out, 300),
+    ):
+        for name, parameter in block.collect_params().items():
+            greatest = abs(parameter.data().asnumpy()).max()
+            if name.endswith("weight"):
+                assert 0.9 / math.sqrt(inputs) < greatest <= 1 / math.sqrt(inputs)
+            else:
+                assert greatest == 0
 
 
 def sigmoid(values):

@@ -148,7 +148,9 @@ class ListNetwork(Network):
             if own.recurrent != "none":
                 self.recurrent = ListRecurrence(own.recurrent, self.recurrent_units, units)
                 units = self.recurrent_units
-            self.out = nn.Dense(1, flatten=False, in_units=units, weight_initializer=uniform_by_fan_in())
+            self.out = nn.Dense(
+                1, flatten=False, in_units=units, weight_initializer=uniform_by_fan_in()
+            )
 
     def constants(self) -> List[Parameter]:
         return [self.vectors]
