@@ -5,11 +5,11 @@
         [--positives 1] [--negatives 1] [--near 0] [--random 2] [--seed 0]
 
 Of each question's documents, as `wqa retrieve` wrote them, the first ones with and without an
-answer are kept. Documents of the collection that contain no answer are added: those that stand
-nearest to the first positive, which are of the same article where the documents are sentences in
-their order, as ASNQ's negatives are (Garg et al. 2020, section 4), and random ones. The retrieved
-negatives are on the question's topic, the random ones mostly are not. No paper has the random ones;
-they are for collections so small that a ranker does not learn from retrieved negatives alone.
+answer are kept. Documents of the collection that contain no answer are added: those nearest to the
+first positive in the order of the file, which are mostly of the same article where the documents
+are sentences in their order, and random ones. The retrieved negatives are on the question's topic,
+the random ones mostly are not. No paper has the random ones; they are for collections so small that
+a ranker does not learn from retrieved negatives alone.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from wqa.errors import OptionError, WqaError
 from wqa.retrieval.methods import contains_spans, joined
 
 
-def sampled(question, documents, texts, places, counts, rng):
+def sampled(question, documents, texts, index_of, counts, rng):
     """Return a question with some of its candidates, and with near and random documents.
 
-    ``texts`` are the tokens of each document, from `joined`; ``places`` are the indices of the
-    documents by their ids.
+    ``texts`` are the tokens of each document, from `joined`; ``index_of`` gives the index of a
+    document by its id. Without a positive candidate there are no near documents.
     """
     kept = []
     for label, count in ((1, counts.positives), (0, counts.negatives)):
@@ -36,28 +36,28 @@ def sampled(question, documents, texts, places, counts, rng):
     spans = [joined(answer) for answer in question.answers]
 
     def added(order, count):
-        found = []
+        selected = []
         for index in order:
-            if len(found) == count:
+            if len(selected) == count:
                 break
             document = documents[index]
             if document.id not in known and not contains_spans(texts[index], spans):
                 known.add(document.id)
-                found.append(Candidate(document.full_text, 0, document.id))
-        return found
+                selected.append(Candidate(document.full_text, 0, document.id))
+        return selected
 
     if kept and kept[0].label:
-        kept += added(outwards(places[kept[0].id], len(documents)), counts.near)
+        kept += added(by_distance(index_of[kept[0].id], len(documents)), counts.near)
     kept += added(rng.permutation(len(documents)), counts.random)
     return question._replace(candidates=tuple(kept))
 
 
-def outwards(place, length):
-    """Yield the indices of a list from a place on, the nearest first."""
+def by_distance(index, length):
+    """Yield the other indices of a list, the nearest to an index first."""
     for distance in range(1, length):
-        for index in (place + distance, place - distance):
-            if 0 <= index < length:
-                yield index
+        for other in (index + distance, index - distance):
+            if 0 <= other < length:
+                yield other
 
 
 def main(arguments):
@@ -78,13 +78,17 @@ def main(arguments):
     for name in ("positives", "negatives", "near", "random", "seed"):
         if getattr(options, name) < 0:
             raise OptionError(f"--{name}", getattr(options, name), "a whole number from 0")
+    if options.near and not options.positives:
+        raise OptionError(
+            "--near", options.near, "0 with --positives 0, as they are near a positive"
+        )
     documents = list(read_documents(options.documents))
     texts = [joined(document.full_text) for document in documents]
-    places = {document.id: index for index, document in enumerate(documents)}
+    index_of = {document.id: index for index, document in enumerate(documents)}
     rng = np.random.default_rng(options.seed)
     questions = []
     for question in read_questions(options.retrieved):
-        questions.append(sampled(question, documents, texts, places, options, rng))
+        questions.append(sampled(question, documents, texts, index_of, options, rng))
     write_questions(options.out, questions)
     count = sum(len(question.candidates) for question in questions)
     print(f"{options.out}: {len(questions):,} questions, {count:,} documents", file=sys.stderr)

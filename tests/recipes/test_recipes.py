@@ -617,6 +617,14 @@ def test_random_documents_beside_retrieved_ones(tmp_path):
     # good_1 stands after hard_1 and hard_2, which were retrieved, and before one with the answer.
     assert [key for key, _, _ in near[2:4]] == ["other_5", "other_4"]
     assert len({key for key, _, _ in near}) == len(near) == 5
+    done = subprocess.run(
+        [sys.executable, script, "a", "b", "c", "--positives", "0", "--near", "1"],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "--near: 1; expected 0 with --positives 0" in done.stderr
 
 
 COSINET = ROOT / "recipes" / "cosinet"
