@@ -5,7 +5,8 @@
 # negatives are of the same document (Garg et al. 2020, section 4); here most are. One in six of SQuAD's questions does not retrieve
 # its sentence among the first 20, and has one negative and no positive.
 #
-#   DATA=data recipes/transfer_corpus.sh OUT.jsonl      SELQA= leaves SelQA out
+#   DATA=data recipes/transfer_corpus.sh OUT.jsonl
+#   SELQA= NEGATIVES=2 NEAR=0 recipes/transfer_corpus.sh OUT.jsonl      SQuAD alone, two retrieved sentences
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . recipes/settings.sh
@@ -22,7 +23,7 @@ fi
 "$wqa" index "$squad/train.documents.jsonl" --out "$work/transfer.index"
 "$wqa" retrieve "$work/transfer.index" --data "$squad/train.questions.jsonl" --top 20 --out "$work/transfer.retrieved.jsonl"
 "$python" recipes/dcbert/random_documents.py "$work/transfer.retrieved.jsonl" "$squad/train.documents.jsonl" "$out.part" \
-  --negatives 1 --near 1 --random 0
+  --negatives "${NEGATIVES:-1}" --near "${NEAR:-1}" --random 0
 if [ -n "$selqa" ]; then
   for split in dev test; do sed "s/^{\"id\": \"/&selqa-/" "$selqa/$split.jsonl"; done >> "$out.part"
 fi

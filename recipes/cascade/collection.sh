@@ -16,7 +16,7 @@ if [ "${SMOKE:-0}" != 1 ]; then
   export ENCODER=minilm RUNS=${RUNS:-runs/cascade_collection} EXITS=2,4,6 DEPTHS="2 4 6" WIKIQA=${WIKIQA:-$data/wikiqa}
   export TRANSFER_EPOCHS=1 ADAPT_EPOCHS=4 PATIENCE=0 WARMUP=100 UPDATE_TOKENS=0 LEARNING_RATE=3e-5
   export PRECISION=${PRECISION:-bfloat16} ASNQ_TRAIN=$RUNS/transfer.jsonl ASNQ_DEV=
-  squad=${SQUAD:-$data/squad_sentences} SELQA=${SELQA:-$data/selqa} collections=${COLLECTIONS:-wikiqa selqa}
+  SELQA=${SELQA:-$data/selqa} collections=${COLLECTIONS:-wikiqa selqa}
   tops=${TOPS:-5 20 80} dev_top=${DEV_TOP:-20} grid=0,0.3,0.5,0.7,0.8,0.9 full=6 precision=(--precision "${RANK_PRECISION:-int8}")
 else
   TIMED=1 collections=wikiqa tops=4 dev_top=4 grid=0,0.5 full=3 precision=()
@@ -25,14 +25,8 @@ export CORPORA=wikiqa CASCADE_OPTIONS="--trained-exits all --distillation 0.5"
 . recipes/settings.sh
 if [ "${TIMED:-0}" = 1 ]; then needs plots matplotlib; fi
 
-if [ "${SMOKE:-0}" != 1 ] && [ ! -e "$ASNQ_TRAIN" ]; then
-  if [ ! -e "$squad/stats.json" ]; then
-    "$python" data_scripts/squad_sentences.py --out "$squad" ${ARCHIVE:+--archive "$ARCHIVE"}
-  fi
-  "$wqa" index "$squad/train.documents.jsonl" --out "$RUNS/transfer.index"
-  "$wqa" retrieve "$RUNS/transfer.index" --data "$squad/train.questions.jsonl" --top 20 --out "$RUNS/transfer.retrieved.jsonl"
-  "$python" recipes/dcbert/random_documents.py "$RUNS/transfer.retrieved.jsonl" "$squad/train.documents.jsonl" "$ASNQ_TRAIN" \
-    --negatives 2 --random 0
+if [ "${SMOKE:-0}" != 1 ]; then
+  DATA=$data SELQA= NEGATIVES=2 NEAR=0 recipes/transfer_corpus.sh "$ASNQ_TRAIN"
 fi
 recipes/cascade/adapt.sh
 recipes/tanda/adapt.sh

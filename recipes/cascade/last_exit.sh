@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Why the cascade's last exit ranks worse than a monolithic ranker of the same depth, after a transfer on half of SQuAD 2.0's
 # development set: the variants below train the cascade in different ways, each transferred and adapted with several seeds. The
-# figures are on WikiQA's dev, which also chooses the epoch, and on TREC-QA's clean dev, which chooses nothing: the last epoch is kept there.
-# recipes/cascade/last_exit.py compares them question by question.
+# figures are on WikiQA's dev, which also chooses the epoch, and on TREC-QA's clean dev, which chooses nothing: the last epoch is
+# kept there. recipes/cascade/last_exit.py compares them question by question.
 #
 #   DATA=data recipes/cascade/last_exit.sh                 a queue of hours that goes on where it stopped
 #   DATA=data VARIANTS="mono all" SPLIT=test recipes/cascade/last_exit.sh    the same on the test splits, once, at the end

@@ -128,7 +128,7 @@ RECIPES = {
     },
     "cosinet/table6": {
         "results/cosinet/table6.tsv": "\nCA\t",
-        "results/cosinet/claims_nqla.txt": "t_test",
+        "results/cosinet/claims_nqla.txt": "WO+RR; Cosinet list BiRNN",
     },
     "cosinet/first_stage": {
         "results/cosinet/first_stage.tsv": "WO+RR, cascade at 0.3, loss 0.01",
