@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Compare systems of several seeds by Student's t-test, over the seeds and over the questions.
+"""Compare systems of several seeds by paired tests over the questions, and by one over the seeds.
 
     python recipes/claims.py JUDGEMENTS METRIC,METRIC... --system NAME RUN ... [--system ...] \
         --pair NAME NAME [--pair ...]
 
 The RUNs are TREC runs, one a seed, and JUDGEMENTS are qrels. With the metric accuracy JUDGEMENTS
-are labelled claims, and the RUNs are files that labels.py wrote. Over the seeds the test is that of
-two independent samples. Over the questions it is paired, and a question counts by its mean over the
-seeds; low and high bound the difference in 95 % of bootstrap samples of the questions. A difference
-is the second system's figure less the first's.
+are labelled claims, and the RUNs are files that labels.py wrote. Over the questions the tests are
+Student's and Wilcoxon's, paired, and Spearman's of the correlation; a question counts by its mean
+over the seeds. Over the seeds it is Student's, of two independent samples. low and high bound the
+difference in 95 % of bootstrap samples of the questions. A difference is the second system's figure
+less the first's.
 """
 
 import argparse
@@ -63,6 +64,8 @@ def row_of(metric, first, second):
         "high": comparison.high,
         "t_test": comparison.t_test,
         "t_test_seeds": between_seeds(*means),
+        "wilcoxon": comparison.wilcoxon,
+        "spearman_p": comparison.spearman_p,
     }
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Tables 2 and 3 in small, the figures: evaluates on WikiQA's test what recipes/mhs/minilm_train.sh trained, under both filters
-# (results/minilm_wikiqa.tsv, minilm_wikiqa_all.tsv), holds the paper's claims to paired tests (minilm_claims.txt), times the
-# rankers in turn and counts their parameters (minilm_cost.txt), and counts where heads and teachers agree (minilm_agreement/).
+# (results/minilm_wikiqa.tsv, minilm_wikiqa_all.tsv), holds the paper's claims to tests over questions and seeds
+# (minilm_claims.txt, minilm_claims_all.txt), times the rankers in turn and counts their parameters (minilm_cost.txt), and counts
+# where heads and teachers agree (minilm_agreement/).
 #
 #   DATA=data recipes/mhs/minilm_tables.sh
 #   SMOKE=1 recipes/mhs/minilm_tables.sh
@@ -11,16 +12,13 @@ cd "$(dirname "$0")/../.."
 needs plots matplotlib
 if [ "${SMOKE:-0}" = 1 ]; then recipes/mhs/minilm_train.sh; fi
 table=$RESULTS/minilm_wikiqa.tsv
-alone=() cascade=() kd=() kd_sum=() kd_rr=() mhs=()
-for seed in $SEEDS; do
-  alone+=("$RUNS/mhs/minilm_alone/seed_$seed")
-  cascade+=("$RUNS/mhs/minilm_cascade/seed_$seed")
-done
+teachers=("$RUNS"/mhs/minilm_teacher_{1,2,3}) ensemble=$RUNS/mhs/minilm_ensemble_wikiqa.json
+alone=()
+for seed in $SEEDS; do alone+=("$RUNS/mhs/minilm_alone/seed_$seed"); done
 for name in kd kd_sum kd_rr mhs; do
   declare -n runs=$name
   mapfile -t runs < <(student_runs "minilm_$name" wikiqa)
 done
-teachers=("$RUNS"/mhs/minilm_teacher_{1,2,3}) ensemble=$RUNS/mhs/minilm_ensemble_wikiqa.json
 
 for number in 1 2 3; do row "$table" "teacher $number" wikiqa "${teachers[number - 1]}"; done
 row "$table" "ensemble of the teachers" wikiqa "$ensemble"
@@ -29,47 +27,32 @@ row "$table" "student of teacher 1" wikiqa "${kd[@]}"
 row "$table" "student, KD_Sum" wikiqa "${kd_sum[@]}"
 row "$table" "student, KD_RR" wikiqa "${kd_rr[@]}"
 row "$table" "MHS B${BODY}_3H1" wikiqa "${mhs[@]}"
-cascade_files=()
-for run in "${cascade[@]}"; do
-  evaluate "$run/test.json" wikiqa "$run" --per-exit --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.5
-  cascade_files+=("$run/test.json")
-done
-for label in "exit 1" 0 0.3 0.5; do
-  name="MHS B${BODY}_3H1 with exit 1"
-  if [ "$label" = "exit 1" ]; then name="$name, that exit alone"; fi
-  "$python" recipes/collect.py "$table" "$name" "$label" wikiqa "${cascade_files[@]}"
-done
 cat "$table"
 
-# The paper's claims. A difference is the second run's less the first's. Names are relative to the folder of the runs.
-base=$RUNS/mhs
-data=$(realpath "$(test_of wikiqa)") out=$(realpath "$RESULTS")
-compare() {  # TITLE FILE FILE: figures that `evaluate` wrote
-  echo "# $1"
-  (cd "$base" && "$wqa" compare --run "${2#"$base/"}.0.trec" --run "${3#"$base/"}.0.trec" --qrels "${2#"$base/"}.qrels" --filter all \
-    --metrics map,p@1)
-  echo
+# The paper's claims. A difference is the second system's less the first's.
+claims() {  # FIGURES: test or test_all, what `row` wrote
+  local trec=$1.json.0.trec
+  "$python" recipes/claims.py "${alone[0]}/$1.json.qrels" map,p@1 --system "teacher 1" "${teachers[0]}/$trec" \
+    --system ensemble "$ensemble.$trec" --system alone "${alone[@]/%//$trec}" --system "student of teacher 1" "${kd[@]/%//$trec}" \
+    --system KD_Sum "${kd_sum[@]/%//$trec}" --system KD_RR "${kd_rr[@]/%//$trec}" --system MHS "${mhs[@]/%//$trec}" \
+    --pair "teacher 1" ensemble --pair alone "student of teacher 1" --pair alone MHS --pair "student of teacher 1" MHS \
+    --pair KD_Sum MHS --pair KD_RR MHS --pair ensemble MHS
 }
-for index in "${!mhs[@]}"; do
-  compare "(a) fine-tuned alone, student of teacher 1, seed $index" "${alone[index]}/test.json" "${kd[index]}/test.json"
-  compare "(b) student of teacher 1, MHS, seed $index" "${kd[index]}/test.json" "${mhs[index]}/test.json"
-  compare "(b) KD_Sum, MHS, seed $index" "${kd_sum[index]}/test.json" "${mhs[index]}/test.json"
-  compare "(c) ensemble of the teachers, MHS, seed $index" "$ensemble.test.json" "${mhs[index]}/test.json"
-done > "$RESULTS/minilm_claims.txt"
-cat "$RESULTS/minilm_claims.txt"
+claims test | tee "$RESULTS/minilm_claims.txt"
+if [[ $FILTERS == *all* ]]; then claims test_all > "$RESULTS/minilm_claims_all.txt"; fi
 
-ROUNDS=${ROUNDS:-3} QUESTIONS=${QUESTIONS:-30} "$python" recipes/mhs/costs.py "$(dev_of wikiqa)" "${teachers[0]}" "$ensemble" "${kd[0]}" "${mhs[0]}" \
-  "${cascade[0]}" "${cascade[0]}@0.3" |
-  tee "$RESULTS/minilm_cost.txt"
-(cd "$base" && "$wqa" agreement "${mhs[0]#"$base/"}" "${teachers[@]#"$base/"}" --data "$data" \
-  --filter "$(filter_of wikiqa)" --out "$out/minilm_agreement")
+ROUNDS=${ROUNDS:-3} QUESTIONS=${QUESTIONS:-30} "$python" recipes/mhs/costs.py "$(dev_of wikiqa)" "${teachers[0]}" "$ensemble" \
+  "${kd[0]}" "${mhs[0]}" | tee "$RESULTS/minilm_cost.txt"
+data=$(realpath "$(test_of wikiqa)") out=$(realpath "$RESULTS")
+(cd "$RUNS/mhs" && "$wqa" agreement "${mhs[0]#"$RUNS/mhs/"}" minilm_teacher_{1,2,3} --data "$data" --filter "$(filter_of wikiqa)" \
+  --out "$out/minilm_agreement")
 
 # The grids, and the logs of the rankers in the tables; those of the other points of a grid stay with the runs.
 for name in kd kd_sum kd_rr mhs; do
-  cp "$base/minilm_${name}_wikiqa/grid.tsv" "$RESULTS/minilm_grid_$name.txt"
+  cp "$RUNS/mhs/minilm_${name}_wikiqa/grid.tsv" "$RESULTS/minilm_grid_$name.txt"
 done
-for run in "$base"/minilm_{transferred,start} "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" "${mhs[@]}" \
-    "${cascade[@]}"; do
-  name=${run#"$base/"}
+for run in "$RUNS"/mhs/minilm_transferred{,_cascade,_selqa} "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" \
+    "${mhs[@]}"; do
+  name=${run#"$RUNS/mhs/"}
   keep_log "$run" "${name//\//_}"
 done

@@ -78,11 +78,11 @@ RECIPES = {
     "mhs/minilm_train": {"mhs/minilm_mhs_wikiqa/alpha_0.5_tau_1/metrics.jsonl": "head_3"},
     "mhs/minilm_tables": {
         "results/mhs/minilm_wikiqa.tsv": "MHS B2_3H1",
-        "results/mhs/minilm_claims.txt": "spearman",
+        "results/mhs/minilm_claims.txt": "KD_Sum; MHS",
         "results/mhs/minilm_cost.txt": "mhs",
         "results/mhs/minilm_grid_kd_rr.txt": "dev_map",
         "results/mhs/minilm_agreement/agreement.tsv": "head 3",
-        "results/mhs/logs/minilm_cascade_seed_0.metrics.jsonl": "loss",
+        "results/mhs/logs/minilm_transferred_selqa.metrics.jsonl": "loss",
     },
     "dcbert/table1": {
         "results/dcbert/table1.tsv": "DistilBERT",
