@@ -627,6 +627,63 @@ def test_random_documents_beside_retrieved_ones(tmp_path):
     assert "--near: 1; expected 0 with --positives 0" in done.stderr
 
 
+def test_a_transfer_corpus(tmp_path, wqa_command):
+    """Questions with the sentence that answers, a retrieved one and a near one; then SelQA's."""
+    squad, selqa = tmp_path / "squad", tmp_path / "selqa"
+    facts = [f"crater {n} is on moon{n // 4} ." for n in range(30)]
+    asked = [f"where is crater {n} , moon{n // 4} ?" for n in range(30)]
+    squad.mkdir()
+    for side, lines in (("src", facts), ("tgt", asked)):
+        (squad / f"{side}-test.txt").write_text("\n".join(lines) + "\n")
+    selqa.mkdir()
+    entry = {"question": "which ?", "article": "Rye", "section": "Dough", "answers": [1]}
+    entries = [{**entry, "candidates": ["Salt is heavy.", "Rye keeps."]}]
+    (selqa / "selqa-ass-dev.json").write_text(json.dumps(entries))
+    (selqa / "selqa-ass-test.json").write_text(json.dumps(entries * 2))
+    data = tmp_path / "data"
+    scripts = ROOT / "data_scripts"
+    options = ("--archive", squad, "--held-out", "2,2", "--out", data / "squad_sentences")
+    run_script(scripts / "squad_sentences.py", *options)
+    out = tmp_path / "corpus" / "transfer.jsonl"
+
+    def made(**settings):
+        done = subprocess.run(
+            ["bash", str(ROOT / "recipes" / "transfer_corpus.sh"), str(out)],
+            capture_output=True,
+            text=True,
+            env=child_environment(
+                DATA=str(data),
+                SELQA_ARCHIVE=str(selqa),
+                RUNS=str(tmp_path / "runs"),
+                RESULTS=str(tmp_path / "results"),
+                WQA=wqa_command,
+                PYTHON=f"{wqa_command}_python",
+                **settings,
+            ),
+        )
+        assert done.returncode == 0, done.stderr
+        return list(read_questions(out))
+
+    questions = made()
+    assert [question.id for question in questions[-3:]] == [
+        "selqa-dev-1",
+        "selqa-test-1",
+        "selqa-test-2",
+    ]
+    assert questions[-1].labels == (0, 1)
+    known = dict(zip(asked, facts))
+    for question in questions[:-3]:
+        answers = [item.text for item in question.candidates if item.label]
+        assert answers == [known[question.question]]
+        retrieved, near = [item.text for item in question.candidates if not item.label]
+        moon = question.question.split()[-2]
+        assert moon in retrieved and moon not in near
+    assert len(questions) == 26 + 3
+    out.unlink()
+    alone = made(SELQA="", NEGATIVES="2", NEAR="0")
+    assert [question.id for question in alone] == [question.id for question in questions[:-3]]
+
+
 COSINET = ROOT / "recipes" / "cosinet"
 
 
