@@ -33,6 +33,7 @@ folder_of() { case $1 in  # CORPUS: squadhalf is the half of SQuAD's development
   wikiqa) echo "$WIKIQA" ;;
   squad) echo "$SQUAD" ;;
   squadhalf) echo "${SQUADHALF:-$SQUAD}" ;;
+  squadsmall) echo "$SQUADSMALL" ;;  # of recipes/cosinet/squad_small.sh
   nqla) echo "$NQLA" ;;
   esac; }
 train_of() { echo "$(folder_of "$1")/train.jsonl"; }
@@ -67,7 +68,7 @@ embed() {  # CORPUS [KIND]: the table of word vectors, of the words of all split
 # A model is cosinet or ca, _list where the loss is listwise, and its recurrent layer; bert is a fine-tuned encoder, cascade a
 # cascade on that.
 run_of() { echo "$RUNS/cosinet/${1}_$2_${3:-$FIRST_SEED}${SUFFIX:-}"; }  # MODEL CORPUS [SEED]
-runs_of() { local seed; for seed in $SEEDS; do run_of "$1" "$2" "$seed"; done; }  # MODEL CORPUS
+seeds_of() { case " ${ONE_SEED:-bert} " in *" $1 "*) echo "$FIRST_SEED" ;; *) echo "$SEEDS" ;; esac; }  # MODEL; ONE_SEED: models
 fit() {  # MODEL CORPUS [SEED]: trains it where that was not done; with COMPARE=1 a complete run of other options is refused
   local model=$1 corpus=$2 seed=${3:-$FIRST_SEED} run options recurrent
   run=$(run_of "$model" "$corpus" "$seed")
@@ -110,7 +111,7 @@ baseline_figures() { echo "$RUNS/cosinet/${1//:/_}_$2.json"; }  # NAME CORPUS
 
 row() {  # TABLE MODEL CORPUS COLUMNS: figures over the seeds
   local table=$1 model=$2 corpus=$3 columns=$4 seed files=() runs=()
-  for seed in $SEEDS; do
+  for seed in $(seeds_of "$model"); do
     fit "$model" "$corpus" "$seed"
     evaluate "$(figures_of "$model" "$corpus" "$seed")" "$corpus" "$(run_of "$model" "$corpus" "$seed")" --metrics "$METRICS"
     files+=("$(figures_of "$model" "$corpus" "$seed")")
@@ -142,8 +143,6 @@ model_rows() {  # TABLE CORPUS COLUMNS MODEL...
   for model in "$@"; do
     if [ "$model" = bert ] && ! has_encoder; then
       echo "note: no encoder $ENCODER; its row is left out" >&2
-    elif [ "$model" = bert ]; then
-      SEEDS=$FIRST_SEED row "$table" bert "$corpus" "$columns"
     else
       row "$table" "$model" "$corpus" "$columns"
     fi
@@ -152,7 +151,7 @@ model_rows() {  # TABLE CORPUS COLUMNS MODEL...
 claims() {  # CORPUS: tests over questions and seeds; a difference is the second's less the first's
   local corpus=$1 pair model birnn=cosinet_list_birnn systems=() pairs=() added=" " qrels
   for pair in "wo+rr $birnn" "wo+rr cosinet_list_bilstm" "wo+rr cosinet_list_rnn" "wo+rr cosinet_list_lstm" "cosinet $birnn" \
-    "cosinet cosinet_list" "cosinet_list $birnn" "cosinet_list_lstm $birnn" "ca_list_birnn $birnn"; do
+    "cosinet cosinet_list" "cosinet_list $birnn" "cosinet_list_lstm $birnn" "ca cosinet" "ca_list_birnn $birnn"; do
     if ! is_trained "${pair% *}" "$corpus" || ! is_trained "${pair#* }" "$corpus"; then continue; fi
     for model in $pair; do
       if [[ $added != *" $model "* ]]; then systems+=(--system "$(name_of "$model")" $(rankings_of "$model" "$corpus")); fi
@@ -173,7 +172,7 @@ is_trained() {  # MODEL CORPUS: whether there are figures of all seeds
 figures_over() {  # MODEL CORPUS: a file a seed
   local seed
   if is_baseline "$1"; then baseline_figures "$1" "$2"; return; fi
-  for seed in $SEEDS; do figures_of "$1" "$2" "$seed"; done
+  for seed in $(seeds_of "$1"); do figures_of "$1" "$2" "$seed"; done
 }
 rankings_of() { local file; for file in $(figures_over "$@"); do echo "$file.0.trec"; done; }  # MODEL CORPUS
 qrels_of() { echo "$(figures_over "$@" | head -n 1).qrels"; }  # MODEL CORPUS

@@ -15,6 +15,7 @@ from conftest import ROOT, child_environment, lacks, needs_precision, write_comm
 import wqa
 from wqa.cli import COMMANDS, parse
 from wqa.data import (
+    Candidate,
     Document,
     Question,
     builtin_path,
@@ -125,6 +126,10 @@ RECIPES = {
     "cosinet/table5": {
         "results/cosinet/table5.tsv": "Cosinet",
         "results/cosinet/claims_squad.txt": "WO+RR; Cosinet list BiRNN",
+    },
+    "cosinet/squad_small": {
+        "results/cosinet/squad_small.tsv": "CA list BiRNN",
+        "results/cosinet/squad_small_claims.txt": "CA list BiRNN; Cosinet list BiRNN (1 and",
     },
     "cosinet/table6": {
         "results/cosinet/table6.tsv": "\nCA\t",
@@ -252,6 +257,7 @@ NIGHTLY = {
     "dcbert/minilm_train",
     "dcbert/minilm_tables",
     "dcbert/sentences",
+    "cosinet/squad_small",
     "cosinet/wikiqa_minilm",
     "mspp/minilm_train",
     "mspp/minilm_tables",
@@ -625,6 +631,26 @@ def test_random_documents_beside_retrieved_ones(tmp_path):
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "--near: 1; expected 0 with --positives 0" in done.stderr
+
+
+def test_questions_are_divided_between_paragraphs(tmp_path):
+    script = COSINET / "divide.py"
+    source, train, test = (tmp_path / f"{name}.jsonl" for name in ("all", "train", "test"))
+    questions = []
+    for number in range(6):
+        paragraph = (Candidate(f"paragraph {number // 3}", 1), Candidate("another", 0))
+        questions.append(Question(f"q{number}", f"which {number} ?", paragraph))
+    write_questions(source, questions)
+    assert run_script(script, source, "0.4", train, test) == "3 questions to train, 3 to test\n"
+    assert [*read_questions(train), *read_questions(test)] == questions
+    for share, message in (("0.6", "no question is left to test"), ("1", "SHARE: 1; expected")):
+        done = subprocess.run(
+            [sys.executable, script, source, share, train, test],
+            env=child_environment(),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 2 and message in done.stderr
 
 
 def test_a_transfer_corpus(tmp_path, wqa_command):
