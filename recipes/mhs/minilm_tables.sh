@@ -51,7 +51,7 @@ data=$(realpath "$(test_of wikiqa)") out=$(realpath "$RESULTS")
 for name in kd kd_sum kd_rr mhs; do
   cp "$RUNS/mhs/minilm_${name}_wikiqa/grid.tsv" "$RESULTS/minilm_grid_$name.txt"
 done
-for run in "$RUNS"/mhs/minilm_transferred{,_cascade,_selqa} "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" \
+for run in "$RUNS"/mhs/minilm_transferred{,_cascade} "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" \
     "${mhs[@]}"; do
   name=${run#"$RUNS/mhs/"}
   keep_log "$run" "${name//\//_}"

@@ -32,7 +32,6 @@ encoder_of() {  # NAME; ONE_ENCODER takes the place of all
 train_of() { case $1 in
   asnq) echo "$RUNS/mhs/asnq_$(basename "$(encoder_of "$encoder")").store" ;;
   wikiqa) echo "$WIKIQA/train.jsonl" ;;
-  selqa) echo "$RUNS/mhs/selqa.jsonl" ;;  # of recipes/mhs/minilm_train.sh
   esac; }
 text_of() { case $1 in asnq) echo "${ASNQ_TRAIN:-$ASNQ/train.jsonl}" ;; *) train_of "$1" ;; esac; }
 prepare() {  # ENCODER CORPUS: sets the encoder of the next trainings, and tokenizes ASNQ for it

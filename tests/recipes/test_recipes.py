@@ -83,7 +83,7 @@ RECIPES = {
         "results/mhs/minilm_cost.txt": "mhs",
         "results/mhs/minilm_grid_kd_rr.txt": "dev_map",
         "results/mhs/minilm_agreement/agreement.tsv": "head 3",
-        "results/mhs/logs/minilm_transferred_selqa.metrics.jsonl": "loss",
+        "results/mhs/logs/minilm_transferred_cascade.metrics.jsonl": "loss",
     },
     "dcbert/table1": {
         "results/dcbert/table1.tsv": "DistilBERT",
