@@ -29,10 +29,10 @@ FIRST_SEED=${SEEDS%% *}
 METRICS=map,mrr,p@1
 mkdir -p "$RUNS/cosinet"
 
-folder_of() { case $1 in  # CORPUS: squadhalf is the half of SQuAD's development set that is at hand
+folder_of() { case $1 in  # CORPUS
   wikiqa) echo "$WIKIQA" ;;
   squad) echo "$SQUAD" ;;
-  squadhalf) echo "${SQUADHALF:-$SQUAD}" ;;
+  squadhalf) echo "${SQUADHALF:-$SQUAD}" ;;  # the half of SQuAD's development set that is at hand
   squadsmall) echo "$SQUADSMALL" ;;  # of recipes/cosinet/squad_small.sh
   nqla) echo "$NQLA" ;;
   esac; }
@@ -68,7 +68,7 @@ embed() {  # CORPUS [KIND]: the table of word vectors, of the words of all split
 # A model is cosinet or ca, _list where the loss is listwise, and its recurrent layer; bert is a fine-tuned encoder, cascade a
 # cascade on that.
 run_of() { echo "$RUNS/cosinet/${1}_$2_${3:-$FIRST_SEED}${SUFFIX:-}"; }  # MODEL CORPUS [SEED]
-seeds_of() { case " ${ONE_SEED:-bert} " in *" $1 "*) echo "$FIRST_SEED" ;; *) echo "$SEEDS" ;; esac; }  # MODEL; ONE_SEED: models
+seeds_of() { case " ${ONE_SEED:-bert} " in *" $1 "*) echo "$FIRST_SEED" ;; *) echo "$SEEDS" ;; esac; }  # MODEL; those in ONE_SEED have the first alone
 fit() {  # MODEL CORPUS [SEED]: trains it where that was not done; with COMPARE=1 a complete run of other options is refused
   local model=$1 corpus=$2 seed=${3:-$FIRST_SEED} run options recurrent
   run=$(run_of "$model" "$corpus" "$seed")

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Count the parameters of rankers, and time them in turn.
 
-    python recipes/mhs/costs.py QUESTIONS.jsonl RUN[@RATIO] ...
+    python recipes/mhs/costs.py QUESTIONS.jsonl RUN ...
 
 Each row has a ranker's parameters, the median of its seconds per 1,000 candidates, from text to
-ranking, and that time over the first ranker's. A RUN is a run directory or the file of an ensemble;
-a cascade ranks at the drop ratio RATIO, 0 by default. The variable QUESTIONS limits the questions,
-all by default, and ROUNDS is the number of rounds.
+ranking, and that time over the first ranker's. A RUN is a run directory or the file of an ensemble.
+The variable QUESTIONS limits the questions, all by default, and ROUNDS is the number of rounds.
 """
 
 import math
@@ -32,14 +31,10 @@ def parameters_of(ranker):
     return sum(math.prod(parameter.shape) for parameter in parameters)
 
 
-def open_ranker(argument):
-    """Open RUN[@RATIO], named by its last two folders, as seeds differ in the last one."""
-    run, _, ratio = argument.partition("@")
+def open_ranker(run):
+    """Open a run, named by its last two folders, as seeds differ in the last one."""
     path = pathlib.Path(run)
-    name = f"{path.parent.name}/{path.name}"
-    if ratio:
-        name += f" at {ratio}"
-    return name, load_ranker(run, drop_ratio=float(ratio or 0))
+    return f"{path.parent.name}/{path.name}", load_ranker(run)
 
 
 def main(data, *arguments):

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Tables 2 and 3 in small, the trainings, on WikiQA: students of all six layers of MiniLM, and three teachers that dev prefers among
 # those that one encoder allows (recipes/mhs/logs/README.md). All are transferred from SQuAD's and SelQA's questions
-# (recipes/transfer_corpus.sh): a ranker with its classifier on the first position, with two seeds, and between them a cascade, whose
-# exits read the mean. Students start from the first one's transfer. alpha and tau are chosen on dev with the first seed. STUDENTS
-# names some students of them all, so that two processes can divide the work.
+# (recipes/transfer_corpus.sh). Teachers 1 and 3 are monolithic, their classifiers on the first position, with seeds 0 and 2; teacher 2
+# is a cascade, whose exits read the mean. Students start from the first one's transfer. alpha and tau are chosen on dev with the
+# first seed. STUDENTS="kd mhs" trains these alone; a second process may train others once the ensemble is there.
 #
 #   DATA=data recipes/mhs/minilm_train.sh    seven hours on one core; then minilm_tables.sh
 #   SMOKE=1 recipes/mhs/minilm_train.sh
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 . recipes/mhs/minilm.bash
 needs tune optuna
 
-if [ "${SMOKE:-0}" != 1 ]; then DATA=$data recipes/transfer_corpus.sh "$ASNQ_TRAIN"; fi
+if [ "${SMOKE:-0}" != 1 ]; then RUNS=$RUNS DATA=$data recipes/transfer_corpus.sh "$ASNQ_TRAIN"; fi
 prepare minilm asnq
 options=(--learning-rate "$LEARNING_RATE")
 train mhs/minilm_transferred pairwise asnq --encoder "$ONE_ENCODER" --seed 0 "${options[@]}" --epochs "$TRANSFER_EPOCHS"
@@ -20,7 +20,8 @@ teacher() { train "mhs/minilm_teacher_$1" pairwise wikiqa --init "$RUNS/mhs/mini
   --epochs "$ADAPT_EPOCHS"; }  # NUMBER SEED
 teacher 1 0
 cascade=(--exits "$TEACHER_EXITS" --trained-exits all --distillation 0.5 --seed 0)
-train mhs/minilm_transferred_cascade cascade asnq --encoder "$ONE_ENCODER" "${cascade[@]}" "${options[@]}" --epochs "$TRANSFER_EPOCHS"
+train mhs/minilm_transferred_cascade cascade asnq --encoder "$ONE_ENCODER" "${cascade[@]}" "${options[@]}" \
+  --epochs "$TRANSFER_EPOCHS"
 train mhs/minilm_teacher_2 cascade wikiqa --init "$RUNS/mhs/minilm_transferred_cascade" "${cascade[@]}" "${options[@]}" \
   --epochs "$ADAPT_EPOCHS"
 teacher 3 2
@@ -37,6 +38,5 @@ for name in $STUDENTS; do
     kd_sum) student minilm_kd_sum minilm wikiqa pairwise --teachers "$three" --teaching sum ;;
     kd_rr) student minilm_kd_rr minilm wikiqa pairwise --teachers "$three" --teaching round-robin ;;
     mhs) student minilm_mhs minilm wikiqa mhs --body "$BODY" --heads 3 --head-layers 1 --teachers "$three" ;;
-    *) fail "STUDENTS has $name; expected alone, kd, kd_sum, kd_rr or mhs" ;;
   esac
 done

@@ -4,7 +4,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 paper=mhs
 if [ "${SMOKE:-0}" = 1 ]; then
-  LARGE="a b a" BASE="a b a" STUDENT=a BODY=${BODY:-2} ALPHAS=${ALPHAS:-0.5} TAUS=${TAUS:-1} CONFIGURATIONS="1 2" FILTERS=counted TRIALS=3
+  LARGE="a b a" BASE="a b a" STUDENT=a BODY=${BODY:-2} ALPHAS=${ALPHAS:-0.5} TAUS=${TAUS:-1} CONFIGURATIONS="1 2"
+  FILTERS=${FILTERS:-counted} TRIALS=3
 fi
 # The paper publishes neither a learning rate nor a batch, epochs or a warm-up. These are ours, not tuned.
 LEARNING_RATE=${LEARNING_RATE:-1e-5} TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-2} ADAPT_EPOCHS=${ADAPT_EPOCHS:-10}

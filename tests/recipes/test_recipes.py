@@ -79,8 +79,9 @@ RECIPES = {
     "mhs/minilm_train": {"mhs/minilm_mhs_wikiqa/alpha_0.5_tau_1/metrics.jsonl": "head_3"},
     "mhs/minilm_tables": {
         "results/mhs/minilm_wikiqa.tsv": "MHS B2_3H1",
-        "results/mhs/minilm_claims.txt": "KD_Sum; MHS",
-        "results/mhs/minilm_cost.txt": "mhs",
+        "results/mhs/minilm_claims.txt": "KD_Sum; MHS (2 and 2 seeds)",
+        "results/mhs/minilm_claims_all.txt": "ensemble; MHS (1 and 2 seeds)",
+        "results/mhs/minilm_cost.txt": "minilm_mhs_wikiqa",
         "results/mhs/minilm_grid_kd_rr.txt": "dev_map",
         "results/mhs/minilm_agreement/agreement.tsv": "head 3",
         "results/mhs/logs/minilm_transferred_cascade.metrics.jsonl": "loss",
@@ -708,6 +709,13 @@ def test_a_transfer_corpus(tmp_path, wqa_command):
     out.unlink()
     alone = made(SELQA="", NEGATIVES="2", NEAR="0")
     assert [question.id for question in alone] == [question.id for question in questions[:-3]]
+    counts = []
+    for question in alone:
+        retrieved = [item.text for item in question.candidates if not item.label]
+        moon = question.question.split()[-2]
+        assert all(moon in text for text in retrieved)
+        counts.append(len(retrieved))
+    assert counts == [2] * 24 + [1] * 2  # two of the last moon's craters are held out
 
 
 COSINET = ROOT / "recipes" / "cosinet"
@@ -879,12 +887,13 @@ def test_systems_are_compared_over_seeds_and_over_questions(tmp_path):
     claims = (ROOT / "recipes" / "claims.py", tmp_path / "qrels", "p@1", *first, *second)
     title, header, cells = run_script(*claims, "--pair", "first", "second").splitlines()[:3]
     assert title == "# first; second (2 and 2 seeds)"
-    names = ["metric", "first", "second", "difference", "low", "high", "t_test", "t_test_seeds"]
-    assert header.split() == names
+    tests = ["t_test", "t_test_seeds", "wilcoxon", "spearman_p"]
+    assert header.split() == ["metric", "first", "second", "difference", "low", "high", *tests]
     # Seeds: 0 and 0.5 beside 0.5 and 1, t = 0.5 / 0.3536 = sqrt 2 at two degrees of freedom, whose
-    # two-sided p is 1 - t / sqrt(t^2 + 2). Questions: changes of 1 and 0, t = 1 at one degree.
+    # two-sided p is 1 - t / sqrt(t^2 + 2). Questions: changes of 1 and 0, t = 1 at one degree;
+    # Wilcoxon's test has one change, z = 1, and two questions have no correlation.
     assert cells.split()[:4] == ["p@1", "25.00", "75.00", "50.00"]
-    assert cells.split()[-2:] == ["0.500", f"{1 - 2**0.5 / 2:.3f}"]
+    assert cells.split()[6:] == ["0.500", f"{1 - 2**0.5 / 2:.3f}", "0.317", "nan"]
     with pytest.raises(AssertionError, match="error: .*third"):
         run_script(*claims, "--pair", "first", "third")
 
@@ -911,7 +920,7 @@ def test_labels_are_compared_over_claims(tmp_path):
     few = ("--system", "few", labels("few", "SUPPORTS"))
     claims = (ROOT / "recipes" / "claims.py", data, "accuracy", *one, *all_right)
     cells = run_script(*claims, "--pair", "one", "all").splitlines()[2].split()
-    assert cells[:4] == ["accuracy", "50.00", "100.00", "50.00"] and cells[-1] == "nan"
+    assert cells[:4] == ["accuracy", "50.00", "100.00", "50.00"] and cells[7] == "nan"
     with pytest.raises(AssertionError, match="error: .*few: other claims than the judgements"):
         run_script(*claims, *few, "--pair", "one", "few")
 
