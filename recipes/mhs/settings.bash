@@ -104,11 +104,12 @@ train_student() {  # RUN SEED OPTIONS...
   train "$run" "$system" "$corpus" $(start_of "$encoder" "$corpus") --seed "$seed" --learning-rate "$LEARNING_RATE" \
     $(schedule_of "$corpus") "$@"
 }
-student_runs() {  # NAME CORPUS: one run a seed
-  local folder=$RUNS/mhs/$1_$2 alpha tau seed
+student_runs() {  # NAME CORPUS: the runs of the seeds that were trained
+  local folder=$RUNS/mhs/$1_$2 alpha tau seed run
   read -r alpha tau < "$folder/chosen.txt"
   for seed in $SEEDS; do
-    if [ "$seed" = "$FIRST_SEED" ]; then echo "$folder/alpha_${alpha}_tau_$tau"; else echo "$folder/seed_$seed"; fi
+    if [ "$seed" = "$FIRST_SEED" ]; then run=$folder/alpha_${alpha}_tau_$tau; else run=$folder/seed_$seed; fi
+    if [ -e "$run/model.params" ]; then echo "$run"; fi
   done
 }
 
