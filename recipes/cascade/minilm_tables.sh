@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Tables 2 and 3 in small, the figures: evaluates what recipes/cascade/minilm_train.sh trained, into results/transfer_wikiqa.tsv
-# and results/transfer_trecqa.tsv (TREC-QA: clean dev), holds the paper's claims to tests over questions and seeds
-# (results/transfer_claims_wikiqa.txt, transfer_claims_trecqa.txt), and draws Figure 2 for WikiQA (results/transfer_figure2.*).
-# results/minilm_* are older: a transfer on half of SQuAD's development set, by the recipe of commit 98bc18b2.
+# Tables 2 and 3 in small, the figures: evaluates what recipes/cascade/minilm_train.sh trained, into results/minilm_wikiqa.tsv
+# and results/minilm_trecqa.tsv (TREC-QA: clean dev), holds the paper's claims to tests over questions and seeds
+# (results/minilm_claims_wikiqa.txt, minilm_claims_trecqa.txt), and draws Figure 2 for WikiQA (results/minilm_figure2.*).
 #
 #   DATA=data recipes/cascade/minilm_tables.sh
 #   SMOKE=1 recipes/cascade/minilm_tables.sh
@@ -23,7 +22,7 @@ needs plots matplotlib
 if [ "${SMOKE:-0}" = 1 ]; then recipes/cascade/minilm_train.sh; fi
 
 for corpus in $corpora; do
-  export TABLE=$RESULTS/transfer_$corpus.tsv
+  export TABLE=$RESULTS/minilm_$corpus.tsv
   CORPORA=$corpus recipes/cascade/table3.sh > /dev/null
   SUFFIX=_drawn NOTE=", one exit an update" CORPORA=$corpus DEPTHS= recipes/cascade/table3.sh > /dev/null
   SUFFIX=_untransferred NOTE=", no transfer" CORPORA=$corpus DEPTHS=$full recipes/cascade/table2.sh > /dev/null
@@ -58,11 +57,11 @@ for corpus in $corpora; do
     for ratio in 0.3 0.4 0.5; do pair "sequence at $ratio" "$name at $ratio"; done
   done
   [ ${#pairs[@]} = 0 ] || "$python" recipes/claims.py "$mono${full}_seed${SEEDS%% *}/test.json.qrels" map,p@1 "${systems[@]}" \
-    "${pairs[@]}" | tee "$RESULTS/transfer_claims_$corpus.txt"
+    "${pairs[@]}" | tee "$RESULTS/minilm_claims_$corpus.txt"
 done
 
 if [[ $corpora == *wikiqa* ]]; then
-  CORPUS=wikiqa NAME=transfer_figure2 BUDGET=0.8 SEEDS=${SEEDS%% *} recipes/cascade/figure2.sh
+  CORPUS=wikiqa NAME=minilm_figure2 BUDGET=0.8 SEEDS=${SEEDS%% *} recipes/cascade/figure2.sh
 fi
-keep_logs "$RUNS/tanda" transfer_tanda_
-keep_logs "$RUNS/cascade" transfer_cascade_
+keep_logs "$RUNS/tanda" minilm_tanda_
+keep_logs "$RUNS/cascade" minilm_cascade_

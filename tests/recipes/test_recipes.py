@@ -52,10 +52,10 @@ RECIPES = {
     "cascade/place_exits": {"results/cascade/place_exits.txt": "tuned"},
     "cascade/minilm_train": {"cascade/trecqa_drawn_seed1/metrics.jsonl": "loss"},
     "cascade/minilm_tables": {
-        "results/cascade/transfer_claims_wikiqa.txt": "3 layers; cascade at 0 (2 and 2 seeds)",
-        "results/cascade/transfer_claims_trecqa.txt": "sequence at 0.3; cascade at 0.3 (2 and",
-        "results/cascade/transfer_trecqa.tsv": "one exit an update",
-        "results/cascade/logs/transfer_cascade_wikiqa_seed0.metrics.jsonl": "loss",
+        "results/cascade/minilm_claims_wikiqa.txt": "3 layers; cascade at 0 (2 and 2 seeds)",
+        "results/cascade/minilm_claims_trecqa.txt": "sequence at 0.3; cascade at 0.3 (2 and",
+        "results/cascade/minilm_trecqa.tsv": "one exit an update",
+        "results/cascade/logs/minilm_cascade_wikiqa_seed0.metrics.jsonl": "loss",
     },
     "cascade/last_exit": {
         "results/cascade/last_exit_dev.txt": "| all_taught | 0.3 |",
