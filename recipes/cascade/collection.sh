@@ -68,7 +68,7 @@ if [ ${#precision[@]} != 0 ] && [ "${precision[1]}" = int8 ]; then
   done
 fi
 with_sentences wikiqa dev "$dev_top"
-if [ ! -e "$cascade/tuned.json" ]; then
+if [ ! -e "$cascade/tuned.json" ] || [ ! -e "$RESULTS/collection_tuned.txt" ]; then  # figure2.sh tunes a run too
   "$wqa" tune "$cascade" --data "$collection/wikiqa_dev_$dev_top.jsonl" --filter all --grid "$grid" --max-loss 0.005 \
     --out "$collection/tune" --long-questions truncate --ctx "$device" ${precision[@]+"${precision[@]}"} \
     | sed "s|$RUNS/||g" | tee "$RESULTS/collection_tuned.txt"
