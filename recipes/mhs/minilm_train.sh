@@ -6,7 +6,7 @@
 # which dev chooses with the first seed. STUDENTS="kd mhs" trains these alone; a second process may train others once the ensemble
 # is there.
 #
-#   DATA=data recipes/mhs/minilm_train.sh    six hours on one core; then minilm_tables.sh
+#   DATA=data recipes/mhs/minilm_train.sh    five hours on one core; then minilm_tables.sh
 #   SMOKE=1 recipes/mhs/minilm_train.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
