@@ -10,8 +10,9 @@ The table has the words of all texts of the files; their labels are not read. --
 from a published file (Numberbatch, GloVe, or word2vec, text or binary, plain or .gz). --encoder
 distils static vectors from a pretrained encoder: each word is encoded by itself and reduced by
 principal components. --ppmi factorizes the positive pointwise mutual information of the texts'
-words. The vectors of both are normalized to length 1. A table that was made with the same options
-is kept as it is.
+words. The vectors of both are normalized to length 1. --length scales all vectors to another
+length, such as Compare-Aggregate needs. A table that was made with the same options is kept as it
+is.
 """
 
 from __future__ import annotations
@@ -56,6 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "elements of a vector, for --encoder and --ppmi (default: 300)"
     add_number(parser, "--units", None, text)
     add_number(parser, "--least-count", 1, "leave out words that occur less often")
+    parser.add_argument(
+        "--length",
+        type=float,
+        metavar="X",
+        help="scale each vector to this length (default: 1 for --encoder and --ppmi, none for "
+        "--vectors)",
+    )
     add_engine(parser, ("float32", "bfloat16"))
 
 
@@ -67,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
         engine=engine_of(options),
         progress=True,
         **values_of(options, "data", "out", "vectors", "encoder", "ppmi", "format", "units"),
-        least_count=options.least_count,
+        **values_of(options, "least_count", "length"),
     )
     table = report.table
     _note_rows(table.meta, options.vectors)

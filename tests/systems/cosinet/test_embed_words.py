@@ -312,6 +312,26 @@ def test_distilled_vectors(tiny_encoder, tmp_path, capsys):
     assert "made with components 6" in capsys.readouterr().err
 
 
+def test_length_of_the_vectors(tiny_encoder, corpus, tmp_path, capsys):
+    """Made vectors have length 1, those of a file their own, and all the one that is asked for."""
+
+    def vectors(name, *arguments):
+        assert run("--data", corpus, "--out", tmp_path / name, *arguments) == 0
+        return read_word_vectors(tmp_path / name).vectors
+
+    encoder = ("--encoder", tiny_encoder, "--units", 3)
+    assert np.allclose(vectors("ten", *encoder, "--length", 10), 10 * vectors("one", *encoder))
+    (tmp_path / "file.txt").write_text("cat 3 4\ndog 0 0\n")
+    file = ("--vectors", tmp_path / "file.txt")
+    assert vectors("as_they_are", *file).tolist() == [[3, 4], [0, 0]]
+    assert read_word_vectors(tmp_path / "as_they_are").meta["length"] is None
+    assert vectors("scaled", *file, "--length", 10).tolist() == [[6, 8], [0, 0]]
+    capsys.readouterr()
+    for other, expected in ((("--length", 2), "2.0"), ((), "None")):
+        assert run("--data", corpus, "--out", tmp_path / "scaled", *file, *other) == 2
+        assert f"made with length 10.0; expected {expected}" in capsys.readouterr().err
+
+
 def test_one_word_has_no_components(tiny_encoder, tmp_path, capsys):
     data, out = questions(tmp_path / "data.jsonl", "ice", "ice ice"), tmp_path / "words"
     assert run("--data", data, "--out", out, "--encoder", tiny_encoder, "--units", 6) == 2
@@ -362,6 +382,8 @@ def test_vectors_of_mutual_information(tmp_path, capsys):
         (("--ppmi", "--least-count", "99"), "no word occurs 99 times"),
         (("--vectors", "absent.txt"), "absent.txt: cannot be read (No such file"),
         (("--vectors", "absent.txt", "--units", "9"), "--units: 9 with vectors"),
+        (("--ppmi", "--length", "0"), "--length: 0.0; expected a number above 0"),
+        (("--ppmi", "--length", "nan"), "--length: nan; expected a number"),
         (("--encoder", "absent"), "absent: there is no such directory"),
         (("--encoder", "ENCODER", "--units", "9999"), "--units: 9999; expected at most"),
         (("--encoder", "ENCODER", "--ctx", "tpu"), "tpu"),

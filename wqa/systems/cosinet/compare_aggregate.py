@@ -29,6 +29,9 @@ class CompareAggregate(ListNetwork):
     parameters in Table 4 of Bonadiman and Moschitti 2020 tell its structure: one projection for
     both texts, attention without weights, both texts aggregated, each by convolutions of its own,
     and a recurrent layer of 600 units, 300 in each of two directions.
+
+    Without weights the attention of words of length 1 is nearly uniform at first; ``wqa embed-words
+    --length 10`` makes longer ones.
     """
 
     pair_units = 2 * len(WINDOWS) * FILTERS

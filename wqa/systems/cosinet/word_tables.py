@@ -31,8 +31,10 @@ from wqa.systems.cosinet.word_encoder import WordEncoder, principal_components
 
 #: Default number of elements of vectors that are made, as many as Numberbatch's have.
 UNITS = 300
-#: What a table records of the lengths of vectors that were made here.
-_LENGTH = {"length": 1}
+#: Default length of vectors that are made, that of Numberbatch's.
+LENGTH = 1.0
+#: Greatest length that vectors are scaled to.
+MOST_LENGTH = 1e6
 
 
 class TableReport(NamedTuple):
@@ -70,6 +72,7 @@ def embed_words(
     least_count: int = 1,
     engine: Optional[EngineConfig] = None,
     progress: bool = False,
+    length: Optional[float] = None,
 ) -> TableReport:
     """Make the table of word vectors of some texts, in a folder.
 
@@ -95,6 +98,9 @@ def embed_words(
         Engine that computes the encoder.
     progress : bool
         Show bars on standard error.
+    length : float, optional
+        Euclidean length to scale each vector to, 1 by default for vectors that are made; without
+        it those of a file stay as they are.
 
     Returns
     -------
@@ -115,7 +121,7 @@ def embed_words(
     """
     start = time.perf_counter()
     source = _source_of(vectors, encoder, ppmi)
-    _check_options(data, source, units, least_count)
+    _check_options(data, source, units, least_count, length)
     if source != "vectors" and format != "auto":
         raise OptionError("format", f"{format} with {source}", "with vectors alone")
     check_choice("format", format, ("auto", *FORMATS))
@@ -129,11 +135,15 @@ def embed_words(
         maker = _from_encoder(encoder, made_units, config, counts, progress)
     else:
         maker = _from_texts(data, made_units, counts, progress)
+    if source != "vectors" and length is None:
+        length = LENGTH
     settings = {"data_sha256": digests, "least_count": least_count, **maker.settings}
+    settings["length"] = length
     if reusable_folder(out, FORMAT, KIND, settings) is not None:
         return _report(read_word_vectors(out), counts, 0.0)
     table = maker.make()
-    write_word_vectors(out, WordVectors(table.words, table.vectors, {**table.meta, **settings}))
+    scaled = table.vectors if length is None else _of_length(table.vectors, length)
+    write_word_vectors(out, WordVectors(table.words, scaled, {**table.meta, **settings}))
     return _report(read_word_vectors(out), counts, time.perf_counter() - start)
 
 
@@ -151,6 +161,7 @@ def _check_options(
     source: str,
     units: Optional[int],
     least_count: int,
+    length: Optional[float],
 ) -> None:
     if not data:
         raise OptionError("data", "no file", "files of questions")
@@ -160,6 +171,8 @@ def _check_options(
         raise OptionError("units", f"{units} with vectors", "none: the file has its own")
     if units is not None and units < 1:
         raise OptionError("units", units, "a whole number from 1")
+    if length is not None and not 0 < length <= MOST_LENGTH:
+        raise OptionError("length", length, f"a number above 0, at most {MOST_LENGTH:g}")
 
 
 class _Maker(NamedTuple):
@@ -194,7 +207,6 @@ def _from_encoder(
         "source_sha256": encoder.sha256,
         "precision": engine.precision,
         "components": units,
-        **_LENGTH,
     }
 
     def make() -> WordVectors:
@@ -207,7 +219,7 @@ def _from_encoder(
                 "at least 2 words",
                 "take more texts",
             )
-        return WordVectors(words, _of_length_1(principal_components(encodings, units)))
+        return WordVectors(words, principal_components(encodings, units).astype(np.float32))
 
     return _Maker(settings, make)
 
@@ -222,16 +234,17 @@ def _from_texts(data: Sequence[PathLike], units: int, counts: WordCounts, progre
         # A word without a context above chance has no vector; it stays unknown.
         rows = np.flatnonzero(information.getnnz(axis=1))
         words = [counts.words[row] for row in rows]
-        return WordVectors(words, _of_length_1(vectors[rows]))
+        return WordVectors(words, vectors[rows].astype(np.float32))
 
-    settings = {"kind": "ppmi", "components": units, "window": cooccurrence.WINDOW, **_LENGTH}
+    settings = {"kind": "ppmi", "components": units, "window": cooccurrence.WINDOW}
     return _Maker(settings, make)
 
 
-def _of_length_1(vectors: np.ndarray) -> np.ndarray:
-    """Scale each vector to length 1, as Numberbatch's have; one of zeros stays."""
-    norms = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
-    return (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
+def _of_length(vectors: np.ndarray, length: float) -> np.ndarray:
+    """Scale each vector to a length; one of zeros stays."""
+    exact = vectors.astype(np.float64)
+    norms = np.sqrt(np.square(exact).sum(axis=1, keepdims=True))
+    return (exact * (length / np.maximum(norms, 1e-12))).astype(np.float32)
 
 
 def _report(table: WordVectors, counts: WordCounts, seconds: float) -> TableReport:
