@@ -8,7 +8,6 @@
 #   SMOKE=1 recipes/cosinet/embed_words.sh
 if [ "${SMOKE:-0}" != 1 ]; then SEEDS=${SEEDS:-0 1 2}; fi
 . "$(dirname "$0")/settings.bash"
-unset WORDS
 table=${TABLE:-$RESULTS/embed_words.tsv} KINDS=${KINDS:-distilled ppmi} MODEL=${MODEL:-cosinet_list_birnn}
 
 for kind in $KINDS; do

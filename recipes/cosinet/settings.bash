@@ -6,12 +6,13 @@ paper=cosinet
 if [ "${SMOKE:-0}" = 1 ]; then
   SEEDS=${SEEDS:-0 1} MODELS=${MODELS:-cosinet cosinet_list_birnn bert} KEEPS=${KEEPS:-2,4} GRID=${GRID:-0.5} UNITS=${UNITS:-12}
   TABLE_KIND=${TABLE_KIND:-ppmi} WORD_ENCODER=${WORD_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
-  SQUAD=wqa/data/builtin NQLA=wqa/data/builtin
+  SQUAD=${SQUAD:-wqa/data/builtin} NQLA=wqa/data/builtin
   export ROUNDS=1 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another
 else
   ENCODER=${ENCODER:-encoders/bert-base}
   SEEDS=${SEEDS:-0 1 2 3 4}  # the paper does not say how many
 fi
+CA_SEEDS=${CA_SEEDS:-$SEEDS}  # of Compare-Aggregate, which takes ten times as long
 . recipes/settings.sh
 
 SQUAD=${SQUAD:-data/squad_sent}         # python data_scripts/squad.py --unanswered --out data/squad_sent
@@ -21,6 +22,9 @@ UNITS=${UNITS:-300}                     # section 5.2
 WORD_FILE=${WORD_FILE:-vectors/numberbatch-en-19.08.txt.gz}  # python data_scripts/word_vectors.py numberbatch --out vectors
 WORD_ENCODER=${WORD_ENCODER:-minilm}    # whose words are distilled
 PPMI_TEXTS=${PPMI_TEXTS:-}              # further files, whose texts ppmi reads beside those of the corpus
+# To which the word vectors of Compare-Aggregate are scaled, as words of length 1 leave its attention nearly uniform. The paper does
+# not say which vectors it has; 10 was chosen on WikiQA's dev (recipes/cosinet/logs/README.md).
+CA_LENGTH=${CA_LENGTH:-10}
 # Section 5.2: three epochs, a slanted triangular schedule, no early stopping; the defaults of `wqa train cosinet` and
 # `compare_aggregate`. The paper says nothing of BERT-base's fine-tuning but its time; these are ours, not tuned.
 BERT_RATE=${BERT_RATE:-2e-5} BERT_EPOCHS=${BERT_EPOCHS:-3}
@@ -33,7 +37,6 @@ folder_of() { case $1 in  # CORPUS
   wikiqa) echo "$WIKIQA" ;;
   squad) echo "$SQUAD" ;;
   squadhalf) echo "${SQUADHALF:-$SQUAD}" ;;  # the half of SQuAD's development set that is at hand
-  squadsmall) echo "$SQUADSMALL" ;;  # of recipes/cosinet/squad_small.sh
   nqla) echo "$NQLA" ;;
   esac; }
 train_of() { echo "$(folder_of "$1")/train.jsonl"; }
@@ -46,21 +49,26 @@ train_filter_of() { case $1 in  # MODEL
   *) echo no-all-negative ;;
   esac; }
 
-words_of() { echo "${WORDS:-$RUNS/cosinet/words_$1_${2:-$TABLE_KIND}}"; }  # CORPUS [KIND]
-embed() {  # CORPUS [KIND]: the table of word vectors, of the words of all splits; no label is read
-  local corpus=$1 kind=${2:-$TABLE_KIND} out options split texts=()
-  out=$(words_of "$corpus" "$kind")
-  if [ -e "$out/meta.json" ]; then return; fi  # made already, or given as WORDS
+words_of() {  # MODEL CORPUS
+  local length=
+  if [[ $1 == ca* ]]; then length=_length_$CA_LENGTH; fi
+  echo "$RUNS/cosinet/words_$2_$TABLE_KIND$length"
+}
+embed() {  # MODEL CORPUS: the table of word vectors, of the words of all splits; no label is read
+  local model=$1 corpus=$2 out options split texts=()
+  out=$(words_of "$model" "$corpus")
+  if [ -e "$out/meta.json" ]; then return; fi
   for split in train dev test; do
     if [ -e "$(folder_of "$corpus")/$split.jsonl" ]; then texts+=("$(folder_of "$corpus")/$split.jsonl"); fi
   done
-  case $kind in
+  case $TABLE_KIND in
     distilled) options=(--encoder "$WORD_ENCODER" --units "$UNITS") ;;
     ppmi)
       texts+=($PPMI_TEXTS)
       options=(--ppmi --units "$UNITS") ;;
     *) options=(--vectors "$WORD_FILE") ;;
   esac
+  if [[ $model == ca* ]]; then options+=(--length "$CA_LENGTH"); fi
   echo "== $out"
   "$wqa" embed-words --data "${texts[@]}" "${options[@]}" --out "$out"
 }
@@ -68,7 +76,7 @@ embed() {  # CORPUS [KIND]: the table of word vectors, of the words of all split
 # A model is cosinet or ca, _list where the loss is listwise, and its recurrent layer; bert is a fine-tuned encoder, cascade a
 # cascade on that.
 run_of() { echo "$RUNS/cosinet/${1}_$2_${3:-$FIRST_SEED}${SUFFIX:-}"; }  # MODEL CORPUS [SEED]
-seeds_of() { case " ${ONE_SEED:-bert} " in *" $1 "*) echo "$FIRST_SEED" ;; *) echo "$SEEDS" ;; esac; }  # MODEL; those in ONE_SEED have the first alone
+seeds_of() { case $1 in bert) echo "$FIRST_SEED" ;; ca | ca_*) echo "$CA_SEEDS" ;; *) echo "$SEEDS" ;; esac; }  # MODEL
 fit() {  # MODEL CORPUS [SEED]: trains it where that was not done; with COMPARE=1 a complete run of other options is refused
   local model=$1 corpus=$2 seed=${3:-$FIRST_SEED} run options recurrent
   run=$(run_of "$model" "$corpus" "$seed")
@@ -81,10 +89,10 @@ fit() {  # MODEL CORPUS [SEED]: trains it where that was not done; with COMPARE=
       options=(cascade --init "$(run_of bert "$corpus" "$seed")" --exits "$EXITS" --learning-rate "$CASCADE_RATE"
         --epochs "$CASCADE_EPOCHS" --warmup-share 0.1 --precision "$PRECISION") ;;
     *)
-      embed "$corpus"
+      embed "$model" "$corpus"
       options=(cosinet)
       if [[ $model == ca* ]]; then options=(compare_aggregate); fi
-      options+=(--words "$(words_of "$corpus")")
+      options+=(--words "$(words_of "$model" "$corpus")")
       recurrent=${model##*_}
       case $model in
         cosinet | ca) options+=(--loss pointwise) ;;

@@ -7,6 +7,7 @@
 #   SMOKE=1 recipes/cosinet/squad_small.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+export CA_SEEDS=${CA_SEEDS:-0}
 if [ "${SMOKE:-0}" != 1 ]; then
   export RUNS=${RUNS:-runs/cosinet_squad} TABLE_KIND=${TABLE_KIND:-distilled} SQUAD=${SQUAD:-${DATA:-data}/squad_sent}
   export MODELS=${MODELS:-cosinet cosinet_list cosinet_list_birnn ca ca_list ca_list_birnn}
@@ -19,6 +20,7 @@ if [ ! -e "$divided/test.jsonl" ]; then
   mkdir -p "$divided"
   "$python" recipes/cosinet/divide.py "$SQUAD/test.jsonl" 0.66 "$divided/train.jsonl" "$divided/test.jsonl"
 fi
-export SQUADSMALL=$divided CORPUS=squadsmall ONE_SEED="ca ca_list ca_list_birnn"
+# Runs of its own in smoke mode too, where table5.sh has others of the same names.
+export SQUAD=$divided OUT=$RUNS/squad_small
 TABLE=$RESULTS/squad_small.tsv CLAIMS=$RESULTS/squad_small_claims.txt recipes/cosinet/table5.sh
 keep_logs "$RUNS/cosinet" squad_

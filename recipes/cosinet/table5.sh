@@ -6,11 +6,11 @@
 #   SMOKE=1 recipes/cosinet/table5.sh
 if [ "${SMOKE:-0}" = 1 ]; then MODELS=${MODELS:-cosinet_list_birnn}; fi
 . "$(dirname "$0")/settings.bash"
-corpus=${CORPUS:-squad} tests=${CLAIMS:-$RESULTS/claims_squad.txt}
+tests=${CLAIMS:-$RESULTS/claims_squad.txt}
 table=${TABLE:-$RESULTS/table5.tsv} columns=p@1,mrr,params,epoch_seconds,train_seconds
 MODELS=${MODELS:-cosinet cosinet_list cosinet_list_birnn ca ca_list ca_list_birnn bert}
 
-baseline_rows "$table" "$corpus" p@1,mrr
-model_rows "$table" "$corpus" "$columns" $MODELS
+baseline_rows "$table" squad p@1,mrr
+model_rows "$table" squad "$columns" $MODELS
 cat "$table"
-claims "$corpus" | tee "$tests"
+claims squad | tee "$tests"
