@@ -68,21 +68,19 @@ lint: .venv/.tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy wqa
 
-# Two processes, each with whole files, whose tests share fixtures. Threads that wait do not spin, as the processes share the cores.
-PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 2 --dist loadfile
+# Two processes, each with whole files, whose tests share fixtures. Threads that wait do not spin, as the processes share the cores;
+# modules are compiled once, also where the environment says that Python writes no bytecode.
+PYTEST := OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile
 # Files of the tests that depend on oneDNN or the processor, by their marks; others need not be imported again.
 ONEDNN_TESTS = $(shell grep -rlE --include='test_*.py' 'needs_onednn|needs_precision|mark\.onednn' tests)
 
-# What depends on oneDNN or the processor runs again as on an ordinary processor, and without the oneDNN package. MXNet's own
-# oneDNN reads the second of the two variables.
+# The first run has one thread a process, unless a test asks for more. What depends on oneDNN or the processor runs again with all
+# threads: on AVX2 alone, as on an ordinary processor, and without the oneDNN package. MXNet's own oneDNN reads the second of the two
+# variables.
 test: lint
-	$(PYTEST) tests -m "not nightly"
+	OMP_NUM_THREADS=1 $(PYTEST) tests -m "not nightly"
 	@echo "== what depends on oneDNN or the processor, on AVX2 alone"
-	@if grep -Eqw 'avx512f|avx_vnni' /proc/cpuinfo; then \
-	  ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2 $(PYTEST) $(ONEDNN_TESTS) -m "onednn and not once and not nightly"; \
-	else \
-	  echo "skipped: this processor has nothing above AVX2"; \
-	fi
+	ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2 $(PYTEST) $(ONEDNN_TESTS) -m "onednn and not once and not nightly"
 	@echo "== the same without the oneDNN package"
 	WQA_TESTS_HIDE_ONEDNN=1 $(PYTEST) $(ONEDNN_TESTS) -m "onednn and not once and not nightly"
 

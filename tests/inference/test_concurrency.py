@@ -428,6 +428,7 @@ print(peaks[-1] - peaks[0])
 """
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("engine", ENGINES)
 def test_rankers_that_come_and_go_take_the_memory_of_a_few(engine):
     growth = subprocess.run(

@@ -89,6 +89,7 @@ class Injection:
             sys.settrace(before)
 
 
+@pytest.mark.once
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     "engine, files, tries",

@@ -246,6 +246,7 @@ def test_a_lost_worker_whose_gradients_others_read(material, tmp_path):
     assert_lost(tmp_path / "notes", status, error, seconds)
 
 
+@pytest.mark.once
 @needs_precision("bfloat16")
 def test_onednn_in_bfloat16_until_a_signal(material, tmp_path):
     settings = ["--engine", "onednn", "--precision", "bfloat16", "--tokens-per-batch", 100]

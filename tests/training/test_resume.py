@@ -48,7 +48,8 @@ sys.exit(main(sys.argv[5:]))
 def all_threads():
     """As many threads as a process of its own has, whose bits are compared; tests before these may
     have set another number."""
-    mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(len(os.sched_getaffinity(0))))
+    threads = int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0))))
+    mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(threads))
 
 
 @pytest.fixture(scope="module", autouse=True)

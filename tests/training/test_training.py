@@ -402,7 +402,7 @@ def test_real_text_trains(minilm, tmp_path, wikiqa_archive):
     import test_wikiqa
 
     test_wikiqa.script.main(["--archive", str(wikiqa_archive), "--out", str(tmp_path / "data")])
-    questions = filter_questions(read_questions(tmp_path / "data" / "dev.jsonl"), "clean")[:2]
+    questions = filter_questions(read_questions(tmp_path / "data" / "dev.jsonl"), "clean")[:1]
     from wqa.data import write_questions
 
     write_questions(tmp_path / "few.jsonl", questions)

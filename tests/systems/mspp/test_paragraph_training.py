@@ -311,6 +311,7 @@ def test_a_scorer_gives_the_same_figures_again_whatever_the_batch(tiny_encoder):
     assert figures == pytest.approx(paragraph_figures(many), abs=1e-5)
 
 
+@pytest.mark.once
 def test_mspp_alone_learns_64_examples_by_heart(tiny_encoder):
     tokenizer, rng = load_tokenizer(tiny_encoder), np.random.default_rng(0)
     texts = [text for question in read_questions(builtin_path("train")) for text in question.texts]
@@ -370,6 +371,7 @@ def test_a_loss_is_weighted_or_left_out(documents, tiny_encoder, tmp_path):
 # Runs
 
 
+@pytest.mark.once
 def test_a_pretraining_learns_tokens_stops_and_resumes(
     documents, tiny_encoder, tmp_path, monkeypatch
 ):
