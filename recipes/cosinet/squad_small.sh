@@ -20,7 +20,6 @@ if [ ! -e "$divided/test.jsonl" ]; then
   mkdir -p "$divided"
   "$python" recipes/cosinet/divide.py "$SQUAD/test.jsonl" 0.66 "$divided/train.jsonl" "$divided/test.jsonl"
 fi
-# Runs of its own in smoke mode too, where table5.sh has others of the same names.
-export SQUAD=$divided OUT=$RUNS/squad_small
+export SQUAD=$divided
 TABLE=$RESULTS/squad_small.tsv CLAIMS=$RESULTS/squad_small_claims.txt recipes/cosinet/table5.sh
 keep_logs "$RUNS/cosinet" squad_
