@@ -1,20 +1,25 @@
 # Settings of the recipes in small, which source this file.
 if [ "${SMOKE:-0}" = 1 ]; then
   export ROUNDS=1
-  TEACHER_EXITS=1,3 SEEDS="0 1" FILTERS="counted all"
+  FULL=3 TEACHER_EXITS=1,3 SEEDS="0 1" FILTERS="counted all"
 else
   data=${DATA:-data}
-  BODY=${BODY:-5} RUNS=${RUNS:-runs/mhs_transfer} ONE_ENCODER=minilm WIKIQA=$data/wikiqa TEACHER_EXITS=2,4,6
+  FULL=6 RUNS=${RUNS:-runs/mhs_transfer} ONE_ENCODER=minilm WIKIQA=$data/wikiqa TEACHER_EXITS=2,4,6
   ASNQ_TRAIN=$RUNS/transfer.jsonl ASNQ_DEV='' TRANSFER_EPOCHS=1 ADAPT_EPOCHS=3 PATIENCE=0 WARMUP=100 UPDATE_TOKENS=0
   LEARNING_RATE=${LEARNING_RATE:-3e-5} PRECISION=${PRECISION:-bfloat16} SEEDS=${SEEDS:-0 1 2 3 4}
   # Of the paper's grid the point that dev preferred for every student of an earlier form of this recipe, beside alpha 0.
   ALPHAS=${ALPHAS:-0.5} TAUS=${TAUS:-3}
 fi
+LAYERS=${LAYERS:-$FULL}  # of a student, one of them a head's
+BODY=$((LAYERS - 1))
 . recipes/mhs/settings.bash
 STUDENTS=${STUDENTS:-alone kd kd_sum kd_rr mhs}
 for name in $STUDENTS; do
   case $name in alone | kd | kd_sum | kd_rr | mhs) ;; *) fail "STUDENTS has $name; expected alone, kd, kd_sum, kd_rr or mhs" ;; esac
 done
-start_of() { echo "--init $RUNS/mhs/minilm_transferred"; }  # of every student
+# Names of the students' runs, what every student starts from, and options of those of one head.
+students=minilm start=$RUNS/mhs/minilm_transferred depth=()
+if [ "$LAYERS" != "$FULL" ]; then students=minilm_${LAYERS}_layers start=${start}_$LAYERS depth=(--exits "$LAYERS"); fi
+start_of() { echo "--init $start"; }
 first=$(logits_of "$RUNS/mhs/minilm_teacher_1" wikiqa)
 three=$first,$(logits_of "$RUNS/mhs/minilm_teacher_2" wikiqa),$(logits_of "$RUNS/mhs/minilm_teacher_3" wikiqa)

@@ -2,7 +2,8 @@
 # Tables 2 and 3 in small, the figures: evaluates on WikiQA's test what recipes/mhs/minilm_train.sh trained, under both filters
 # (results/minilm_wikiqa.tsv, minilm_wikiqa_all.tsv), holds the paper's claims to tests over questions and seeds
 # (minilm_claims.txt, minilm_claims_all.txt), times the rankers in turn and counts their parameters (minilm_cost.txt), and counts
-# where heads and teachers agree (minilm_agreement/).
+# where heads and teachers agree (minilm_agreement/). Rankings of the answered questions go to runs/. With LAYERS=3 the students
+# are those of three layers, and files begin with minilm_3_layers.
 #
 #   DATA=data recipes/mhs/minilm_tables.sh
 #   SMOKE=1 recipes/mhs/minilm_tables.sh
@@ -11,13 +12,13 @@ cd "$(dirname "$0")/../.."
 . recipes/mhs/minilm.bash
 needs plots matplotlib
 if [ "${SMOKE:-0}" = 1 ]; then recipes/mhs/minilm_train.sh; fi
-table=$RESULTS/minilm_wikiqa.tsv
+table=$RESULTS/${students}_wikiqa.tsv
 teachers=("$RUNS"/mhs/minilm_teacher_{1,2,3}) ensemble=$RUNS/mhs/minilm_ensemble_wikiqa.json
 alone=()
-for seed in $SEEDS; do alone+=("$RUNS/mhs/minilm_alone/seed_$seed"); done
+for seed in $SEEDS; do alone+=("$RUNS/mhs/${students}_alone/seed_$seed"); done
 for name in kd kd_sum kd_rr mhs; do
   declare -n runs=$name
-  mapfile -t runs < <(student_runs "minilm_$name" wikiqa)
+  mapfile -t runs < <(student_runs "${students}_$name" wikiqa)
 done
 
 for number in 1 2 3; do row "$table" "teacher $number" wikiqa "${teachers[number - 1]}"; done
@@ -38,21 +39,25 @@ claims() {  # FIGURES: test or test_all, what `row` wrote
     --pair "teacher 1" ensemble --pair alone "student of teacher 1" --pair alone MHS --pair "student of teacher 1" MHS \
     --pair KD_Sum MHS --pair KD_RR MHS --pair ensemble MHS
 }
-claims test | tee "$RESULTS/minilm_claims.txt"
-if [[ $FILTERS == *all* ]]; then claims test_all > "$RESULTS/minilm_claims_all.txt"; fi
+claims test | tee "$RESULTS/${students}_claims.txt"
+if [[ $FILTERS == *all* ]]; then claims test_all > "$RESULTS/${students}_claims_all.txt"; fi
 
 ROUNDS=${ROUNDS:-3} QUESTIONS=${QUESTIONS:-30} "$python" recipes/mhs/costs.py "$(dev_of wikiqa)" "${teachers[0]}" "$ensemble" \
-  "${kd[0]}" "${mhs[0]}" | tee "$RESULTS/minilm_cost.txt"
+  "${kd[0]}" "${mhs[0]}" | tee "$RESULTS/${students}_cost.txt"
 data=$(realpath "$(test_of wikiqa)") out=$(realpath "$RESULTS")
 (cd "$RUNS/mhs" && "$wqa" agreement "${mhs[0]#"$RUNS/mhs/"}" minilm_teacher_{1,2,3} --data "$data" --filter "$(filter_of wikiqa)" \
-  --out "$out/minilm_agreement")
+  --out "$out/${students}_agreement")
 
-# The grids, and the logs of the rankers in the tables; those of the other points of a grid stay with the runs.
+# The grids; the rankings and logs of the rankers in the tables. Logs of the other points of a grid stay with the runs.
 for name in kd kd_sum kd_rr mhs; do
-  cp "$RUNS/mhs/minilm_${name}_wikiqa/grid.tsv" "$RESULTS/minilm_grid_$name.txt"
+  cp "$RUNS/mhs/${students}_${name}_wikiqa/grid.tsv" "$RESULTS/${students}_grid_$name.txt"
 done
-for run in "$RUNS"/mhs/minilm_transferred{,_cascade} "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" \
-    "${mhs[@]}"; do
+keep_run "$ensemble.test.json.0.trec" minilm_ensemble
+for run in "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" "${mhs[@]}"; do
   name=${run#"$RUNS/mhs/"}
-  keep_log "$run" "${name//\//_}"
+  keep_run "$run/test.json.0.trec" "${name//\//_}"
+  copy_log "$run" "${name//\//_}"
 done
+copy_log "$RUNS/mhs/minilm_transferred_cascade" minilm_transferred_cascade
+copy_log "$RUNS/mhs/minilm_transferred" minilm_transferred
+keep_log "$start" "$(basename "$start")"

@@ -2,11 +2,12 @@
 # Tables 2 and 3 in small, the trainings, on WikiQA: students of all six layers of MiniLM, and three teachers that dev prefers among
 # those that one encoder allows (recipes/mhs/logs/README.md). All are transferred from SQuAD's and SelQA's questions
 # (recipes/transfer_corpus.sh). Teachers 1 and 3 are monolithic, their classifiers on the first position, with seeds 0 and 2;
-# teacher 2 is a cascade, whose exits read the mean. Students start from the first one's transfer. ALPHAS and TAUS are a grid, from
-# which dev chooses with the first seed. STUDENTS="kd mhs" trains these alone; a second process may train others once the ensemble
-# is there.
+# teacher 2 is a cascade, whose exits read the mean. Students start from the first one's transfer; with LAYERS=3 they have three
+# layers and start from a transferred ranker of three. ALPHAS and TAUS are a grid, from which dev chooses with the first seed.
+# STUDENTS="kd mhs" trains these alone; a second process may train others once the ensemble is there.
 #
 #   DATA=data recipes/mhs/minilm_train.sh    five hours on one core; then minilm_tables.sh
+#   DATA=data LAYERS=3 recipes/mhs/minilm_train.sh    two hours more
 #   SMOKE=1 recipes/mhs/minilm_train.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -28,16 +29,20 @@ train mhs/minilm_teacher_2 cascade wikiqa --init "$RUNS/mhs/minilm_transferred_c
 teacher 3 2
 for number in 1 2 3; do score "$RUNS/mhs/minilm_teacher_$number" wikiqa; done
 ensemble minilm_ensemble wikiqa "$RUNS"/mhs/minilm_teacher_{1,2,3}
+if [ "$LAYERS" != "$FULL" ]; then
+  train "mhs/$(basename "$start")" pairwise asnq --encoder "$ONE_ENCODER" "${depth[@]}" --seed 0 "${options[@]}" \
+    --epochs "$TRANSFER_EPOCHS"
+fi
 
 for name in $STUDENTS; do
   case $name in
     alone)
       for seed in $SEEDS; do
-        encoder=minilm corpus=wikiqa system=pairwise train_student "mhs/minilm_alone/seed_$seed" "$seed"
+        encoder=minilm corpus=wikiqa system=pairwise train_student "mhs/${students}_alone/seed_$seed" "$seed" "${depth[@]}"
       done ;;
-    kd) student minilm_kd minilm wikiqa pairwise --teachers "$first" ;;
-    kd_sum) student minilm_kd_sum minilm wikiqa pairwise --teachers "$three" --teaching sum ;;
-    kd_rr) student minilm_kd_rr minilm wikiqa pairwise --teachers "$three" --teaching round-robin ;;
-    mhs) student minilm_mhs minilm wikiqa mhs --body "$BODY" --heads 3 --head-layers 1 --teachers "$three" ;;
+    kd) student "${students}_kd" minilm wikiqa pairwise "${depth[@]}" --teachers "$first" ;;
+    kd_sum) student "${students}_kd_sum" minilm wikiqa pairwise "${depth[@]}" --teachers "$three" --teaching sum ;;
+    kd_rr) student "${students}_kd_rr" minilm wikiqa pairwise "${depth[@]}" --teachers "$three" --teaching round-robin ;;
+    mhs) student "${students}_mhs" minilm wikiqa mhs --body "$BODY" --heads 3 --head-layers 1 --teachers "$three" ;;
   esac
 done
