@@ -24,11 +24,13 @@ MOST = int(os.environ.get("QUESTIONS", "0")) or None
 
 
 def parameters_of(ranker):
-    """Number of parameters of a ranker, or of all rankers inside it."""
+    """Number of parameters that a ranker computes with, or all rankers inside it."""
     if ranker.capabilities.rankers:
         return sum(map(parameters_of, ranker.capabilities.rankers))
-    parameters = ranker.network.collect_params().values()
-    return sum(math.prod(parameter.shape) for parameter in parameters)
+    parameters = {}
+    for stage in ranker.network.stages():  # layers above the last exit are in none
+        parameters.update(stage.collect_params())
+    return sum(math.prod(parameter.shape) for parameter in parameters.values())
 
 
 def open_ranker(run):

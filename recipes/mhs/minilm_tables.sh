@@ -3,7 +3,7 @@
 # (results/minilm_wikiqa.tsv, minilm_wikiqa_all.tsv), holds the paper's claims to tests over questions and seeds
 # (minilm_claims.txt, minilm_claims_all.txt), times the rankers in turn and counts their parameters (minilm_cost.txt), and counts
 # where heads and teachers agree (minilm_agreement/). Rankings of the answered questions go to runs/. With LAYERS=3 the students
-# are those of three layers, and files begin with minilm_3_layers.
+# are those of three layers; they have rows of their own, and their other files begin with minilm_3_layers.
 #
 #   DATA=data recipes/mhs/minilm_tables.sh
 #   SMOKE=1 recipes/mhs/minilm_tables.sh
@@ -12,21 +12,25 @@ cd "$(dirname "$0")/../.."
 . recipes/mhs/minilm.bash
 needs plots matplotlib
 if [ "${SMOKE:-0}" = 1 ]; then recipes/mhs/minilm_train.sh; fi
-table=$RESULTS/${students}_wikiqa.tsv
+table=$RESULTS/minilm_wikiqa.tsv
 teachers=("$RUNS"/mhs/minilm_teacher_{1,2,3}) ensemble=$RUNS/mhs/minilm_ensemble_wikiqa.json
 alone=()
-for seed in $SEEDS; do alone+=("$RUNS/mhs/${students}_alone/seed_$seed"); done
+for seed in $SEEDS; do
+  run=$RUNS/$(alone_run "$seed")
+  if [ -e "$run/model.params" ]; then alone+=("$run"); fi
+done
 for name in kd kd_sum kd_rr mhs; do
   declare -n runs=$name
+  [ -e "$RUNS/mhs/${students}_${name}_wikiqa/chosen.txt" ] || fail "no student $name; expected all of recipes/mhs/minilm_train.sh"
   mapfile -t runs < <(student_runs "${students}_$name" wikiqa)
 done
 
 for number in 1 2 3; do row "$table" "teacher $number" wikiqa "${teachers[number - 1]}"; done
 row "$table" "ensemble of the teachers" wikiqa "$ensemble"
-row "$table" "student, fine-tuned alone" wikiqa "${alone[@]}"
-row "$table" "student of teacher 1" wikiqa "${kd[@]}"
-row "$table" "student, KD_Sum" wikiqa "${kd_sum[@]}"
-row "$table" "student, KD_RR" wikiqa "${kd_rr[@]}"
+row "$table" "student, fine-tuned alone$note" wikiqa "${alone[@]}"
+row "$table" "student of teacher 1$note" wikiqa "${kd[@]}"
+row "$table" "student, KD_Sum$note" wikiqa "${kd_sum[@]}"
+row "$table" "student, KD_RR$note" wikiqa "${kd_rr[@]}"
 row "$table" "MHS B${BODY}_3H1" wikiqa "${mhs[@]}"
 cat "$table"
 
@@ -36,8 +40,10 @@ claims() {  # FIGURES: test or test_all, what `row` wrote
   "$python" recipes/claims.py "${alone[0]}/$1.json.qrels" map,p@1 --system "teacher 1" "${teachers[0]}/$trec" \
     --system ensemble "$ensemble.$trec" --system alone "${alone[@]/%//$trec}" --system "student of teacher 1" "${kd[@]/%//$trec}" \
     --system KD_Sum "${kd_sum[@]/%//$trec}" --system KD_RR "${kd_rr[@]/%//$trec}" --system MHS "${mhs[@]/%//$trec}" \
-    --pair "teacher 1" ensemble --pair alone "student of teacher 1" --pair alone MHS --pair "student of teacher 1" MHS \
-    --pair KD_Sum MHS --pair KD_RR MHS --pair ensemble MHS
+    --system "teacher 2" "${teachers[1]}/$trec" --system "teacher 3" "${teachers[2]}/$trec" \
+    --pair "teacher 1" ensemble --pair alone "student of teacher 1" --pair alone KD_Sum --pair alone KD_RR --pair alone MHS \
+    --pair "student of teacher 1" MHS --pair KD_Sum MHS --pair KD_RR MHS \
+    --pair "teacher 1" MHS --pair "teacher 2" MHS --pair "teacher 3" MHS --pair ensemble MHS
 }
 claims test | tee "$RESULTS/${students}_claims.txt"
 if [[ $FILTERS == *all* ]]; then claims test_all > "$RESULTS/${students}_claims_all.txt"; fi
@@ -52,6 +58,7 @@ data=$(realpath "$(test_of wikiqa)") out=$(realpath "$RESULTS")
 for name in kd kd_sum kd_rr mhs; do
   cp "$RUNS/mhs/${students}_${name}_wikiqa/grid.tsv" "$RESULTS/${students}_grid_$name.txt"
 done
+cp "$ensemble" "$RESULTS/minilm_ensemble.txt"  # its weights, and their figures on dev
 keep_run "$ensemble.test.json.0.trec" minilm_ensemble
 for run in "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" "${mhs[@]}"; do
   name=${run#"$RUNS/mhs/"}

@@ -27,18 +27,18 @@ train mhs/minilm_transferred_cascade cascade asnq --encoder "$ONE_ENCODER" "${ca
 train mhs/minilm_teacher_2 cascade wikiqa --init "$RUNS/mhs/minilm_transferred_cascade" "${cascade[@]}" "${options[@]}" \
   --epochs "$ADAPT_EPOCHS"
 teacher 3 2
-for number in 1 2 3; do score "$RUNS/mhs/minilm_teacher_$number" wikiqa; done
-ensemble minilm_ensemble wikiqa "$RUNS"/mhs/minilm_teacher_{1,2,3}
 if [ "$LAYERS" != "$FULL" ]; then
   train "mhs/$(basename "$start")" pairwise asnq --encoder "$ONE_ENCODER" "${depth[@]}" --seed 0 "${options[@]}" \
     --epochs "$TRANSFER_EPOCHS"
 fi
+for number in 1 2 3; do score "$RUNS/mhs/minilm_teacher_$number" wikiqa; done
+ensemble minilm_ensemble wikiqa "$RUNS"/mhs/minilm_teacher_{1,2,3}
 
 for name in $STUDENTS; do
   case $name in
     alone)
       for seed in $SEEDS; do
-        encoder=minilm corpus=wikiqa system=pairwise train_student "mhs/${students}_alone/seed_$seed" "$seed" "${depth[@]}"
+        encoder=minilm corpus=wikiqa system=pairwise train_student "$(alone_run "$seed")" "$seed" "${depth[@]}"
       done ;;
     kd) student "${students}_kd" minilm wikiqa pairwise "${depth[@]}" --teachers "$first" ;;
     kd_sum) student "${students}_kd_sum" minilm wikiqa pairwise "${depth[@]}" --teachers "$three" --teaching sum ;;

@@ -1,6 +1,7 @@
 """Headers of TREC runs: written, read, skipped, and refused by other readers."""
 
 import functools
+import json
 
 import pytest
 
@@ -126,6 +127,21 @@ def test_a_ranker_without_a_directory(tmp_path):
     assert metadata["method"]["retrieval"] == [{"name": "bm25", "method": "bm25"}]
     assert metadata["data"]["test collection"] == {"name": "ir:vaswani", "questions": 3}
     assert metadata["data"]["training data"] == []
+
+
+def test_an_ensemble_names_its_rankers(tiny_run, tmp_path):
+    file = tmp_path / "both.json"
+    inner = tmp_path / "inner.json"
+    inner.write_text(json.dumps({"rankers": ["bm25", str(tiny_run)], "keep": [5, None]}))
+    file.write_text(json.dumps({"ensemble": [str(tiny_run), {"run": "inner.json"}]}))
+    metadata = describe_run("wqa evaluate both.json", file, "ir:vaswani", {"questions": 3})
+    [ensemble] = metadata["method"]["retrieval"]
+    assert ensemble["sha256"] == {"both.json": sha256(file)}
+    first, second = ensemble["rankers"]
+    assert first["sha256"]["model.params"] == sha256(tiny_run / "model.params")
+    assert second["rankers"] == [{"name": "bm25", "method": "bm25"}, first]
+    assert len(metadata["data"]["training data"]) == 2
+    assert yaml_of(metadata)  # a header can hold it
 
 
 def test_other_readers_refuse_headers(run_file):

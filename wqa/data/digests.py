@@ -182,7 +182,7 @@ def _digest_of(path: pathlib.Path, weights: Sequence[str], known: Dict[pathlib.P
             digest = hashlib.sha256()
             for part in _identity(path, weights):
                 digest.update(part.encode("ascii"))
-            for name in _listed_runs(path):
+            for name in listed_runs(path):
                 baseline = parse_baseline(name, path.parent)
                 if baseline is None:
                     listed = _digest_of(path.parent / name, weights, known)
@@ -216,8 +216,19 @@ def _identity(path: pathlib.Path, weights: Sequence[str]) -> Iterator[str]:
         yield json.dumps(name) + sha256(path / name)
 
 
-def _listed_runs(path: pathlib.Path) -> Iterator[str]:
-    """Runs, and files of tuned drop ratios, of a ``.json`` file, which may be malformed."""
+def listed_runs(path: pathlib.Path) -> Iterator[str]:
+    """List what the file of a sequence or an ensemble consists of.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        A ``.json`` file, which may be malformed; any other path lists nothing.
+
+    Yields
+    ------
+    str
+        Names of runs and of files of tuned drop ratios, relative to the folder of the file.
+    """
     if path.suffix != ".json" or path.is_dir():
         return
     values = _object(path)

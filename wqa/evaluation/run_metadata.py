@@ -22,6 +22,7 @@ from wqa.config.environment import process_limits, processor
 from wqa.config.exported import is_export, read_export_config
 from wqa.config.versions import MXNET_PACKAGES, installed_version
 from wqa.config.yaml_text import parse_yaml, yaml_of
+from wqa.data.digests import listed_runs
 from wqa.errors import DataError
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import text_lines
@@ -68,23 +69,10 @@ def describe_run(
     dict
         The fields of ir_metadata. What is not known is left out.
     """
-    record = pathlib.Path(run, "config.json")
-    config: Any = None
-    if is_export(record.parent):
-        config = read_export_config(record)
-    elif record.is_file():
-        config = read_run_config(record)
-    system = config.system if config else str(run)
-    retrieval: Dict[str, Any] = {"name": str(run), "method": system, **(settings or {})}
+    training: List[Dict[str, Any]] = []
+    retrieval = {**_ranker(pathlib.Path(run), str(run), training), **(settings or {})}
     if "drop_ratio" in figures:
         retrieval["drop ratio"] = figures["drop_ratio"]
-    training = []
-    if config:
-        retrieval.update({"network": dict(config.network), "max length": config.max_length})
-        retrieval["sha256"] = dict(config.sha256)
-    if isinstance(config, RunConfig):
-        retrieval["encoder"] = config.encoder
-        training.append({"sha256": config.train_sha256, "command": config.command})
     measures = []
     for name, value in figures.items():
         if isinstance(value, float) and name not in _NO_MEASURES:
@@ -104,6 +92,27 @@ def describe_run(
             "retrieval": [retrieval],
         },
     }
+
+
+def _ranker(path: pathlib.Path, name: str, training: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Fields of a ranker, and of those inside it; what they were trained on goes to `training`."""
+    fields: Dict[str, Any] = {"name": name, "method": name}
+    record = path / "config.json"
+    config: Any = None
+    if is_export(path):
+        config = read_export_config(record)
+    elif record.is_file():
+        config = read_run_config(record)
+    if config:
+        fields.update({"method": config.system, "network": dict(config.network)})
+        fields.update({"max length": config.max_length, "sha256": dict(config.sha256)})
+    if isinstance(config, RunConfig):
+        fields["encoder"] = config.encoder
+        training.append({"sha256": config.train_sha256, "command": config.command})
+    inside = [_ranker(path.parent / listed, listed, training) for listed in listed_runs(path)]
+    if inside:
+        fields.update({"sha256": {path.name: sha256(path)}, "rankers": inside})
+    return fields
 
 
 def header_of(metadata: Mapping[str, Any]) -> List[str]:
