@@ -37,6 +37,7 @@ outside the marks is an error. --check writes nothing, prints what differs and e
 from __future__ import annotations
 
 import argparse
+import collections
 import difflib
 import functools
 import pathlib
@@ -133,7 +134,9 @@ def status_of(judgement: Judgement) -> str:
     counts = judgement.counts()
     parts = [f"{count} {words.get(status, status)}" for status, count in counts.items()]
     if judgement.verdicts:
-        parts.append(f"claims: {', '.join(entry.outcome for entry in judgement.verdicts)}")
+        outcomes = collections.Counter(entry.outcome for entry in judgement.verdicts)
+        listed = (f"{count} {outcome}" for outcome, count in outcomes.items())
+        parts.append(f"claims: {', '.join(listed)}")
     return "; ".join(parts)
 
 
