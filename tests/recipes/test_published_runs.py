@@ -29,7 +29,7 @@ def named_runs():
 
 
 def test_files_of_claims_name_the_runs():
-    named = [path for paths in named_runs().values() for path in paths]
+    named = {path for paths in named_runs().values() for path in paths}
     assert sorted(named) == RUNS and len(RUNS) > 8
     assert sum(path.stat().st_size for path in RUNS) < 5e6
 
@@ -43,12 +43,21 @@ def test_a_run_says_how_it_was_made(path):
     assert re.fullmatch("[0-9a-f]{64}", metadata["data"]["test collection"]["sha256"])
     assert not re.findall(r"(?:^|[\s=,])/\w+", str(metadata)), "a path of a machine"
     [retrieval] = metadata["method"]["retrieval"]
-    assert re.fullmatch("[0-9a-f]{64}", retrieval["sha256"]["model.params"])
+    for ranker in retrieval.get("rankers", [retrieval]):
+        assert re.fullmatch("[0-9a-f]{64}", ranker["sha256"]["model.params"])
     count = metadata["data"]["test collection"]["questions"]
     assert 0.9 * count < len(read_run(path)) <= count  # some questions retrieved nothing
 
 
-def test_the_runs_give_the_figures_of_wikiqa(wikiqa_archive, tmp_path):
+#: Tables of WikiQA that runs give, the questions that they count, and how many these are.
+TABLES = {
+    "mspp/results/separator_wikiqa.tsv": ("clean", 237),
+    "mhs/results/minilm_wikiqa.tsv": ("no-all-negative", 243),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_runs_give_the_figures_of_wikiqa(table, wikiqa_archive, tmp_path):
     """The file that the script of the corpus writes is the one that was ranked."""
     command = [sys.executable, str(ROOT / "data_scripts" / "wikiqa.py"), "--out", str(tmp_path)]
     subprocess.run(
@@ -56,16 +65,16 @@ def test_the_runs_give_the_figures_of_wikiqa(wikiqa_archive, tmp_path):
     )
     questions = tmp_path / "test.jsonl"
     qrels = qrels_from(read_questions(questions))
-    table = ROOT / "recipes" / "mspp" / "results" / "separator_wikiqa.tsv"
-    named = named_runs()
-    for row in read_rows(table):
+    named, paper = named_runs(), table.split("/")[0]
+    counted, number = TABLES[table]
+    for row in read_rows(ROOT / "recipes" / table):
         seeds = []
-        for path in named["mspp", row["row"]]:
+        for path in named[paper, row["row"]]:
             assert read_metadata(path)["data"]["test collection"]["sha256"] == sha256(questions)
-            seeds.append(score_run(read_run(path), qrels, "clean"))
+            seeds.append(score_run(read_run(path), qrels, counted))
         figures = over_seeds(seeds)
         for metric in ("map", "mrr", "p@1"):
             mean, deviation = (100 * value for value in figures[metric])
             spread = f" ({deviation:.2f})" if len(seeds) > 1 else ""
             assert row[f"wikiqa_{metric}"] == f"{mean:.2f}{spread}"
-        assert {seed["questions"] for seed in seeds} == {237}
+        assert {seed["questions"] for seed in seeds} == {number}

@@ -291,6 +291,29 @@ def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path, wqa_command):
         assert (recipe_out / "cosinet/chosen_words.txt").read_text() == best["row"] + "\n"
 
 
+@pytest.mark.nightly
+def test_students_of_fewer_layers(minilm, recipe_out, tmp_path, wqa_command):
+    done = run_recipe("mhs/minilm_tables", recipe_out, tmp_path, wqa_command, LAYERS="2")
+    assert done.returncode == 0, done.stderr
+    results = recipe_out / "results" / "mhs"
+    rows = {row["row"] for row in read_rows(results / "minilm_wikiqa.tsv")}
+    assert {"teacher 1", "student, KD_RR, 2 layers", "MHS B1_3H1"} <= rows
+    assert "KD_RR; MHS (2 and 2 seeds)" in (results / "minilm_2_layers_claims.txt").read_text()
+    lines = (results / "minilm_2_layers_cost.txt").read_text().splitlines()
+    parameters = [int(line.split()[1].replace(",", "")) for line in lines[1:]]
+    teacher, ensemble, student, heads = parameters
+    assert student < teacher < heads < ensemble  # the student's encoder has one layer less
+    assert (results / "runs" / "minilm_2_layers_kd_wikiqa_seed_1.trec.gz").exists()
+    assert (recipe_out / "mhs" / "minilm_transferred_2" / "model.params").exists()
+
+
+@pytest.mark.parametrize("layers", ["1", "4"])
+def test_students_of_layers_that_the_encoder_has_not(layers, tmp_path, wqa_command):
+    done = run_recipe("mhs/minilm_train", tmp_path, tmp_path, wqa_command, LAYERS=layers)
+    assert done.returncode == 2
+    assert f"error: LAYERS is {layers}; expected 2 to 3" in done.stderr
+
+
 def settings_of(paper):
     """The file of settings that the recipes of a paper source."""
     own = ROOT / "recipes" / paper / "settings.bash"
