@@ -20,7 +20,7 @@ fi
 if [ ! -e "$squad/stats.json" ]; then
   "$python" data_scripts/squad_sentences.py --out "$squad" ${ARCHIVE:+--archive "$ARCHIVE"}
 fi
-"$wqa" index "$squad/train.documents.jsonl" --out "$work/transfer.index"
+"$wqa" index "$squad/train.documents.jsonl" --method tfidf --out "$work/transfer.index"
 "$wqa" retrieve "$work/transfer.index" --data "$squad/train.questions.jsonl" --top 20 --out "$work/transfer.retrieved.jsonl"
 "$python" recipes/dcbert/random_documents.py "$work/transfer.retrieved.jsonl" "$squad/train.documents.jsonl" "$out.part" \
   --negatives "${NEGATIVES:-1}" --near "${NEAR:-1}" --random 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Quality and time of the first sentence of a collection, by drop ratio and number of documents.
 
-    wqa index documents.jsonl --sentences --out INDEX
+    wqa index documents.jsonl --sentences --method tfidf --out INDEX
     python recipes/bench/ask.py INDEX QUESTIONS.jsonl RUN [RUN ...] [--top 10 --top 80]
         [--drop-ratio 0 --drop-ratio tuned] [--precision int8] [--questions 100] [--rounds 3]
         [--out TABLE.tsv]

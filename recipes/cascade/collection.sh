@@ -46,7 +46,7 @@ if [ "${SMOKE:-0}" = 1 ]; then
 fi
 if [ ! -e "$collection/index" ]; then
   for name in $collections; do cat "$(documents_of "$name")"; done > "$collection/documents.jsonl"
-  "$wqa" index "$collection/documents.jsonl" --sentences --out "$collection/index"
+  "$wqa" index "$collection/documents.jsonl" --sentences --method tfidf --out "$collection/index"
 fi
 with_sentences() {  # COLLECTION SPLIT DOCUMENTS: all questions of WikiQA, some of SelQA's 1,590
   local out=$collection/$1_$2_$3.jsonl limit=()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write questions with the sentences of what they retrieve as candidates, for `wqa evaluate`.
 
-    wqa index documents.jsonl --sentences --out INDEX
+    wqa index documents.jsonl --sentences --method tfidf --out INDEX
     python recipes/cascade/collection_questions.py INDEX QUESTIONS.jsonl OUT.jsonl --top 40
 
 A candidate is correct where it contains an answer, as `wqa ask --data` counts it. Questions without

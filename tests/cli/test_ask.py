@@ -9,7 +9,7 @@ import wqa
 from wqa import load_ranker
 from wqa.cli import main
 from wqa.data import Document, Question, builtin_path, write_documents, write_questions
-from wqa.errors import DataError, OptionError
+from wqa.errors import DataError, InputError, OptionError
 from wqa.inference.pipeline import Pipeline
 from wqa.retrieval import Index, build_index
 
@@ -121,7 +121,10 @@ def test_no_answer_below_a_threshold(index, tiny_run, capsys):
     assert ask(index, tiny_run, *question, "--threshold", 0) == 0
     assert capsys.readouterr().out.startswith("rank    score  sentence")
     assert ask(index, tiny_run, "--question", "zebra ?") == 0
-    assert capsys.readouterr().out == "no answer found: the question retrieves no document\n"
+    expected = (
+        "no answer found: the question retrieves no document, as no document has a term of it"
+    )
+    assert capsys.readouterr().out == f"{expected}\n"
 
 
 def test_the_threshold_of_a_calibrated_run(index, tiny_run, tmp_path, capsys):
@@ -174,7 +177,9 @@ def test_figures_of_questions_with_known_answers(index, tmp_path, capsys):
     bare = [question._replace(answers=()) for question in questions]
     write_questions(tmp_path / "q.jsonl", bare)
     assert ask(index, "wo", "--data", tmp_path / "q.jsonl") == 0
-    assert "6 questions, without known answers" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "6 questions, without known answers" in said and "nothing: no answer found" in said
+    assert f"{questions[0].id}: Glacier caves form in ice. (" in said
 
 
 @pytest.mark.parametrize(
@@ -186,6 +191,11 @@ def test_figures_of_questions_with_known_answers(index, tmp_path, capsys):
         (["--question", QUESTION, "--threshold", "2"], "--threshold: '2'; expected a number from"),
         (["--question", QUESTION, "--drop-ratio", "1"], "--drop-ratio: 1"),
         (["--question", "how " * 80], "question 'how how how"),
+        (
+            ["--question", QUESTION, "--json", "."],
+            "--json: ., a folder; expected the name of a file",
+        ),
+        (["--question", QUESTION, "--cache", "c"], "wqa ask: unrecognized arguments: --cache c"),
         ([], "one of the arguments --question --data is required"),
     ],
 )
@@ -193,6 +203,32 @@ def test_errors_are_one_line(index, tiny_run, capsys, arguments, message):
     assert ask(index, tiny_run, *arguments) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1, error
+
+
+def test_questions_in_python_are_checked_before_anything_is_retrieved(index):
+    for question, found in (("", "the question is empty"), (None, "is None; expected a text")):
+        with pytest.raises(InputError, match=found):
+            wqa.ask(index, "wo", question)
+
+
+def test_a_file_that_holds_no_candidate_lines(tmp_path, capsys):
+    for name, mend in (("t.csv", "`wqa index` and `wqa ask`"), ("t.docx", "convert it to text")):
+        (tmp_path / name).write_text("id,text\n1,Ice melts.\n")
+        arguments = ["--question", QUESTION, "--candidates", str(tmp_path / name)]
+        assert main(["rank", "wo", *arguments]) == 2
+        assert (
+            f"is a {name[1:]} file; expected candidates, one a line; {mend}"
+            in capsys.readouterr().err
+        )
+
+
+def test_a_ranker_that_is_a_file_or_is_misspelt(index, tmp_path, capsys):
+    assert ask(index, "minlm", "--question", QUESTION) == 2
+    assert "minlm: there is no such directory; " in (said := capsys.readouterr().err)
+    assert said.endswith("did you mean minilm?\n")
+    (tmp_path / "sentences.txt").write_text("Ice melts.\n")
+    assert ask(index, tmp_path / "sentences.txt", "--question", QUESTION) == 2
+    assert "sentences.txt: is a file; expected a run" in capsys.readouterr().err
 
 
 def test_an_index_without_sentences_is_refused_before_the_ranker_is_loaded(tmp_path, capsys):

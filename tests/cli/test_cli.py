@@ -809,7 +809,7 @@ BAD = {
     ),
     "a run that is a data file": (
         lambda f: ["evaluate", f.good, "--data", f.good],
-        "no such directory",
+        "dev.jsonl: is a file",
     ),
     "one TREC run for two ratios": (
         lambda f: [

@@ -52,7 +52,7 @@ def test_a_folder_of_texts_markdown_and_pages(tmp_path, caplog):
     (tmp_path / "README").write_text("without a suffix")
     assert list(read_folder(tmp_path)) == [
         Document("b_lava_tubes.txt", "Lava flows.", "b lava tubes"),
-        Document("caves.md", "# Glacier *caves*\nSee ice, cold x.\n", "Glacier *caves*"),
+        Document("caves.md", "# Glacier caves\nSee ice, cold x.\n", "Glacier caves"),
         Document("deep/a.HTML", TEXT, "Caves & ice"),
     ]
     assert "left out: 1 of kind '.png', 1 of kind without suffix, 1 without a text" in caplog.text
@@ -142,14 +142,23 @@ def test_markdown_loses_marks_within_lines_alone():
         ("One.\nTwo.\n---\nThree.\n", "", "One.\nTwo.\n---\nThree.\n"),
         ("a<!-- b\nc -->d <!-- e", "", "ad <!-- e"),
         ("snake__case__name **b**", "", "snake__case__name b"),
+        ("# *A* title\n*Never* _enter_ ***it***.", "A title", "# A title\nNever enter it."),
+        ("*a **b** c* ~~gone~~ **d *e* f**", "", "a b c gone d e f"),
+        ("* item\n2 * 3 * 4, 5*6*7, f(*args, **more), snake_case_name, *.txt, *.md", "", None),
+        ("[one][1] x[0][1] \\*kept\\* AT&amp;T", "", "one x[0][1] *kept* AT&T"),
+        (
+            'a\n[1]: http://example.com "t"\n[^1]: A note.\n[x]: no target\n',
+            "",
+            "a\n[^1]: A note.\n[x]: no target\n",
+        ),
     ],
 )
 def test_titles_and_texts_of_markdown(source, title, text):
-    assert markdown_text(source) == (title, text)
+    assert markdown_text(source) == (title, source if text is None else text)
 
 
 @pytest.mark.parametrize(
-    "unit", ["# a" + " " * 20_000 + "b", "<!--", "**a ", "[a", "![a](", "``a "]
+    "unit", ["# a" + " " * 20_000 + "b", "<!--", "**a ", "*a ", "[a", "![a](", "``a ", "[a]: <"]
 )
 def test_the_time_of_a_text_grows_with_its_length(unit):
     begin = time.perf_counter()
@@ -194,19 +203,34 @@ def test_tables(tmp_path, caplog):
     "content, message",
     [
         ("id,body\nx,y\n", "has no column 'text'; expected one of 'id', 'body'"),
-        ("", "has no column 'text'; expected one of none"),
+        ("", "is empty; expected a first row with the names of the columns"),
         ("text,text\nx,y\n", "has 2 column 'text'; expected one of 'text', 'text'"),
-        ("id;text\nx;y\n", "name the column of texts with --column; ',' divides them"),
+        ("id;text\nx;y\n", "expected one of 'id;text'; save it with commas, or with tabs as .tsv"),
+        ("Id\nx\n", "name the column of texts with --column; ',' divides them"),
         ("id,text\nx\n", "row 1: 1 cells; expected 2, as in the first row"),
-        ("id,text\nx,y\nx,z\n", "row 2: two documents have this id"),
+        ("id,text\nx,y\nx,z\n", "row 2: document id 'x' is on row 1 too"),
         ("id,text\nx y,z\n", "row 1: id is 'x y'; expected text without white space"),
-        ('id,text\nx,"y\n', "after row 0: unexpected end of data; expected a whole table"),
+        (
+            'id,text\nx,"y\n',
+            "after row 0: unexpected end of data; expected a whole table; close the quotation",
+        ),
         ("id,text\nx, \n", "holds no text; expected a row with a text"),
     ],
 )
 def test_a_table_that_does_not_fit(tmp_path, content, message):
     (tmp_path / "t.csv").write_text(content)
     assert message in refused(read_table, tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    "name, mend",
+    [("a.txt", "put it into a folder"), ("a.MD", "put it into"), ("a.pdf", "convert it to text")],
+)
+def test_a_single_text_is_no_collection(tmp_path, name, mend):
+    (tmp_path / name).write_text("A kettle boils water.")
+    message = refused(read_collection, tmp_path / name)
+    assert f"is a single {name[1:].lower()} file; expected a folder of texts" in message
+    assert mend in message
 
 
 def test_the_digest_of_a_collection_is_that_of_its_documents(tmp_path):

@@ -330,9 +330,10 @@ def test_a_folder_and_a_table_are_indexed_with_their_sentences(tmp_path, monkeyp
     assert index.document(1).title == "Title"
     build_index(tmp_path / "docs", tmp_path / "index")  # is kept
     (tmp_path / "docs" / "a.txt").write_text("Ice grows.")
-    with pytest.raises(DataError, match="made with documents_sha256"):
+    with pytest.raises(DataError, match="made with documents_sha256.*settings have changed: repl"):
         build_index(tmp_path / "docs", tmp_path / "index")
-    build_index(tmp_path / "docs", tmp_path / "index", "bm25", replace=True)
+    build_index(tmp_path / "docs", tmp_path / "index", "tfidf", replace=True)
+    assert Index(tmp_path / "index").meta["method"] == "tfidf"
     assert Index(tmp_path / "index").sentences(0) == [(0, 10)]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["docs", "index"]
     (tmp_path / "t.csv").write_text("body\nIce melts. It does.\n")
@@ -350,14 +351,14 @@ def test_replacing_deletes_an_index_alone(build, tmp_path, monkeypatch):
     assert (tmp_path / "link").is_symlink() and Index(tmp_path / "first").meta["method"] == "bm25"
     (tmp_path / "first" / "mine.txt").write_text("mine")
     with pytest.raises(DataError, match="made with method 'bm25'"):
-        build_index(tmp_path / "documents.jsonl", tmp_path / "first", replace=True)
+        build_index(tmp_path / "documents.jsonl", tmp_path / "first", "tfidf", replace=True)
     (tmp_path / "first" / "mine.txt").unlink()
     other = json.loads((tmp_path / "first" / "meta.json").read_text())
     del other["documents_sha256"]  # as in a store of another kind
     (tmp_path / "first" / "meta.json").write_text(json.dumps(other))
     with pytest.raises(DataError, match="made with documents_sha256 None"):
         build_index(tmp_path / "documents.jsonl", tmp_path / "first", replace=True)
-    build(name="second")
+    build(name="second", method="tfidf")
 
     def fails(*arguments):
         raise OSError(28, "No space left on device")
@@ -413,6 +414,23 @@ def test_an_index_that_was_killed_before_it_got_its_name_is_begun_again(
     index = build()
     assert list(map(index.document, range(len(index)))) == COLLECTION
     assert index.search("ice", 1)[0].document.id == "D1"
+
+
+def test_a_few_documents_of_one_subject_retrieve(build, tmp_path):
+    """By TF-IDF a term of half of the documents weighs nothing; the default is another method."""
+    documents = [Document("D1", "A kettle boils water ."), Document("D2", "Clean a kettle .")]
+    write_documents(tmp_path / "two.jsonl", documents)
+    write_documents(tmp_path / "one.jsonl", documents[:1])
+    build_index(tmp_path / "one.jsonl", tmp_path / "one")
+    build_index(tmp_path / "two.jsonl", tmp_path / "two")
+    index = Index(tmp_path / "two")
+    assert [hit.document.id for hit in index.search("kettle")] == ["D2", "D1"]
+    assert [hit.document.id for hit in Index(tmp_path / "one").search("kettle")] == ["D1"]
+    assert index.why_nothing("what is zebra ?") == "no document has a term of it"
+    index = build(documents)
+    assert index.search("kettle") == []
+    assert index.why_nothing("kettle").startswith("its terms are in half of the documents or more")
+    assert index.why_nothing("the ?") == "no document has a term of it"
 
 
 def test_documents_without_a_word_are_no_index(build):
@@ -784,7 +802,10 @@ def test_commands_from_documents_to_figures(tmp_path, capsys):
     "arguments, message",
     [
         (["index", "absent.jsonl", "--out", "index"], "absent.jsonl: cannot be read (No such"),
-        (["index", "d.jsonl", "--out", "new", "--k1", "1"], "--k1: given with tfidf"),
+        (
+            ["index", "d.jsonl", "--out", "new", "--method", "tfidf", "--k1", "1"],
+            "--k1: given with tfidf",
+        ),
         (["index", "d.jsonl", "--out", "d.jsonl"], "--out: d.jsonl, a file"),
         (
             ["retrieve", "absent", "--data", "q.jsonl", "--out", "c.jsonl"],

@@ -132,6 +132,23 @@ def test_an_index_that_cannot_be_served(index, tmp_path, capsys):
         assert main(["serve", "wo", "--index", str(folder), "--port", "0"]) == 2
         said = capsys.readouterr().err.splitlines()
         assert words in said[-1] and said[-1].startswith("error: ")
+    assert main(["serve", "wo", "--index", str(tmp_path / "absent"), "--port", "0"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1  # it did not say that it listens
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["absent"], "absent: there is no such directory or file; expected a run"),
+        (["wo", "--model", "fast=absent"], "absent: there is no such directory or file"),
+        (["wo", "--model", "wo=rr"], "--model: wo twice"),
+    ],
+)
+def test_a_ranker_that_is_not_there_is_said_before_the_service_listens(arguments, message, capsys):
+    assert main(["serve", *arguments, "--port", "0"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1 and message in captured.err
 
 
 def test_questions_that_wait_are_ranked_together(index):

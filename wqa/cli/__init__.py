@@ -133,7 +133,9 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
         options, _ = parser.parse_known_args(arguments)
         set_training_defaults(options.parser, options, settings.values)
         settings.set_defaults(options.parser)
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.command_line = ["wqa", *given]
     return options
 

@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> None:
     answered = list(with_bar(answers, len(questions), "answering", progress=True))
     results = [_result(item) for item in answered]
     if not options.data:
-        show(_text(answered[0]), results[0], options.json)
+        show(_text(answered[0], index), results[0], options.json)
         return
     if options.out:
         from wqa.evaluation import write_predictions
@@ -110,7 +110,10 @@ def run(options: argparse.Namespace) -> None:
             predictions[item.question.id] = item.answers[0].text if item.answers else ""
         write_predictions(options.out, predictions)
     figures = _figures(answered, index, options.read)
-    show(_figures_text(figures), {**figures, "results": results}, options.json)
+    text = _figures_text(figures)
+    if "em" not in figures:
+        text += "\n" + "\n".join(map(_first, results))
+    show(text, {**figures, "results": results}, options.json)
 
 
 def _check_answers(questions: List[Any], path: str) -> None:
@@ -177,6 +180,14 @@ def _result(item: Any) -> Dict[str, Any]:
     }
 
 
+def _first(result: Dict[str, Any]) -> str:
+    """The first answer of a question."""
+    if not result["answers"]:
+        return f"{result['id']}: no answer found"
+    answer = result["answers"][0]
+    return one_line(f"{result['id']}: {answer['text']} ({answer['document']})")
+
+
 def _context(text: str, answer: Any) -> Tuple[str, str]:
     """Text before and behind an answer."""
     before = text[max(answer.start - _CONTEXT, 0) : answer.start]
@@ -193,10 +204,11 @@ def one_line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-def _text(item: Any) -> str:
+def _text(item: Any, index: Any) -> str:
     """Answers with the text around them, and the documents that were read."""
     if not item.documents:
-        return "the question retrieves no document"
+        reason = index.why_nothing(item.question.question)
+        return f"the question retrieves no document, as {reason}"
     lines = ["rank    score  answer"]
     for rank, answer in enumerate(item.answers, 1):
         document = item.documents[answer.document].document

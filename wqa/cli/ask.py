@@ -12,7 +12,8 @@ ranker, any RUN that `wqa rank` takes, puts all their sentences in order. The ta
 where the relevance of the first is below the threshold that `wqa calibrate` stored in the run, or
 below --threshold. With --data, whose questions hold their answers, the figures are hit@N, the share
 of questions of which an answer is in one of the first N sentences, and MRR; documents and sentences
-say how many questions have an answer in what was retrieved at all.
+say how many questions have an answer in what was retrieved at all. Without known answers the first
+sentence of each question is shown.
 """
 
 from __future__ import annotations
@@ -93,9 +94,12 @@ def run(options: argparse.Namespace) -> None:
         LOGGER.warning(f"seconds: {text}")
     if options.data:
         values = figures.values()
-        show(_figures_text(values), {**values, "results": results}, options.json)
+        text = _figures_text(values)
+        if "mrr" not in values:
+            text += "\n" + "\n".join(map(_first, results))
+        show(text, {**values, "results": results}, options.json)
     else:
-        show(_text(results[0]), results[0], options.json)
+        show(_text(results[0], index), results[0], options.json)
 
 
 def _result(item: Any, n_best: int, threshold: Optional[float]) -> Dict[str, Any]:
@@ -121,15 +125,16 @@ def _result(item: Any, n_best: int, threshold: Optional[float]) -> Dict[str, Any
     return result
 
 
-def _text(result: Dict[str, Any]) -> str:
+def _text(result: Dict[str, Any], index: Any) -> str:
     """Sentences with those around them, and what was read."""
     if not result["documents"]:
-        return "no answer found: the question retrieves no document"
+        reason = index.why_nothing(result["question"])
+        return f"no answer found: the question retrieves no document, as {reason}"
     if not result["sentences"]:
         return "no answer found: no document has a sentence"
     if result["answered"] is False:
         relevance, threshold = result["sentences"][0]["relevance"], result["threshold"]
-        reason = f"the relevance of the first sentence, {relevance:.4f}, is below {threshold:.4f}"
+        reason = f"the relevance of the first sentence, {relevance:.4f}, is below {threshold:g}"
         return f"no answer found: {reason}"
     lines = ["rank    score  sentence"]
     for row in result["sentences"]:
@@ -141,6 +146,14 @@ def _text(result: Dict[str, Any]) -> str:
         f"cost {100 * result['cost']:.0f} % of the full encoder"
     )
     return "\n".join(lines)
+
+
+def _first(result: Dict[str, Any]) -> str:
+    """The first sentence of a question."""
+    if not result["sentences"] or result["answered"] is False:
+        return f"{result['id']}: no answer found"
+    row = result["sentences"][0]
+    return one_line(f"{result['id']}: {_shown(row)} ({row['document']})")
 
 
 def _shown(row: Dict[str, Any]) -> str:

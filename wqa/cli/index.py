@@ -2,15 +2,15 @@
 
 examples:
   wqa index docs/ --out indexes/docs
-  wqa index articles.csv --column body --out indexes/articles --method bm25
-  wqa index documents.jsonl --out indexes/squad
+  wqa index articles.csv --column body --out indexes/articles
+  wqa index documents.jsonl --out indexes/squad --method tfidf
 
 DOCUMENTS is a folder of .txt, .md and .html files; a table, .csv or .tsv, with a column of texts;
 or JSONL, a document a line: {"id": "D1", "text": "...", "title": "..."}, the title optional. Or ir:
-and the name of a dataset of ir_datasets, such as ir:beir/scifact/test. tfidf weights hashed
-unigrams and bigrams as DrQA does, bm25 unigrams. The index holds the documents too, and the
-sentences of those of a folder or a table. If the command is stopped, it leaves no index under this
-name.
+and the name of a dataset of ir_datasets, such as ir:beir/scifact/test. bm25 weights words, tfidf
+hashed unigrams and bigrams as DrQA does, for large collections: terms of half of the documents or
+more weigh nothing. The index holds the documents too, and the sentences of those of a folder or a
+table. If the command is stopped, it leaves no index under this name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace the index of other documents or settings that --out is",
     )
-    add_choice(parser, "--method", ("tfidf", "bm25"), "weights of terms")
+    add_choice(parser, "--method", ("bm25", "tfidf"), "weights of terms")
     parser.add_argument(
         "--k1", type=float, metavar="X", help="bm25: saturation of frequencies (default: 1.2)"
     )

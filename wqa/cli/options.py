@@ -70,6 +70,8 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
         else:
             known = choices.get(field.name)
             shown = field.metadata.get("chosen") or "%(default)s"
+            if field.default == "":
+                shown = "none"
             parser.add_argument(
                 flag,
                 type=kind,
@@ -154,7 +156,7 @@ def add_engine(
     """Add the options of the engine that computes a network."""
     note = ""
     if "int8" in precisions:
-        note = "; int8 needs a run that `wqa quantize` has calibrated"
+        note = "; a run ranks in int8 after `wqa quantize`"
     parser.add_argument(
         "--ctx", default="cpu", metavar="DEVICE", help="device: cpu or gpu:0 (default: cpu)"
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import re
 import sys
 from typing import Any, Dict, Mapping, Sequence
 
-from wqa.errors import UNPRINTABLE, WqaError
+from wqa.errors import UNPRINTABLE, OptionError, WqaError
 
 LOGGER = logging.getLogger(__name__)
 
@@ -26,8 +27,16 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         metavar="FILE",
+        type=_output_file,
         help="write the result as JSON too; - for standard output instead of the table",
     )
+
+
+def _output_file(path: str) -> str:
+    """A name that a file can be written to at the end, or ``-``."""
+    if os.path.isdir(path):
+        raise OptionError("--json", f"{path}, a folder", "the name of a file, or -")
+    return path
 
 
 def show(text: str, value: Any, path: str) -> None:

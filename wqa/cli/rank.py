@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import pathlib
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Union
 
@@ -27,6 +28,7 @@ from wqa.cli.output import add_json, show
 from wqa.cli.runs import add_drops, one_drop_setting
 from wqa.data import Candidate
 from wqa.data import read_candidates as read_records
+from wqa.data.folders import OFFICE, TABLES
 from wqa.errors import DataError, InputError, OptionError, printable, shorten
 
 _WIDTH = 300  # characters of a sentence that the table shows
@@ -108,6 +110,10 @@ def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
     """Read candidates, one a line."""
     if path.endswith((".jsonl", ".jsonl.gz")):
         return read_records(path)
+    suffix = pathlib.Path(path).suffix.lower()
+    if suffix in (*TABLES, *OFFICE):
+        mend = "`wqa index` and `wqa ask` read tables" if suffix in TABLES else "convert it to text"
+        raise DataError(path, f"is a {suffix} file", "candidates, one a line", mend)
     lines = read_lines(path, "candidates")
     if not lines:
         name = "standard input" if path == "-" else path

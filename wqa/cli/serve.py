@@ -3,16 +3,18 @@
 examples:
   wqa serve runs/wikiqa
   wqa serve runs/wikiqa --drop-ratio 0.3 --port 8080 --workers 2 --api-key-file key.txt
+  wqa serve minilm --index indexes/docs
   curl http://127.0.0.1:8080/v2/rerank -d '{"query": "how are glacier caves formed ?",
       "documents": ["Ice melts .", "Glaciers are rivers of ice ."]}'
 
 Endpoints are /v1/rerank (Cohere's and Jina's), /v2/rerank (Cohere's), /rerank and /info (Text
-Embeddings Inference's), /api/rank and /api/ranker (our own, with the scores of every exit),
-/models, /health, /ready and /metrics. --model NAME=RUN serves a further ranker, which a request
-chooses by `model`; limits and memory are those of the process. Requests that wait are ranked
-together. The key that clients send is that of --api-key-file or of the environment variable
-WQA_API_KEY. Logs are lines of JSON on standard error, without questions and candidates. SIGTERM and
-Ctrl-C end the service after the requests that it has accepted.
+Embeddings Inference's), /api/rank and /api/ranker (our own, with the scores of every exit), /ask
+(answers from the collection of --index), /models, /health, /ready and /metrics. --model NAME=RUN
+serves a further ranker, which a request chooses by `model`; limits and memory are those of the
+process. Requests that wait are ranked together. The key that clients send is that of --api-key-file
+or of the environment variable WQA_API_KEY. Logs are lines of JSON on standard error, without
+questions and candidates. SIGTERM and Ctrl-C end the service after the requests that it has
+accepted.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import logging
 import os
 import pathlib
 import re
+import shlex
 from typing import Callable, Dict, Iterator, Set, Tuple
 
 from wqa.data.documents import LONGEST_DOCUMENT, Document, read_documents
@@ -29,6 +30,8 @@ LOGGER = logging.getLogger(__name__)
 #: Ends of the names of files that are documents, by their form.
 FORMS = {".txt": "text", ".md": "markdown", ".html": "html", ".htm": "html"}
 TABLES = {".csv": ",", ".tsv": "\t"}
+#: Files that other programs make texts of.
+OFFICE = (".pdf", ".doc", ".docx", ".odt", ".rtf", ".epub")
 
 _SPACE = re.compile(r"\s+")
 
@@ -92,10 +95,10 @@ def read_folder(path: PathLike) -> Iterator[Document]:
             raise DataError(file, f"its id is {shorten(key)}", expected, "rename one of them")
         known[key] = file
         yield Document(key, text, title or _of_name(file))
+    left_out.note(folder)
     if not known:
         expected = f"a text in a file that ends in {', '.join(FORMS)}"
         raise DataError(folder, "holds no document", expected, "check the path")
-    left_out.note(folder)
 
 
 def _files(folder: pathlib.Path) -> Iterator[Tuple[pathlib.Path, str]]:
@@ -135,7 +138,7 @@ def _decoded(path: pathlib.Path) -> str:
             path,
             f"byte {error.start} is not UTF-8",
             "UTF-8 text",
-            f"convert it: iconv -f {_encoding_of(raw)} -t UTF-8",
+            f"convert it: iconv -f {_encoding_of(raw)} -t UTF-8 {shlex.quote(str(path))}",
         ) from None
 
 
@@ -187,7 +190,7 @@ def read_table(path: PathLike, column: str = "text") -> Iterator[Document]:
         If the table cannot be read, has no such column or no text, a row has another number of
         cells, or two rows have the same id.
     """
-    left_out, known = _LeftOut(), UniqueIds("document")
+    left_out, known = _LeftOut(), UniqueIds("document", unit="row")
     delimiter = TABLES[_suffix(path)]
     lines = (line for _, line in text_lines(path))
     if delimiter == "\t":  # quotation marks are text there
@@ -198,11 +201,15 @@ def read_table(path: PathLike, column: str = "text") -> Iterator[Document]:
     number = 0
     try:
         header = next(rows, [])
+        if not header:
+            raise DataError(path, "is empty", "a first row with the names of the columns")
         if header.count(column) != 1:
-            columns = ", ".join(map(shorten, header)) or "none"
+            columns = ", ".join(map(shorten, header))
             count = header.count(column) or "no"
             has = f"has {count} column {shorten(column)}"
             mend = f"name the column of texts with --column; {delimiter!r} divides them"
+            if len(header) == 1 and ";" in header[0]:
+                mend = "save it with commas, or with tabs as .tsv"
             raise DataError(path, has, f"one of {columns}", mend)
         for number, row in enumerate(rows, 1):
             where = f"{path}, row {number}"
@@ -217,10 +224,11 @@ def read_table(path: PathLike, column: str = "text") -> Iterator[Document]:
                 continue
             key = fields.get("id", str(number)).strip()
             check_id(key, where)
-            known.add(key, where)
+            known.add(key, where, number)
             yield Document(key, fields[column], fields.get("title", "").strip())
     except csv.Error as error:
-        raise DataError(f"{path}, after row {number}", str(error), "a whole table") from None
+        mend = "close the quotation mark, or double one that belongs to a text"
+        raise DataError(f"{path}, after row {number}", str(error), "a whole table", mend) from None
     if number == sum(left_out.values()):
         raise DataError(path, "holds no text", "a row with a text")
     left_out.note(pathlib.Path(path))
@@ -263,6 +271,13 @@ def read_collection(path: PathLike, column: str = "text") -> Iterator[Document]:
     -------
     iterator of Document
         The documents in order.
+
+    Raises
+    ------
+    DataError
+        If it is a single text or a file of another program, or as those functions raise it.
+    OptionError
+        If a column is given for what is no table.
     """
     if _suffix(path) in TABLES and not os.path.isdir(path):
         return read_table(path, column)
@@ -270,4 +285,11 @@ def read_collection(path: PathLike, column: str = "text") -> Iterator[Document]:
         raise OptionError("column", f"{column} for {path}", "a table, .csv or .tsv")
     if os.path.isdir(path):
         return read_folder(path)
+    suffix = _suffix(path)
+    if suffix in FORMS or suffix in OFFICE:
+        mend = "put it into a folder"
+        if suffix in OFFICE:
+            mend = "convert it to text, for example with pdftotext or pandoc, in a folder"
+        expected = "a folder of texts, a table (.csv, .tsv) or JSONL"
+        raise DataError(path, f"is a single {suffix} file", expected, mend)
     return read_documents(path)

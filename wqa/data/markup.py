@@ -5,6 +5,7 @@ The texts keep headings, lists, tables and code, by which `wqa.data.sentences` d
 
 from __future__ import annotations
 
+import html
 import pathlib
 import re
 from typing import Any, Iterator, List, Tuple
@@ -16,7 +17,16 @@ _SPACE = re.compile(r"\s+")
 _WORD = re.compile(r"\w")
 #: Marks of Markdown within a line. What they hold is bounded, so that no line takes long.
 _LINK = re.compile(r"!?\[([^\[\]]{0,500})\]\([^()\s]{0,2000}(?:[ \t]+\"[^\"]{0,500}\")?\)")
-_MARK = re.compile(r"(?<![`\w])(\*\*|__|`{1,2})(?=[^\s`])(.{1,500}?)(?<=[^\s`])\1(?![`\w])")
+_REFERENCE = re.compile(r"(?<!\w)!?\[([^\[\]]{0,500})\]\[[^\[\]]{0,200}\]")
+_MARK = re.compile(
+    r"(?<![\w\\*_~`])(\*{1,3}|_{1,3}|~~|`{1,2})(?=[^\s`])(.{1,500}?)(?<=[^\s*_~`])\1(?![\w*_~`])"
+)
+_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+#: A line that says where the links of a name lead.
+_TARGET = re.compile(
+    r" {0,3}\[[^\[\]^]{1,200}\]:[ \t]*(?:<[^<>]{0,2000}>|\S{0,2000}[/#.]\S{0,2000})"
+    r"(?:[ \t]+[\"'(].{0,500})?[ \t]*"
+)
 _TITLE = re.compile(r" {0,3}#{1,6}[ \t]+(\S.*)")
 _UNDERLINE = re.compile(r"=+[ \t]*$")
 #: What holds one page apart from another; pages that are nested more deeply take too long.
@@ -67,8 +77,11 @@ def markdown_text(source: str) -> Tuple[str, str]:
         if not is_code:
             if _UNDERLINE.match(line) and kept and kept[-1].strip():
                 line = f"# {kept.pop().strip()}"
-            for pattern in (_LINK, _MARK):
+            if _TARGET.fullmatch(line):
+                continue
+            for pattern in (_LINK, _REFERENCE, _MARK, _MARK, _ESCAPE):  # emphasis inside emphasis
                 line = pattern.sub(lambda match: match.group(match.lastindex or 0), line)
+            line = html.unescape(line)
             heading = _TITLE.match(line)
             if heading and not title:
                 title = heading.group(1).rstrip("# \t") or heading.group(1)

@@ -65,21 +65,22 @@ def check_drops(stages: int, drop_ratio: DropRatio = None, keep: Keep = None) ->
     """
     ratios = _one_a_stage(drop_ratio, stages, "drop_ratio")
     numbers = _one_a_stage(keep, stages, "keep")
-    return tuple(map(_drop, ratios, numbers)) + (Drop(),)
+    # The last stage's are checked too, and so are those of a ranker of one stage.
+    return (*map(_drop, ratios, numbers),)[:-1] + (Drop(),)
 
 
 def _one_a_stage(
     values: Union[None, T, Sequence[Optional[T]]], stages: int, name: str
 ) -> List[Optional[T]]:
-    """Entries of all stages but the last."""
+    """Entries of all stages; that of the last is None where it is left out."""
     if values is None or isinstance(values, (bool, int, float)):
-        return [values] * (stages - 1)
+        return [values] * stages
     entries = list(values)  # type: ignore[arg-type]
     if isinstance(values, str) or len(entries) not in (stages - 1, stages) or not entries:
         raise OptionError(
             name, f"{len(entries)} values", f"one, or one for each of {stages} stages"
         )
-    return entries[: stages - 1]
+    return entries if len(entries) == stages else [*entries, None]
 
 
 def _drop(ratio: Optional[float], keep: Optional[int]) -> Drop:

@@ -25,7 +25,7 @@ from typing import (
 )
 
 from wqa.data import Candidate, Question
-from wqa.errors import OptionError
+from wqa.errors import InputError, OptionError, shorten
 from wqa.inference.answers import Answered, AnswerSentence, RetrievedDocument, SentenceAnswers
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
@@ -103,7 +103,7 @@ class Pipeline:
         ScoreError
             If a score of the ranker is not finite.
         """
-        return next(self.ask_all([Question("", question, ())]))
+        return next(self.ask_all([_question_of(question)]))
 
     def ask_all(self, questions: Iterable[Question]) -> Iterator[SentenceAnswers]:
         """Rank the sentences of the documents that many questions retrieve.
@@ -151,7 +151,7 @@ class Pipeline:
         ScoreError
             If a score of a model is not finite.
         """
-        return next(self.answer_all([Question("", question, ())], n_best))
+        return next(self.answer_all([_question_of(question)], n_best))
 
     def answer_all(self, questions: Iterable[Question], n_best: int = 1) -> Iterator[Answered]:
         """Answer many questions by spans of the documents.
@@ -236,6 +236,15 @@ class Pipeline:
                 to_rank.append(question._replace(candidates=tuple(own)))
         rankings = self._ranker.rank_all(to_rank)  # type: ignore[union-attr]
         return [next(rankings) if own else None for own in candidates]
+
+
+def _question_of(text: str) -> Question:
+    """A question without an id, whose text is checked before anything is retrieved."""
+    if not isinstance(text, str):
+        raise InputError("question", f"is {shorten(text)}", "a text")
+    if not text.strip():
+        raise InputError("question", "the question is empty", "text")
+    return Question("", text, ())
 
 
 def sentences_of(index: Any, hits: Sequence[Any]) -> List[AnswerSentence]:

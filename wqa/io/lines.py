@@ -158,11 +158,12 @@ def object_of(value: Any, needed: Set[str], optional: Set[str], where: str) -> D
 class UniqueIds:
     """Ids of the records of a file, of which no two may be the same.
 
-    ``kind`` is what a record is called. Of a file of any length, the last ``most`` ids are known.
+    ``kind`` is what a record is called, ``unit`` what it stands on. Of a file of any length, the
+    last ``most`` ids are known.
     """
 
-    def __init__(self, kind: str, most: Optional[int] = None) -> None:
-        self._kind, self._most = kind, most
+    def __init__(self, kind: str, most: Optional[int] = None, unit: str = "line") -> None:
+        self._kind, self._most, self._unit = kind, most, unit
         self._lines: Dict[str, Optional[int]] = {}
 
     def add(self, record_id: str, where: str, line: Optional[int] = None) -> None:
@@ -171,7 +172,7 @@ class UniqueIds:
             first = self._lines[record_id]
             problem = f"two {self._kind}s have this id"
             if first is not None:
-                problem = f"{self._kind} id {shorten(record_id)} is on line {first} too"
+                problem = f"{self._kind} id {shorten(record_id)} is on {self._unit} {first} too"
             expected, mend = "ids that are unique in a file", "rename one of the two"
             raise DataError(where, problem, expected, mend)
         self._lines[record_id] = line

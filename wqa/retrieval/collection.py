@@ -39,7 +39,7 @@ _BLOCK_POSTINGS = 1 << 20
 def build_index(
     documents: PathLike,
     out: PathLike,
-    method: str = "tfidf",
+    method: str = "bm25",
     progress: bool = False,
     sentences: Optional[bool] = None,
     column: str = "text",
@@ -58,7 +58,7 @@ def build_index(
     out : str or path-like
         Folder to make. A whole index of the same documents and method is kept as it is; any other
         content is refused.
-    method : {"tfidf", "bm25"}
+    method : {"bm25", "tfidf"}
         Weights of terms.
     progress : bool
         Show a bar on standard error.
@@ -108,7 +108,8 @@ def build_index(
             made_with["splitter"] = splitter.name
         is_other = False
         try:
-            mend = "replace it with --replace, or choose another folder"
+            changed = "the documents or the settings have changed"
+            mend = f"{changed}: replace it with --replace, or choose another folder"
             existing = reusable_folder(out, FORMAT, KIND, made_with, mend)
         except DataError:
             if not (replace and _is_index(pathlib.Path(out))):

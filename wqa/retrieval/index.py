@@ -281,6 +281,26 @@ class Index:
             scores[self._documents[start:end]] += weight * self._weights[start:end].astype(float)
         return scores
 
+    def why_nothing(self, question: str) -> str:
+        """Say why a question retrieves no document.
+
+        Parameters
+        ----------
+        question : str
+            Text of a question for which `search` finds nothing.
+
+        Returns
+        -------
+        str
+            A clause, such as ``"no document has a term of it"``.
+        """
+        if (self._rows(count_terms(question, self.method.longest)[0]) < 0).all():
+            return "no document has a term of it"
+        return (
+            "its terms are in half of the documents or more, which weigh nothing by "
+            f"{self.method.name}; index them with `wqa index --method bm25`"
+        )
+
     def _rows(self, terms: np.ndarray) -> np.ndarray:
         """Index of each term among those of the index; -1 for one that no document holds."""
         after = np.searchsorted(self._terms, terms)

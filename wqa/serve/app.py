@@ -221,9 +221,10 @@ async def _not_served(request: Request, error: HTTPException) -> Response:
         allowed = (error.headers or {}).get("Allow", "")
         refused = RequestError("method", "method", f"is {request.method}", allowed)
     else:
-        refused = RequestError(
-            "path", "path", f"is {shorten(request.scope['path'])}", "one that is served"
-        )
+        path, expected = request.scope["path"], "one that is served"
+        if path == "/ask":
+            expected += "; this service was started without --index, a collection to ask"
+        refused = RequestError("path", "path", f"is {shorten(path)}", expected)
     response = refuse(request, refused)
     response.headers.update(error.headers or {})
     return response

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Union
 from wqa.data.baselines import parse_baseline
 from wqa.data.digests import ranker_digest
 from wqa.errors import (
+    DataError,
     EncoderError,
     MissingDependency,
     OptionError,
@@ -165,15 +166,18 @@ def serve(
     """
     check_installed()
     config = config or ServeConfig()
+    _check_paths(run, config)
     listener = listen(config.host, config.port)
+    processors = len(os.sched_getaffinity(0))
     if config.workers > 1 and options.get("threads") is None:
-        share = len(os.sched_getaffinity(0)) // config.workers
-        options["threads"] = max(1, share)
+        options["threads"] = max(1, processors // config.workers)
     with json_logs(), listener:
         host, port = listener.getsockname()[:2]
 
         def announce() -> None:
             log("listening", host=host, port=port, workers=config.workers)
+            if config.workers > processors:
+                log("more workers than processors", processors=processors)
             on_listening(_page_url(config.host, port))
 
         if config.workers == 1:
@@ -182,6 +186,16 @@ def serve(
 
         announce()
         return supervise(listener, run, config, options)
+
+
+def _check_paths(run: Any, config: ServeConfig) -> None:
+    """Check that what is served is there, before the service says that it listens."""
+    for path in served_runs(run, config).values():
+        if parse_baseline(path) is None and not os.path.exists(path):
+            expected = "a run, the .json file of several rankers, or a name such as minilm"
+            raise RunDirectoryError(path, "there is no such directory or file", expected)
+    if config.index and not os.path.exists(os.path.join(config.index, "meta.json")):
+        raise DataError(config.index, "is no document index", "a folder that `wqa index` wrote")
 
 
 def _page_url(host: str, port: int) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Union
 
-from wqa.inference.pipeline import Pipeline, SentenceAnswers
+from wqa.inference.answers import SentenceAnswers
+from wqa.inference.pipeline import Pipeline
 from wqa.inference.ranker import Ranker
 from wqa.io.files import PathLike
 from wqa.retrieval import Index
@@ -36,7 +37,7 @@ def ask(
 
     Returns
     -------
-    wqa.inference.pipeline.SentenceAnswers
+    wqa.inference.answers.SentenceAnswers
         Documents, and their sentences, best first. For many questions keep a
         `wqa.inference.pipeline.Pipeline`, as this opens the index and loads the run each time.
 

@@ -7,6 +7,8 @@ taken, and digests while the parameters are read.
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import os
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, NamedTuple, Optional
@@ -19,6 +21,7 @@ from wqa.config import (
     read_run_config,
 )
 from wqa.config.systems import KINDS
+from wqa.data.baselines import BASELINE_NAMES
 from wqa.data.digests import check_digest
 from wqa.engines.choice import packing_obstacle
 from wqa.engines.onednn import check_precision, read_quantized
@@ -66,7 +69,11 @@ def load_run(
     folder, engine = pathlib.Path(run), engine or EngineConfig()
     check_engine(engine, long_questions)
     if not _is_directory(folder):
-        raise RunDirectoryError(folder, "there is no such directory", expected)
+        if os.path.isfile(folder):
+            raise RunDirectoryError(folder, "is a file", expected)
+        nearest = difflib.get_close_matches(str(run), BASELINE_NAMES, n=1)
+        mend = f"did you mean {nearest[0]}?" if nearest else ""
+        raise RunDirectoryError(folder, "there is no such directory", expected, mend)
     config = read_run_config(folder / "config.json")
     if config.system == "encoder":
         raise RunDirectoryError(
