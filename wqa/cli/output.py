@@ -143,6 +143,8 @@ def _flags(parser: argparse.ArgumentParser) -> Dict[str, str]:
         for flag in reversed(action.option_strings):
             flags[action.dest] = flag
             flags[flag.lstrip("-").replace("-", "_")] = flag
+    if "ranker" in flags:  # what the library calls a run
+        flags.setdefault("run", flags["ranker"])
     return flags
 
 
