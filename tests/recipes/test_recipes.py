@@ -249,6 +249,7 @@ NIGHTLY = {
     "cosinet/speed",
     "dcbert/base_speed",
     "mspp/speed",
+    "mhs/table5",
     "cascade/last_exit",
     "cascade/wikiqa_minilm",
     "cascade/minilm_train",
@@ -1017,6 +1018,7 @@ def test_the_arithmetic_of_scale(tmp_path):
             run_script(SCALE / "arithmetic.py", path)
 
 
+@pytest.mark.nightly
 def test_the_overhead_of_shards(tiny_run):
     data = builtin_path("dev")
     options = ("--ways", "shards", "--turns", 1, "--partition-tokens", 1000)
