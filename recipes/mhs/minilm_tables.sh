@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Tables 2 and 3 in small, the figures: evaluates on WikiQA's test what recipes/mhs/minilm_train.sh trained, under both filters
-# (results/minilm_wikiqa.tsv, minilm_wikiqa_all.tsv), holds the paper's claims to tests over questions and seeds
-# (minilm_claims.txt, minilm_claims_all.txt), times the rankers in turn and counts their parameters (minilm_cost.txt), and counts
-# where heads and teachers agree (minilm_agreement/). Rankings of the answered questions go to runs/. With LAYERS=3 the students
-# are those of three layers; they have rows of their own, and their other files begin with minilm_3_layers.
+# Tables 2 and 3 in small, the figures: evaluates on WikiQA's answered test questions what recipes/mhs/minilm_train.sh trained
+# (results/minilm_wikiqa.tsv), holds the paper's claims to tests over questions and seeds (minilm_claims.txt), times the rankers in
+# turn and counts their parameters (minilm_cost.txt), and counts where heads and teachers agree (minilm_agreement/). Rankings go to
+# runs/. With LAYERS=3 the students are those of three layers; they have rows of their own, and their other files begin with
+# minilm_3_layers.
 #
 #   DATA=data recipes/mhs/minilm_tables.sh
 #   SMOKE=1 recipes/mhs/minilm_tables.sh
@@ -35,18 +35,14 @@ row "$table" "MHS B${BODY}_3H1" wikiqa "${mhs[@]}"
 cat "$table"
 
 # The paper's claims. A difference is the second system's less the first's.
-claims() {  # FIGURES: test or test_all, what `row` wrote
-  local trec=$1.json.0.trec
-  "$python" recipes/claims.py "${alone[0]}/$1.json.qrels" map,p@1 --system "teacher 1" "${teachers[0]}/$trec" \
-    --system ensemble "$ensemble.$trec" --system alone "${alone[@]/%//$trec}" --system "student of teacher 1" "${kd[@]/%//$trec}" \
-    --system KD_Sum "${kd_sum[@]/%//$trec}" --system KD_RR "${kd_rr[@]/%//$trec}" --system MHS "${mhs[@]/%//$trec}" \
-    --system "teacher 2" "${teachers[1]}/$trec" --system "teacher 3" "${teachers[2]}/$trec" \
-    --pair "teacher 1" ensemble --pair alone "student of teacher 1" --pair alone KD_Sum --pair alone KD_RR --pair alone MHS \
-    --pair "student of teacher 1" MHS --pair KD_Sum MHS --pair KD_RR MHS \
-    --pair "teacher 1" MHS --pair "teacher 2" MHS --pair "teacher 3" MHS --pair ensemble MHS
-}
-claims test | tee "$RESULTS/${students}_claims.txt"
-if [[ $FILTERS == *all* ]]; then claims test_all > "$RESULTS/${students}_claims_all.txt"; fi
+trec=test.json.0.trec
+"$python" recipes/claims.py "${alone[0]}/test.json.qrels" map,p@1 --system "teacher 1" "${teachers[0]}/$trec" \
+  --system ensemble "$ensemble.$trec" --system alone "${alone[@]/%//$trec}" --system "student of teacher 1" "${kd[@]/%//$trec}" \
+  --system KD_Sum "${kd_sum[@]/%//$trec}" --system KD_RR "${kd_rr[@]/%//$trec}" --system MHS "${mhs[@]/%//$trec}" \
+  --system "teacher 2" "${teachers[1]}/$trec" --system "teacher 3" "${teachers[2]}/$trec" \
+  --pair "teacher 1" ensemble --pair alone "student of teacher 1" --pair alone KD_Sum --pair alone KD_RR --pair alone MHS \
+  --pair "student of teacher 1" MHS --pair KD_Sum MHS --pair KD_RR MHS \
+  --pair "teacher 1" MHS --pair "teacher 2" MHS --pair "teacher 3" MHS --pair ensemble MHS | tee "$RESULTS/${students}_claims.txt"
 
 ROUNDS=${ROUNDS:-3} QUESTIONS=${QUESTIONS:-30} "$python" recipes/mhs/costs.py "$(dev_of wikiqa)" "${teachers[0]}" "$ensemble" \
   "${kd[0]}" "${mhs[0]}" | tee "$RESULTS/${students}_cost.txt"

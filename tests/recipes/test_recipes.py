@@ -80,7 +80,6 @@ RECIPES = {
     "mhs/minilm_tables": {
         "results/mhs/minilm_wikiqa.tsv": "MHS B2_3H1",
         "results/mhs/minilm_claims.txt": "KD_Sum; MHS (2 and 2 seeds)",
-        "results/mhs/minilm_claims_all.txt": "ensemble; MHS (1 and 2 seeds)",
         "results/mhs/minilm_cost.txt": "minilm_mhs_wikiqa",
         "results/mhs/minilm_grid_kd_rr.txt": "dev_map",
         "results/mhs/minilm_agreement/agreement.tsv": "head 3",
