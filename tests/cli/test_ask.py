@@ -211,6 +211,23 @@ def test_questions_in_python_are_checked_before_anything_is_retrieved(index):
             wqa.ask(index, "wo", question)
 
 
+def test_texts_are_asked_without_an_index(index, tmp_path, capsys):
+    folder = index.parent / "docs"
+    assert ask(index, "wo", "--question", QUESTION) == 0
+    expected = capsys.readouterr().out
+    assert main(["ask", str(folder), "--ranker", "wo", "--question", QUESTION]) == 0
+    assert capsys.readouterr().out == expected
+    (tmp_path / "kettle.txt").write_text("A kettle boils water. It whistles when steam escapes.")
+    write_documents(tmp_path / "d.jsonl", [Document("D", "Tea is a drink. A kettle whistles.")])
+    for name, text in (
+        ("kettle.txt", "It whistles when steam escapes."),
+        ("d.jsonl", "A kettle whistles."),
+    ):
+        [first, *_] = wqa.ask(tmp_path / name, "wo", "what whistles ?").sentences
+        assert first.text == text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.jsonl", "kettle.txt"]
+
+
 def test_a_file_that_holds_no_candidate_lines(tmp_path, capsys):
     for name, mend in (("t.csv", "`wqa index` and `wqa ask`"), ("t.docx", "convert it to text")):
         (tmp_path / name).write_text("id,text\n1,Ice melts.\n")

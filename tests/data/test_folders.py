@@ -7,7 +7,7 @@ import time
 import pytest
 
 from wqa.data import Document, read_collection, read_documents, read_folder, read_table
-from wqa.data.folders import collection_digest
+from wqa.data.folders import collection_digest, is_collection
 from wqa.data.markup import markdown_text, page_text
 from wqa.errors import DataError, OptionError
 
@@ -222,15 +222,19 @@ def test_a_table_that_does_not_fit(tmp_path, content, message):
     assert message in refused(read_table, tmp_path / "t.csv")
 
 
-@pytest.mark.parametrize(
-    "name, mend",
-    [("a.txt", "put it into a folder"), ("a.MD", "put it into"), ("a.pdf", "convert it to text")],
-)
-def test_a_single_text_is_no_collection(tmp_path, name, mend):
-    (tmp_path / name).write_text("A kettle boils water.")
-    message = refused(read_collection, tmp_path / name)
-    assert f"is a single {name[1:].lower()} file; expected a folder of texts" in message
-    assert mend in message
+def test_a_single_text_is_a_collection_of_one_document(tmp_path):
+    for name, content in (("a b.txt", "Ice."), ("a.MD", "# Ice\n\n*It* melts."), ("a.htm", PAGE)):
+        (tmp_path / name).write_text(content)
+    assert is_collection(tmp_path / "a b.txt") and not is_collection(tmp_path / "a.jsonl")
+    assert list(read_collection(tmp_path / "a b.txt")) == [Document("a_b.txt", "Ice.", "a b")]
+    expected = Document("a.MD", "# Ice\n\nIt melts.", "Ice")
+    assert list(read_collection(tmp_path / "a.MD")) == [expected]
+    assert list(read_collection(tmp_path / "a.htm")) == [Document("a.htm", TEXT, "Caves & ice")]
+    (tmp_path / "blank.txt").write_text(" \n")
+    assert "blank.txt: holds no text" in refused(read_collection, tmp_path / "blank.txt")
+    (tmp_path / "a.pdf").write_text("text")
+    message = refused(read_collection, tmp_path / "a.pdf")
+    assert "is a .pdf file; expected text, Markdown" in message and "pdftotext" in message
 
 
 def test_the_digest_of_a_collection_is_that_of_its_documents(tmp_path):

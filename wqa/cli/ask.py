@@ -1,19 +1,21 @@
 """Answer questions from a collection by the sentences of its documents.
 
 examples:
+  wqa ask docs/ --question "how are glacier caves formed ?"
   wqa ask indexes/docs --ranker minilm --question "how are glacier caves formed ?"
   wqa ask indexes/docs --ranker runs/wikiqa --drop-ratio 0.3 --precision int8 --verbose \\
       --question "how are glacier caves formed ?"
   wqa ask indexes/squad --ranker runs/wikiqa --data dev.questions.jsonl --json figures.json
 
-INDEX is a folder that `wqa index` wrote with sentences. --top documents are retrieved, and the
-ranker, any RUN that `wqa rank` takes, puts all their sentences in order. The table shows the first
---n-best, each between the sentences around it in its document. "no answer found" is in its place
-where the relevance of the first is below the threshold that `wqa calibrate` stored in the run, or
-below --threshold. With --data, whose questions hold their answers, the figures are hit@N, the share
-of questions of which an answer is in one of the first N sentences, and MRR; documents and sentences
-say how many questions have an answer in what was retrieved at all. Without known answers the first
-sentence of each question is shown.
+INDEX is a folder that `wqa index` wrote with sentences, or what it reads: a folder of .txt, .md and
+.html files, a table or JSONL, which is then indexed for this command alone. --top documents are
+retrieved, and the ranker, any RUN that `wqa rank` takes, puts all their sentences in order. The
+table shows the first --n-best, each between the sentences around it in its document. "no answer
+found" is in its place where the relevance of the first is below the threshold that `wqa calibrate`
+stored in the run, or below --threshold. With --data, whose questions hold their answers, the
+figures are hit@N, the share of questions of which an answer is in one of the first N sentences, and
+MRR; documents and sentences say how many questions have an answer in what was retrieved at all.
+Without known answers the first sentence of each question is shown.
 """
 
 from __future__ import annotations
@@ -35,9 +37,14 @@ LOGGER = logging.getLogger(__name__)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa ask`` to its parser."""
-    parser.add_argument("index", metavar="INDEX", help="folder that `wqa index` wrote")
     parser.add_argument(
-        "--ranker", required=True, metavar="RUN", help="ranker, anything that `wqa rank` takes"
+        "index", metavar="INDEX", help="folder that `wqa index` wrote, or documents that it reads"
+    )
+    parser.add_argument(
+        "--ranker",
+        default="minilm",
+        metavar="RUN",
+        help="ranker, anything that `wqa rank` takes (default: minilm)",
     )
     add_questions(parser)
     add_drops(parser)
@@ -66,12 +73,23 @@ def run(options: argparse.Namespace) -> None:
     setting = one_drop_setting(options.drops)
     questions = questions_of(options)
     begin = time.perf_counter()
-    from wqa.io.progress import with_bar
-    from wqa.retrieval import Index
+    from wqa.retrieval import open_collection
 
-    index = Index(options.index, progress=True)
-    index.check_sentences()
+    with open_collection(options.index, progress=True) as index:
+        index.check_sentences()
+        _ask(options, index, questions, setting, threshold, begin)
+
+
+def _ask(
+    options: argparse.Namespace,
+    index: Any,
+    questions: List[Any],
+    setting: Any,
+    threshold: Optional[float],
+    begin: float,
+) -> None:
     from wqa.inference.pipeline import Pipeline
+    from wqa.io.progress import with_bar
     from wqa.systems.load import load_ranker
     from wqa.text import note_long_questions
 

@@ -5,12 +5,12 @@ examples:
   wqa index articles.csv --column body --out indexes/articles
   wqa index documents.jsonl --out indexes/squad --method tfidf
 
-DOCUMENTS is a folder of .txt, .md and .html files; a table, .csv or .tsv, with a column of texts;
-or JSONL, a document a line: {"id": "D1", "text": "...", "title": "..."}, the title optional. Or ir:
-and the name of a dataset of ir_datasets, such as ir:beir/scifact/test. bm25 weights words, tfidf
-hashed unigrams and bigrams as DrQA does, for large collections: terms of half of the documents or
-more weigh nothing. The index holds the documents too, and the sentences of those of a folder or a
-table. If the command is stopped, it leaves no index under this name.
+DOCUMENTS is a folder of .txt, .md and .html files, or one of these; a table, .csv or .tsv, with a
+column of texts; or JSONL, a document a line: {"id": "D1", "text": "...", "title": "..."}, the title
+optional. Or ir: and the name of a dataset of ir_datasets, such as ir:beir/scifact/test. bm25
+weights words, tfidf hashed unigrams and bigrams as DrQA does, for large collections: terms of half
+of the documents or more weigh nothing. The index holds the documents too, and the sentences of
+those of a folder or a table. If the command is stopped, it leaves no index under this name.
 """
 
 from __future__ import annotations

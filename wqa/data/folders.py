@@ -11,7 +11,7 @@ import os
 import pathlib
 import re
 import shlex
-from typing import Callable, Dict, Iterator, Set, Tuple
+from typing import Callable, Dict, Iterator, Optional, Set, Tuple
 
 from wqa.data.documents import LONGEST_DOCUMENT, Document, read_documents
 from wqa.data.markup import check_nesting, markdown_text, page_text
@@ -75,18 +75,14 @@ def read_folder(path: PathLike) -> Iterator[Document]:
     known: Dict[str, pathlib.Path] = {}
     for file, name in _files(folder):
         key = _SPACE.sub("_", name)
-        form = FORMS.get(file.suffix.lower())
         if file.suffix.lower() == ".pdf":
             raise DataError(
                 file, "is a PDF", "text, Markdown or HTML", "convert it, for example with pdftotext"
             )
-        if form is None:
+        if _form(file) is None:
             left_out[f"of kind {shorten(file.suffix) if file.suffix else 'without suffix'}"] += 1
             continue
-        content = _decoded(file)
-        if form == "html":
-            check_nesting(content, file)
-        title, text = _READERS[form](content)
+        title, text = _read(file)
         if not text.strip():
             left_out["without a text"] += 1
             continue
@@ -99,6 +95,42 @@ def read_folder(path: PathLike) -> Iterator[Document]:
     if not known:
         expected = f"a text in a file that ends in {', '.join(FORMS)}"
         raise DataError(folder, "holds no document", expected, "check the path")
+
+
+def read_text(path: PathLike) -> Iterator[Document]:
+    """Read one text, a page of Markdown or one of HTML.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file, whose name ends as `read_folder` says.
+
+    Yields
+    ------
+    Document
+        A single one. The id is the name of the file.
+
+    Raises
+    ------
+    DataError
+        If it has no text, or as `read_folder` raises it.
+    MissingDependency
+        If it is HTML, and the extra ``html`` is not installed.
+    """
+    file = pathlib.Path(path)
+    title, text = _read(file)
+    if not text.strip():
+        raise DataError(file, "holds no text", "a text")
+    yield Document(_SPACE.sub("_", file.name), text, title or _of_name(file))
+
+
+def _read(file: pathlib.Path) -> Tuple[str, str]:
+    """Title and text of a file."""
+    form = FORMS[file.suffix.lower()]
+    content = _decoded(file)
+    if form == "html":
+        check_nesting(content, file)
+    return _READERS[form](content)
 
 
 def _files(folder: pathlib.Path) -> Iterator[Tuple[pathlib.Path, str]]:
@@ -240,9 +272,13 @@ def _suffix(path: PathLike) -> str:
     return (name.with_suffix("") if name.suffix == ".gz" else name).suffix.lower()
 
 
+def _form(path: PathLike) -> Optional[str]:
+    return FORMS.get(pathlib.Path(path).suffix.lower())
+
+
 def is_collection(path: PathLike) -> bool:
-    """Whether a path is a folder or a table rather than a file of JSON lines."""
-    return os.path.isdir(path) or _suffix(path) in TABLES
+    """Whether a path is a folder, a table or a text rather than a file of JSON lines."""
+    return os.path.isdir(path) or _suffix(path) in TABLES or _form(path) is not None
 
 
 def collection_digest(path: PathLike, column: str) -> str:
@@ -258,12 +294,12 @@ def collection_digest(path: PathLike, column: str) -> str:
 
 
 def read_collection(path: PathLike, column: str = "text") -> Iterator[Document]:
-    """Read documents of any form: a folder, a table, JSON lines, or a dataset of `ir_datasets`.
+    """Read documents of any form: a folder, a text, a table, JSON lines, or an `ir_datasets` name.
 
     Parameters
     ----------
     path : str or path-like
-        What `read_folder`, `read_table` or `wqa.data.read_documents` reads.
+        What `read_folder`, `read_text`, `read_table` or `wqa.data.read_documents` reads.
     column : str
         Column of the texts of a table.
 
@@ -275,7 +311,7 @@ def read_collection(path: PathLike, column: str = "text") -> Iterator[Document]:
     Raises
     ------
     DataError
-        If it is a single text or a file of another program, or as those functions raise it.
+        If it is a file of another program, or as those functions raise it.
     OptionError
         If a column is given for what is no table.
     """
@@ -285,11 +321,11 @@ def read_collection(path: PathLike, column: str = "text") -> Iterator[Document]:
         raise OptionError("column", f"{column} for {path}", "a table, .csv or .tsv")
     if os.path.isdir(path):
         return read_folder(path)
-    suffix = _suffix(path)
-    if suffix in FORMS or suffix in OFFICE:
-        mend = "put it into a folder"
-        if suffix in OFFICE:
-            mend = "convert it to text, for example with pdftotext or pandoc, in a folder"
-        expected = "a folder of texts, a table (.csv, .tsv) or JSONL"
-        raise DataError(path, f"is a single {suffix} file", expected, mend)
+    if _form(path):
+        return read_text(path)
+    suffix = pathlib.Path(path).suffix.lower()
+    if suffix in OFFICE:
+        expected = "text, Markdown, HTML, a table (.csv, .tsv) or JSONL"
+        mend = "convert it to text, for example with pdftotext or pandoc"
+        raise DataError(path, f"is a {suffix} file", expected, mend)
     return read_documents(path)

@@ -4,7 +4,12 @@ TF-IDF in DrQA's manner (Chen et al. 2017) and BM25. `build_index` writes an ind
 in it, `retrieve` gives questions their candidates.
 """
 
-from wqa.retrieval.collection import build_index, retrieve, write_retrieved
+from wqa.retrieval.collection import (
+    build_index,
+    open_collection,
+    retrieve,
+    write_retrieved,
+)
 from wqa.retrieval.index import Hit, Index
 from wqa.retrieval.methods import (
     BM25,
@@ -26,6 +31,7 @@ __all__ = [
     "TFIDF",
     "build_index",
     "contains_answer",
+    "open_collection",
     "retrieve",
     "tokenize",
     "write_retrieved",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any, Union
 
@@ -9,7 +10,7 @@ from wqa.inference.answers import SentenceAnswers
 from wqa.inference.pipeline import Pipeline
 from wqa.inference.ranker import Ranker
 from wqa.io.files import PathLike
-from wqa.retrieval import Index
+from wqa.retrieval import open_collection
 from wqa.systems.load import load_ranker
 
 
@@ -25,7 +26,8 @@ def ask(
     Parameters
     ----------
     index : str, path-like or wqa.retrieval.Index
-        Index with sentences, or its folder.
+        Index with sentences, its folder, or texts as `wqa.retrieval.open_collection` takes them,
+        which are indexed for this question.
     run : str, path-like or Ranker
         What `load_ranker` takes, or a ranker.
     question : str
@@ -44,8 +46,11 @@ def ask(
     Raises
     ------
     WqaError
-        As `load_ranker`, `wqa.retrieval.Index` and `Pipeline.ask` raise them.
+        As `load_ranker`, `wqa.retrieval.open_collection` and `Pipeline.ask` raise them.
     """
-    opened: Any = Index(index) if isinstance(index, (str, os.PathLike)) else index
-    ranker: Any = load_ranker(run, **options) if isinstance(run, (str, os.PathLike)) else run
-    return Pipeline(opened, ranker=ranker, top=top).ask(question)
+    opened: Any = contextlib.nullcontext(index)
+    if isinstance(index, (str, os.PathLike)):
+        opened = open_collection(index)
+    with opened as collection:
+        ranker: Any = load_ranker(run, **options) if isinstance(run, (str, os.PathLike)) else run
+        return Pipeline(collection, ranker=ranker, top=top).ask(question)
