@@ -2,8 +2,8 @@
 # Tables 2 and 3 in small, the figures: evaluates on WikiQA's answered test questions what recipes/mhs/minilm_train.sh trained
 # (results/minilm_wikiqa.tsv), holds the paper's claims to tests over questions and seeds (minilm_claims.txt), times the rankers in
 # turn and counts their parameters (minilm_cost.txt), and counts where heads and teachers agree (minilm_agreement/). Rankings go to
-# runs/. With LAYERS=3 the students are those of three layers; they have rows of their own, and their other files begin with
-# minilm_3_layers.
+# runs/. With LAYERS=4 the students are those of four layers; they have rows of their own, and their other files begin with
+# minilm_4_layers.
 #
 #   DATA=data recipes/mhs/minilm_tables.sh
 #   SMOKE=1 recipes/mhs/minilm_tables.sh
