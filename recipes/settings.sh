@@ -113,9 +113,9 @@ evaluate() {
 }
 same_as() { [ "$(cat "$1" 2> /dev/null)" = "$2" ]; }  # FILE TEXT: whether the file holds the text
 
-keep_run() {  # RUN.trec NAME: puts a TREC run beside the recipe, compressed, without the folder of the runs
+keep_run() {  # RUN.trec NAME: puts a TREC run beside the recipe, compressed, without the folders of runs and data
   mkdir -p "$KEPT"
-  sed "s|$RUNS/||g" "$1" | gzip -9n > "$KEPT/$2.trec.gz"
+  sed "s|$RUNS/||g; s|${DATA:-data}/|data/|g" "$1" | gzip -9n > "$KEPT/$2.trec.gz"
 }
 copy_log() {  # RUN NAME: puts the log of a run beside the recipe, without the folder of the runs
   mkdir -p "$LOGS"
