@@ -808,7 +808,7 @@ def test_paths_that_are_no_teachers(tiny_encoder, data, inputs, teacher, tmp_pat
         (tmp_path / "train.store", "data_sha256 is None; expected 64 hexadecimal digits"),
         (tmp_path / "later", "a folder of scores of format 2; expected format 1"),
         (tmp_path / "empty", "config.json: the file is missing"),
-        (data, "no such directory"),
+        (data, "is a file"),
         (three_labels, "a classifier of 3 outputs"),
     ):
         error = error_of(command(tiny_encoder, data, out, "--teachers", path), capsys, out)
