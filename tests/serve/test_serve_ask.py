@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 
 import jsonschema
 import pytest
@@ -218,3 +219,10 @@ def test_asking_marks_the_window_that_gave_the_score(tiny_run, tmp_path):
     asked = Pipeline(Index(tmp_path / "index"), ranker=ranker, top=1).ask(QUESTION)
     assert windows == [row.window for row in asked.sentences]
     assert any(window is not None for window in windows)
+
+
+def test_more_workers_than_processors_are_said(monkeypatch, capsys):
+    monkeypatch.setattr("wqa.serve.supervisor.supervise", lambda *arguments: 0)
+    for workers, said in (("2", len(os.sched_getaffinity(0)) < 2), ("1000", True)):
+        assert main(["serve", "wo", "--port", "0", "--workers", workers]) == 0
+        assert ("more workers than processors" in capsys.readouterr().err) == said
