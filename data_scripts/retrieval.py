@@ -5,13 +5,11 @@ candidates as the engine ranked them.
     python data_scripts/retrieval.py --out data/gpd --split dev --questions questions.tsv
     --sentences sentences.tsv \\
         --run run.txt --qrels qrels.txt --top-k 100
-    python data_scripts/retrieval.py --out data/gpd --split train --table pairs.tsv
 
-The first form takes two tables of ID, tab, TEXT, a TREC run, whose order and document ids the
-candidates keep, and TREC judgements; a sentence without a judgement counts as wrong, or stays
-without a label with ``--unjudged unlabelled``. The second takes lines of QUESTION, tab, SENTENCE,
-or QUESTION, tab, SENTENCE, tab, LABEL (0 or 1), in the order of retrieval; lines of a question may
-stand apart. The tables may be .gz. The splits written so far are counted together in stats.json.
+It takes two tables of ID, tab, TEXT, a TREC run, whose order and document ids the candidates keep,
+and TREC judgements; a sentence without a judgement counts as wrong, or stays without a label with
+``--unjudged unlabelled``. The tables may be .gz. The splits written so far are counted together in
+stats.json. A table of questions and candidates needs no script: `wqa.data.read_questions` reads it.
 """
 
 import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
@@ -34,22 +32,14 @@ SPLITS = ("train", "dev", "test")
 LARGEST_TABLE = 1 << 34
 
 
-def lines(path, counts, form):
-    """Yield the name of each line, for messages, and its columns.
-
-    ``counts`` are the allowed numbers of columns, and ``form`` describes a line.
-    """
-    for number, line in text_lines(path, largest=LARGEST_TABLE):
-        fields = line.rstrip("\r\n").split("\t")
-        if len(fields) not in counts:
-            raise DataError(f"{path}, line {number}", f"{len(fields)} columns", form)
-        yield f"{path}, line {number}", fields
-
-
 def read_texts(path):
     """Return the texts of a table by id."""
     texts = {}
-    for where, (text_id, text) in lines(path, (2,), "ID, tab, TEXT"):
+    for number, line in text_lines(path, largest=LARGEST_TABLE):
+        where, fields = f"{path}, line {number}", line.rstrip("\r\n").split("\t")
+        if len(fields) != 2:
+            raise DataError(where, f"{len(fields)} columns", "ID, tab, TEXT")
+        text_id, text = fields
         if text_id in texts:
             raise DataError(where, f"id {shorten(text_id)} stands twice", "each id once")
         texts[text_id] = text
@@ -83,42 +73,11 @@ def from_run(options):
         yield Question(qid, texts[qid], tuple(candidates))
 
 
-def from_table(options):
-    """Yield the questions of a table of pairs."""
-    form = "QUESTION, tab, SENTENCE, and perhaps tab, LABEL"
-    candidates = {}
-    for where, (question, sentence, *labels) in lines(options.table, (2, 3), form):
-        if not question.strip():
-            raise DataError(where, "an empty question", "text")
-        if labels not in ([], ["0"], ["1"]):
-            raise DataError(where, f"label {shorten(labels[0])}", "0 or 1")
-        label = int(labels[0]) if labels else None
-        candidates.setdefault(question, []).append(Candidate(sentence, label))
-    for number, question in enumerate(candidates, 1):
-        kept = candidates[question][: options.top_k or None]
-        yield Question(f"{options.split}-{number}", question, tuple(kept))
-
-
-def check_inputs(options):
-    """Refuse options that name neither a table alone nor a whole collection."""
-    names = ("table", "questions", "sentences", "run", "qrels")
-    inputs = [name for name in names if getattr(options, name)]
-    is_collection = {"questions", "sentences", "run"} <= set(inputs) and not options.table
-    if inputs != ["table"] and not is_collection:
-        raise OptionError(
-            "arguments",
-            ", ".join(f"--{name}" for name in inputs) or "nothing to read",
-            "--table, or --questions, --sentences and --run",
-        )
-
-
 def convert(options):
     """Write the split and the counts of all splits so far, and return the split's counts."""
-    check_inputs(options)
     if options.top_k < 0:
         raise OptionError("--top-k", options.top_k, "0 (all) or a number of candidates")
-    questions = from_table(options) if options.table else from_run(options)
-    figures = write_split(options.out, options.split, questions)
+    figures = write_split(options.out, options.split, from_run(options))
     try:
         stats = read_json(options.out / "stats.json")
     except (OSError, ValueError):
@@ -137,10 +96,9 @@ def main(arguments=None):
     )
     parser.add_argument("--out", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument("--split", required=True, choices=SPLITS)
-    parser.add_argument("--table", help="pairs, one a line")
-    parser.add_argument("--questions", help="ID, tab, TEXT of each question")
-    parser.add_argument("--sentences", help="ID, tab, TEXT of each sentence")
-    parser.add_argument("--run", help="TREC run")
+    parser.add_argument("--questions", required=True, help="ID, tab, TEXT of each question")
+    parser.add_argument("--sentences", required=True, help="ID, tab, TEXT of each sentence")
+    parser.add_argument("--run", required=True, help="TREC run")
     parser.add_argument("--qrels", help="TREC judgements")
     parser.add_argument(
         "--unjudged", default="wrong", choices=("wrong", "unlabelled"), help="(default: wrong)"

@@ -464,7 +464,7 @@ ODD += [",", "0.3,", "2,1", "tuned", "-", "a\0b", "\udcff", "x" * 5000, "\n", ".
         ("bench --random bert_6_384_12 --num-candidates 2147483647", "expected 1 to 1000000"),
         ("bench x --random bert_6_384_12", "--random: with RUN or --data"),
         (f"quantize x --data x --questions {'9' * 20}", "a whole number up to 2147483647"),
-        (f"bench x --rounds {'9' * 5000}", "invalid int value"),
+        (f"bench x --rounds {'9' * 5000}", "a whole number"),
         ("tune x --data x --max-cost nan", "--max-cost: nan; expected a number"),
     ],
 )
@@ -508,3 +508,18 @@ def test_odd_arguments(tiny_run, tmp_path, run_main):
         assert code in (0, 2) and len(lines) == code // 2, arguments
         failures += code == 2
     assert failures > 50
+
+
+def test_an_argument_without_its_value_or_with_a_word_for_a_number(run_main):
+    for arguments, found in [
+        (
+            "rank x --question q --candidates x --top-k three",
+            "--top-k: 'three'; expected a whole",
+        ),
+        ("index x --k1 high --out y", "--k1: 'high'; expected a number"),
+        ("train cascade --epochs 1.5", "--epochs: '1.5'; expected a whole number"),
+        ("train cascade --epochs", "--epochs: no value; expected N; wqa train --help explains it"),
+        ("rank x --question", "--question: no value; expected Q; wqa rank --help explains it"),
+    ]:
+        code, out, err = run_main(*arguments.split())
+        assert code == 2 and not out and is_one_line(err, found)

@@ -265,10 +265,15 @@ def write_trecqa(folder, text=None):
     return [trecqa, "--archive", folder]
 
 
-def write_pairs(folder):
+def write_collection(folder, run="1 Q0 a 1 2.0 t\n"):
     folder.mkdir()
-    (folder / "pairs.tsv").write_text("q\ta\t1\nr\tb\t0\n")
-    return [retrieval, "--split", "dev", "--table", folder / "pairs.tsv"]
+    (folder / "questions").write_text("1\twho ?\n")
+    (folder / "sentences").write_text("a\tHe did.\n")
+    (folder / "run").write_text(run)
+    arguments = [retrieval, "--split", "dev"]
+    for name in ("questions", "sentences", "run"):
+        arguments += [f"--{name}", folder / name]
+    return arguments
 
 
 def write_squad_open(folder):
@@ -328,7 +333,7 @@ def contents(folder):
         write_asnq,
         write_wikiqa,
         write_trecqa,
-        write_pairs,
+        write_collection,
         write_squad_open,
         write_squad_sentences,
         write_nq_open,
@@ -548,10 +553,8 @@ def test_a_split_without_a_question_is_an_error_in_every_script(tmp_path, capsys
     assert f"split dev: {NO_QUESTION}" in refusal(
         capsys, trecqa, "--archive", tmp_path / "trecqa", out=tmp_path / "c"
     )
-    (tmp_path / "pairs").write_text("")
-    assert f"split dev: {NO_QUESTION}" in refusal(
-        capsys, retrieval, "--split", "dev", "--table", tmp_path / "pairs", out=tmp_path / "d"
-    )
+    error = refusal(capsys, *write_collection(tmp_path / "gpd", run=""), out=tmp_path / "d")
+    assert "run: the file holds no ranking; expected lines of: qid" in error
     squad_file(tmp_path / "squad", {"paragraphs": []})
     assert f"split test: {NO_QUESTION}" in refusal(
         capsys, squad, "--archive", tmp_path / "squad", out=tmp_path / "e"
@@ -643,12 +646,13 @@ def test_half_a_surrogate_pair_is_not_written(tmp_path, capsys):
 
 
 def test_a_line_of_a_collection_is_named_by_its_number(tmp_path, capsys):
-    (tmp_path / "pairs").write_bytes(b"q\ta\t1\nq\t\xff\t0\n")
-    arguments = [retrieval, "--split", "dev", "--table", tmp_path / "pairs"]
+    arguments = write_collection(tmp_path / "in")
+    whole = (tmp_path / "in" / "sentences").read_bytes()
+    (tmp_path / "in" / "sentences").write_bytes(whole + b"b\t\xff\n")
     error = refusal(capsys, *arguments, out=tmp_path / "out")
-    assert "pairs, line 2: byte 2 is not UTF-8" in error
+    assert "sentences, line 2: byte 2 is not UTF-8" in error
     (tmp_path / "out" / "stats.json").write_text("[7]")
-    (tmp_path / "pairs").write_text("q\ta\t1\n")
+    (tmp_path / "in" / "sentences").write_bytes(whole)
     assert convert(*arguments, out=tmp_path / "out") == 0
     assert list(json.loads((tmp_path / "out" / "stats.json").read_text())) == ["dev"]
 
@@ -729,7 +733,7 @@ def limit_file_size():
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
-    for write in (write_asnq, write_pairs):
+    for write in (write_asnq, write_collection):
         done = run_script(tmp_path, write(tmp_path / write.__name__), preexec_fn=limit_file_size)
         assert done.returncode == 2 and "Traceback" not in done.stderr
         assert "could not be written (File too large)" in done.stderr.splitlines()[-1]
@@ -816,7 +820,7 @@ def test_ctrl_c_is_one_line(tmp_path, popen, moment):
 
 def test_two_conversions_do_not_write_to_one_folder(tmp_path, capsys):
     with lock_output(tmp_path / "out"):
-        error = refusal(capsys, *write_pairs(tmp_path / "in"), out=tmp_path / "out")
+        error = refusal(capsys, *write_collection(tmp_path / "in"), out=tmp_path / "out")
     assert "locked by process" in error
 
 

@@ -1,6 +1,5 @@
-"""Fuzzed corpora: canonical JSONL, TREC files, candidates, and what the data scripts read."""
+"""Fuzzed corpora: JSONL, tables, TREC files, candidates, and what the data scripts read."""
 
-import argparse
 import collections
 import importlib
 import json
@@ -62,7 +61,7 @@ class Corpora(Attack):
             "candidates": Format(lines("retrieval", "sentences"), _read_candidates, 2),
             "wikiqa": Format(lines("wikiqa", "WikiQA-dev.tsv"), self._read_wikiqa, 2, fixed=1),
             "asnq": Format(lines("asnq", "dev.tsv"), _read_asnq, 2),
-            "pairs": Format(lines("retrieval", "pairs"), _read_pairs, 2),
+            "table": Format(lines("table.tsv"), _read_table, 2, fixed=1),
             "texts": Format(lines("retrieval", "sentences"), _read_texts, 2),
             "trecqa": Format(lines("trecqa", "dev.xml")[:34], self._read_trecqa, 0.3),
             "squad": Format(lines("squad", "dev-v2.0.json"), _read_squad, 0.02, is_json=True),
@@ -173,6 +172,10 @@ def _read_jsonl(path):
     return _by_question(read_questions(path))
 
 
+def _read_table(path):
+    return _read_jsonl(path.replace(path.with_name("table.tsv")))
+
+
 def _read_run(path):
     from wqa.evaluation import read_run
 
@@ -205,11 +208,6 @@ def _read_asnq(path):
         for _, _, question, sentence, label in asnq.parse(file, file, path, lambda _: "dev"):
             records.append((question, sentence, label))
     return records
-
-
-def _read_pairs(path):
-    options = argparse.Namespace(table=str(path), top_k=0, split="dev")
-    return _by_question(importlib.import_module("retrieval").from_table(options))
 
 
 def _read_texts(path):

@@ -125,10 +125,11 @@ def write_archives(folder):
         "sentences": [f"d{n}\tSentence {n} , here ." for n in range(9)],
         "run": [f"{n} Q0 d{n + k} {k + 1} {9 - k}.5 t" for n in range(6) for k in range(3)],
         "qrels": [f"{n} 0 d{n + k} {int(k == 1)}" for n in range(6) for k in range(3)],
-        "pairs": [f"who is {n} ?\tSentence {k} .\t{int(k == 1)}" for n in range(6) for k in "012"],
     }
     for name, lines in files.items():
         _write(folder / "retrieval" / name, lines)
+    rows = [f"who is {n} ?\tSentence {k} .\t{int(k == 1)}" for n in range(6) for k in range(3)]
+    _write(folder / "table.tsv", ["question\tcandidate\tlabel", *rows])
 
 
 def _write(path, lines):

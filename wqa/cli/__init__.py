@@ -14,7 +14,7 @@ import importlib
 import os
 import re
 import sys
-from typing import Any, List, NoReturn, Optional, Sequence
+from typing import Any, Dict, List, NoReturn, Optional, Sequence
 
 import wqa
 from wqa.cli.options import check_number, note_cache
@@ -60,6 +60,8 @@ COMMANDS = {
 _ONE_LETTER = re.compile("--[a-z]")
 #: Characters of a parser's message, which may quote an argument of any length.
 _LONGEST = 300
+#: What an option expects that takes a number.
+_NUMBERS: Dict[Any, str] = {int: "a whole number", float: "a number"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -82,6 +84,23 @@ class _Parser(argparse.ArgumentParser):
                 "COMMAND", shorten(value), f"one of {', '.join(action.choices)}", mend
             )
         super()._check_value(action, value)
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError:
+            if action.type not in _NUMBERS:
+                raise
+            name = argparse._get_action_name(action)
+            raise OptionError(name, shorten(arg_string), _NUMBERS[action.type]) from None
+
+    def _match_argument(self, action: argparse.Action, arg_strings_pattern: str) -> int:
+        try:
+            return super()._match_argument(action, arg_strings_pattern)
+        except argparse.ArgumentError:
+            name, value = argparse._get_action_name(action), action.metavar or "a value"
+            mend = f"{self.prog} --help explains it"
+            raise OptionError(name, "no value", str(value), mend) from None
 
     def error(self, message: str) -> NoReturn:
         if len(message) > _LONGEST:

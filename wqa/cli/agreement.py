@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "teachers", nargs="+", metavar="TEACHER", help="run directory, or another ranker"
     )
-    add_data(parser, "labelled questions, canonical JSONL")
+    add_data(parser, "labelled questions, JSONL, .csv or .tsv")
     parser.add_argument(
         "--out", default="", metavar="PATH", help="folder of the table and the picture to write"
     )

@@ -68,7 +68,7 @@ def add_questions(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--question", metavar="Q", help="the question")
     source.add_argument(
-        "--data", metavar="FILE", help="questions, canonical JSONL; they need no candidates"
+        "--data", metavar="FILE", help="questions, JSONL, .csv or .tsv; they need no candidates"
     )
 
 

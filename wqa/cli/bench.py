@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-h", "--help", action=HelpWithOwnOptions, nargs=0, help="show this message and exit"
     )
     parser.add_argument("run", nargs="?", metavar="RUN", help="run directory")
-    parser.add_argument("--data", metavar="FILE", help="questions to rank, canonical JSONL")
+    parser.add_argument("--data", metavar="FILE", help="questions to rank, JSONL, .csv or .tsv")
     add_drops(parser, "; give it once for each row; 0, 0.3, 0.4 and 0.5 by default")
     add_number(parser, "--rounds", 5, "rounds that count, after one to warm up")
     parser.add_argument(

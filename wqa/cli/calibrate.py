@@ -32,7 +32,7 @@ LOGGER = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa calibrate`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run directory")
-    add_data(parser, "labelled development questions, canonical JSONL")
+    add_data(parser, "labelled development questions, JSONL, .csv or .tsv")
     add_number(parser, "--bins", 15, "bins of the expected calibration error", "M")
     add_json(parser)
     add_ranking(parser)

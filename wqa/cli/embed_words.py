@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",  # --data A --data B is --data A B
         metavar="FILE",
-        help="questions, canonical JSONL",
+        help="questions, JSONL, .csv or .tsv",
     )
     parser.add_argument("--out", required=True, metavar="PATH", help="folder of the table")
     source = parser.add_mutually_exclusive_group(required=True)

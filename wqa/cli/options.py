@@ -255,7 +255,8 @@ def add_filter(parser: argparse.ArgumentParser, name: str, default: str, text: s
 
 def add_scoring(parser: argparse.ArgumentParser) -> None:
     """Add the options of judgements and metrics."""
-    parser.add_argument("--data", metavar="FILE", help="labelled questions, JSONL or ir:NAME")
+    text = "labelled questions, JSONL, .csv, .tsv or ir:NAME"
+    parser.add_argument("--data", metavar="FILE", help=text)
     parser.add_argument("--run", action="append", dest="trec_runs", metavar="FILE", help="TREC run")
     parser.add_argument("--qrels", metavar="FILE", help="TREC judgements, for --run")
     parser.add_argument(

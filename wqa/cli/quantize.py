@@ -22,7 +22,7 @@ from wqa.errors import OptionError, printable
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa quantize`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run directory")
-    add_data(parser, "questions to measure ranges on, canonical JSONL, or claims")
+    add_data(parser, "questions to measure ranges on, JSONL, .csv or .tsv, or claims")
     add_number(parser, "--questions", 100, "number of questions to measure on")
     parser.add_argument(
         "--strength",

@@ -28,7 +28,8 @@ from wqa.cli.output import add_json, show
 from wqa.cli.runs import add_drops, one_drop_setting
 from wqa.data import Candidate
 from wqa.data import read_candidates as read_records
-from wqa.data.folders import OFFICE, TABLES
+from wqa.data.folders import OFFICE
+from wqa.data.tables import TABLES
 from wqa.errors import DataError, InputError, OptionError, printable, shorten
 
 _WIDTH = 300  # characters of a sentence that the table shows

@@ -26,7 +26,7 @@ LOGGER = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa retrieve`` to its parser."""
     parser.add_argument("index", metavar="INDEX", help="folder that `wqa index` wrote")
-    add_data(parser, "questions, canonical JSONL; they need no candidates")
+    add_data(parser, "questions, JSONL, .csv or .tsv; they need no candidates")
     parser.add_argument(
         "--out", required=True, metavar="PATH", help="canonical JSONL to write, plain or .gz"
     )

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from wqa.data.partitions import PARTITION_TOKENS
 
     parser.add_argument("run", metavar="RUN", help="run directory, or another ranker")
-    add_data(parser, "questions to score, canonical JSONL")
+    add_data(parser, "questions to score, JSONL, .csv or .tsv")
     parser.add_argument("--out", required=True, metavar="PATH", help="folder to write")
     text = "logits, arrays for `wqa train --teachers`; jsonl, scores and order of each question; "
     text += "trec, a run"

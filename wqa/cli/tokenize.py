@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--encoder", metavar="DIR", help="encoder whose tokenizer to take, as `wqa train` takes it"
     )
     start.add_argument("--init", metavar="RUN", help="run whose tokenizer to take instead")
-    add_data(parser, "labelled questions, canonical JSONL")
+    add_data(parser, "labelled questions, JSONL, .csv or .tsv")
     parser.add_argument(
         "--out", required=True, metavar="PATH", help="folder to write; name it .store"
     )

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--train",
         required=True,
         metavar="FILE",
-        help="training questions, canonical JSONL, or a store that `wqa tokenize` wrote",
+        help="training questions, JSONL, .csv or .tsv, or a store that `wqa tokenize` wrote",
     )
     parser.add_argument(
         "--dev", metavar="FILE", help="development questions, for evaluation and early stopping"

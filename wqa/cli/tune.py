@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="run directory of a cascade, or .json file of a sequence or an ensemble",
     )
-    add_data(parser, "labelled development questions, canonical JSONL")
+    add_data(parser, "labelled development questions, JSONL, .csv or .tsv")
     parser.add_argument(
         "--metric", default="map", choices=("map", "mrr", "p@1", "ndcg@10"), help="(default: map)"
     )

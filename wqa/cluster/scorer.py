@@ -28,7 +28,7 @@ import numpy as np
 from wqa.cluster.job import Job, PartitionRunner, Wording
 from wqa.cluster.partition_files import NAME, Content, Layout, Manifest, partitions_folder
 from wqa.config import read_json
-from wqa.data.ir_names import is_ir_name
+from wqa.data.formats import has_lines
 from wqa.data.partitions import Partition, PartitionReader, QuestionGroup, partitions_of
 from wqa.data.records import Candidate, Question, filter_rule
 from wqa.data.scores import COUNTS, FORMAT, TYPES
@@ -244,7 +244,7 @@ class ScoringJob(Job):
         check_choice("output", self.output, OUTPUTS)
         if self.output == "trec" and self.run_writer is None:
             raise OptionError("run_writer", None, "wqa.evaluation.write_run, for a TREC run")
-        if is_ir_name(self.data):
+        if not has_lines(self.data):
             raise OptionError(
                 "data",
                 f"{self.data}, which has no lines to divide",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import csv
 import hashlib
 import json
 import logging
@@ -16,6 +15,7 @@ from typing import Callable, Dict, Iterator, Optional, Set, Tuple
 from wqa.data.documents import LONGEST_DOCUMENT, Document, read_documents
 from wqa.data.markup import check_nesting, markdown_text, page_text
 from wqa.data.records import check_id
+from wqa.data.tables import is_table, read_rows
 from wqa.errors import (
     DataError,
     OptionError,
@@ -23,13 +23,12 @@ from wqa.errors import (
     shorten,
 )
 from wqa.io.files import PathLike, sha256
-from wqa.io.lines import UniqueIds, open_lines, text_lines, without_mark
+from wqa.io.lines import UniqueIds, open_lines, without_mark
 
 LOGGER = logging.getLogger(__name__)
 
 #: Ends of the names of files that are documents, by their form.
 FORMS = {".txt": "text", ".md": "markdown", ".html": "html", ".htm": "html"}
-TABLES = {".csv": ",", ".tsv": "\t"}
 #: Files that other programs make texts of.
 OFFICE = (".pdf", ".doc", ".docx", ".odt", ".rtf", ".epub")
 
@@ -223,53 +222,19 @@ def read_table(path: PathLike, column: str = "text") -> Iterator[Document]:
         cells, or two rows have the same id.
     """
     left_out, known = _LeftOut(), UniqueIds("document", unit="row")
-    delimiter = TABLES[_suffix(path)]
-    lines = (line for _, line in text_lines(path))
-    if delimiter == "\t":  # quotation marks are text there
-        rows = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
-    else:
-        rows = csv.reader(lines, delimiter=delimiter, strict=True)
-    csv.field_size_limit(LONGEST_DOCUMENT)
     number = 0
-    try:
-        header = next(rows, [])
-        if not header:
-            raise DataError(path, "is empty", "a first row with the names of the columns")
-        if header.count(column) != 1:
-            columns = ", ".join(map(shorten, header))
-            count = header.count(column) or "no"
-            has = f"has {count} column {shorten(column)}"
-            mend = f"name the column of texts with --column; {delimiter!r} divides them"
-            if len(header) == 1 and ";" in header[0]:
-                mend = "save it with commas, or with tabs as .tsv"
-            raise DataError(path, has, f"one of {columns}", mend)
-        for number, row in enumerate(rows, 1):
-            where = f"{path}, row {number}"
-            if not row:
-                left_out["rows without a text"] += 1
-                continue
-            if len(row) != len(header):
-                raise DataError(where, f"{len(row)} cells", f"{len(header)}, as in the first row")
-            fields = dict(zip(header, row))
-            if not fields[column].strip():
-                left_out["rows without a text"] += 1
-                continue
-            key = fields.get("id", str(number)).strip()
-            check_id(key, where)
-            known.add(key, where, number)
-            yield Document(key, fields[column], fields.get("title", "").strip())
-    except csv.Error as error:
-        mend = "close the quotation mark, or double one that belongs to a text"
-        raise DataError(f"{path}, after row {number}", str(error), "a whole table", mend) from None
+    mend = "name the column of texts with --column"
+    for where, number, cells in read_rows(path, (column,), mend):
+        if not cells.get(column, "").strip():
+            left_out["rows without a text"] += 1
+            continue
+        key = cells.get("id", str(number)).strip()
+        check_id(key, where)
+        known.add(key, where, number)
+        yield Document(key, cells[column], cells.get("title", "").strip())
     if number == sum(left_out.values()):
         raise DataError(path, "holds no text", "a row with a text")
     left_out.note(pathlib.Path(path))
-
-
-def _suffix(path: PathLike) -> str:
-    """End of a file's name, without that of a packed file."""
-    name = pathlib.Path(path)
-    return (name.with_suffix("") if name.suffix == ".gz" else name).suffix.lower()
 
 
 def _form(path: PathLike) -> Optional[str]:
@@ -278,7 +243,7 @@ def _form(path: PathLike) -> Optional[str]:
 
 def is_collection(path: PathLike) -> bool:
     """Whether a path is a folder, a table or a text rather than a file of JSON lines."""
-    return os.path.isdir(path) or _suffix(path) in TABLES or _form(path) is not None
+    return os.path.isdir(path) or is_table(path) or _form(path) is not None
 
 
 def collection_digest(path: PathLike, column: str) -> str:
@@ -315,7 +280,7 @@ def read_collection(path: PathLike, column: str = "text") -> Iterator[Document]:
     OptionError
         If a column is given for what is no table.
     """
-    if _suffix(path) in TABLES and not os.path.isdir(path):
+    if is_table(path) and not os.path.isdir(path):
         return read_table(path, column)
     if column != "text":
         raise OptionError("column", f"{column} for {path}", "a table, .csv or .tsv")

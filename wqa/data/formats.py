@@ -1,4 +1,7 @@
-"""Canonical JSONL: one question a line, checked strictly; and the built-in corpus."""
+"""Canonical JSONL: one question a line, checked strictly; and the built-in corpus.
+
+Questions are also read from tables and from `ir_datasets`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 from wqa.data.ir_names import is_ir_name, read_dataset
 from wqa.data.records import Candidate, Question, check_document_ids
+from wqa.data.tables import is_table, read_question_table
 from wqa.errors import DataError, OptionError, shorten
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import (
@@ -28,26 +32,29 @@ LONGEST_QUESTION = 1 << 28
 
 
 def read_questions(path: PathLike, with_candidates: bool = True) -> Iterator[Question]:
-    """Read canonical JSONL, plain or ``.gz``, one question at a time.
+    """Read questions, one at a time.
 
     Parameters
     ----------
     path : str or path-like
-        The file; it is unpacked if its name ends in ``.gz``. Or a name of `ir_datasets` after
-        ``ir:``, as `wqa.data.ir_names.read_dataset` reads it.
+        Canonical JSONL. Or a table, CSV or, if its name ends in ``.tsv``, with tabs: a row for each
+        candidate, in the columns ``question`` and ``candidate``, and perhaps ``label``, 0, 1 or
+        empty, and ``id``, of the candidate; rows with the same question need not stand together,
+        and the questions are numbered from 1. Files are unpacked if their names end in ``.gz``. Or
+        a name of `ir_datasets` after ``ir:``, as `wqa.data.ir_names.read_dataset` reads it.
     with_candidates : bool
         Whether each question must have candidates. Questions to retrieve documents for need none.
 
     Yields
     ------
     Question
-        The questions in the order of their lines.
+        The questions in the order of their lines, or of their first rows.
 
     Raises
     ------
     DataError
-        At the first line that is not canonical; the message names file and line. Or if a dataset of
-        `ir_datasets` is unknown or cannot be read.
+        At the first line or row that does not fit; the message names file and line. Or if a dataset
+        of `ir_datasets` is unknown or cannot be read.
     MissingDependency
         If the name is one of `ir_datasets`, which is not installed.
     """
@@ -58,13 +65,19 @@ def read_questions(path: PathLike, with_candidates: bool = True) -> Iterator[Que
 def read_placed_questions(
     path: PathLike, with_candidates: bool = True
 ) -> Iterator[Tuple[Question, int]]:
-    """Read canonical JSONL as `read_questions` does, with the position of each question."""
-    if is_ir_name(path):
-        for question in read_dataset(str(path), with_candidates):
+    """Read questions as `read_questions` does, with the position after each line of JSONL."""
+    if not has_lines(path):
+        read = read_dataset if is_ir_name(path) else read_question_table
+        for question in read(str(path), with_candidates):
             yield question, 0
         return
     parse = functools.partial(parse_question, with_candidates=with_candidates)
     yield from read_records(path, "question", parse, LONGEST_QUESTION)
+
+
+def has_lines(path: PathLike) -> bool:
+    """Whether questions are read from a file of lines, each of which can be read alone."""
+    return not (is_ir_name(path) or is_table(path))
 
 
 def parse_question(line: str, where: str, with_candidates: bool = True) -> Question:
