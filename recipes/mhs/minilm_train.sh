@@ -7,7 +7,7 @@
 # STUDENTS="kd mhs" trains these alone; a second process may train others once the ensemble is there.
 #
 #   DATA=data recipes/mhs/minilm_train.sh    five hours on one core; then minilm_tables.sh
-#   DATA=data LAYERS=4 recipes/mhs/minilm_train.sh    an hour and a half more
+#   DATA=data LAYERS=4 recipes/mhs/minilm_train.sh    two and a half hours more
 #   SMOKE=1 recipes/mhs/minilm_train.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
