@@ -23,7 +23,7 @@ as ``{small["MHS", "wikiqa_map"] - small["ensemble", "wikiqa_map"]:.1f}``, which
 a row, a number by the format behind the colon. Further names are
 
     claim["mhs/table2", "wilcoxon"]    what its tests say: shown, not shown, refuted, not refuted
-    claims["mhs", "shown"]             the claims of a paper with this outcome
+    claims["mhs"]                      rows of all claims of a paper and what their tests say
     coverage["mhs"]                    rows of all tables and figures of a paper
 
 A table whose figures have no file stands behind a comment that says where they are from:
@@ -101,14 +101,13 @@ def outcome_of(words: Sequence[str]) -> str:
     raise DataError(f"claim {name}", f"{table} has no such claim", "a name of its file of claims")
 
 
-def claims_with(words: Sequence[str]) -> str:
-    """The claims of a paper with one outcome."""
-    paper, outcome = words
-    listed = []
+def claims_of(words: Sequence[str]) -> str:
+    """Rows of the claims of a paper and their outcomes."""
+    lines = []
     for judgement in judgements():
-        if judgement.file.folder.name == paper:
-            listed += [entry.claim for entry in judgement.verdicts if entry.outcome == outcome]
-    return "; ".join(listed)
+        if judgement.file.folder.name == words[0]:
+            lines += [f"| {verdict.claim} | {verdict.outcome} |" for verdict in judgement.verdicts]
+    return "\n".join(lines)
 
 
 def coverage(words: Sequence[str]) -> str:
@@ -142,7 +141,7 @@ def status_of(judgement: Judgement) -> str:
 
 def names_of(spec: Dict[str, Any]) -> Dict[str, Lookup]:
     """What the names in the expressions of a page stand for."""
-    names: Dict[str, Lookup] = {"claim": outcome_of, "claims": claims_with, "coverage": coverage}
+    names: Dict[str, Lookup] = {"claim": outcome_of, "claims": claims_of, "coverage": coverage}
     for name, path in spec.get("files", {}).items():
         names[name] = read_file(path).cell
     return names

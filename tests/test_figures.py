@@ -112,6 +112,6 @@ def test_what_is_wrong_with_a_page_is_one_error(old, new, message, make_figures,
 
 def test_outcomes_of_claims(make_figures):
     assert make_figures.outcome_of(["mhs/table2", "distillation"]) == "not shown"
-    assert "transfer helps" in make_figures.claims_with(["cascade", "shown"])
+    assert "| transfer helps | shown |" in make_figures.claims_of(["cascade"]).splitlines()
     with pytest.raises(DataError, match="no such claim"):
         make_figures.outcome_of(["mhs/table2", "absent"])
