@@ -73,6 +73,8 @@ SHARED = pathlib.Path(os.environ.get("WQA_SHARED_DATA", ROOT.parent / "shared" /
 FAMILIES = {
     "bert": "uncased",
     "roberta": "byte_level",
+    "mpnet": "byte_level",
+    "distilbert": "uncased",
     "electra": "cased",
     "electra_small": "uncased",
     "albert": "sentencepiece",
@@ -181,8 +183,11 @@ def write_family_encoder(folder, family):
     from wqa.systems.pairwise.network import PairwiseTransformer
 
     layout = family.split("_")[0]
+    roberta = {"token_types": 1, "layer_norm_eps": 1e-5, "first_position": 2}
     changes = {
-        "roberta": {"token_types": 1, "layer_norm_eps": 1e-5, "first_position": 2},
+        "roberta": roberta,
+        "mpnet": roberta,
+        "distilbert": {"token_types": 1},
         "electra_small": {"embedding_size": 8},
         "albert": {"embedding_size": 8, "shared_layers": True, "activation": "gelu_tanh"},
     }.get(family, {})

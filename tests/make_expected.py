@@ -64,18 +64,28 @@ def gradients(model, token_ids, token_types, valid_length, weights):
         "ffn_1": layer + "intermediate.dense.weight",
         "norm": layer + "attention.output.LayerNorm.weight",
     }
-    qkv = [layer + f"attention.self.{part}.weight" for part in ("query", "key", "value")]
-    if model.config.model_type == "albert":
-        layer = "encoder.albert_layer_groups.0.albert_layers.0."
+    attention, parts = "attention.self.", ("query", "key", "value")
+    kind = model.config.model_type
+    if kind == "albert":
+        layer, attention = "encoder.albert_layer_groups.0.albert_layers.0.", "attention."
         names.update(ffn_1=layer + "ffn.weight", norm=layer + "attention.LayerNorm.weight")
-        qkv = [layer + f"attention.{part}.weight" for part in ("query", "key", "value")]
+    if kind == "mpnet":
+        attention, parts = "attention.attn.", ("q", "k", "v")
+        names.update(
+            norm=layer + "attention.LayerNorm.weight",
+            relative="encoder.relative_attention_bias.weight",
+        )
+    if kind == "distilbert":
+        layer, attention, parts = "transformer.layer.1.", "attention.", ("q_lin", "k_lin", "v_lin")
+        names.update(ffn_1=layer + "ffn.lin1.weight", norm=layer + "sa_layer_norm.weight")
+    qkv = [f"{layer}{attention}{part}.weight" for part in parts]
     found = {f"gradient_of_{key}": parameters[name].grad.numpy() for key, name in names.items()}
     found["gradient_of_qkv"] = np.concatenate([parameters[name].grad.numpy() for name in qkv])
     return found
 
 
-def tiny(name, family, labels=2, kind="SequenceClassification", **options):
-    """A tiny model's directory, with what it computes."""
+def tiny(name, family, labels=2, kind="SequenceClassification", length=12, **options):
+    """A tiny model's directory, with what it computes on texts up to a length."""
     import reference
 
     config = getattr(transformers, f"{family}Config")(
@@ -95,14 +105,14 @@ def tiny(name, family, labels=2, kind="SequenceClassification", **options):
             )
     shutil.rmtree(HERE / name, ignore_errors=True)
     model.save_pretrained(HERE / name)
-    lengths = np.array([9, 5, 12])
-    token_ids = rng.integers(5, SIZES["vocab_size"], (3, 12))
-    token_ids[np.arange(12)[None] >= lengths[:, None]] = model.config.pad_token_id
+    lengths = np.array([9, 5, length])
+    token_ids = rng.integers(5, SIZES["vocab_size"], (3, length))
+    token_ids[np.arange(length)[None] >= lengths[:, None]] = model.config.pad_token_id
     token_ids[0, 5] = model.config.pad_token_id  # text may hold it; RoBERTa's positions then wait
     token_types = np.zeros_like(token_ids)
-    if model.config.type_vocab_size > 1:
+    if getattr(model.config, "type_vocab_size", 1) > 1:
         token_types[:, 4:] = 1
-    weights = rng.normal(size=(3, 12, SIZES["hidden_size"])).astype(np.float32)
+    weights = rng.normal(size=(3, length, SIZES["hidden_size"])).astype(np.float32)
     if kind == "QuestionAnswering":
         with torch.no_grad():
             out = reference.run(model, token_ids, token_types, lengths)
@@ -224,6 +234,13 @@ def models(directory):
         pad_token_id=1,
     )
     tiny("tiny_bert_reader", "Bert", kind="QuestionAnswering")
+    roberta = {"max_position_embeddings": 34, "layer_norm_eps": 1e-5, "pad_token_id": 1}
+    tiny("tiny_xlm_roberta", "XLMRoberta", labels=1, type_vocab_size=1, **roberta)
+    # Long enough for distances in every bucket.
+    roberta["max_position_embeddings"] = 172
+    tiny("tiny_mpnet", "MPNet", length=150, **roberta)
+    sizes = {"dim": 16, "hidden_dim": 32, "n_layers": 3, "n_heads": 2}
+    tiny("tiny_distilbert", "DistilBert", **sizes)
     tiny("tiny_electra", "Electra", labels=1, embedding_size=16)
     tiny("tiny_electra_small", "Electra", embedding_size=8)
     tiny("tiny_albert_v1", "Albert", embedding_size=8, hidden_act="gelu")

@@ -39,6 +39,8 @@ SIZES = {
 FAMILIES = {
     "bert": BackboneConfig(**SIZES),
     "roberta": dataclasses.replace(BACKBONES["roberta_12_768_12"], **SIZES),
+    "mpnet": dataclasses.replace(BACKBONES["mpnet_12_768_12"], **SIZES),
+    "distilbert": dataclasses.replace(BACKBONES["distilbert_6_768_12"], **SIZES),
     "electra": BackboneConfig(layout="electra", embedding_size=8, **SIZES),
     "albert": BackboneConfig(
         layout="albert", embedding_size=8, shared_layers=True, activation="gelu_tanh", **SIZES

@@ -40,6 +40,10 @@ PAIR_FORMS: Dict[str, PairForm] = {
 SIMILARITIES = ("maxsim", "cosine")
 
 
+#: Activations between the two dense layers of sequence classifiers.
+HEAD_ACTIVATIONS = ("tanh", "gelu", "relu")
+
+
 @dataclasses.dataclass(frozen=True)
 class Family:
     """Properties that all encoders of a family share.
@@ -57,7 +61,7 @@ class Family:
         Whether pretraining trains a dense layer on the first position. The first-position head
         then starts from it. Otherwise the head's dense layer is new, and dropout comes before it.
     head_activation : str
-        Activation after that dense layer, ``"tanh"`` or ``"gelu"``.
+        Activation after that dense layer, ``"tanh"``, ``"gelu"`` or ``"relu"``.
     positions_after_padding : bool
         Whether the first rows of the position table belong to the ids up to the padding token's.
         The first token then takes the row after them, and padding tokens have no position.
@@ -65,6 +69,11 @@ class Family:
         Whether all layers share their parameters.
     mask_token : str
         Token that replaces those that masked language modelling predicts.
+    has_token_types : bool
+        Whether the encoder tells token types apart. Otherwise all tokens have type 0, whatever the
+        pair form.
+    relative_buckets : int
+        Buckets of the relative positions, by which attention scores are biased; 0 for none.
 
     Raises
     ------
@@ -80,26 +89,37 @@ class Family:
     positions_after_padding: bool = False
     shared_layers: bool = False
     mask_token: str = "[MASK]"
+    has_token_types: bool = True
+    relative_buckets: int = 0
 
     def __post_init__(self) -> None:
         check_choice("family pair_form", self.pair_form, PAIR_FORMS)
-        if self.head_activation not in ("tanh", "gelu"):
-            raise OptionError(
-                "family head_activation", shorten(self.head_activation), "tanh or gelu"
-            )
+        check_choice("family head_activation", self.head_activation, HEAD_ACTIVATIONS)
 
+
+_ROBERTA_FAMILY = Family(
+    "roberta",
+    "roberta",
+    ("<s>", "</s>", "<pad>"),
+    positions_after_padding=True,
+    mask_token="<mask>",
+)
 
 _FAMILIES = (
     Family("bert", "bert", ("[CLS]", "[SEP]", "[PAD]"), has_pooler=True),
-    Family(
-        "roberta",
-        "roberta",
-        ("<s>", "</s>", "<pad>"),
-        positions_after_padding=True,
-        mask_token="<mask>",
-    ),
+    _ROBERTA_FAMILY,
+    dataclasses.replace(_ROBERTA_FAMILY, name="xlm-roberta"),
+    # Song et al. 2020 (MPNet); 32 buckets are fixed in the code of its authors and its ports.
+    dataclasses.replace(_ROBERTA_FAMILY, name="mpnet", has_token_types=False, relative_buckets=32),
     Family("electra", "bert", ("[CLS]", "[SEP]", "[PAD]"), head_activation="gelu"),
     Family("albert", "bert", ("[CLS]", "[SEP]", "<pad>"), has_pooler=True, shared_layers=True),
+    Family(
+        "distilbert",
+        "bert",
+        ("[CLS]", "[SEP]", "[PAD]"),
+        head_activation="relu",
+        has_token_types=False,
+    ),
 )
 
 #: Families of encoders by name. A new family is a record here and one in
@@ -233,6 +253,7 @@ def _is_number(value: object) -> bool:
 _ROBERTA = BackboneConfig(
     layout="roberta", vocab_size=50265, token_types=1, layer_norm_eps=1e-5, first_position=2
 )
+_XLM_ROBERTA = dataclasses.replace(_ROBERTA, layout="xlm-roberta", vocab_size=250002)
 _ELECTRA = BackboneConfig(layout="electra")
 _ALBERT = BackboneConfig(
     layout="albert",
@@ -253,6 +274,10 @@ BACKBONES: Dict[str, BackboneConfig] = {
     "bert_24_1024_16": BackboneConfig(**_LARGE),  # type: ignore[arg-type]
     "roberta_12_768_12": _ROBERTA,
     "roberta_24_1024_16": dataclasses.replace(_ROBERTA, **_LARGE),  # type: ignore[arg-type]
+    "xlm-roberta_12_768_12": _XLM_ROBERTA,
+    "xlm-roberta_24_1024_16": dataclasses.replace(_XLM_ROBERTA, **_LARGE),  # type: ignore[arg-type]
+    "mpnet_12_768_12": dataclasses.replace(_ROBERTA, layout="mpnet", vocab_size=30527),
+    "distilbert_6_768_12": BackboneConfig(layout="distilbert", num_layers=6, token_types=1),
     "electra_12_256_4": dataclasses.replace(
         _ELECTRA, units=256, hidden_size=1024, num_heads=4, embedding_size=128
     ),

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, ELECTRA and ALBERT as one configurable encoder whose layers are addressable.
+"""BERT and its relatives as one configurable encoder whose layers are addressable.
 
 Names follow GluonNLP where it has one. Shapes: B pairs, L positions, C units, H attention heads, E
 the width of the embeddings' tables.
@@ -17,7 +17,7 @@ import numpy as np
 from mxnet.gluon import Block, HybridBlock, nn
 
 from wqa.config import BackboneConfig
-from wqa.models.masks import at_marks, attention_mask
+from wqa.models.masks import RelativePositions, at_marks, attention_mask
 
 
 def break_cycles(block: Block) -> None:
@@ -73,6 +73,7 @@ class Embeddings(HybridBlock):
         self._computation = computation or Computation()
         width = config.embedding_size or config.units  # E
         self._first = config.first_position
+        self._has_types = config.family.has_token_types or config.token_types > 1
         self._sizes = (config.first_position + config.max_positions, width)
         with self.name_scope():
             self.word = nn.Embedding(config.vocab_size, width)
@@ -119,6 +120,8 @@ class Embeddings(HybridBlock):
     ) -> Tensor:
         """Sum of the three embeddings, (B, L, E), before the normalisation."""
         rows, width = self._sizes
+        if not self._has_types:
+            token_types = F.zeros_like(token_types)
         hidden = self.word(token_ids) + self.token_type(token_types)
         if positions is not None:
             steps = positions + self._first  # (B, L)
@@ -155,10 +158,17 @@ class EncoderLayer(HybridBlock):
     ----------
     config : BackboneConfig
         Sizes of the layer, which all layers of an encoder share.
+    relative : RelativePositions, optional
+        Bias of the attention scores, which all layers of an encoder share. The caller adds it to
+        the mask; engines read it here.
     """
 
-    def __init__(self, config: BackboneConfig, **kwargs) -> None:
+    def __init__(
+        self, config: BackboneConfig, relative: Optional[RelativePositions] = None, **kwargs
+    ) -> None:
         super().__init__(**kwargs)
+        # No child: each stack of layers registers it once.
+        object.__setattr__(self, "relative", relative)
         units, norm = config.units, {"in_channels": config.units, "epsilon": config.layer_norm_eps}
         self.num_heads, self._scale = config.num_heads, config.attention_scale
         self._activation = config.activation
@@ -227,6 +237,10 @@ class LayerStack(HybridBlock):
         self._computation = computation or Computation()
         for layer in dict.fromkeys(layers):
             self.register_child(layer)
+        #: Bias of the attention scores of all layers; None for encoders without one.
+        self.relative_positions: Optional[RelativePositions] = None
+        if layers:
+            self.relative_positions = layers[0].relative
         break_cycles(self)
 
     def __len__(self) -> int:
@@ -262,9 +276,17 @@ class LayerStack(HybridBlock):
             return self._computation.engine.layers(self, hidden, valid_length, *marks)
         return super().forward(hidden, valid_length, *marks)
 
+    def mask(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
+        """The mask of the layers, with the bias by relative position if the encoder has one.
+
+        Shapes: the result (B * H, L, L).
+        """
+        bias = None if self.relative_positions is None else self.relative_positions(hidden)
+        return attention_mask(F, hidden, valid_length, self._sequence[0].num_heads, bias)
+
     def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor, *marks: Tensor) -> Tensor:
         if self._sequence:
-            mask = attention_mask(F, hidden, valid_length, self._sequence[0].num_heads)
+            mask = self.mask(F, hidden, valid_length)
             for layer in self._sequence:
                 hidden = layer(hidden, mask)
         return at_marks(F, hidden, *marks) if marks else hidden
@@ -286,8 +308,12 @@ class Backbone(HybridBlock):
     def __init__(self, config: BackboneConfig, **kwargs) -> None:
         super().__init__(**kwargs)
         self.config, self._computation = config, Computation()
+        buckets, relative = config.family.relative_buckets, None
         with self.name_scope():
             self.embeddings = Embeddings(config, self._computation)
+            if buckets:
+                relative = RelativePositions(buckets, config.num_heads)
+        object.__setattr__(self, "_relative", relative)  # a child of the layers
         self.layers = self.new_layers(config.num_layers)
 
     def new_layers(self, count: int) -> LayerStack:
@@ -307,9 +333,9 @@ class Backbone(HybridBlock):
         with self.name_scope():
             # All layers of ALBERT share their parameters (Lan et al. 2020, section 3.1).
             if self.config.shared_layers:
-                layers = [EncoderLayer(self.config)] * count
+                layers = [EncoderLayer(self.config, self._relative)] * count
             else:
-                layers = [EncoderLayer(self.config) for _ in range(count)]
+                layers = [EncoderLayer(self.config, self._relative) for _ in range(count)]
             return LayerStack(layers, self._computation)
 
     def attach(self, engine: Any) -> None:
@@ -370,7 +396,7 @@ class Backbone(HybridBlock):
         types = mx.nd.zeros_like(token_ids) if token_types is None else token_types
         states = [self.embeddings(token_ids, types)]
         lengths = _lengths(mx.nd, token_ids, valid_length)
-        mask = attention_mask(mx.nd, states[0], lengths, self.config.num_heads)
+        mask = self.layers.mask(mx.nd, states[0], lengths)
         for layer in self.layers:
             states.append(layer(states[-1], mask))
         return states

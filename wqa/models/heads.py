@@ -274,8 +274,8 @@ class FirstPositionHead(Head):
     """Classifier D on the first position's encoding: dense, activation, dropout, output.
 
     If the family has a pooler (BERT, ALBERT), the dense layer is initialised from it (section 4.1).
-    Otherwise (RoBERTa, ELECTRA) the dense layer is new, and dropout comes before it as well, as in
-    the reference classifiers of these families.
+    Otherwise (RoBERTa, ELECTRA, MPNet) the dense layer is new, and dropout comes before it as well,
+    as in the reference classifiers of these families.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ class FirstPositionHead(Head):
         if outputs not in (1, 2):
             raise OptionError("outputs", outputs, "1 or 2")
         self._outputs = outputs
-        self._gelu, self._has_pooler = family.head_activation == "gelu", family.has_pooler
+        self._activation, self._has_pooler = family.head_activation, family.has_pooler
         with self.name_scope():
             self.dense = nn.Dense(units, in_units=units)
             self.dropout = nn.Dropout(dropout)
@@ -321,14 +321,14 @@ class FirstPositionHead(Head):
         return self.dense if self._has_pooler else None
 
     def chain(self) -> List[Tuple[nn.Dense, str]]:
-        return [(self.dense, "gelu" if self._gelu else "tanh"), (self.out, "")]
+        return [(self.dense, self._activation), (self.out, "")]
 
     def hybrid_forward(self, F, first: Tensor) -> Tensor:
         first = self.dense(first if self._has_pooler else self.dropout(first))
-        if self._gelu:
+        if self._activation == "gelu":
             first = F.LeakyReLU(first, act_type="gelu")
         else:
-            first = F.Activation(first, act_type="tanh")
+            first = F.Activation(first, act_type=self._activation)
         outputs = self.out(self.dropout(first))  # (B, outputs)
         if self._outputs == 2:
             wrong = F.slice_axis(outputs, axis=1, begin=0, end=1)

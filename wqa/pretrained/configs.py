@@ -65,8 +65,10 @@ def from_huggingface(
     name = _family_name(values, tensors)
     if not isinstance(name, str) or name not in HUGGINGFACE:
         raise EncoderError(path, f"model_type {shorten(name)}", "one of " + ", ".join(HUGGINGFACE))
-    values = {**DEFAULTS, **HUGGINGFACE[name].defaults, **values}
-    for setting, supported in SUPPORTED.items():
+    names = HUGGINGFACE[name]
+    defaults = {names.settings.get(setting, setting): DEFAULTS[setting] for setting in DEFAULTS}
+    values = {**defaults, **names.defaults, **values}
+    for setting, supported in {**SUPPORTED, **names.supported}.items():
         value = values.get(setting, supported)
         if value != supported:
             raise EncoderError(
@@ -146,15 +148,24 @@ _COMPUTED = {
     "max_positions": "max_position_embeddings",
     "first_position": "pad_token_id",
     "embedding_size": "embedding_size",
+    "activation": "hidden_act",
 }
+
+
+def _sources(names: HuggingFaceNames) -> Dict[str, str]:
+    """A family's name of the setting of each field of a `BackboneConfig`."""
+    sources = {**_SIZES, **_RATES, **_COMPUTED}
+    return {field: names.settings.get(setting, setting) for field, setting in sources.items()}
 
 
 def _config(name: str, settings: _Settings) -> BackboneConfig:
     family, names = FAMILIES[name], HUGGINGFACE[name]
-    sources = {**_SIZES, **_RATES, **_COMPUTED}
+    sources = _sources(names)
     if settings.has(names.head_dropout):
         sources["head_dropout"] = names.head_dropout
-    fields: Dict[str, Any] = {field: settings.size(sources[field]) for field in _SIZES}
+    sizes = [field for field in _SIZES if family.has_token_types or field != "token_types"]
+    fields: Dict[str, Any] = {"token_types": 1}
+    fields.update({field: settings.size(sources[field]) for field in sizes})
     for field in _RATES:
         fields[field] = settings.take(sources[field], "a number", int, float)
     first = 0
@@ -164,9 +175,9 @@ def _config(name: str, settings: _Settings) -> BackboneConfig:
             settings.refuse("pad_token_id", "a token id")
     width = _embedding_size(names, settings, fields["units"])
     known = "one of " + ", ".join(ACTIVATIONS)
-    activation = settings.take("hidden_act", known, str)
+    activation = settings.take(sources["activation"], known, str)
     if activation not in ACTIVATIONS:
-        settings.refuse("hidden_act", known)
+        settings.refuse(sources["activation"], known)
     try:
         return BackboneConfig(
             layout=name,
@@ -215,23 +226,29 @@ def _family_name(values: Dict[str, Any], tensors: Iterable[str]) -> Any:
 
 def to_huggingface(config: BackboneConfig) -> Dict[str, Any]:
     """Hugging Face's ``config.json`` for a classifier with one output."""
-    names = HUGGINGFACE[config.layout]
+    names, family = HUGGINGFACE[config.layout], config.family
+    sources = _sources(names)
     values = {
-        "model_type": config.family.name,
+        "model_type": family.name,
         "architectures": [f"{names.class_name}ForSequenceClassification"],
         "id2label": {"0": "answer"},
         "label2id": {"answer": 0},
-        **{setting: getattr(config, field) for field, setting in _SIZES.items()},
+        **{sources[field]: getattr(config, field) for field in _SIZES},
         "max_position_embeddings": config.max_positions + config.first_position,
         "layer_norm_eps": config.layer_norm_eps,
-        "hidden_act": "gelu_new" if config.activation == "gelu_tanh" else config.activation,
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.attention_dropout,
+        sources["activation"]: "gelu_new"
+        if config.activation == "gelu_tanh"
+        else config.activation,
+        sources["dropout"]: config.dropout,
+        sources["attention_dropout"]: config.attention_dropout,
         names.head_dropout: config.head_dropout,
+        **names.supported,
     }
+    if not family.has_token_types:
+        del values["type_vocab_size"]
     if names.embedding_size:
         values["embedding_size"] = config.embedding_size or config.units
-    if config.family.positions_after_padding:
+    if family.positions_after_padding:
         values["pad_token_id"] = config.first_position - 1
     return values
 

@@ -36,6 +36,20 @@ ALBERT_LAYER = {
     "ffn_2": ["ffn_output"],
     "ffn_norm": ["full_layer_layer_norm"],
 }
+MPNET_LAYER = {
+    **BERT_LAYER,
+    "qkv": ["attention.attn.q", "attention.attn.k", "attention.attn.v"],
+    "proj": ["attention.attn.o"],
+    "attention_norm": ["attention.LayerNorm"],
+}
+DISTILBERT_LAYER = {
+    "qkv": ["attention.q_lin", "attention.k_lin", "attention.v_lin"],
+    "proj": ["attention.out_lin"],
+    "attention_norm": ["sa_layer_norm"],
+    "ffn_1": ["ffn.lin1"],
+    "ffn_2": ["ffn.lin2"],
+    "ffn_norm": ["output_layer_norm"],
+}
 ZOO_LAYER = {
     "qkv": [f"attention_cell.proj_{part}" for part in ("query", "key", "value")],
     "proj": ["proj"],
@@ -62,12 +76,26 @@ class HuggingFaceNames:
     parts: Dict[str, List[str]] = dataclasses.field(default_factory=lambda: BERT_LAYER)
     projection: str = "embeddings_project"
     always_projects: bool = False
-    #: Start of the names of the predictor of masked tokens, its dense layer and normalization.
+    #: Predictor of masked tokens: its dense layer, its normalization and its bias of words.
     predictor: Tuple[str, ...] = ()
     embedding_size: int = 0
+    #: The table of biases by relative position, which all layers share; empty for none.
+    relative_positions: str = ""
     head_dropout: str = "classifier_dropout"
+    #: Names of settings that are not Hugging Face's usual ones, by these.
+    settings: Dict[str, str] = dataclasses.field(default_factory=dict)
     defaults: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    #: The one value of each setting that is supported, beside those of all families.
+    supported: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
+
+_ROBERTA = HuggingFaceNames(
+    "Roberta",
+    "roberta",
+    OWN_CLASSIFIER,
+    predictor=("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+    defaults={"pad_token_id": 1},
+)
 
 #: Hugging Face's names by family, a key of `wqa.config.FAMILIES`.
 HUGGINGFACE: Dict[str, HuggingFaceNames] = {
@@ -75,14 +103,40 @@ HUGGINGFACE: Dict[str, HuggingFaceNames] = {
         "Bert",
         "bert",
         POOLED_CLASSIFIER,
-        predictor=("cls.predictions.", "transform.dense", "transform.LayerNorm"),
+        predictor=(
+            "cls.predictions.transform.dense",
+            "cls.predictions.transform.LayerNorm",
+            "cls.predictions.bias",
+        ),
     ),
-    "roberta": HuggingFaceNames(
-        "Roberta",
-        "roberta",
-        OWN_CLASSIFIER,
-        predictor=("lm_head.", "dense", "layer_norm"),
-        defaults={"pad_token_id": 1},
+    "roberta": _ROBERTA,
+    "xlm-roberta": dataclasses.replace(_ROBERTA, class_name="XLMRoberta"),
+    "mpnet": dataclasses.replace(
+        _ROBERTA,
+        class_name="MPNet",
+        prefix="mpnet",
+        parts=MPNET_LAYER,
+        relative_positions="encoder.relative_attention_bias",
+        supported={"relative_attention_num_buckets": 32},
+    ),
+    "distilbert": HuggingFaceNames(
+        "DistilBert",
+        "distilbert",
+        {"dense": "pre_classifier", "out": "classifier"},
+        layer="transformer.layer.{}.",
+        parts=DISTILBERT_LAYER,
+        predictor=("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
+        head_dropout="seq_classif_dropout",
+        settings={
+            "hidden_size": "dim",
+            "intermediate_size": "hidden_dim",
+            "num_hidden_layers": "n_layers",
+            "num_attention_heads": "n_heads",
+            "hidden_dropout_prob": "dropout",
+            "attention_probs_dropout_prob": "attention_dropout",
+            "hidden_act": "activation",
+        },
+        defaults={"seq_classif_dropout": 0.2},
     ),
     "electra": HuggingFaceNames("Electra", "electra", OWN_CLASSIFIER, embedding_size=128),
     "albert": HuggingFaceNames(
@@ -93,7 +147,7 @@ HUGGINGFACE: Dict[str, HuggingFaceNames] = {
         parts=ALBERT_LAYER,
         projection="encoder.embedding_hidden_mapping_in",
         always_projects=True,
-        predictor=("predictions.", "dense", "LayerNorm"),
+        predictor=("predictions.dense", "predictions.LayerNorm", "predictions.bias"),
         embedding_size=128,
         head_dropout="classifier_dropout_prob",
         defaults={
@@ -113,16 +167,24 @@ ZOO: Dict[str, BackboneConfig] = {
 
 
 def huggingface_names(config: BackboneConfig) -> Names:
-    """Names of an encoder's parameters in a Hugging Face directory."""
+    """Names of an encoder's parameters in a Hugging Face directory.
+
+    A parameter without a tensor is 0: some families have no token types.
+    """
     family = HUGGINGFACE[config.layout]
+    has_types = config.family.has_token_types
     names = {
         "embeddings.word.weight": ["embeddings.word_embeddings.weight"],
-        "embeddings.token_type.weight": ["embeddings.token_type_embeddings.weight"],
+        "embeddings.token_type.weight": (
+            ["embeddings.token_type_embeddings.weight"] if has_types else []
+        ),
         "embeddings.position_weight": ["embeddings.position_embeddings.weight"],
         **array_names("embeddings.layer_norm", ["embeddings.LayerNorm"]),
     }
     if config.embedding_size:
         names.update(array_names("embeddings.projection", [family.projection]))
+    if family.relative_positions:
+        names["layers.relative_positions.weight"] = [f"{family.relative_positions}.weight"]
     for number in range(1 if config.shared_layers else config.num_layers):
         names.update(layer_names(f"layers.{number}.", family, family.layer.format(number)))
     return names
@@ -140,9 +202,8 @@ def predictor_names(config: BackboneConfig) -> Names:
     """Names of the parameters of the predictor of masked tokens, in a Hugging Face directory."""
     if not HUGGINGFACE[config.layout].predictor:
         return {}
-    start, dense, norm = HUGGINGFACE[config.layout].predictor
-    names = {**array_names("dense", [start + dense]), **array_names("layer_norm", [start + norm])}
-    return {**names, "bias": [f"{start}bias"]}
+    dense, norm, bias = HUGGINGFACE[config.layout].predictor
+    return {**array_names("dense", [dense]), **array_names("layer_norm", [norm]), "bias": [bias]}
 
 
 def zoo_names(config: BackboneConfig) -> Names:

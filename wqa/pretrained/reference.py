@@ -25,11 +25,14 @@ def run(
     import torch
 
     mask = (np.arange(token_ids.shape[1])[None] < valid_length[:, None]).astype(np.int64)
+    types = {}
+    if hasattr(model.config, "type_vocab_size"):
+        types["token_type_ids"] = torch.tensor(token_types, dtype=torch.long)
     return model.eval()(
         torch.tensor(token_ids, dtype=torch.long),
         attention_mask=torch.tensor(mask),
-        token_type_ids=torch.tensor(token_types, dtype=torch.long),
         output_hidden_states=True,
+        **types,
     )
 
 

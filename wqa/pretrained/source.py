@@ -101,6 +101,8 @@ class TensorMap:
         """Fill a parameter's rows from tensors in turn; the first ``optional`` rows may be
         absent."""
         start = 0
+        if not tensors:
+            set_rows(parameter, 0, np.zeros(parameter.shape, np.float32))
         for plain in tensors:
             start += self._check_shape(parameter, plain, len(tensors), optional)
             for row, rows in self._parts(plain):
@@ -282,7 +284,7 @@ def _describe_run(path: pathlib.Path, weights: Weights) -> _Description:
     run, config = read_run_config(path), _run_backbone(path)
     plain = {re.sub(r"^backbone\.", "", name): name for name in weights.shapes}
     check_layers(config, path, len(weights.shapes))
-    layers = {name.split(".")[1] for name in plain if name.startswith("layers.")}
+    layers = {name.split(".")[1] for name in plain if re.match(r"layers\.\d", name)}
     if 0 < len(layers) < config.num_layers and not config.shared_layers:
         # A network may have fewer layers than its encoder, such as a student's body.
         raise EncoderError(

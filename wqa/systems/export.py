@@ -175,7 +175,9 @@ def write_export_card(
 
 def _write_settings(ranker: CascadeRanker, config: Dict[str, Any], folder: pathlib.Path) -> None:
     """Write Hugging Face's settings of a network, up to its last exit, and the tokenizer."""
-    config["num_hidden_layers"] = ranker.network.exits[-1]
+    settings = HUGGINGFACE[ranker.network.config.layout].settings
+    depth = settings.get("num_hidden_layers", "num_hidden_layers")
+    config[depth] = ranker.network.exits[-1]
     for name, values in (
         ("config.json", config),
         ("tokenizer_config.json", _tokenizer_config(ranker)),
@@ -188,9 +190,15 @@ def huggingface_tensors(model: ExitNetwork) -> Dict[str, np.ndarray]:
     """Parameters of a monolithic ranker by Hugging Face's names."""
     family, tensors = HUGGINGFACE[model.config.layout], {}
     parameters = model.backbone._collect_params_with_prefix()
-    for ours, theirs in huggingface_names(model.config).items():
-        if ours in parameters and _is_exported(ours, model):
-            for name, part in zip(theirs, np.split(parameters[ours].data().asnumpy(), len(theirs))):
+    names = huggingface_names(model.config)
+    for ours, theirs in names.items():
+        if theirs and ours in parameters and _is_exported(ours, model):
+            values = parameters[ours].data().asnumpy()
+            if ours == "embeddings.word.weight" and not names["embeddings.token_type.weight"]:
+                # The family has no token types, so the one row, which training changes, is added
+                # to all words.
+                values = values + parameters["embeddings.token_type.weight"].data().asnumpy()
+            for name, part in zip(theirs, np.split(values, len(theirs))):
                 tensors[f"{family.prefix}.{name}"] = part
     for ours, name in family.classifier.items():
         # Hugging Face counts a pooler as a part of the encoder.
@@ -204,7 +212,8 @@ def huggingface_tensors(model: ExitNetwork) -> Dict[str, np.ndarray]:
 def _is_exported(name: str, model: ExitNetwork) -> bool:
     """Whether a parameter is below the exit; the layers above it are left out."""
     part, number = name.split(".")[:2]
-    return part != "layers" or model.config.shared_layers or int(number) < model.exits[-1]
+    is_layer = part == "layers" and number.isdigit() and not model.config.shared_layers
+    return not is_layer or int(number) < model.exits[-1]
 
 
 def _tokenizer_config(ranker: CascadeRanker) -> Dict[str, Union[str, int, List[str]]]:
@@ -214,7 +223,8 @@ def _tokenizer_config(ranker: CascadeRanker) -> Dict[str, Union[str, int, List[s
         "model_max_length": ranker.inputs.max_length,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
     }
-    if not PAIR_FORMS[tokenizer.pair_form].typed:
+    has_types = ranker.network.config.family.has_token_types
+    if not (has_types and PAIR_FORMS[tokenizer.pair_form].typed):
         names["model_input_names"].remove("token_type_ids")
     for key, number in (
         ("cls_token", tokenizer.start_id),

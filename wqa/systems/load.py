@@ -377,6 +377,7 @@ def _is_huggingface(folder: pathlib.Path) -> bool:
         if folder.is_file():
             return tarfile.is_tarfile(folder)
         values = read_json(folder / "config.json")
-        return "hidden_size" in values and "system" not in values
+        is_model = "model_type" in values or "hidden_size" in values  # old files lack the first
+        return is_model and "system" not in values
     except (OSError, ValueError, TypeError):  # loading it as a run raises the error
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import List, NamedTuple, Optional, Sequence, Union
+from typing import Dict, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 import tokenizers
@@ -76,9 +76,12 @@ class Tokenizer:
         self._starts: Optional[StartTokenizer] = None
         self._vocab_size = _count_ids(inner, where)
         _check_unknown(inner, where)
-        # Families share tokens; each set of tokens is tried and named once.
+        # Families share tokens; each set of tokens is tried and named once. MPNet's vocabulary has
+        # BERT's special tokens as words, so that those that the file calls special come first.
         families = {family.special_tokens: family for family in FAMILIES.values()}
-        for names, family in families.items():
+        special = _special_tokens(inner)
+        by_use = sorted(families.items(), key=lambda item: not special.keys() >= set(item[0]))
+        for names, family in by_use:
             ids = [token_id for token_id in map(inner.token_to_id, names) if token_id is not None]
             if len(ids) == len(names):
                 self.pair_form = family.pair_form
@@ -126,8 +129,7 @@ class Tokenizer:
             (n,) int32, ascending: the start, separator, padding and mask tokens, and all that the
             tokenizer's file calls special, such as the unknown token.
         """
-        added = json.loads(self._inner.to_str())["added_tokens"]
-        ids = {token["id"] for token in added if token["special"]}
+        ids = set(_special_tokens(self._inner).values())
         ids |= {self.start_id, self.separator_id, self.padding_id}
         if self._mask_id is not None:
             ids.add(self._mask_id)
@@ -166,7 +168,8 @@ class Tokenizer:
                 f"a {config.family.name} encoder with a tokenizer for {self.pair_form}'s pairs",
                 f"a tokenizer for {config.pair_form}'s pairs",
             )
-        if PAIR_FORMS[self.pair_form].typed and config.token_types < 2:
+        is_typed = PAIR_FORMS[self.pair_form].typed and config.family.has_token_types
+        if is_typed and config.token_types < 2:
             raise EncoderError(
                 where, "an encoder with one token type", "two: the question's and the candidate's"
             )
@@ -312,6 +315,12 @@ def _located(text: str, encoding: tokenizers.Encoding) -> Located:
         np.array(starts, dtype=np.int64),
         np.array(ends, dtype=np.int64),
     )
+
+
+def _special_tokens(inner: tokenizers.Tokenizer) -> Dict[str, int]:
+    """Tokens that a tokenizer's file calls special, and their ids."""
+    added = json.loads(inner.to_str())["added_tokens"]
+    return {token["content"]: token["id"] for token in added if token["special"]}
 
 
 def _count_ids(inner: tokenizers.Tokenizer, where: str) -> int:

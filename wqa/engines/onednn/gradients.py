@@ -34,7 +34,9 @@ from mxnet import autograd
 from wqa.config import BackboneConfig
 from wqa.engines.onednn.layer_gradients import Part, compile_embedding, compile_layer
 from wqa.engines.onednn.library import check_thread, count_threads, openmp_threads
+from wqa.engines.onednn.operations import address
 from wqa.engines.onednn.padded import PaddedOperations, Run, Shape
+from wqa.engines.onednn.relative import TrainedBias
 from wqa.engines.onednn.streams import count_streams
 from wqa.engines.onednn.trained import (
     ADD,
@@ -191,6 +193,7 @@ class GradientEngine:
         else:
             needed = Shape(shape.pairs, read.shape[1], all_positions=False)
         lengths = valid_length.asnumpy()
+        biases = [] if stack.relative_positions is None else [stack.relative_positions(hidden)]
         with self._lock:
             known = self._parameters(list(dict.fromkeys(stack)), TrainedLayer)
             layers = [known[layer] for layer in stack]
@@ -205,25 +208,34 @@ class GradientEngine:
             is_padding = np.arange(shape.length) >= lengths[:, None]
             mask = np.where(is_padding, MASKED_SCORE, 0).ravel()
             self._padded.padding(shape).data[: shape.rows] = mask
+            for array in biases:
+                array.wait_to_read()
+                self._padded.bias(call, shape.length).move(address(array))
             self._run_forward(parts)
         distinct = list(dict.fromkeys(layers))
 
         def backward(outputs: Sequence[int], inputs: Sequence[Gradient]) -> None:
             with self._lock:
                 self._backward_began = True
-                add = any(gradient.request == ADD for gradient in inputs[1:])
+                end = len(inputs) - len(biases)
+                add = any(gradient.request == ADD for gradient in inputs[1:end])
                 parts = self._slice(call, layers, shape, needed, add)
                 start = 1
                 for trained in distinct:
-                    end = start + len(trained.parameters)
-                    trained.set_gradients(inputs[start:end], add)
-                    start = end
+                    stop = start + len(trained.parameters)
+                    trained.set_gradients(inputs[start:stop], add)
+                    start = stop
                 chunks = self._split(needed)
                 self._padded.set_address(f"{call} out gradient", chunks, units, outputs[0])
+                bias = TrainedBias(self._padded, call, shape.length)
+                for _ in biases:
+                    bias.clear(len(chunks))
                 self._run_backward(f"{call} result", shape, units, inputs[0], parts)
+                for gradient in inputs[end:]:
+                    _write(gradient, bias.gradient(len(chunks)))
 
         arrays = [array for trained in distinct for array in _data(trained)]
-        self._record([hidden, *arrays], out, backward)
+        self._record([hidden, *arrays, *biases], out, backward)
         return out
 
     def _shape(self, array: mx.nd.NDArray) -> Shape:
@@ -391,6 +403,14 @@ class GradientEngine:
                 leave.backward.append([convert(out_gradient, last_gradient)])
         self._copies[key] = (enter, leave)
         return enter, leave
+
+
+def _write(gradient: Gradient, values: np.ndarray) -> None:
+    """Write or add a gradient as MXNet wants, (size,)."""
+    if gradient.request == ADD:
+        view(gradient.address, values.size)[:] += values
+    elif gradient.request != NULL:
+        view(gradient.address, values.size)[:] = values
 
 
 def _data(trained: Trained) -> List[mx.nd.NDArray]:

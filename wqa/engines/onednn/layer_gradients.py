@@ -10,6 +10,7 @@ import numpy as np
 from wqa.engines.onednn.library import Array, Memory
 from wqa.engines.onednn.operations import BufferView
 from wqa.engines.onednn.padded import Mask, PaddedOperations, Run, Shape, Share
+from wqa.engines.onednn.relative import TrainedBias
 from wqa.engines.onednn.trained import TrainedEmbeddings, TrainedLayer, TrainedNorm
 
 
@@ -71,6 +72,9 @@ class LayerCompiler:
         self._call, self._prefix, self._suffix = call, f"{call} ", str(index)
         self._next = f"{call} x{index + 1}"
         self._shape, self._queries = shape, queries
+        self._bias: Optional[TrainedBias] = None
+        if padded.config.family.relative_buckets:
+            self._bias = TrainedBias(padded, call, shape.length)
         self._weight_masks = self._mask("weights", self._scores("weights"), True)
         total = self._rows("total", kind="float32")
         self._output_masks = self._mask("output", total)
@@ -162,8 +166,10 @@ class LayerCompiler:
         query, context = (self._heads(name, self._queries) for name in ("query", "context"))
         key, value = self._heads("key", self._shape, True), self._heads("value", self._shape)
         scale, padding = self._config.attention_scale, padded.padding(self._shape)
+        bias = [] if self._bias is None else self._bias.forward(self._shape, self._queries, raw)
         return [
             operations.product(query, key, raw, ("times", scale), ("add", padding)),
+            *bias,
             operations.softmax(raw, weights, training=True),
             *padded.multiply(weights, _array(self._weight_masks), kept),
             operations.product(kept, value, context),
@@ -179,7 +185,7 @@ class LayerCompiler:
         return [
             *self._ffn_backward(share),
             *self._output_backward(share),
-            *self._attention_backward(),
+            *self._attention_backward(share),
             *self._input_backward(),
         ]
 
@@ -231,7 +237,7 @@ class LayerCompiler:
         runs.append(padded.input_gradient(rounded, layer.output, self._shared("context gradient")))
         return runs
 
-    def _attention_backward(self) -> List[Run]:
+    def _attention_backward(self, share: Share) -> List[Run]:
         operations, padded = self._operations, self._padded
         scale = ("times", self._config.attention_scale)
         shape, queries = self._shape, self._queries
@@ -246,11 +252,13 @@ class LayerCompiler:
         key_gradient, value_gradient = (
             padded.heads(f"{name} gradient", shape) for name in ("key", "value")
         )
+        bias = [] if self._bias is None else self._bias.backward(shape, queries, raw, share)
         return [
             operations.product(self._kept_weights(transposed=True), gradient, value_gradient),
             operations.product(gradient, value, kept),
             *padded.multiply(kept, _array(self._weight_masks), weights),
             operations.softmax_backward(source, self._scores("weights"), weights, raw),
+            *bias,
             operations.product(raw, key, query_gradient, scale),
             operations.product(raw_transposed, query, key_gradient, scale),
         ]

@@ -344,6 +344,11 @@ class Operations:
         kernel = self._kernel(primitives.multiply, source, factors, out)
         return kernel.bind({SRC: source, SRC_1: factors, DST: out}, scratch=self.scratch)
 
+    def add(self, source: Array, addend: Array, out: Array) -> Call:
+        """Bind ``out = source + addend``."""
+        kernel = self._kernel(primitives.add, source, addend, out)
+        return kernel.bind({SRC: source, SRC_1: addend, DST: out}, scratch=self.scratch)
+
     def convert(self, source: Array, out: Array) -> Call:
         """Bind a copy to another element type."""
         kernel = self._kernel(primitives.convert, source, out)

@@ -78,8 +78,10 @@ class PackedBatch:
             read = np.zeros((len(lengths), 1), dtype=int)
         #: (pairs, n) whether each row that heads read is there.
         self.is_read = read >= 0
-        #: (pairs, n) rows that heads read; the first of the pair in place of one that is absent.
-        self.read_rows = self.starts[:-1, None] + np.maximum(read, 0)
+        #: (pairs, n) their positions in the pair; the first in place of one that is absent.
+        self.positions = np.maximum(read, 0)
+        #: (pairs, n) the rows.
+        self.read_rows = self.starts[:-1, None] + self.positions
 
     @functools.cached_property
     def groups(self) -> List[Group]:
@@ -185,7 +187,7 @@ class PackedEmbeddings:
 
     def __init__(self, block: Embeddings, config: BackboneConfig, typed: bool) -> None:
         self._first, self._padding = config.first_position, config.first_position - 1
-        self._typed = typed
+        self._typed = typed and config.token_types > 1
         self._words = block.word.weight.data().asnumpy()
         positions = block.position_weight.data().asnumpy()
         types = block.token_type.weight.data().asnumpy()
@@ -234,7 +236,10 @@ class PackedEmbeddings:
 
 
 class PackedAttention:
-    """Attention of pairs of one length, with queries at all positions."""
+    """Attention of pairs of one length, with queries at all positions.
+
+    ``biased`` says whether a bias is added to the scores, the same for all pairs.
+    """
 
     def __init__(
         self,
@@ -244,6 +249,7 @@ class PackedAttention:
         config: BackboneConfig,
         kind: str,
         buffers: Tuple[Scratch, Scratch],
+        biased: bool,
     ) -> None:
         heads, width = config.num_heads, config.units
         size = width // heads
@@ -259,14 +265,16 @@ class PackedAttention:
         query, key, value, context = self._operands
         # A cache of kernels of its own, which is freed with this object.
         operations = Operations(config.layer_norm_eps, scratch)
-        self._calls = [
-            operations.product(query, key, scores),
-            operations.softmax(scores, weights),
-            operations.product(weights, value, context),
-        ]
+        self._calls = [operations.product(query, key, scores)]
+        if biased:
+            bias = Array(Layout((1, heads, length, length), "float32"), np.zeros(1, np.float32))
+            self._operands.append(bias)
+            self._calls.append(operations.add(scores, bias, scores))
+        self._calls.append(operations.softmax(scores, weights))
+        self._calls.append(operations.product(weights, value, context))
 
     def __call__(self, *addresses: int) -> None:
-        """Run the attention; takes the addresses of queries, keys, values and context."""
+        """Run the attention; takes the addresses of queries, keys, values, context and bias."""
         for array, address in zip(self._operands, addresses):
             array.move(address)
         for call in self._calls:

@@ -186,6 +186,30 @@ class PaddedOperations:
         sizes = (shape.pairs, 1, 1, shape.length)
         return self._workspace.array("padding", self.tokens, sizes, "float32", start=shape.start)
 
+    def bias(self, call: int, length: int) -> BufferView:
+        """Biases of attention scores, (1, H, L, L) float32, in memory that MXNet owns."""
+        shape = (1, self.config.num_heads, length, length)
+        return self._workspace.array(f"{call} bias", 1, shape, "float32")
+
+    def bias_gradient(self, length: int, share: Share) -> BufferView:
+        """A thread's sum of the gradients of the biases, (1, H L L) float32."""
+        heads, size = self.config.num_heads, self.config.num_heads * length**2
+        most, start = share.threads * heads * self.length**2, share.thread * size
+        name = f"bias gradient of {share.threads}"
+        return self._workspace.array(name, most, (1, size), "float32", start=start)
+
+    def by_pair(self, name: str, shape: Shape, view: BufferView) -> BufferView:
+        """A contiguous view of a chunk in a named buffer, as a row a pair."""
+        sizes = (shape.pairs, int(np.prod(view.layout.shape)) // shape.pairs)
+        size, kind = view.buffer_size, view.layout.kind
+        return self._workspace.array(shape.buffer(name), size, sizes, kind, start=view.start)
+
+    def ones(self, count: int) -> BufferView:
+        """A row of ones, (1, count)."""
+        ones = self._workspace.array("ones", self.tokens, (1, count), self.kind)
+        ones.data[:] = one(self.kind)
+        return ones
+
     def external(self, name: str, shape: Shape, width: int) -> BufferView:
         """float32 rows in memory that MXNet owns."""
         name = f"{name} from {shape.first_pair}"
@@ -301,8 +325,7 @@ class PaddedOperations:
         array = functools.partial(self._workspace.array, shape.buffer(name), size)
         gradient = array(sizes, self.kind, strides, start)
         transposed = array(sizes[::-1], self.kind, strides[::-1], start)
-        ones = self._workspace.array("ones", self.tokens, (1, shape.rows), self.kind)
-        ones.data[:] = one(self.kind)
+        ones = self.ones(shape.rows)
         steps = [("sum", None)] if add else []
         weight_target, bias_target = product.targets(start, end)
         return [

@@ -16,7 +16,7 @@ from wqa.engines.onednn import primitives
 from wqa.engines.onednn.library import TYPES, Array, Call, Layout, Scratch, as_float32, check_thread
 from wqa.engines.onednn.operations import Norm, Operations
 from wqa.engines.onednn.packed_parts import Recent
-from wqa.engines.onednn.primitives import DST, SRC, SRC_1
+from wqa.engines.onednn.primitives import DST, SRC
 
 #: Element type by the NumPy type that carries it.
 _KINDS = {np.dtype(carrier): kind for kind, (_, carrier) in TYPES.items()}
@@ -97,8 +97,7 @@ class PairRows:
         if kind != "float32":
             calls.append(_convert(source, total))
             summand = total
-        kernel = primitives.add(summand.layout, addend.layout, total.layout)
-        calls.append(kernel.bind({SRC: summand, SRC_1: addend, DST: total}, scratch=Scratch()))
+        calls.append(self._operations.add(summand, addend, total))
         if self._norm is not None:
             calls.append(self._operations.norm(total, self._norm, total))
         if total is not target:

@@ -35,6 +35,7 @@ from wqa.engines.onednn.packed_parts import (
     product_parameter,
     round_up,
 )
+from wqa.engines.onednn.relative import RelativeBias
 from wqa.models.backbone import EncoderLayer
 
 #: Rows that attend at once: a row has C numbers for each head of the attention.
@@ -80,7 +81,10 @@ def _converted(
 
 
 class FoldedAttention:
-    """Attention of pairs of one length, by queries into which the weight of the keys is folded."""
+    """Attention of pairs of one length, by queries into which the weight of the keys is folded.
+
+    ``biased`` says whether `bias`, (pairs, queries, length), is added to the scores.
+    """
 
     def __init__(
         self,
@@ -89,6 +93,7 @@ class FoldedAttention:
         queries: int,
         config: BackboneConfig,
         kind: str,
+        biased: bool,
         scratch: Scratch,
         buffers: Tuple[Scratch, Scratch],
     ) -> None:
@@ -105,11 +110,13 @@ class FoldedAttention:
         self._rows = Array(row_layout, np.zeros(1, np.float32))
         self._transposed = Array(transposed, np.zeros(1, np.float32))
         operations = Operations(config.layer_norm_eps, scratch)
-        self._calls = [
-            operations.product(self._queries, self._transposed, scores),
-            operations.softmax(scores, weights),
-            operations.product(weights, self._rows, self._queries),
-        ]
+        self._calls = [operations.product(self._queries, self._transposed, scores)]
+        if biased:
+            self.bias = np.zeros(shape, np.float32)
+            added = Array(Layout(shape, "float32"), self.bias)
+            self._calls.append(operations.add(scores, added, scores))
+        self._calls.append(operations.softmax(scores, weights))
+        self._calls.append(operations.product(weights, self._rows, self._queries))
 
     def __call__(self, queries: int, rows: int) -> None:
         """Run the attention; takes the addresses of the queries and of the encodings."""
@@ -132,6 +139,7 @@ class ReadRows:
         kind: str,
         layers: Sequence[PackedLayer],
         weights: Mapping[int, HeadWeights],
+        relative: Optional[RelativeBias],
         operations: Operations,
         buffers: Tuple[Scratch, Scratch],
     ) -> None:
@@ -139,7 +147,7 @@ class ReadRows:
         self._operations, self._scores = operations, buffers
         self._attending = RowBuffers(config, kind, ATTENDING, operations)
         self._finishing = RowBuffers(config, kind, FINISHING, operations)
-        self._layers, self._weights = layers, weights
+        self._layers, self._weights, self._relative = layers, weights, relative
         self._calls: Dict[tuple, Any] = {}
         self._attentions: Recent[FoldedAttention] = Recent()
 
@@ -169,6 +177,10 @@ class ReadRows:
             for group in groups:
                 offset = (group.pair - start) * count * self._config.num_heads * row_bytes
                 attention = self._attention(group, count)
+                if self._relative is not None:
+                    positions = batch.positions[group.pair : group.pair + group.pairs]
+                    relative = self._relative.rows(positions, group.length)  # (pairs, n, H, L)
+                    attention.bias[:] = relative.reshape(attention.bias.shape)
                 attention(folded + offset, address + group.row * row_bytes)
             after()
             values[:used] += bias
@@ -201,8 +213,8 @@ class ReadRows:
         key = (group.pairs, group.length, queries)
 
         def build() -> FoldedAttention:
-            scratch = self._operations.scratch
-            return FoldedAttention(*key, self._config, self._kind, scratch, self._scores)
+            biased, scratch = self._relative is not None, self._operations.scratch
+            return FoldedAttention(*key, self._config, self._kind, biased, scratch, self._scores)
 
         return self._attentions.get(key, build)
 

@@ -32,6 +32,7 @@ from wqa.engines.onednn.packed_parts import (
     round_up,
 )
 from wqa.engines.onednn.read_rows import HeadWeights, ReadRows
+from wqa.engines.onednn.relative import RelativeBias
 from wqa.models.backbone import Embeddings, EncoderLayer
 
 #: Steps of a layer, named by their products. Their inputs are the encodings (first and third step),
@@ -77,6 +78,7 @@ class PackedLayers:
         self.config, self.kind = config, kind
         self._capacity = round_up(rows)
         self._blocks = tuple(layers)
+        self._relative = RelativeBias.of(layers, config)
         self._head_weights: Dict[int, HeadWeights] = {}
         self._lock = threading.Lock()  # of these, which siblings share
         self._embeddings: Any = None
@@ -98,9 +100,8 @@ class PackedLayers:
         self._operations = Operations(config.layer_norm_eps)
         self._rows = RowBuffers(config, kind, self._capacity, self._operations)
         self._buffers = (Scratch(), Scratch())
-        self._read = ReadRows(
-            config, kind, self._layers, self._head_weights, self._operations, self._buffers
-        )
+        parts = (self._layers, self._head_weights, self._relative)
+        self._read = ReadRows(config, kind, *parts, self._operations, self._buffers)
         self._calls: Dict[tuple, Dict[str, List[Call]]] = {}
         self._attentions: Recent[PackedAttention] = Recent()
 
@@ -276,12 +277,16 @@ class PackedLayers:
         for group in batch.groups:
             offset = group.row * row_bytes
             attention = self._attention(group.pairs, group.length)
-            attention(*(address + offset for address in addresses))
+            operands = [address + offset for address in addresses]
+            if self._relative is not None:
+                bias = self._relative.matrix(group.length)  # this name keeps it in memory
+                operands.append(bias.ctypes.data)
+            attention(*operands)
 
     def _attention(self, pairs: int, length: int) -> PackedAttention:
         def build() -> PackedAttention:
-            scratch = self._operations.scratch
-            return PackedAttention(scratch, pairs, length, self.config, self.kind, self._buffers)
+            sizes = (self._operations.scratch, pairs, length, self.config, self.kind)
+            return PackedAttention(*sizes, self._buffers, self._relative is not None)
 
         return self._attentions.get((pairs, length), build)
 
