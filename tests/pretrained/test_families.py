@@ -6,11 +6,12 @@ import mxnet as mx
 import numpy as np
 import pytest
 import tokenizers
+from conftest import DATA
 from safetensors.numpy import load_file, save_file
 
 from wqa.config import FAMILIES, PAIR_FORMS, BackboneConfig, Family, read_run_config
 from wqa.errors import EncoderError, OptionError
-from wqa.pretrained import read_backbone_config
+from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained.configs import from_huggingface, to_huggingface
 from wqa.pretrained.names import ALBERT_LAYER, HUGGINGFACE, HuggingFaceNames
 from wqa.systems.checkpoints import load_classifier
@@ -160,3 +161,63 @@ def test_a_new_family_converts_and_ranks(new_encoder, tmp_path):
     tensors = load_file(str(tmp_path / "back" / "model.safetensors"))
     for name, value in load_file(str(new_encoder / "model.safetensors")).items():
         np.testing.assert_array_equal(tensors[name], value, err_msg=name)
+
+
+def edited_mpnet(folder, shape=None, **settings):
+    """A copy of the tiny MPNet with other settings, or with a table of another shape."""
+    config = json.loads((DATA / "tiny_mpnet" / "config.json").read_text())
+    tensors = load_file(str(DATA / "tiny_mpnet" / "model.safetensors"))
+    if shape:
+        tensors["mpnet.encoder.relative_attention_bias.weight"] = np.ones(shape, np.float32)
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({**config, **settings}))
+    save_file(tensors, str(folder / "model.safetensors"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        ({"relative_attention_num_buckets": 64}, "relative_attention_num_buckets 64; expected 32"),
+        ({"shape": (64, 2)}, "relative_attention_bias"),
+        ({"shape": (32, 3)}, "relative_attention_bias"),
+    ],
+)
+def test_a_relative_table_that_does_not_fit_is_refused(tmp_path, edit, named):
+    with pytest.raises(EncoderError, match=named):
+        load_backbone(edited_mpnet(tmp_path / "encoder", **edit))
+
+
+@pytest.mark.parametrize("hybridized", [False, True])
+@pytest.mark.parametrize("name", ["tiny_bert", "tiny_mpnet", "tiny_xlm_roberta", "tiny_distilbert"])
+def test_ids_that_an_encoder_does_not_have_are_refused(name, hybridized):
+    backbone = load_backbone(DATA / name)
+    backbone.hybridize(hybridized)
+    length = backbone.config.max_positions
+    long, other = mx.nd.full((1, length + 1), 7), mx.nd.array([[7, backbone.config.vocab_size]])
+    for ids, named in ((long, f"{length + 1} tokens"), (other, "id"), (-other, "id -")):
+        lengths = mx.nd.array([ids.shape[1]])
+        with pytest.raises(OptionError, match=named):
+            backbone(ids, mx.nd.zeros_like(ids), lengths)
+        with pytest.raises(OptionError, match=named):
+            backbone.hidden_states(ids, lengths)
+        with pytest.raises(OptionError, match=named):
+            PairwiseTransformer(backbone.config)(ids, mx.nd.zeros_like(ids), lengths)
+    assert backbone(long[:, 1:]).shape == (1, length, backbone.config.units)
+
+
+@pytest.mark.parametrize("name", ["tiny_mpnet", "tiny_xlm_roberta", "tiny_distilbert"])
+def test_a_classifier_goes_back_to_its_own_library(name, tmp_path):
+    """The written tensors are the read ones, and the scores of the directory stay."""
+    expected = np.load(DATA / name / "expected.npz")
+    model = load_classifier(DATA / name)
+    rows = [mx.nd.array(expected[key]) for key in ("token_ids", "token_types", "valid_length")]
+    written = huggingface_tensors(model)
+    folder = tmp_path / "back"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(to_huggingface(model.backbone.config)))
+    save_file(written, str(folder / "model.safetensors"))
+    again = load_classifier(folder)
+    np.testing.assert_allclose(again(*rows).asnumpy(), model(*rows).asnumpy(), atol=1e-6)
+    original = load_file(str(DATA / name / "model.safetensors"))
+    assert {key for key in written if "classifier" not in key} <= set(original)

@@ -14,7 +14,7 @@ from mxnet.name import NameManager
 from wqa.config import EngineConfig
 from wqa.engines.engine import Engine, LockedEngine
 from wqa.models import Network
-from wqa.models.backbone import break_cycles
+from wqa.models.embeddings import break_cycles
 
 
 @contextlib.contextmanager

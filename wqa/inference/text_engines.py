@@ -12,7 +12,8 @@ from wqa.engines.mxnet import TOKENS, OnMXNet
 from wqa.engines.onednn import PackedBatch, PackedLayers, choose_engine, encoding_kind
 from wqa.engines.onednn.engine import OnOneDNN
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.models.backbone import Backbone, break_cycles
+from wqa.models.backbone import Backbone
+from wqa.models.embeddings import break_cycles
 from wqa.text import TextInput, Tokenizer, bucketed, pad_pairs, plan_batches
 
 #: Token ids of the texts of a micro-batch.

@@ -2,7 +2,8 @@
 
 from wqa.models.runtime import parse_devices  # noqa: I001 - before anything imports MXNet
 from wqa.config.versions import library_versions
-from wqa.models.backbone import Backbone, Embeddings, EncoderLayer, LayerStack
+from wqa.models.backbone import Backbone, EncoderLayer, LayerStack
+from wqa.models.embeddings import Embeddings
 from wqa.models.masks import attention_mask
 from wqa.models.heads import Branch, Head
 from wqa.models.network import Network, NetworkConfig

@@ -15,7 +15,8 @@ from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import FAMILIES, Family
 from wqa.errors import OptionError, check_choice
-from wqa.models.backbone import Embeddings, EncoderLayer, LayerStack, break_cycles
+from wqa.models.backbone import EncoderLayer, LayerStack
+from wqa.models.embeddings import Embeddings, break_cycles
 from wqa.models.masks import at_marks
 
 #: What a head can read.

@@ -12,7 +12,8 @@ from mxnet.gluon import HybridBlock, Parameter, ParameterDict, nn
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import check_length
-from wqa.models.backbone import Backbone, EncoderLayer, break_cycles
+from wqa.models.backbone import Backbone, EncoderLayer
+from wqa.models.embeddings import break_cycles
 from wqa.models.heads import Head, Stage
 from wqa.text import PairInputs, Tokenizer
 

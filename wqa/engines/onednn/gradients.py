@@ -50,7 +50,8 @@ from wqa.engines.onednn.trained import (
 )
 from wqa.engines.threads import in_threads
 from wqa.errors import OptionError
-from wqa.models.backbone import Embeddings, LayerStack
+from wqa.models.backbone import LayerStack
+from wqa.models.embeddings import Embeddings
 from wqa.models.masks import MASKED_SCORE, at_marks
 
 

@@ -34,7 +34,8 @@ from wqa.engines.onednn.operations import (
     Workspace,
     split_queries,
 )
-from wqa.models.backbone import Embeddings, EncoderLayer
+from wqa.models.backbone import EncoderLayer
+from wqa.models.embeddings import Embeddings
 
 #: Rows are rounded up to a multiple of this: two of AMX's tiles.
 ROWS = 32

@@ -23,7 +23,8 @@ from wqa.engines.onednn.operations import PRODUCTS, Quantized
 from wqa.engines.onednn.packed_parts import PackedBatch, product_parameter
 from wqa.engines.onednn.scoring import PackedLayers
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.models.backbone import Embeddings, EncoderLayer
+from wqa.models.backbone import EncoderLayer
+from wqa.models.embeddings import Embeddings
 from wqa.text import pack_batches
 
 #: Tokens of a micro-batch while calibrating.

@@ -33,7 +33,8 @@ from wqa.engines.onednn.packed_parts import (
 )
 from wqa.engines.onednn.read_rows import HeadWeights, ReadRows
 from wqa.engines.onednn.relative import RelativeBias
-from wqa.models.backbone import Embeddings, EncoderLayer
+from wqa.models.backbone import EncoderLayer
+from wqa.models.embeddings import Embeddings
 
 #: Steps of a layer, named by their products. Their inputs are the encodings (first and third step),
 #: the context of the attention (second) and the inner units (fourth).

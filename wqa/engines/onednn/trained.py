@@ -19,7 +19,8 @@ from mxnet.base import _LIB, MXCallbackList, c_array, c_handle_array, check_call
 
 from wqa.engines.onednn.library import Array, Layout
 from wqa.engines.onednn.operations import Dense, Norm, address, shared_memory, split_queries
-from wqa.models.backbone import Embeddings, EncoderLayer
+from wqa.models.backbone import EncoderLayer
+from wqa.models.embeddings import Embeddings
 
 #: MXNet's numbers of the requests "null" and "add".
 NULL, ADD = 0, 3

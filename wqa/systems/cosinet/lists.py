@@ -20,7 +20,7 @@ from mxnet.gluon import HybridBlock, Parameter, nn, rnn
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
-from wqa.models.backbone import Computation, break_cycles
+from wqa.models.embeddings import Computation, break_cycles
 from wqa.models.masks import real_positions
 from wqa.models.network import Network
 from wqa.systems.cosinet.config import ListConfig

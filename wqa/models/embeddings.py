@@ -1,0 +1,159 @@
+"""Embeddings of an encoder, and the engine that may compute its blocks in MXNet's place.
+
+Shapes: B pairs, L positions, C units, E the width of the embeddings' tables.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Optional
+
+from wqa.models.runtime import Tensor
+
+import mxnet as mx
+from mxnet.gluon import Block, HybridBlock, nn
+
+from wqa.config import BackboneConfig
+from wqa.errors import OptionError
+
+
+def break_cycles(block: Block) -> None:
+    """Break Gluon's cycles of references to a block, for ``block.apply``.
+
+    With them a dropped network keeps its parameters until Python collects cycles. The name scope of
+    a block refers to it. The check for blocks in lists and dicts, at each ``collect_params``, keeps
+    all children in a recursive closure.
+    """
+    block._scope._block = weakref.proxy(block)
+    block._check_container_with_block = _check_nothing
+
+
+def _check_nothing() -> None:
+    pass
+
+
+class Computation:
+    """Engine of a backbone's embeddings and layers; without one MXNet computes them.
+
+    All blocks of a backbone, and slices of its layers, share one object.
+    """
+
+    def __init__(self) -> None:
+        self.engine: Any = None
+
+    def takes(self, array: Tensor) -> bool:
+        """Whether the engine computes a block on this input; MXNet computes symbols."""
+        return self.engine is not None and isinstance(array, mx.nd.NDArray)
+
+
+def check_ids(token_ids: Tensor, config: BackboneConfig, numbered: bool = True) -> None:
+    """Refuse ids outside of the vocabulary, and more tokens than positions, which MXNet clips."""
+    if not isinstance(token_ids, mx.nd.NDArray) or not token_ids.size:
+        return
+    if numbered and token_ids.shape[1] > config.max_positions:
+        raise OptionError(
+            "token_ids",
+            f"{token_ids.shape[1]} tokens a row",
+            f"at most {config.max_positions}, the positions of the encoder",
+            "cut or split the texts",
+        )
+    ids = token_ids.asnumpy()
+    for number in (ids.min(), ids.max()):
+        if not 0 <= number < config.vocab_size:
+            raise OptionError(
+                "token_ids",
+                f"the id {number:g}",
+                f"ids from 0 to {config.vocab_size - 1}",
+                "tokenize with the tokenizer of this encoder",
+            )
+
+
+class Embeddings(HybridBlock):
+    """Sum of word, position and token-type embeddings, with normalisation and projection.
+
+    Inputs are ``token_ids`` and ``token_types``, (B, L), int32; the output is (B, L, C). A third
+    input, (B, L), int32, may give the position of each token, from 0; without it the tokens of a
+    row are numbered as the encoder's family does. Dropout comes after the normalisation, as in the
+    encoders' original code, and before the projection. The projection exists only for embedding
+    tables that are narrower than C.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Sizes of the encoder.
+    computation : Computation, optional
+        Engine of the encoder; MXNet by default.
+    """
+
+    def __init__(
+        self, config: BackboneConfig, computation: Optional[Computation] = None, **kwargs
+    ) -> None:
+        super().__init__(**kwargs)
+        self._computation = computation or Computation()
+        self._config = config
+        width = config.embedding_size or config.units  # E
+        self._first = config.first_position
+        self._has_types = config.family.has_token_types or config.token_types > 1
+        self._sizes = (config.first_position + config.max_positions, width)
+        with self.name_scope():
+            self.word = nn.Embedding(config.vocab_size, width)
+            self.token_type = nn.Embedding(config.token_types, width)
+            self.position_weight = self.params.get("position_weight", shape=self._sizes)
+            self.layer_norm = nn.LayerNorm(in_channels=width, epsilon=config.layer_norm_eps)
+            self.dropout = nn.Dropout(config.dropout)
+            self.projection = (
+                nn.Dense(config.units, flatten=False, in_units=width)
+                if config.embedding_size
+                else None
+            )
+
+    # A hybridized block takes the same inputs at each call, so a network gives positions always or
+    # never: hence a variable number of inputs, not an input that may be None.
+    def forward(self, token_ids: Tensor, token_types: Tensor, *positions: Tensor) -> Tensor:
+        """Embed token ids by the attached engine, or by MXNet."""
+        check_ids(token_ids, self._config, not positions)
+        if not self._computation.takes(token_ids):
+            return super().forward(token_ids, token_types, *positions)
+        weight = self.position_weight.data(token_ids.context)
+        sums = self.sums(mx.nd, token_ids, token_types, weight, *positions)  # (B, L, E)
+        return self._computation.engine.embed(self, sums)
+
+    def hybrid_forward(
+        self,
+        F,
+        token_ids: Tensor,
+        token_types: Tensor,
+        *positions: Tensor,
+        position_weight: Tensor,
+    ) -> Tensor:
+        hidden = self.dropout(
+            self.layer_norm(self.sums(F, token_ids, token_types, position_weight, *positions))
+        )
+        return hidden if self.projection is None else self.projection(hidden)  # (B, L, C)
+
+    def sums(
+        self,
+        F,
+        token_ids: Tensor,
+        token_types: Tensor,
+        position_weight: Tensor,
+        positions: Optional[Tensor] = None,
+    ) -> Tensor:
+        """Sum of the three embeddings, (B, L, E), before the normalisation."""
+        rows, width = self._sizes
+        if not self._has_types:
+            token_types = F.zeros_like(token_types)
+        hidden = self.word(token_ids) + self.token_type(token_types)
+        if positions is not None:
+            steps = positions + self._first  # (B, L)
+            return hidden + F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
+        if self._first:
+            # As in RoBERTa, a padding token uses the row before the first position's, even inside
+            # a text, and does not advance the position.
+            real = token_ids != self._first - 1
+            steps = F.cumsum(real, axis=1) * real + (self._first - 1)  # (B, L)
+            return hidden + F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
+        steps = F.expand_dims(F.contrib.arange_like(token_ids, axis=1), axis=0)  # (1, L)
+        return F.broadcast_add(
+            hidden, F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
+        )
