@@ -32,6 +32,7 @@ ROBERTA = {
     "type_vocab_size": 1,
     "layer_norm_eps": 1e-5,
 }
+MPNET = {"vocab_size": 30527, "max_position_embeddings": 514, "layer_norm_eps": 1e-5}
 BASE = {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12}
 
 #: Name -> family, sizes of its configuration, and the form of its weights.
@@ -42,6 +43,9 @@ ENCODERS = {
     "bert-large": ("Bert", LARGE, "safetensors"),
     "roberta-base": ("Roberta", ROBERTA, "safetensors"),
     "roberta-large": ("Roberta", {**ROBERTA, **LARGE}, "safetensors"),
+    "xlm-roberta-base": ("XLMRoberta", {**ROBERTA, "vocab_size": 250002}, "safetensors"),
+    "mpnet-base": ("MPNet", MPNET, "safetensors"),
+    "distilbert-base": ("DistilBert", {}, "safetensors"),
     "electra-small": ("Electra", {}, "safetensors"),
     "electra-base": ("Electra", {**BASE, "embedding_size": 768}, "safetensors"),
     "electra-large": ("Electra", {**LARGE, "embedding_size": 1024}, "safetensors"),
@@ -94,7 +98,7 @@ def write_reference(name, folder):
     token_ids = rng.integers(5, config.vocab_size, (len(LENGTHS), LENGTHS.max()))
     real = np.arange(LENGTHS.max())[None] < LENGTHS[:, None]
     token_ids[~real] = config.pad_token_id
-    token_types = real * rng.integers(0, config.type_vocab_size, token_ids.shape)
+    token_types = real * rng.integers(0, getattr(config, "type_vocab_size", 1), token_ids.shape)
     weights = (
         rng.normal(size=(*token_ids.shape, config.hidden_size)).astype(np.float32) * real[..., None]
     )

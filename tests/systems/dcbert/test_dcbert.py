@@ -589,7 +589,7 @@ def test_all_parts_start_from_an_encoder(family_encoder, corpus, name):
         rows = values(network.type_weight)
         np.testing.assert_allclose(rows[: len(kinds)], kinds, atol=1e-5)
         assert np.abs(rows[1]).max() > 0 and rows.shape == (2, 16)
-        assert len(kinds) == config.num_token_types
+        assert len(kinds) == config.token_types
     # The parts are copies: a change of one of them leaves the others.
     network.question_encoder.embeddings.word.weight.data()[:] += 1
     words = values(network.document_encoder.embeddings.word.weight)
