@@ -72,8 +72,37 @@ def test_equal_runs_and_constant_differences():
     same = compare({"a": 1, "b": 0}, {"a": 1, "b": 0}, "map")
     assert (same.t_test, same.wilcoxon, same.low, same.high, same.changed) == (1, 1, 0, 0, 0)
     shifted = compare({"a": 0, "b": 0}, {"a": 1, "b": 1}, "map")
-    assert shifted.t_test == 0 and shifted.low == shifted.high == 1
+    assert math.isnan(shifted.t_test) and shifted.low == shifted.high == 1
     assert math.isnan(compare({"a": 0}, {"a": 1}, "map").t_test)
+
+
+def test_changes_that_tie_mathematically_tie():
+    # Reciprocal ranks change by 1/6 up and down; 1/2 - 1/3 and 1/3 - 1/6 have other last bits.
+    first, second = {}, {}
+    for number in range(20):
+        first[f"up{number}"], second[f"up{number}"] = 1 / 3, 1 / 2
+        first[f"down{number}"], second[f"down{number}"] = 1 / 3, 1 / 6
+    both = compare(first, second, "mrr")
+    assert both.wilcoxon == pytest.approx(1) and both.t_test == pytest.approx(1)
+    assert both.difference == 0
+    # Values that are the same sum in another order do not change.
+    sums = {"a": 0.1 + 0.2 + 0.3, "b": 1.0}, {"a": 0.3 + 0.2 + 0.1, "b": 1.0}
+    same = compare(*sums, "map")
+    assert (same.changed, same.t_test, same.wilcoxon, same.low, same.high) == (0, 1, 1, 0, 0)
+    # Up by 1/6 everywhere: there is no variance, and so no p-value of the t-test.
+    first = {"a": 1 / 3, "b": 1 / 6, "c": 1 / 2}
+    second = {"a": 1 / 2, "b": 1 / 3, "c": 2 / 3}
+    shifted = compare(first, second, "mrr")
+    assert math.isnan(shifted.t_test) and shifted.low == shifted.high
+    # Much smaller differences than the greatest are kept.
+    small = compare({"a": 1.0, "b": 0.0, "c": 0.0}, {"a": 0.0, "b": 1e-9, "c": 2e-9}, "map")
+    assert small.changed == 3
+
+
+def test_ties_of_values_that_tie_mathematically_count_for_spearman():
+    first = {"a": 0.1 + 0.2 + 0.3, "b": 0.3 + 0.2 + 0.1, "c": 0.9, "d": 0.2}
+    second = {"a": 0.6, "b": 0.6, "c": 0.9, "d": 0.2}
+    assert compare(first, second, "map").spearman == pytest.approx(1)
 
 
 def test_runs_on_other_questions_are_refused():
@@ -152,6 +181,11 @@ def test_the_t_test_between_seeds_by_hand():
 
 def test_seeds_that_do_not_vary():
     assert between_seeds([0.5, 0.5], [0.5, 0.5]) == 1
-    assert between_seeds([0.5, 0.5], [0.6, 0.6]) == 0
+    assert math.isnan(between_seeds([0.5, 0.5], [0.6, 0.6]))
+    # The same two figures, summed in another order.
+    sums = [0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1]
+    assert sums[0] != sums[1]
+    assert between_seeds(sums, sums[::-1]) == 1
+    assert math.isnan(between_seeds(sums, [0.5, 0.5]))
     assert math.isnan(between_seeds([0.5], [0.6, 0.7]))
     assert math.isnan(between_seeds([0.5, 0.6], [0.7]))

@@ -1,6 +1,9 @@
 """The drop rule of each stage, and sums of costs, by hand."""
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wqa.errors import OptionError
 from wqa.inference.dropping import FREE, Cost, Drop, check_drops, drop_ratios, dropped, total
@@ -8,10 +11,28 @@ from wqa.inference.dropping import FREE, Cost, Drop, check_drops, drop_ratios, d
 
 @pytest.mark.parametrize(
     "alpha, k, number",
-    [(0.3, 10, 3), (0.3, 9, 2), (0.29, 100, 29), (0.5, 1, 0), (0.0, 7, 0), (0.999, 1000, 999)],
+    [
+        (0.3, 10, 3),
+        (0.3, 9, 2),
+        (0.29, 100, 29),
+        (0.5, 1, 0),
+        (0.0, 7, 0),
+        (0.999, 1000, 999),
+        (2 / 3, 3, 2),
+        (0.6666, 3, 1),
+        (1 - 2**-24, 9, 8),
+    ],
 )
 def test_an_exit_drops_the_floor_of_its_share(alpha, k, number):
     assert dropped(alpha, k) == number
+
+
+@given(alpha=st.floats(0, 1 - 2**-24, width=32), k=st.integers(1, 3000), n=st.integers(0, 2999))
+def test_an_exit_drops_the_most_whose_share_is_at_most_its_ratio(alpha, k, n):
+    for ratio in (alpha, (n % k) / k):
+        shares = np.arange(k, dtype=np.float32) / np.float32(k)
+        assert dropped(ratio, k) == np.count_nonzero(shares <= np.float32(ratio)) - 1
+    assert dropped((n % k) / k, k) == n % k
 
 
 def test_a_rule_for_each_stage():
@@ -31,6 +52,8 @@ def test_a_rule_for_each_stage():
         ((3, 0.3, 5), "0.3 and 5 for one stage"),
         ((3, [0.3, 0.3], [None, 5]), "0.3 and 5 for one stage"),
         ((2, 1), "drop_ratio: 1; expected a number from 0 up to"),
+        ((2, 1 - 1e-9), "drop_ratio: 0.999999999; expected a number from 0 up to"),
+        ((2, float("nan")), "drop_ratio: nan"),
         ((2, -0.1), "drop_ratio: -0.1"),
         ((2, True), "drop_ratio: True"),
         ((2, None, 0), "keep: 0; expected a whole number above 0"),

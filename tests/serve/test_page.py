@@ -1,6 +1,7 @@
 """The page of the service, in headless Chromium: what it sends, shows and says."""
 
 import contextlib
+import dataclasses
 import functools
 import shutil
 import socket
@@ -576,6 +577,27 @@ def test_sentences_of_the_collection_are_shown_in_their_documents(visit, ranker,
         ask(page)
         assert len(columns(page)) == 3 and page.locator(".answers").count() == 0
         assert page.url.endswith("/#")
+
+
+def test_a_window_behind_emoji_is_marked(visit, tmp_path):
+    """A window counts code points; the browser's strings count an emoji as two."""
+    text = "\U0001f600" * 60 + "which text came \U0001f680 last"
+
+    class Windowed(ThreeExits):
+        def _ranking(self, texts):
+            spans = [[60, 60 + len("which text came \U0001f680")]] * len(texts)
+            return dataclasses.replace(super()._ranking(texts), windows=np.array(spans))
+
+    write_documents(tmp_path / "d.jsonl", [Document("emoji", text), *DOCUMENTS[1:]])
+    build_index(tmp_path / "d.jsonl", tmp_path / "index", sentences=True)
+    ranker = Windowed()
+    ranker.set_drops(0.25)
+    with served(ranker, index=str(tmp_path / "index")) as address:
+        page = visit(address)
+        ask_collection(page)
+        passages = page.locator(".passage").all_inner_texts()
+        marks = page.locator(".answers mark").all_inner_texts()
+        assert marks[passages.index(text)] == "which text came \U0001f680"
 
 
 def test_the_address_leads_to_the_same_view(visit, ranker, collection):

@@ -247,6 +247,41 @@ def test_a_cascade_drops_inside_the_graph_as_its_ranker_does(family):
     check_cascade(session, ranker, random_pairs(rng, 100), 0.29)
 
 
+#: Ratios near shares of candidates, and the least and the greatest.
+FINE = (2 / 3, 1 / 3, 0.6666, 0.666667, 1e-7, 1e-40, 1 / 7, 6 / 7, 0.9999999, 1 - 2**-24, 0.1 + 0.2)
+
+
+def test_every_ratio_drops_as_many_in_the_graph_as_in_the_ranker():
+    network = network_of("cascade", FAMILIES["bert"], exits=(1, 2, 3))
+    inputs = network.text_inputs(Tokenizer(), 48)
+    session, ranker = cascade_session(network, inputs), CascadeRanker(network, inputs)
+    rng = np.random.default_rng(7)
+    for count in (3, 7, 10):
+        pairs = random_pairs(rng, count)
+        for ratio in (*FINE, *rng.random(5)):
+            check_cascade(session, ranker, pairs, float(ratio))
+
+
+@pytest.mark.parametrize("ratio", [np.nan, -0.1, 1, 1.5, np.inf])
+def test_a_ratio_that_the_ranker_refuses_is_an_error_of_the_graph(ratio):
+    network = network_of("cascade", FAMILIES["bert"], exits=(1, 2))
+    inputs = network.text_inputs(Tokenizer(), 48)
+    session = cascade_session(network, inputs)
+    given = pair_feeds(inputs, random_pairs(np.random.default_rng(8), 5))
+    with pytest.raises(Exception, match="TopK"):
+        session.run(None, {**given, "drop_ratios": np.array([ratio, 0], np.float32)})
+
+
+def test_no_candidates_give_no_rows():
+    network = network_of("cascade", FAMILIES["bert"], exits=(1, 2, 3))
+    inputs = network.text_inputs(Tokenizer(), 48)
+    session = cascade_session(network, inputs)
+    given = pair_feeds(inputs, random_pairs(np.random.default_rng(9), 5))
+    given = {name: values[:0] for name, values in given.items()}
+    given["drop_ratios"] = np.full(3, 0.5, np.float32)
+    assert [values.shape for values in session.run(None, given)] == [(0,), (0,), (0,)]
+
+
 def test_the_interaction_of_texts_drops_inside_a_graph_too():
     options = {"layers": 3, "exits": (1, 2, 3), "question_length": 16}
     network = network_of("dcbert", FAMILIES["bert"], 0.1, **options)

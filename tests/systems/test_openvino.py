@@ -70,3 +70,16 @@ def test_candidates_that_tie_keep_their_order_in_the_graph():
 
 def test_the_interaction_of_texts_drops_inside_a_graph_too():
     exports.test_the_interaction_of_texts_drops_inside_a_graph_too()
+
+
+def test_every_ratio_drops_as_many_in_the_graph_as_in_the_ranker():
+    exports.test_every_ratio_drops_as_many_in_the_graph_as_in_the_ranker()
+
+
+@pytest.mark.parametrize("ratio", [float("nan"), -0.1, 1])
+def test_a_ratio_that_the_ranker_refuses_is_an_error_of_the_graph(ratio):
+    exports.test_a_ratio_that_the_ranker_refuses_is_an_error_of_the_graph(ratio)
+
+
+def test_no_candidates_give_no_rows():
+    exports.test_no_candidates_give_no_rows()

@@ -18,7 +18,7 @@ from scipy import stats
 
 from wqa.data import Question
 from wqa.errors import DataError, OptionError, shorten
-from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question
+from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question, tied
 from wqa.evaluation.trec import Qrels, Run, break_ties, trec_order
 
 #: Value of each metric for each question, by its id.
@@ -201,9 +201,9 @@ def compare(
     -------
     Comparison
         If the runs never differ, the p-values of both tests are 1 and the interval is a point. The
-        p-value of the t-test is NaN for a single question, which has no variance. Spearman's rho
-        and its p-value are NaN for fewer than three questions, and where a run has the same value
-        for all.
+        p-value of the t-test is NaN where all differences are the same, as for a single question:
+        they have no variance. Spearman's rho and its p-value are NaN for fewer than three
+        questions, and where a run has the same value for all. Values that differ by rounding tie.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def compare(
     if resamples < 1:
         raise OptionError("resamples", resamples, "a whole number above 0")
     one, two = paired(first, second)
-    changes = two - one
+    changes = _changes(one, two)
     spearman, spearman_p = _spearman(one, two)
     low, high = _interval(changes, confidence, resamples, seed)
     return Comparison(
@@ -236,15 +236,20 @@ def compare(
     )
 
 
+def _changes(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Differences between two runs, (Q,), of which those that tie mathematically are equal."""
+    return tied(two - one, max(np.abs(one).max(), np.abs(two).max()))
+
+
 def paired_t_test(one: np.ndarray, two: np.ndarray) -> float:
     """p-value of the paired t-test of values of the same questions, each of shape (Q,)."""
-    changes = two - one
+    changes = _changes(one, two)
     if not changes.any():
         return 1.0
     if np.ptp(changes):
-        return float(stats.ttest_rel(two, one).pvalue)
+        return float(stats.ttest_1samp(changes, 0.0).pvalue)
     # A constant difference has no variance.
-    return 0.0 if len(changes) > 1 else float("nan")
+    return float("nan")
 
 
 def _wilcoxon(changes: np.ndarray) -> float:
@@ -258,6 +263,7 @@ def _wilcoxon(changes: np.ndarray) -> float:
 
 def _spearman(one: np.ndarray, two: np.ndarray) -> Tuple[float, float]:
     """Rho between the values of two runs, and its p-value."""
+    one, two = tied(one, np.abs(one).max()), tied(two, np.abs(two).max())
     if len(one) < 3 or not np.ptp(one) or not np.ptp(two):
         return float("nan"), float("nan")
     correlation = stats.spearmanr(one, two)
@@ -342,13 +348,16 @@ def between_seeds(first: Sequence[float], second: Sequence[float]) -> float:
     -------
     float
         Two-sided p-value; NaN if a system has fewer than two seeds. If no figure varies over the
-        seeds of either system it is 1 where the two are equal, otherwise 0.
+        seeds of either system it is 1 where the two are equal, otherwise NaN.
     """
     if min(len(first), len(second)) < 2:
         return float("nan")
-    if not np.ptp(first) and not np.ptp(second):
-        return float(first[0] == second[0])
-    return float(stats.ttest_ind(second, first).pvalue)
+    values = np.array([*first, *second], dtype=float)
+    values = tied(values, np.abs(values).max())
+    one, two = values[: len(first)], values[len(first) :]
+    if not np.ptp(one) and not np.ptp(two):
+        return 1.0 if one[0] == two[0] else float("nan")
+    return float(stats.ttest_ind(two, one).pvalue)
 
 
 def over_seeds(rows: Sequence[Mapping[str, float]]) -> Dict[str, Tuple[float, float]]:

@@ -7,8 +7,9 @@ every candidate.
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 from typing import List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
+
+import numpy as np
 
 from wqa.errors import OptionError, shorten
 
@@ -23,10 +24,14 @@ T = TypeVar("T")
 def dropped(alpha: float, k: int) -> int:
     """Number of candidates that an exit drops, floor(alpha k).
 
-    Soldaini and Moschitti 2020, section 4.3.2. ``alpha`` is read as a decimal: 0.29 of 100 is 29,
-    though the nearest binary fraction to 0.29 is smaller.
+    Soldaini and Moschitti 2020, section 4.3.2. It is the most candidates whose share of k is at
+    most ``alpha``, both as float32, as an exported cascade counts them: 0.29 of 100 is 29 and 2/3
+    of 3 is 2, though the nearest binary fractions are smaller.
     """
-    return math.floor(Decimal(repr(float(alpha))) * k)
+    ratio = np.float32(alpha)
+    # Below 2^24 candidates no share but the next one can round down to the ratio.
+    number = math.floor(float(ratio) * k)
+    return number + int(number + 1 < k and np.float32(number + 1) / np.float32(k) <= ratio)
 
 
 class Drop(NamedTuple):
@@ -94,7 +99,8 @@ def _drop(ratio: Optional[float], keep: Optional[int]) -> Drop:
         return Drop(keep=keep)
     if ratio is None:
         return Drop()
-    if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 <= ratio < 1:
+    is_number = isinstance(ratio, (int, float)) and not isinstance(ratio, bool)
+    if not is_number or not 0 <= ratio < 1 or np.float32(ratio) == 1:
         raise OptionError(
             "drop_ratio",
             shorten(ratio),

@@ -22,10 +22,6 @@ from wqa.engines.onnx.networks import Parameters, add_input, part_outputs
 from wqa.engines.onnx.values import Value
 from wqa.models.network import GraphPart
 
-#: A drop ratio is read to this fraction, so that 0.29 of 100 candidates are 29, though the nearest
-#: binary fraction to 0.29 is smaller.
-STEPS = 1_000_000
-
 
 class _Alive(NamedTuple):
     """Candidates that the exits before have not dropped.
@@ -68,7 +64,11 @@ def dropping_graph(
     """
     graph = Graph()
     first = stages[0]
-    values = {name: add_input(graph, name, text) for name, text in first.inputs.items()}
+    values, candidates = {}, None
+    for name, text in first.inputs.items():
+        given = add_input(graph, name, text)
+        candidates = given.sizes[0]
+        values[name] = _with_a_row(graph, given, int(name in MASKS))
     ratios = graph.input("drop_ratios", "float32", (len(stages),))
     hidden, scores = part_outputs(graph, first, values, parameters)
     indices = graph.steps(scores.sizes[0])
@@ -88,11 +88,26 @@ def dropping_graph(
             _replaced(graph, results.exits, alive.indices, _filled(graph, alive.indices, layer)),
         )
     ranks = _ranks(graph, results.scores, results.exits)
-    count = graph.shape([results.scores.sizes[0]])
-    order = _least(graph, ranks, count)
+    order = _least(graph, ranks, graph.shape([results.scores.sizes[0]]))
+    # Without the row that `_with_a_row` adds.
+    bounds = graph.integers(0), graph.shape([candidates])
     for name, value in (("scores", results.scores), ("exits", results.exits), ("order", order)):
-        graph.output(name, value)
+        result = (value.kind, (candidates,))
+        graph.output(name, graph.node("Slice", graph.plain(value), *bounds, result=result))
     return graph
+
+
+def _with_a_row(graph: Graph, value: Value, number: int) -> Value:
+    """Rows of an input, or one row of a number: few operators take tensors without elements."""
+    size, *others = value.sizes
+    one = graph.integers(1)
+    missing = graph.node("Sub", one, graph.node("Min", graph.shape([size]), one))
+    parts = missing, graph.shape(others)
+    sizes = graph.node("Concat", *parts, axis=0, result=("int64", (value.rank,)))
+    result = (value.kind, (None, *others))
+    row = graph.constant(np.array(number, value.kind))
+    row = graph.node("Expand", row, sizes, result=result)
+    return graph.node("Concat", value, row, axis=0, result=result)
 
 
 def _filled(graph: Graph, like: Value, number: int) -> Value:
@@ -101,15 +116,29 @@ def _filled(graph: Graph, like: Value, number: int) -> Value:
 
 
 def _kept(graph: Graph, ratio: Value, scores: Value) -> Value:
-    """Number of candidates that go on, k - floor(alpha k), (1,)."""
-    count = graph.shape([scores.sizes[0]])
-    steps = graph.node("Mul", ratio, graph.constant(np.float32(STEPS)))
-    steps = graph.cast(graph.node("Round", steps), "int64")
-    # Below 1: a candidate always goes on.
-    steps = graph.node("Min", steps, graph.integers(STEPS - 1))
-    steps = graph.node("Max", steps, graph.integers(0))
-    dropped = graph.node("Div", graph.node("Mul", steps, count), graph.integers(STEPS))
-    return graph.node("Sub", count, dropped)
+    """Number of candidates that go on, (1,): the shares n / k above the ratio, n from 1 to k.
+
+    That is k - floor(alpha k) by the rule of `wqa.inference.dropping.dropped`.
+    """
+    [size] = scores.sizes
+    count = graph.cast(graph.shape([size]), "float32")
+    numbers = graph.node("Add", graph.steps(size), graph.integers(1), result=("int64", (size,)))
+    shares = graph.node("Div", graph.cast(numbers, "float32"), count, result=("float32", (size,)))
+    is_above = graph.node("Greater", shares, ratio, result=("bool", (size,)))
+    result = ("int64", (1,))
+    ones = graph.cast(is_above, "int64")
+    kept = graph.node("ReduceSum", ones, graph.integers(0), keepdims=1, result=result)
+    # ONNX has no errors of its own, but TopK refuses a negative number.
+    return graph.node("Where", _is_ratio(graph, ratio), kept, graph.integers(-1), result=result)
+
+
+def _is_ratio(graph: Graph, ratio: Value) -> Value:
+    """Whether a number is in [0, 1), (1,)."""
+    zero, one = graph.constant(np.float32(0)), graph.constant(np.float32(1))
+    # Comparisons with NaN are false.
+    is_least = graph.node("GreaterOrEqual", ratio, zero, result=("bool", (1,)))
+    is_most = graph.node("Less", ratio, one, result=("bool", (1,)))
+    return graph.node("And", is_least, is_most)
 
 
 def _ranks(graph: Graph, scores: Value, exits: Optional[Value] = None) -> Value:

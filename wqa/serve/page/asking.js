@@ -32,9 +32,11 @@ function sentences(answer) {
 
 /** A sentence, of which the part is marked that gave its score. */
 function marked(sentence) {
-  const [start, end] = sentence.window || [0, sentence.text.length];
-  const { text } = sentence;
-  return [text.slice(0, start), element("mark", {}, text.slice(start, end)), text.slice(end)];
+  // A window counts code points, of which a string has one or two units each.
+  const points = Array.from(sentence.text);
+  const [start, end] = sentence.window || [0, points.length];
+  const cut = (from, to) => points.slice(from, to).join("");
+  return [cut(0, start), element("mark", {}, cut(start, end)), cut(end)];
 }
 
 function item(sentence, document) {
