@@ -55,7 +55,6 @@ EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
     ),
     "tensorboard": (("tensorboardX",), "`wqa train --log-dir`"),
     "onnx": (("onnx", "onnxruntime"), "`wqa export --format onnx`, and running it"),
-    "completion": (("shtab",), "`wqa completion`"),
     "ray": (("ray", "grpcio"), "`wqa score --cluster`, on Python 3.10 or newer"),
     "serve": (("fastapi", "pydantic", "uvicorn", "prometheus-client"), "`wqa serve`"),
     "pyterrier": (("python-terrier",), "rankers in pipelines of PyTerrier"),
