@@ -47,8 +47,8 @@ OUT_OF_MEMORY = StorageError(
 
 #: Modules of the subcommands, in the order of the help text.
 _MODULES = (
-    "train evaluate compare agreement ask answer calibrate index rank verify retrieve "
-    "convert doctor embed_words encode export bench quantize reproduce score serve "
+    "train evaluate compare ask answer calibrate index rank verify retrieve "
+    "convert doctor embed_words encode export bench quantize score serve "
     "tokenize tune"
 )
 COMMANDS = {
@@ -57,8 +57,10 @@ COMMANDS = {
 }
 #: What took the place of commands that are gone, by their names.
 MOVED = {
+    "agreement": "recipes/mhs/agreement.py takes its place",
     "completion": "nothing takes its place",
     "demo": "wqa rank takes its place",
+    "reproduce": "recipes/reproduce.py takes its place",
 }
 
 _ONE_LETTER = re.compile("--[a-z]")

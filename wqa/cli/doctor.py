@@ -45,7 +45,7 @@ CORE = (
 ENGINES = ("mxnet", "mxnet-cu112", "gluonnlp", "onednn-cpu-gomp")
 #: Packages of each other extra that a user may need, and its use.
 EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
-    "plots": (("matplotlib",), "the pictures of `wqa tune` and `wqa agreement`"),
+    "plots": (("matplotlib",), "the pictures of `wqa tune`"),
     "tune": (("optuna",), "the weights of an ensemble, by `wqa tune`"),
     "corpora": (("pysbd",), "dividing documents into sentences"),
     "html": (("selectolax",), "folders of documents that are HTML"),
