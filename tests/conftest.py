@@ -427,7 +427,7 @@ def jsonl(tmp_path):
 
 
 def write_published(folder, text):
-    """Write a published table of one paper, and claims about it, for `wqa reproduce`."""
+    """Write a published table of one paper, and claims about it, for `recipes/reproduce.py`."""
     for name in ("published", "claims"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "published" / "table1.tsv").write_text(text, encoding="utf-8")

@@ -35,11 +35,10 @@ begin "README: make quickstart"
 in_time make quickstart
 . .venv/bin/activate
 
-begin "the first minute: wqa rank minilm, wqa demo"
+begin "the first minute: wqa rank minilm"
 pages docs/installation.md --title "first ranking" | sed '/^pip /d' > "$folder/scripts/first"
 in_time bash -euo pipefail "$folder/scripts/first" | tee "$folder/ranking"
 grep -q "^ *1 .*A kettle whistles" "$folder/ranking"
-echo "how does a lighthouse lens work ?" | in_time wqa demo
 
 begin "README: Python"
 pages README.md python > "$folder/scripts/readme.py"

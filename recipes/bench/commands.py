@@ -47,7 +47,6 @@ COMMANDS = [
     ),
     ("evaluate", "evaluate cascade --data TEST --drop-ratio 0 --drop-ratio 0.3"),
     ("compare", "compare pairwise cascade --data TEST"),
-    ("agreement", "agreement mhs pairwise --data TEST"),
     ("rank", "rank cascade --question QUESTION --candidates SENTENCES --drop-ratio 0.3"),
     ("tune", "tune cascade --data DEV --max-loss 0"),
     ("calibrate", "calibrate cascade --data DEV"),
@@ -87,14 +86,13 @@ COMMANDS = [
         f"train mspp_claims {FROM_MINILM} --train fever/train.jsonl --out claims {SHORT}",
     ),
     ("verify", "verify claims --claim QUESTION --evidence SENTENCES"),
-    ("reproduce", "reproduce cascade --check --recipes RECIPES"),
 ]
 
 
 def words_of(command):
     """Return the words of a command, with the files that stand for names in capitals."""
     files = {"TRAIN": TRAIN, "DEV": DEV, "TEST": TEST, "QUESTION": QUESTION}
-    files.update(SENTENCES=SENTENCES, RECIPES=str(HERE.parent))
+    files.update(SENTENCES=SENTENCES)
     return [files.get(word, word) for word in command.split()]
 
 

@@ -11,6 +11,6 @@ recipes/mhs/grid.sh
 for corpus in $CORPORA; do
   rankers=()
   for name in $LARGE; do rankers+=("$(ranker_of "$name" "$corpus")"); done
-  "$wqa" agreement "$(SEEDS=$FIRST_SEED student_runs mhs "$corpus")" "${rankers[@]}" --data "$(test_of "$corpus")" \
+  "$python" recipes/mhs/agreement.py "$(SEEDS=$FIRST_SEED student_runs mhs "$corpus")" "${rankers[@]}" --data "$(test_of "$corpus")" \
     --filter "$(filter_of "$corpus")" --ctx "$device" --out "$RESULTS/figure4_$corpus"
 done

@@ -46,8 +46,8 @@ trec=test.json.0.trec
 
 ROUNDS=${ROUNDS:-3} QUESTIONS=${QUESTIONS:-30} "$python" recipes/mhs/costs.py "$(dev_of wikiqa)" "${teachers[0]}" "$ensemble" \
   "${kd[0]}" "${mhs[0]}" | tee "$RESULTS/${students}_cost.txt"
-data=$(realpath "$(test_of wikiqa)") out=$(realpath "$RESULTS")
-(cd "$RUNS/mhs" && "$wqa" agreement "${mhs[0]#"$RUNS/mhs/"}" minilm_teacher_{1,2,3} --data "$data" --filter "$(filter_of wikiqa)" \
+data=$(realpath "$(test_of wikiqa)") out=$(realpath "$RESULTS") agreement=$(realpath recipes/mhs/agreement.py)
+(cd "$RUNS/mhs" && "$python" "$agreement" "${mhs[0]#"$RUNS/mhs/"}" minilm_teacher_{1,2,3} --data "$data" --filter "$(filter_of wikiqa)" \
   --out "$out/${students}_agreement")
 
 # The grids; the rankings and logs of the rankers in the tables. Logs of the other points of a grid stay with the runs.

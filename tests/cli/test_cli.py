@@ -669,7 +669,6 @@ def test_a_flag_means_one_thing():
 
 #: What the parsers of some subcommands insist on.
 REQUIRED = {
-    "agreement": ("student", "teacher", "--data", "d"),
     "answer": ("--index", "i", "--reader", "r", "--question", "q"),
     "ask": ("index", "--ranker", "r", "--question", "q"),
     "calibrate": ("run", "--data", "d"),
@@ -677,9 +676,7 @@ REQUIRED = {
     "encode": ("run", "--documents", "d", "--out", "o"),
     "train": ("cascade", "--encoder", "e", "--train", "t", "--out", "o"),
     "rank": ("run", "--question", "q", "--candidates", "c"),
-    "completion": ("bash",),
     "convert": ("source", "out"),
-    "demo": ("run",),
     "export": ("run", "out"),
     "index": ("documents", "--out", "o"),
     "quantize": ("run", "--data", "d"),
@@ -802,10 +799,6 @@ BAD = {
             *["--keep", ",2", "--drop-ratio", ",0.5"],
         ],
         "--drop-ratio and --keep: ",
-    ),
-    "an unknown paper": (
-        lambda f: ["reproduce", "bert", "--recipes", f.folder],
-        "PAPER[/TABLE]: 'bert'; expected PAPER or PAPER/TABLE",
     ),
     "a run that is a data file": (
         lambda f: ["evaluate", f.good, "--data", f.good],

@@ -21,6 +21,7 @@ from wqa.config.environment import check_environment, openmp_threads
 from wqa.errors import DataError, OptionError, StorageError, printable, shorten
 from wqa.evaluation.comparison import comparison_table
 from wqa.evaluation.report import align, table
+from wqa.evaluation.reproduction import check
 
 #: A text with everything that could act on a terminal: a title, a colour, a bell, an override.
 HOSTILE = "a\x1b]0;title\x07\x1b[31m\x9b2J\r\n\u202eb\u2066\u2028c\x7f\u200b\udce9"
@@ -131,14 +132,13 @@ def test_a_byte_order_mark_is_not_part_of_the_first_candidate(tiny_run, tmp_path
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_what_the_encoding_lacks_is_escaped(encoding, tmp_path):
-    rows = "table\trow\tdrop_ratio\trecipe\twikiqa_map\n1\tcaf\u00e9 \u4e2d\t0\tx.sh\t1.0\n"
-    write_published(tmp_path / "cascade", rows)
-    environment = {"PYTHONIOENCODING": encoding}
+    (tmp_path / "one").write_text("caf\u00e9 \u4e2d\n", encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "wqa", "reproduce", "cascade", "--check", "--recipes", tmp_path],
+        [sys.executable, "-m", "wqa", "rank", "wo", "--question", "q", "--candidates", "one"],
         capture_output=True,
         timeout=60,
-        env=child_environment(**environment),
+        cwd=tmp_path,
+        env=child_environment(PYTHONIOENCODING=encoding),
     )
     shown = "caf\u00e9 ".encode(encoding, "backslashreplace") + b"\\u4e2d"
     assert done.returncode == 0 and not done.stderr and shown in done.stdout
@@ -240,11 +240,11 @@ def test_a_library_that_swallows_an_interrupt_during_its_import(tmp_path):
         assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
-#: Runs `wqa reproduce` with another function in its place.
+#: Runs `wqa doctor` with another function in its place.
 REPLACED = """
 import os, signal, sys, time
 import wqa.__main__
-from wqa.cli import reproduce
+from wqa.cli import doctor
 
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
@@ -257,8 +257,8 @@ class Interrupting:
 def run(options):
     {body}
 
-reproduce.run = run
-sys.argv = ["wqa", "reproduce", "cascade"]
+doctor.run = run
+sys.argv = ["wqa", "doctor"]
 sys.exit(wqa.__main__.main())
 """
 
@@ -348,8 +348,8 @@ def test_errors_of_the_system(error, found, monkeypatch, run_main):
     def fail(options):
         raise error
 
-    monkeypatch.setattr(COMMANDS["reproduce"], "run", fail)
-    code, out, err = run_main("reproduce", "cascade")
+    monkeypatch.setattr(COMMANDS["doctor"], "run", fail)
+    code, out, err = run_main("doctor")
     assert code == 2 and not out and is_one_line(err, found)
 
 
@@ -442,11 +442,11 @@ def test_importing_the_package_reads_no_variable():
         (lambda text: text.replace("\t1.0", ""), "line 2: 4 columns; expected 5"),
     ],
 )
-def test_a_damaged_published_table(damage, found, tmp_path, run_main):
+def test_a_damaged_published_table(damage, found, tmp_path):
     text = "table\trow\tdrop_ratio\trecipe\tmap\n1\tfull\t0\tx.sh\t1.0\n"
     write_published(tmp_path / "cascade", damage(text))
-    code, out, err = run_main("reproduce", "cascade", "--check", "--recipes", tmp_path)
-    assert code == 2 and not out and is_one_line(err, found)
+    with pytest.raises(DataError, match=re.escape(found)):
+        check("cascade", tmp_path)
 
 
 ODD = ["0", "-1", "nan", "inf", "1e400", "", " ", "\u0663", "9" * 30, "9" * 5000, "1_0", "0x10"]
@@ -491,7 +491,6 @@ def test_odd_arguments(tiny_run, tmp_path, run_main):
         ),
         "bench": (["--random", "bert_1"], ["--tokens", "--latency", "--exits"]),
         "quantize": ([tiny_run, "--data", tmp_path / "one"], ["--questions", "--strength"]),
-        "reproduce": (["cascade", "--check"], ["--recipes", "--scale"]),
         "tune": ([tiny_run, "--data", tmp_path / "one"], ["--grid", "--max-cost"]),
     }
     failures = 0

@@ -2,20 +2,31 @@ import json
 import sys
 import threading
 
+import mxnet as mx
 import numpy as np
 import pytest
 from conftest import needs_onednn
 
 from wqa.cli import main
-from wqa.config import TrainingConfig
+from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.errors import DataError, InputError, OptionError, OutputLocked, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.comparison import NamedRanker, compare_rankers
-from wqa.inference import Capabilities, Cost, EnsembleRanker, Ranker, Ranking, SequentialRanker
+from wqa.inference import (
+    Capabilities,
+    CascadeRanker,
+    Cost,
+    EnsembleRanker,
+    Ranker,
+    Ranking,
+    SequentialRanker,
+)
 from wqa.inference.ensemble import log_odds_of_mean
 from wqa.io.locks import lock_output
+from wqa.pretrained import read_backbone_config
 from wqa.systems.load import load_ranker
+from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import PairInputs, load_tokenizer
 
@@ -556,3 +567,45 @@ def test_tuning_on_the_command_line(write, runs, dev, tiny_run, capsys, monkeypa
     out = capsys.readouterr().out
     assert "5 trials, seed 0" in out and "seed2" in out and "p@1 " in out
     assert "weights" in json.loads(path.read_text())
+
+
+def test_members_of_rankers(tiny_run, tmp_path, monkeypatch):
+    ranker = load_ranker(tiny_run)
+    assert ranker.members() == [("cascade", ranker)]
+    path = tmp_path / "e.json"
+    path.write_text(json.dumps({"ensemble": [str(tiny_run), str(tiny_run)]}))
+    ensemble = load_ranker(path)
+    assert ensemble.members() == [(str(tiny_run), inside) for inside in ensemble.rankers]
+    # A network with several heads: a ranker for each of its members.
+    network = ranker.network
+    monkeypatch.setattr(type(network), "members", lambda self: [self, self])
+    heads = ranker.members()
+    assert [name for name, _ in heads] == ["head 1", "head 2"]
+    monkeypatch.undo()
+    questions = list(read_questions(builtin_path("dev")))[:2]
+    expected = [ranking.scores for ranking in ranker.rank_all(questions)]
+    for _, head in heads:
+        assert isinstance(head, CascadeRanker) and head.network is network
+        for ranking, scores in zip(head.rank_all(questions), expected):
+            np.testing.assert_allclose(ranking.scores, scores, atol=1e-5)
+
+
+def test_heads_of_a_student_are_its_members(tiny_encoder):
+    """An ensemble of the heads ranks as the student does (equation 5)."""
+    backbone = read_backbone_config(tiny_encoder)
+    network = build_network("mhs", backbone, body=2, heads=3, head_layers=1)
+    mx.random.seed(2)
+    network.initialize(mx.init.Normal(0.3))
+    student = CascadeRanker(network, PairInputs(load_tokenizer(tiny_encoder), 64), system="mhs")
+    members = student.members()
+    assert [name for name, _ in members] == ["head 1", "head 2", "head 3"]
+    questions = list(read_questions(builtin_path("dev")))[:3]
+    ensemble = EnsembleRanker([member for _, member in members])
+    for one, two in zip(student.rank_all(questions), ensemble.rank_all(questions)):
+        np.testing.assert_allclose(one.scores, two.scores, atol=1e-5)
+    heads = [next(iter(member.rank_all(questions))).scores for _, member in members]
+    assert np.ptp(heads, axis=0).max() > 0.01  # the heads differ
+    # 8-bit weights are those of the network, whose layers the members number anew.
+    student._config = EngineConfig(precision="int8")
+    with pytest.raises(OptionError, match="precision: int8 for each head by itself"):
+        student.members()

@@ -1318,4 +1318,4 @@ def test_the_measurement_of_commands():
         words = script["words_of"](command)
         parse(words)
         measured.add(words[0])
-    assert set(COMMANDS) - measured == {"completion", "demo", "serve"}
+    assert set(COMMANDS) - measured == {"serve"}

@@ -47,15 +47,21 @@ OUT_OF_MEMORY = StorageError(
 
 #: Modules of the subcommands, in the order of the help text.
 _MODULES = (
-    "train evaluate compare agreement ask answer calibrate index rank verify demo retrieve "
-    "completion convert doctor embed_words encode export bench quantize reproduce score serve "
+    "train evaluate compare ask answer calibrate index rank verify retrieve "
+    "convert doctor embed_words encode export bench quantize score serve "
     "tokenize tune"
 )
 COMMANDS = {
     module.replace("_", "-"): importlib.import_module(f"wqa.cli.{module}")
     for module in _MODULES.split()
 }
-
+#: What took the place of commands that are gone, by their names.
+MOVED = {
+    "agreement": "recipes/mhs/agreement.py takes its place",
+    "completion": "nothing takes its place",
+    "demo": "wqa rank takes its place",
+    "reproduce": "recipes/reproduce.py takes its place",
+}
 
 _ONE_LETTER = re.compile("--[a-z]")
 #: Characters of a parser's message, which may quote an argument of any length.
@@ -78,6 +84,8 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            if value in MOVED:
+                raise OptionError(value, "is no command any more", mend=MOVED[value])
             nearest = difflib.get_close_matches(value, action.choices, n=1)
             mend = f"did you mean {nearest[0]}?" if nearest else "wqa --help explains them"
             raise OptionError(

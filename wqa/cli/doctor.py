@@ -45,7 +45,7 @@ CORE = (
 ENGINES = ("mxnet", "mxnet-cu112", "gluonnlp", "onednn-cpu-gomp")
 #: Packages of each other extra that a user may need, and its use.
 EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
-    "plots": (("matplotlib",), "the pictures of `wqa tune` and `wqa agreement`"),
+    "plots": (("matplotlib",), "the pictures of `wqa tune`"),
     "tune": (("optuna",), "the weights of an ensemble, by `wqa tune`"),
     "corpora": (("pysbd",), "dividing documents into sentences"),
     "html": (("selectolax",), "folders of documents that are HTML"),
@@ -55,7 +55,6 @@ EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
     ),
     "tensorboard": (("tensorboardX",), "`wqa train --log-dir`"),
     "onnx": (("onnx", "onnxruntime"), "`wqa export --format onnx`, and running it"),
-    "completion": (("shtab",), "`wqa completion`"),
     "ray": (("ray", "grpcio"), "`wqa score --cluster`, on Python 3.10 or newer"),
     "serve": (("fastapi", "pydantic", "uvicorn", "prometheus-client"), "`wqa serve`"),
     "pyterrier": (("python-terrier",), "rankers in pipelines of PyTerrier"),

@@ -1,18 +1,13 @@
-"""Pictures: metric against relative cost, and agreement of a student's members with teachers.
-
-Soldaini and Moschitti 2020, Figure 2; Matsubara et al. 2022, Figure 4.
-"""
+"""Pictures of metric against relative cost (Soldaini and Moschitti 2020, Figure 2)."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import pathlib
-from typing import Any, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Sequence, Tuple, Union
 
-import numpy as np
-
-from wqa.errors import MissingDependency, how_to_install, printable
+from wqa.errors import MissingDependency, how_to_install
 from wqa.io.files import atomic_writer
 
 Point = Tuple[float, float]  # relative cost, metric; both in [0, 1]
@@ -55,42 +50,11 @@ def draw_costs(
     axes.set_ylabel(metric.upper())
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
-def draw_agreement(
-    path: Union[str, os.PathLike[str]],
-    members: Sequence[str],
-    teachers: Sequence[str],
-    shares: Sequence[Sequence[Optional[float]]],
-) -> None:
-    """Draw the agreement of a student's members with teachers as a matrix."""
-    check_matplotlib()
-    from matplotlib.figure import Figure
-
-    size = (2.4 + 1.3 * len(teachers), 1.4 + 0.7 * len(members))
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.add_subplot()
-    values = np.array(shares, dtype=float)  # NaN for None
-    image = axes.imshow(values, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for row, of_member in enumerate(shares):
-        for column, share in enumerate(of_member):
-            if share is not None:
-                color = "white" if share > 0.6 else "black"
-                axes.text(column, row, f"{share:.3f}", ha="center", va="center", color=color)
-    axes.set_xticks(range(len(teachers)), map(_plain, teachers), rotation=15, ha="right")
-    axes.set_yticks(range(len(members)), map(_plain, members))
-    axes.set_xlabel("teacher")
-    figure.colorbar(image, label="share of the correct answers")
-    _save(figure, path)
-
-
-def _plain(name: str) -> str:
-    """Last part of a path; matplotlib reads text between dollar signs as mathematics."""
-    return printable(name.rstrip("/").rpartition("/")[2]).replace("$", r"\$")
-
-
-def _save(figure: Any, path: Union[str, os.PathLike[str]]) -> None:
+def save_figure(figure: Any, path: Union[str, os.PathLike[str]]) -> None:
+    """Write a figure of Matplotlib in the format of the file's suffix."""
     with atomic_writer(path, "wb") as file:
         figure.savefig(file, format=pathlib.Path(path).suffix[1:] or "png", dpi=150)
 

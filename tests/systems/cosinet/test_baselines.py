@@ -468,11 +468,6 @@ def test_bench(capsys):
     assert row["p50_ms"] < 50
 
 
-def test_agreement(tiny_run, capsys):
-    assert main(["agreement", "wo+rr", "rr", str(tiny_run), "--data", str(TEST)]) == 0
-    assert "wo+rr" in capsys.readouterr().out
-
-
 def test_what_a_baseline_does_not_do_is_said(tmp_path, capsys):
     data = ("--data", TEST)
     assert "without exits" in error_of(capsys, "evaluate", "rr", *data, "--per-exit")

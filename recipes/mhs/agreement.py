@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Count where the heads of a student agree with teachers (Matsubara et al. 2022, Figure 4).
+
+    python recipes/mhs/agreement.py STUDENT TEACHER... --data TEST.jsonl --out FOLDER
+
+Each head answers a question by its top candidate. Its agreement with a teacher is the number of its
+correct answers that the teacher gives too, over the number of its correct answers. A row is a head
+of a student with several heads, a ranker of an ensemble, or any other run itself. Writes
+agreement.tsv and agreement.png.
+"""
+
+import argparse
+import itertools
+import pathlib
+import sys
+
+import numpy as np
+
+from wqa.data import FILTERS, read_questions
+from wqa.errors import WqaError
+from wqa.evaluation.comparison import NamedRanker, prepared_alike
+from wqa.evaluation.picture import check_matplotlib, save_figure
+from wqa.evaluation.rankers import questions_that_count, rank_questions
+from wqa.evaluation.report import table, write_rows
+from wqa.evaluation.trec import break_ties
+from wqa.systems.load import load_ranker
+
+
+def correct_answers(rankings, questions):
+    """Index of each question's top candidate, by trec_eval's rule of ties; None if it is wrong."""
+    answers = []
+    for ranking, question in zip(rankings, questions):
+        top = break_ties(ranking, question)[0]
+        answers.append(top if (question.labels[top] or 0) > 0 else None)
+    return answers
+
+
+def answers_of(rankers, questions):
+    """Correct answers by name of a ranker, all of which rank the same questions."""
+    answers = {}
+    for entry, prepared in prepared_alike(rankers, questions):
+        rankings = rank_questions(entry.ranker, prepared.questions, entry.name, True)
+        answers[entry.name] = correct_answers(rankings, prepared.questions)
+    return answers
+
+
+def agreement_rows(members, teachers, answers):
+    """A row for each member of the student and each teacher."""
+    correct = {name: sum(top is not None for top in tops) for name, tops in answers.items()}
+    rows = []
+    for member in members:
+        for teacher in teachers:
+            pairs = zip(answers[member], answers[teacher])
+            agreed = sum(top is not None and top == taught for top, taught in pairs)
+            row = {"member": member, "teacher": teacher, "agreed": agreed}
+            row.update(member_correct=correct[member], teacher_correct=correct[teacher])
+            row["agreement"] = agreed / correct[member] if correct[member] else None
+            rows.append(row)
+    return rows
+
+
+def draw(path, rows, members, teachers):
+    """Draw the agreement as a matrix."""
+    from matplotlib.figure import Figure
+
+    size = (2.4 + 1.3 * len(teachers), 1.4 + 0.7 * len(members))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.add_subplot()
+    shares = np.array([row["agreement"] for row in rows], dtype=float)
+    shares = shares.reshape(len(members), len(teachers))
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for (row, column), share in np.ndenumerate(shares):
+        color = "white" if share > 0.6 else "black"
+        axes.text(column, row, f"{share:.3f}", ha="center", va="center", color=color)
+    names = [pathlib.PurePath(name).name for name in teachers]
+    axes.set_xticks(range(len(teachers)), names, rotation=15, ha="right")
+    axes.set_yticks(range(len(members)), members)
+    axes.set_xlabel("teacher")
+    figure.colorbar(image, label="share of the correct answers")
+    save_figure(figure, path)
+
+
+def main(options):
+    """Rank by all of them, and write the table and the picture."""
+    check_matplotlib()
+    members = load_ranker(options.student, ctx=options.ctx).members()
+    if len(members) == 1:
+        members = [(options.student, members[0][1])]
+    heads = (NamedRanker(name, ranker) for name, ranker in members)
+    teachers = (NamedRanker(run, load_ranker(run, ctx=options.ctx)) for run in options.teachers)
+    questions = questions_that_count(read_questions(options.data), options.filter)
+    names = [name for name, _ in members]
+    rows = agreement_rows(
+        names, options.teachers, answers_of(itertools.chain(heads, teachers), questions)
+    )
+    print(table(rows))
+    out = pathlib.Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    draw(out / "agreement.png", rows, names, options.teachers)
+    for row in rows:
+        share = row["agreement"]
+        row["agreement"] = "-" if share is None else f"{share:.6f}"
+    write_rows(out / "agreement.tsv", [{key: str(row[key]) for key in row} for row in rows])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("student", metavar="STUDENT")
+    parser.add_argument("teachers", nargs="+", metavar="TEACHER")
+    parser.add_argument("--data", required=True, metavar="FILE")
+    parser.add_argument("--out", required=True, metavar="FOLDER")
+    parser.add_argument("--filter", choices=tuple(FILTERS), default="no-all-negative")
+    parser.add_argument("--ctx", default="cpu")
+    try:
+        main(parser.parse_args())
+    except WqaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,79 @@
+"""The agreement of a student's heads with teachers, by hand and by the script."""
+
+import json
+import runpy
+import subprocess
+import sys
+
+import numpy as np
+from conftest import ROOT, child_environment
+
+from wqa.data import Candidate, Question, builtin_path
+from wqa.evaluation.comparison import NamedRanker
+from wqa.evaluation.report import read_rows
+from wqa.inference import Capabilities, Ranker, Ranking
+from wqa.inference.dropping import FREE
+
+SCRIPT = ROOT / "recipes" / "mhs" / "agreement.py"
+
+
+class Fixed(Ranker):
+    """Puts one candidate first, which it knows by the question's id."""
+
+    def __init__(self, tops):
+        self._tops = tops
+
+    @property
+    def capabilities(self):
+        return Capabilities("fixed")
+
+    def rank_all(self, questions):
+        for question in questions:
+            scores = np.zeros(len(question.candidates))
+            scores[question.texts.index(self._tops[question.id])] = 1
+            order, none = np.argsort(-scores, kind="stable"), np.zeros(len(scores), dtype=bool)
+            yield Ranking(order, scores, none + 1, none, none, FREE, scores[None])
+
+
+def question(qid, labels):
+    """Candidates a, b, c, ..., the first of which comes last in the order of evaluation."""
+    texts = "abcdefgh"[: len(labels)]
+    return Question(qid, "q", tuple(map(Candidate, texts, labels)))
+
+
+#: a is correct in 1 and 2, a and b in 3, b in 4, none in 5.
+QUESTIONS = [
+    question("1", [1, 0]),
+    question("2", [1, 0, 0]),
+    question("3", [1, 1, 0]),
+    question("4", [0, 1]),
+    question("5", [0, 0]),
+]
+
+
+def named(**tops):
+    return [NamedRanker(name, Fixed(dict(zip("12345", texts)))) for name, texts in tops.items()]
+
+
+def test_by_hand():
+    script = runpy.run_path(str(SCRIPT))
+    members, teachers = named(x="aaaba", y="aabab", z="bbcaa"), named(p="aabbb", q="bbbba")
+    answers = script["answers_of"]([*members, *teachers], QUESTIONS)
+    rows = script["agreement_rows"]("xyz", "pq", answers)
+    assert [row["member_correct"] for row in rows] == [4, 4, 3, 3, 0, 0]
+    assert [row["teacher_correct"] for row in rows] == [4, 2] * 3
+    # x and p give the same correct answer to 1, 2, 4: both answers of 3 are correct, but differ.
+    # x and q: 4. y and p: 1, 2, 3. y and q: 3.
+    assert [row["agreed"] for row in rows] == [3, 1, 3, 1, 0, 0]
+    assert [row["agreement"] for row in rows] == [3 / 4, 1 / 4, 1, 1 / 3, None, None]
+
+
+def test_the_script_writes_a_table_and_a_picture(tiny_run, tmp_path):
+    path, out = tmp_path / "two.json", tmp_path / "out"
+    path.write_text(json.dumps({"ensemble": [str(tiny_run), "wo"]}))
+    command = [sys.executable, SCRIPT, path, tiny_run, "--data", builtin_path("test"), "--out", out]
+    subprocess.run(command, check=True, timeout=120, env=child_environment())
+    rows = read_rows(out / "agreement.tsv", ("member", "teacher"))
+    assert [row["member"] for row in rows] == [str(tiny_run), "wo"]
+    assert rows[0]["agreement"] == "1.000000"
+    assert (out / "agreement.png").read_bytes().startswith(b"\x89PNG")
