@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tables 2 and 3 in small, the figures: evaluates what recipes/cascade/minilm_train.sh trained, into results/minilm_wikiqa.tsv
-# and results/minilm_trecqa.tsv (TREC-QA: clean dev), holds the paper's claims to tests over questions and seeds
+# Tables 2 and 3, the figures: evaluates what recipes/cascade/minilm_train.sh trained, into results/minilm_wikiqa.tsv
+# and results/minilm_trecqa.tsv (TREC-QA: clean dev; at base size, SIZE=base, the clean test questions), holds the paper's claims to tests over questions and seeds
 # (results/minilm_claims_wikiqa.txt, minilm_claims_trecqa.txt), and draws Figure 2 for WikiQA (results/minilm_figure2.*).
 #
 #   DATA=data recipes/cascade/minilm_tables.sh
@@ -8,21 +8,28 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export TRAIN=0
-corpora=${CORPORA:-wikiqa trecqa}
+corpora=${CORPORA:-wikiqa trecqa} size=${SIZE:-minilm}
 if [ "${SMOKE:-0}" = 1 ]; then
   full=3 lower=1
   export SEEDS="0 1"
 else
-  data=${DATA:-data} full=6 lower=4
-  export RUNS=${RUNS:-runs/cascade_transfer} EXITS=2,4,6 DEPTHS="2 4 6" SEEDS=${SEEDS:-0 1 2 3 4}
-  export WIKIQA=$data/wikiqa TRECQA=$data/trecqa TRECQA_TEST=$data/trecqa/dev-clean.jsonl
+  data=${DATA:-data}
+  export WIKIQA=$data/wikiqa TRECQA=$data/trecqa
+  if [ "$size" = base ]; then
+    full=12 lower=6
+    export RUNS=${RUNS:-runs/cascade_base} EXITS=4,6,8,10,12 DEPTHS="4 6 8 10 12" SEEDS=${SEEDS:-0 1 2}
+  else
+    full=6 lower=4
+    export RUNS=${RUNS:-runs/cascade_transfer} EXITS=2,4,6 DEPTHS="2 4 6" SEEDS=${SEEDS:-0 1 2 3 4}
+    export TRECQA_TEST=$data/trecqa/dev-clean.jsonl
+  fi
 fi
 . recipes/settings.sh
 needs plots matplotlib
 if [ "${SMOKE:-0}" = 1 ]; then recipes/cascade/minilm_train.sh; fi
 
 for corpus in $corpora; do
-  export TABLE=$RESULTS/minilm_$corpus.tsv
+  export TABLE=$RESULTS/${size}_$corpus.tsv
   CORPORA=$corpus recipes/cascade/table3.sh > /dev/null
   SUFFIX=_drawn NOTE=", one exit an update" CORPORA=$corpus DEPTHS= recipes/cascade/table3.sh > /dev/null
   SUFFIX=_untransferred NOTE=", no transfer" CORPORA=$corpus DEPTHS=$full recipes/cascade/table2.sh > /dev/null
@@ -57,11 +64,11 @@ for corpus in $corpora; do
     for ratio in 0.3 0.4 0.5; do pair "sequence at $ratio" "$name at $ratio"; done
   done
   [ ${#pairs[@]} = 0 ] || "$python" recipes/claims.py "$mono${full}_seed${SEEDS%% *}/test.json.qrels" map,p@1 "${systems[@]}" \
-    "${pairs[@]}" | tee "$RESULTS/minilm_claims_$corpus.txt"
+    "${pairs[@]}" | tee "$RESULTS/${size}_claims_$corpus.txt"
 done
 
 if [[ $corpora == *wikiqa* ]]; then
-  CORPUS=wikiqa NAME=minilm_figure2 BUDGET=0.8 SEEDS=${SEEDS%% *} recipes/cascade/figure2.sh
+  CORPUS=wikiqa NAME=${size}_figure2 BUDGET=0.8 SEEDS=${SEEDS%% *} recipes/cascade/figure2.sh
 fi
-keep_logs "$RUNS/tanda" minilm_tanda_
-keep_logs "$RUNS/cascade" minilm_cascade_
+keep_logs "$RUNS/tanda" ${size}_tanda_
+keep_logs "$RUNS/cascade" ${size}_cascade_

@@ -57,6 +57,8 @@ RECIPES = {
         "results/cascade/minilm_trecqa.tsv": "one exit an update",
         "results/cascade/logs/minilm_cascade_wikiqa_seed0.metrics.jsonl": "loss",
     },
+    "cascade/base_train": {"cascade/trecqa_drawn_seed1/metrics.jsonl": "loss"},
+    "cascade/base_tables": {"results/cascade/base_trecqa.tsv": "one exit an update"},
     "cascade/last_exit": {
         "results/cascade/last_exit_dev.txt": "| all_taught | 0.3 |",
         "results/cascade/logs/last_exit_all_taught_wikiqa_seed0.metrics.jsonl": "loss",
@@ -253,6 +255,8 @@ NIGHTLY = {
     "cascade/wikiqa_minilm",
     "cascade/minilm_train",
     "cascade/minilm_tables",
+    "cascade/base_train",
+    "cascade/base_tables",
     "mhs/minilm_train",
     "mhs/minilm_tables",
     "dcbert/minilm_train",

@@ -6,7 +6,7 @@ example:
   wqa train cascade --encoder encoders/roberta ...
   wqa convert cerberus_model.pt runs/student --encoder encoders/electra-base
 
-SRC is a Hugging Face directory (BERT, RoBERTa, ELECTRA or ALBERT; safetensors or pytorch_model.bin,
+SRC is a Hugging Face directory (BERT or a relative of it; safetensors or pytorch_model.bin,
 in shards or not) or a tar of one, or a directory with a file of GluonNLP's zoo and its vocabulary,
 or gluonnlp:MODEL/DATASET for the zoo itself.
 OUT is what --encoder takes; where SRC holds a classifier, `wqa rank OUT` ranks at once and --init
