@@ -3,29 +3,39 @@
 # trained on a billion pairs of texts, BM25, and word overlap. The files of TREC-QA list correct candidates first, so that the
 # original order counts on WikiQA alone. Writes $RESULTS/untrained.tsv, and to $LOGS/untrained_dev.txt the figures on WikiQA's dev
 # that MaxSim's constants are taken from.
+# SIZE=base adds all-mpnet-base-v2 and takes the test questions of both corpora, into $RESULTS/base_untrained.tsv.
 #
 #   DATA=data recipes/cascade/untrained.sh   a minute and a half on two cores
+#   SIZE=base DATA=data recipes/cascade/untrained.sh
 #   SMOKE=1 recipes/cascade/untrained.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if [ "${SMOKE:-0}" != 1 ]; then
   data=${DATA:-data}
   export ENCODER=${ENCODER:-minilm} RUNS=${RUNS:-runs/cascade_minilm} CORPORA=${CORPORA:-wikiqa trecqa}
-  export WIKIQA=$data/wikiqa TRECQA=$data/trecqa TRECQA_TEST=$data/trecqa/dev-clean.jsonl
+  export WIKIQA=$data/wikiqa TRECQA=$data/trecqa
+  [ "${SIZE:-minilm}" = base ] || export TRECQA_TEST=$data/trecqa/dev-clean.jsonl
 fi
 . recipes/settings.sh
-table=$RESULTS/untrained.tsv
+table=$RESULTS/untrained.tsv encoders=$ENCODER
+if [ "${SIZE:-minilm}" = base ]; then table=$RESULTS/base_untrained.tsv encoders="$ENCODER ${BASE:-encoders/mpnet}"; fi
 
 for corpus in $CORPORA; do
-  names=("maxsim:$ENCODER" "cosine:$ENCODER" bm25)
+  names=()
+  for encoder in $encoders; do names+=("maxsim:$encoder" "cosine:$encoder"); done
+  names+=(bm25)
   if [ "$corpus" != trecqa ]; then names+=(wo+rr rr); fi
   for name in "${names[@]}"; do
-    figures=$RUNS/untrained/${name%%:*}_$corpus.json
+    kind=${name%%:*} of=${name##*[:/]}
+    row=$kind
+    if [ "$kind" != "$name" ]; then row=$kind:$of; fi
+    figures=$RUNS/untrained/${SIZE:-minilm}_${row/:/_}_$corpus.json
     mkdir -p "$RUNS/untrained"
     evaluate "$figures" "$corpus" "$name" --precision "$PRECISION"
-    "$python" recipes/collect.py "$table" "$name" 0 "$corpus" "$figures"
+    "$python" recipes/collect.py "$table" "$row" 0 "$corpus" "$figures"
   done
 done
 cat "$table"
+if [ "${SIZE:-minilm}" = base ]; then exit; fi
 mkdir -p "$LOGS"
 "$python" recipes/cascade/untrained_dev.py "$(dev_of wikiqa)" "$ENCODER" | tee "$LOGS/untrained_dev.txt"
