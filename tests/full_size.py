@@ -69,11 +69,9 @@ LENGTHS = np.array([48, 33, 16, 5])
 
 def write_reference(name, folder):
     """Runs in the reference's interpreter."""
+    import reference
     import torch
     import transformers
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "wqa" / "pretrained"))
-    import reference
 
     family, sizes, form = ENCODERS[name]
     torch.manual_seed(0)

@@ -23,7 +23,6 @@ import tempfile
 import numpy as np
 
 HERE = pathlib.Path(__file__).parent / "files"
-sys.path.insert(0, str(HERE.parent.parent / "wqa" / "pretrained"))
 SIZES = {
     "vocab_size": 64,
     "hidden_size": 16,

@@ -2,7 +2,6 @@
 
 example:
   wqa convert tanda_roberta_base_asnq.tar encoders/tanda
-  wqa convert roberta-base encoders/roberta --reference /path/to/python-with-transformers
   wqa train cascade --encoder encoders/roberta ...
   wqa convert cerberus_model.pt runs/student --encoder encoders/electra-base
 
@@ -33,14 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SRC", help="directory, tar or checkpoint to read")
     parser.add_argument("out", metavar="OUT", help="new directory to write")
     parser.add_argument(
-        "--reference",
-        default="",
-        metavar="FILE|PYTHON",
-        help="compare every layer's hidden states with stored ones (a .npz with token_ids, "
-        "valid_length "
-        "and states), or with those of PyTorch and transformers, run by this Python interpreter",
-    )
-    parser.add_argument(
         "--encoder",
         metavar="DIR",
         help="encoder that a checkpoint without a configuration was trained from",
@@ -53,6 +44,6 @@ def run(options: argparse.Namespace) -> None:
     from wqa.systems.convert import convert
 
     command = shlex.join(options.command_line)
-    report = convert(options.source, options.out, options.reference, command, options.encoder)
+    report = convert(options.source, options.out, command, options.encoder)
     text = f"{report}\nwrote       {printable(options.out)}"
     show(text, {"out": options.out, **dataclasses.asdict(report)}, options.json)

@@ -340,8 +340,6 @@ class DirectoryLayout:
     system = ""
     #: What a report calls the part of the network beside its encoder.
     head = "head"
-    #: Whether PyTorch's reference computes the scores of the network, not its encoder alone.
-    has_reference_scores = False
 
     def recognizes(self, files: Source) -> bool:
         """Whether a directory is of this form."""

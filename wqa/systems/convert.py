@@ -5,27 +5,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import os
 import pathlib
-import subprocess
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
 import mxnet as mx
-import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig, RunConfig
-from wqa.errors import EncoderError, OptionError, printable, shorten
+from wqa.errors import OptionError, printable
 from wqa.io.encoder_directories import encoder_directory
-from wqa.io.files import PathLike, scratch_folder
+from wqa.io.files import PathLike
 from wqa.models import Backbone, library_versions
-from wqa.pretrained import reference
-from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.load import without_gradients
 from wqa.pretrained.source import DirectoryLayout, Source, TensorMap, read_sizes
-from wqa.pretrained.weights import FORMATS, read_outputs
+from wqa.pretrained.weights import FORMATS
 from wqa.systems.checkpoints import (
     Checkpoint,
     build_held,
@@ -53,7 +48,6 @@ class Report:
     unused: List[str]
     parameters: int
     head_parameters: int
-    differences: Dict[str, float] = dataclasses.field(default_factory=dict)
     repeated: int = 0
 
     def __str__(self) -> str:
@@ -70,15 +64,7 @@ class Report:
         lines += [f"            {printable(name)}" for name in self.unused]
         numbers = f"{self.parameters:,} in the encoder, {self.head_parameters:,} in the {self.head}"
         lines.append(f"parameters  {numbers}")
-        lines += [f"difference  {value:.1e} {part}" for part, value in self.differences.items()]
         return "\n".join(lines)
-
-
-#: Greatest difference from the reference that `convert` accepts, in float32.
-TOLERANCE = 1e-4
-
-#: Lengths of the rows that a live check compares; the first row has no padding.
-CHECKED_LENGTHS = (64, 41, 17, 5)
 
 
 class PretrainedEncoder(HybridBlock):
@@ -94,7 +80,6 @@ class PretrainedEncoder(HybridBlock):
 def convert(
     source: PathLike,
     out: PathLike,
-    check: str = "",
     command: str = "",
     encoder: Optional[PathLike] = None,
 ) -> Report:
@@ -111,10 +96,6 @@ def convert(
         has no configuration.
     out : str or path-like
         New directory to write.
-    check : str
-        Reference for the hidden states of an encoder: a ``.npz`` file as
-        `wqa.pretrained.reference` writes it, or a Python interpreter that has PyTorch and
-        transformers, which then runs the encoder. Empty: no check.
     command : str
         Command line to record in ``config.json``.
     encoder : str or path-like, optional
@@ -129,13 +110,13 @@ def convert(
     Raises
     ------
     EncoderError
-        If the files cannot be read, a tensor is missing, tensors that repeat one another differ,
-        or a difference exceeds `TOLERANCE`. Nothing is written then.
+        If the files cannot be read, a tensor is missing, or tensors that repeat one another
+        differ. Nothing is written then.
     OptionError
         If a checkpoint comes without its encoder, or an encoder with another.
     """
     is_checkpoint = is_tensor_file(pathlib.Path(source))
-    _check_options(source, is_checkpoint, check, encoder)
+    _check_options(source, is_checkpoint, encoder)
     if is_checkpoint:
         return _convert_checkpoint(pathlib.Path(source), out, command, encoder or "")
     with encoder_directory(source) as folder:
@@ -143,30 +124,20 @@ def convert(
         tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(files.config, folder)
         model, layout, max_length = _load(files)
-        differences = {}
-        if check:
-            has_scores = layout is not None and layout.has_reference_scores
-            differences = compare(model, folder, check, has_scores)
         system, head = "encoder", "pooler"
         if layout is not None:
             system, head = layout.system, layout.head
-        report = _report(files, model, files.config, system, head, differences=differences)
+        report = _report(files, model, files.config, system, head)
         _write(out, report, model, tokenizer, str(source), command, max_length)
     return report
 
 
-def _check_options(
-    source: PathLike, is_checkpoint: bool, check: str, encoder: Optional[PathLike]
-) -> None:
+def _check_options(source: PathLike, is_checkpoint: bool, encoder: Optional[PathLike]) -> None:
     if is_checkpoint and not encoder:
         raise OptionError(
             "encoder",
             f"none for {source}, a file without a configuration",
             "the encoder that the checkpoint was trained from, for its config.json and tokenizer",
-        )
-    if is_checkpoint and check:
-        raise OptionError(
-            "check", shorten(check), "no check of a checkpoint", "check its encoder by itself"
         )
     if encoder and not is_checkpoint:
         raise OptionError(
@@ -261,108 +232,3 @@ def _report(
         head_parameters=count - encoder_count,
         **fields,
     )
-
-
-def compare(model: HybridBlock, folder: pathlib.Path, check: str, scores: bool) -> Dict[str, float]:
-    """Compare hidden states, and scores where the reference has them, with the reference."""
-    if check.endswith(".npz"):
-        expected = read_outputs(check, model.backbone.config)
-    else:
-        expected = _live(check, folder, model.backbone.config, scores)
-    _check_inputs(expected, check, model.backbone.config)
-    token_ids = mx.nd.array(expected["token_ids"], dtype="int32")
-    token_types = mx.nd.array(expected["token_types"], dtype="int32")
-    valid_length = mx.nd.array(expected["valid_length"], dtype="float32")
-    states = model.backbone.hidden_states(token_ids, valid_length, token_types)
-    shape = (len(states), *states[0].shape)
-    if expected["states"].shape != shape:
-        raise EncoderError(check, f"hidden states of shape {expected['states'].shape}", str(shape))
-    real = np.arange(shape[2])[None] < expected["valid_length"][:, None]
-    differences = {}
-    for layer, state in enumerate(states):
-        difference = abs(state.asnumpy() - expected["states"][layer])[real].max()
-        differences[f"layer {layer}" if layer else "embeddings' output"] = float(difference)
-    if scores and "logits" in expected:
-        logits = expected["logits"]
-        log_odds = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
-        values = model(token_ids, token_types, valid_length).asnumpy()
-        differences["scores"] = float(abs(values - log_odds).max())
-    for part, value in differences.items():
-        if not value <= TOLERANCE:
-            raise EncoderError(
-                folder,
-                f"{part} departs from the reference by {value:.1e}",
-                f"at most {TOLERANCE:.0e}",
-            )
-    return differences
-
-
-def _check_inputs(arrays: Dict[str, np.ndarray], check: str, config: BackboneConfig) -> None:
-    """Refuse token ids, token types and lengths that the encoder cannot take."""
-    token_ids, valid_length = arrays["token_ids"], arrays["valid_length"]
-    rows, length = token_ids.shape if token_ids.ndim == 2 else (0, 0)
-    limits = {
-        "token_ids": (token_ids, (rows, length), 0, config.vocab_size - 1),
-        "token_types": (arrays["token_types"], (rows, length), 0, config.token_types - 1),
-        "valid_length": (valid_length, (rows,), 1, length),
-    }
-    for name, (array, shape, least, most) in limits.items():
-        sound = array.dtype.kind in "iuf" and array.shape == shape and array.size
-        if not sound or not (array.min() >= least and array.max() <= most):
-            raise EncoderError(
-                check,
-                f"{name} of shape {array.shape} and type {array.dtype}",
-                f"numbers from {least} to {most} of shape (B, L), for lengths (B,)",
-            )
-    if length > config.max_positions:
-        raise EncoderError(check, f"rows of {length} tokens", f"at most {config.max_positions}")
-    floats = [arrays["states"].dtype.kind == "f"]
-    if "logits" in arrays:
-        logits = arrays["logits"]
-        floats.append(logits.dtype.kind == "f" and logits.shape in ((rows, 1), (rows, 2)))
-    if not all(floats):
-        raise EncoderError(check, "states or logits of another kind", "floating-point numbers")
-
-
-def _live(
-    python: str, folder: pathlib.Path, config: BackboneConfig, is_classifier: bool
-) -> Dict[str, np.ndarray]:
-    """Run the encoder by an interpreter with PyTorch and transformers, on random rows."""
-    kind = to_huggingface(config)["architectures"][0]
-    if not is_classifier:
-        kind = kind.replace("ForSequenceClassification", "Model")
-    with scratch_folder("check") as scratch:
-        inputs, outputs = os.path.join(scratch, "inputs.npz"), os.path.join(scratch, "outputs.npz")
-        np.savez(inputs, **_random_rows(config))
-        try:
-            done = subprocess.run(
-                [python, reference.__file__, str(folder), kind, inputs, outputs],
-                capture_output=True,
-                text=True,
-            )
-        except OSError as error:
-            raise EncoderError(
-                "check",
-                f"{python} cannot be run ({error.strerror})",
-                "a .npz file, or a Python interpreter with PyTorch and transformers",
-            ) from None
-        if done.returncode:
-            reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-            raise EncoderError(
-                "check",
-                f"the reference failed ({reason})",
-                "a Python interpreter with PyTorch and transformers that reads this directory",
-            )
-        return read_outputs(outputs, config)
-
-
-def _random_rows(config: BackboneConfig) -> Dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    length = min(CHECKED_LENGTHS[0], config.max_positions)
-    lengths = np.minimum(CHECKED_LENGTHS, length)
-    first_id = min(5, config.vocab_size - 1)
-    token_ids = rng.integers(first_id, config.vocab_size, (len(lengths), length))
-    padded = np.arange(length)[None] >= lengths[:, None]
-    token_ids[padded] = max(0, config.first_position - 1)
-    token_types = np.where(padded, 0, rng.integers(0, config.token_types, token_ids.shape))
-    return {"token_ids": token_ids, "token_types": token_types, "valid_length": lengths}

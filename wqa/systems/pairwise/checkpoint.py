@@ -13,7 +13,6 @@ class ClassifierLayout(DirectoryLayout):
 
     system = "pairwise"
     head = "classifier"
-    has_reference_scores = True
 
     def recognizes(self, files: Source) -> bool:
         return files.labels() in (1, 2) and not files.has_spans()
