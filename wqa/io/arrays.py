@@ -30,7 +30,7 @@ from wqa.io.files import (
     sha256_of_start,
     storage_errors,
 )
-from wqa.io.outputs import Output, replaced_path
+from wqa.io.outputs import MARK, Output, replaced_path
 
 Types = Mapping[str, np.dtype]
 
@@ -53,6 +53,8 @@ class ArrayFolder:
         self._mend = f"delete the folder, then {mend}"
         try:
             self.meta: Dict[str, Any] = read_json(self.path / "meta.json")
+            if self.meta.get(MARK, {"kind": kind})["kind"] != kind:
+                raise ValueError("a folder of another kind")
             needed = {name: self.meta[name] for name in ("format", *facts)}
             self._sizes = file_sizes(self.meta["files"])
             self._digests = check_digests(self.meta.get("sha256", {}), self._sizes)
