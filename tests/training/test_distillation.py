@@ -805,7 +805,7 @@ def test_paths_that_are_no_teachers(tiny_encoder, data, inputs, teacher, tmp_pat
     three_labels = write_three_labels(tmp_path / "tiny_bert")
     for path, expected in (
         (tmp_path / "no", "no: cannot be read"),
-        (tmp_path / "train.store", "data_sha256 is None; expected 64 hexadecimal digits"),
+        (tmp_path / "train.store", "is no folder of scores, or one that is not whole"),
         (tmp_path / "later", "a folder of scores of format 2; expected format 1"),
         (tmp_path / "empty", "config.json: the file is missing"),
         (data, "is a file"),

@@ -55,6 +55,12 @@ def refuse(folder: pathlib.Path, name: str, kind: str) -> OptionError:
     return OptionError("out", found, expected, "move it away, or choose another folder")
 
 
+def check_file(path: pathlib.Path, keys: Collection[str]) -> None:
+    """Refuse to replace a JSON file without the keys of those that the package writes there."""
+    if os.path.lexists(path) and marked(path, "", keys) is None:
+        raise refuse(path.parent, path.name, "run")
+
+
 def other_entries(folder: pathlib.Path, own: Collection[str]) -> List[str]:
     """Names of what a folder holds besides some files and what killed processes left of them."""
     names = []
