@@ -464,6 +464,7 @@ def test_merge_says_what_is_missing(job, whole, tmp_path, capsys):
 def test_a_scoring_in_one_process_that_was_stopped_does_not_stand_in_the_way(job, whole):
     partial = job.folder.with_name(".out.partial")
     partial.mkdir()
+    (partial / "meta.json").write_text('{"wqa": {"kind": "folder of scores", "version": 1}}')
     (partial / "keys.bin").write_bytes(b"x" * 16)
     run_partitions(job)
     assert contents(job.folder.with_name("out")) == contents(whole)
@@ -602,7 +603,7 @@ def test_other_files_are_kept(tmp_path):
 
 
 def test_a_run_of_another_program_is_kept(tmp_path):
-    """It is that of a killed merge only where the partitions are there."""
+    """Also where partitions are there: a killed merge leaves it in a folder with the mark."""
     data, out = tmp_path / "few.jsonl", tmp_path / "out"
     write_questions(data, QUESTIONS[:2])
     job = ScoringJob(
@@ -616,6 +617,9 @@ def test_a_run_of_another_program_is_kept(tmp_path):
     (out / "run.trec").unlink()
     run_partitions(job, (1, 2))
     (out / "run.trec").write_text("half")
+    with pytest.raises(OptionError, match="out, a folder with other files"):
+        run_partitions(job)
+    (out / "run.trec").unlink()
     assert run_partitions(job).meta["questions"] == 2
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wqa.errors import DataError, OptionError, StorageError
-from wqa.io.arrays import ArrayFolder, ArrayWriter, reusable_folder
+from wqa.io.arrays import ArrayFolder, ArrayWriter, output_of, reusable_folder
 
 TYPES = {"tokens": np.dtype("<u2"), "logits": np.dtype(("<f4", (3,))), "none": np.dtype("i1")}
 MADE_WITH = {"source_sha256": "ab12"}
@@ -19,8 +19,13 @@ def open_folder(path, version=1):
     return ArrayFolder(path, version, "test folder", "make it again")
 
 
-def write(path, made_with=MADE_WITH, version=1):
-    with ArrayWriter(path, version, TYPES, made_with) as writer:
+def writer_of(path, version=1, types=TYPES, made_with=MADE_WITH, kind="test folder"):
+    output = output_of(path, version, kind, types, ["source_sha256"])
+    return ArrayWriter(output, types, made_with)
+
+
+def write(path, made_with=MADE_WITH, version=1, kind="test folder"):
+    with writer_of(path, version, TYPES, made_with, kind) as writer:
         writer.append("tokens", np.array([1, 258, 65535]))
         writer.append("logits", np.array([[1.0, 2.0, 3.0]]))
         writer.finish({"rows": 1})
@@ -34,6 +39,7 @@ def test_a_whole_folder(tmp_path):
     for name in TYPES:
         digests[name] = hashlib.sha256((path / f"{name}.bin").read_bytes()).hexdigest()
     assert json.loads((path / "meta.json").read_text()) == {
+        "wqa": {"kind": "test folder", "version": 1},
         "format": 1,
         "source_sha256": "ab12",
         "rows": 1,
@@ -67,7 +73,7 @@ def test_a_writer_that_was_stopped_continues(tmp_path_factory, blocks, commits, 
     path = tmp_path_factory.mktemp("arrays") / "a"
     finished = False
     while not finished:
-        with ArrayWriter(path, 1, TYPES, MADE_WITH) as writer:
+        with writer_of(path, 1, TYPES, MADE_WITH) as writer:
             done = writer.progress.get("blocks", 0)
             assert writer.count("tokens") == sum(len(block) for block in blocks[:done])
             assert writer.count("logits") == done
@@ -92,7 +98,7 @@ def test_a_writer_that_was_stopped_continues(tmp_path_factory, blocks, commits, 
 def test_a_writer_of_something_else_starts_again(tmp_path, change):
     path, partial = tmp_path / "a", tmp_path / ".a.partial"
     made_with, version, types = dict(MADE_WITH), 1, dict(TYPES)
-    with ArrayWriter(path, version, types, made_with) as writer:
+    with writer_of(path, version, types, made_with) as writer:
         writer.append("tokens", np.array([1, 2]))
         writer.progress["blocks"] = 1
         writer.commit()
@@ -108,9 +114,9 @@ def test_a_writer_of_something_else_starts_again(tmp_path, change):
         (partial / "tokens.bin").write_bytes(b"\x01\x00\x02")
     else:
         (partial / "journal.json").write_text('{"files": ')
-    with ArrayWriter(path, version, types, made_with) as writer:
+    with writer_of(path, version, types, made_with) as writer:
         assert writer.progress == {} and writer.count("tokens") == 0
-    with ArrayWriter(path, 1, TYPES, MADE_WITH) as writer:
+    with writer_of(path, 1, TYPES, MADE_WITH) as writer:
         assert writer.progress == {}  # the first partial folder is gone
 
 
@@ -145,50 +151,102 @@ def test_another_version_is_refused(tmp_path):
         open_folder(path)
 
 
-def test_a_folder_can_be_used_again_if_it_was_made_with_the_same(tmp_path):
-    def reusable(path, made_with=MADE_WITH):
-        return reusable_folder(path, 1, "test folder", made_with)
+def reusable(path, made_with=MADE_WITH):
+    output = output_of(path, 1, "test folder", TYPES, ["source_sha256"])
+    return reusable_folder(output, made_with)
 
+
+def test_a_folder_can_be_used_again_if_it_was_made_with_the_same(tmp_path):
     assert reusable(tmp_path / "absent") is None
     path = write(tmp_path / "a")
     assert reusable(path).meta["rows"] == 1
     with pytest.raises(DataError, match="made with source_sha256 'ab12'; expected 'cd34'; delete"):
         reusable(path, {"source_sha256": "cd34"})
     assert open_folder(path).meta["rows"] == 1
-    # The rest of a copy is deleted, and nothing else is.
-    (path / "tokens.bin").unlink()
-    assert reusable(path) is None and not path.exists()
-    old = write(tmp_path / "old", version=0)
-    assert reusable(old) is None and not old.exists()
     (tmp_path / "empty").mkdir()
     assert reusable(tmp_path / "empty") is None
     (tmp_path / "file").write_text("text")
     with pytest.raises(OptionError, match="out: .*file, a file"):
         reusable(tmp_path / "file")
-    foreign = write(tmp_path / "foreign")
-    (foreign / "tokens.bin").unlink()
-    (foreign / "letter.txt").write_text("dear")
-    kind = write(tmp_path / "kind", {"teacher": "x"}, version=2)
-    for folder in (foreign, kind):
+
+
+@pytest.mark.parametrize("harm", ["damaged", "another version", "without the mark"])
+def test_a_folder_that_is_not_whole_stays_until_it_is_replaced(tmp_path, harm):
+    path = write(tmp_path / "a", version=0 if harm == "another version" else 1)
+    if harm != "another version":
+        (path / "tokens.bin").unlink()
+    if harm == "without the mark":
+        meta = json.loads((path / "meta.json").read_text())
+        del meta["wqa"]
+        (path / "meta.json").write_text(json.dumps(meta))
+    before = contents(path)
+    with pytest.raises(DataError, match="made with source_sha256 'ab12'; expected 'cd34'"):
+        reusable(path, {"source_sha256": "cd34"})
+    assert reusable(path) is None
+    with writer_of(path):
+        pass
+    assert contents(path) == before
+    assert open_folder(write(path)).meta["rows"] == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["a", ".a.partial", ".a.replaced"])
+@pytest.mark.parametrize(
+    "files", [["model.bin"], ["meta.json"], ["sub/x.bin"], ["journal.json"], [".hidden"], ["a.npy"]]
+)
+def test_what_has_no_mark_is_refused_by_name(tmp_path, name, files):
+    for file in files:
+        (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / file).write_text("{}")
+    before = contents(tmp_path)
+    for act in (reusable, write):
+        with pytest.raises(OptionError, match=f"{name}, a folder with other files"):
+            act(tmp_path / "a")
+    assert contents(tmp_path) == before
+
+
+def test_other_files_in_a_marked_folder_and_other_kinds_are_refused(tmp_path):
+    path = write(tmp_path / "a")
+    (path / "letter.txt").write_text("dear")
+    write(tmp_path / "b", kind="another")
+    before = contents(tmp_path)
+    for name in ("a", "b"):
         with pytest.raises(OptionError, match="a folder with other files"):
-            reusable(folder)
-        assert (folder / "logits.bin").exists()
+            write(tmp_path / name)
+    assert contents(tmp_path) == before
 
 
-def test_a_writer_replaces_an_empty_folder_only(tmp_path):
-    (tmp_path / "a").mkdir()
-    write(tmp_path / "a")
-    with pytest.raises(StorageError, match="a: could not be written"):
-        write(tmp_path / "a")
-    # What was committed is still there to continue.
-    assert (tmp_path / ".a.partial" / "journal.json").exists()
+@pytest.mark.parametrize("has_new", [False, True])
+def test_a_replacement_that_was_stopped_is_mended(tmp_path, has_new):
+    old = write(tmp_path / "old", {"source_sha256": "old"})
+    old.rename(tmp_path / ".a.replaced")
+    with pytest.raises(DataError, match=r"a: .*is \.a\.replaced"):
+        open_folder(tmp_path / "a")
+    if has_new:
+        write(tmp_path / "new").rename(tmp_path / "a")
+        assert reusable(tmp_path / "a").meta["source_sha256"] == "ab12"
+    else:
+        assert reusable(tmp_path / "a", {"source_sha256": "old"}).meta["rows"] == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_link_stays_and_its_folder_is_replaced(tmp_path):
+    write(tmp_path / "a", {"source_sha256": "old"})
+    (tmp_path / "link").symlink_to("a")
+    write(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert open_folder(tmp_path / "a").meta["source_sha256"] == "ab12"
     (tmp_path / "file").write_text("text")
     with pytest.raises(StorageError, match="could not be written"):
         write(tmp_path / "file" / "a")
 
 
 def test_rows_of_another_width_are_refused(tmp_path):
-    with ArrayWriter(tmp_path / "a", 1, TYPES, MADE_WITH) as writer:
+    with writer_of(tmp_path / "a", 1, TYPES, MADE_WITH) as writer:
         for values in (np.zeros(3), np.zeros((1, 2)), np.zeros((1, 3, 1))):
             with pytest.raises(ValueError, match=r"logits takes elements of shape \(3,\)"):
                 writer.append("logits", values)
@@ -240,14 +298,14 @@ def test_a_full_disk_keeps_what_was_committed(tmp_path, monkeypatch):
             return getattr(self._file, name)
 
     path = tmp_path / "a"
-    with ArrayWriter(path, 1, TYPES, MADE_WITH) as writer:
+    with writer_of(path, 1, TYPES, MADE_WITH) as writer:
         writer.append("tokens", np.array([1, 2]))
         writer.progress["blocks"] = 1
         writer.commit()
         writer._files["tokens"] = FullFile(writer._files["tokens"])
         with pytest.raises(StorageError, match="tokens.bin: could not be written .No space left"):
             writer.append("tokens", np.array([3]))
-    with ArrayWriter(path, 1, TYPES, MADE_WITH) as writer:
+    with writer_of(path, 1, TYPES, MADE_WITH) as writer:
         assert writer.progress == {"blocks": 1} and writer.count("tokens") == 2
         writer.restart()
         assert writer.progress == {} and writer.count("tokens") == 0

@@ -350,13 +350,13 @@ def test_replacing_deletes_an_index_alone(build, tmp_path, monkeypatch):
     build_index(tmp_path / "documents.jsonl", tmp_path / "link", "bm25", replace=True)
     assert (tmp_path / "link").is_symlink() and Index(tmp_path / "first").meta["method"] == "bm25"
     (tmp_path / "first" / "mine.txt").write_text("mine")
-    with pytest.raises(DataError, match="made with method 'bm25'"):
+    with pytest.raises(OptionError, match="a folder with other files, such as 'mine.txt'"):
         build_index(tmp_path / "documents.jsonl", tmp_path / "first", "tfidf", replace=True)
     (tmp_path / "first" / "mine.txt").unlink()
     other = json.loads((tmp_path / "first" / "meta.json").read_text())
-    del other["documents_sha256"]  # as in a store of another kind
+    other["wqa"]["kind"] = "store"
     (tmp_path / "first" / "meta.json").write_text(json.dumps(other))
-    with pytest.raises(DataError, match="made with documents_sha256 None"):
+    with pytest.raises(OptionError, match="a folder with other files"):
         build_index(tmp_path / "documents.jsonl", tmp_path / "first", replace=True)
     build(name="second", method="tfidf")
 
@@ -365,11 +365,29 @@ def test_replacing_deletes_an_index_alone(build, tmp_path, monkeypatch):
 
     before = sorted((tmp_path / "second").iterdir())
     with monkeypatch.context() as context:
-        context.setattr("wqa.io.arrays.write_json", fails)
+        context.setattr("wqa.io.outputs.write_json", fails)
         with pytest.raises((OSError, StorageError)):
             build_index(tmp_path / "documents.jsonl", tmp_path / "second", "bm25", replace=True)
     assert sorted((tmp_path / "second").iterdir()) == before
     assert Index(tmp_path / "second").meta["method"] == "tfidf"
+
+
+@pytest.mark.parametrize("harm", ["format", "file"])
+def test_a_damaged_index_of_other_documents_is_not_replaced_unasked(build, tmp_path, harm):
+    build()
+    folder = tmp_path / "index"
+    if harm == "format":
+        meta = json.loads((folder / "meta.json").read_text())
+        (folder / "meta.json").write_text(json.dumps({**meta, "format": 99}))
+    else:
+        (folder / "terms.bin").write_bytes(b"x")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    write_documents(tmp_path / "other.jsonl", [Document("x", "Another text .")])
+    with pytest.raises(DataError, match="made with documents_sha256 .*--replace"):
+        build_index(tmp_path / "other.jsonl", folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    build_index(tmp_path / "other.jsonl", folder, replace=True)
+    assert len(Index(folder)) == 1
 
 
 def test_the_same_command_keeps_an_index_and_another_is_refused(build, tmp_path):

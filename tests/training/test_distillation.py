@@ -19,7 +19,7 @@ import wqa.systems.train as run_module
 from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig, read_run_config
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.data.scores import COUNTS, FORMAT, TYPES, CandidateScores, candidate_keys
+from wqa.data.scores import COUNTS, TYPES, CandidateScores, candidate_keys, scores_output
 from wqa.errors import DataError, OptionError, RunDirectoryError
 from wqa.io.arrays import ArrayWriter
 from wqa.systems import SYSTEMS
@@ -386,7 +386,7 @@ def write_folder(path, questions, score, order=None):
     scores = [score(q, c) for q in questions for c in range(len(q.candidates))]
     made_with = {"data_sha256": "0" * 64, "ranker_sha256": "1" * 64}
     order = np.arange(len(keys)) if order is None else order
-    with ArrayWriter(path, FORMAT, TYPES, made_with) as writer:
+    with ArrayWriter(scores_output(path), TYPES, made_with) as writer:
         writer.append("keys", keys[order])
         writer.append("scores", np.array(scores, np.float32)[order])
         writer.finish({**dict.fromkeys(COUNTS, 0), "pairs": len(order)})
@@ -805,7 +805,7 @@ def test_paths_that_are_no_teachers(tiny_encoder, data, inputs, teacher, tmp_pat
     three_labels = write_three_labels(tmp_path / "tiny_bert")
     for path, expected in (
         (tmp_path / "no", "no: cannot be read"),
-        (tmp_path / "train.store", "data_sha256 is None; expected 64 hexadecimal digits"),
+        (tmp_path / "train.store", "is no folder of scores, or one that is not whole"),
         (tmp_path / "later", "a folder of scores of format 2; expected format 1"),
         (tmp_path / "empty", "config.json: the file is missing"),
         (data, "is a file"),

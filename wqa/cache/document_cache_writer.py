@@ -135,9 +135,8 @@ class DocumentCacheWriter:
             check_size(path, self._state.end)
         with storage_errors(path):
             # A writer that was killed while it copied the entries leaves one of two files.
-            for leftover in self.path.glob("encodings-*.bin"):
-                if leftover != path:
-                    leftover.unlink()
+            for number in (self._state.number - 1, self._state.number + 1):
+                entries_path(self.path, number).unlink(missing_ok=True)
             self._file: IO[bytes] = open(path, "ab")  # noqa: SIM115 (`_close_entries`)
             self._file.truncate(self._state.end)
         self._entries = path

@@ -26,18 +26,19 @@ from typing import (
 import numpy as np
 
 from wqa.cluster.job import Job, PartitionRunner, Wording
-from wqa.cluster.partition_files import NAME, Content, Layout, Manifest, partitions_folder
+from wqa.cluster.partition_files import Content, Layout, Manifest
 from wqa.config import read_json
 from wqa.data.formats import has_lines
 from wqa.data.partitions import Partition, PartitionReader, QuestionGroup, partitions_of
 from wqa.data.records import Candidate, Question, filter_rule
-from wqa.data.scores import COUNTS, FORMAT, TYPES
+from wqa.data.scores import COUNTS, FORMAT, KIND, TYPES, scores_output
 from wqa.errors import DataError, OptionError, check_choice, shorten
 from wqa.inference.ranking import differs
 from wqa.io.arrays import ArrayFolder, ArrayWriter, reusable_folder
-from wqa.io.files import sha256, write_json
+from wqa.io.files import sha256
 from wqa.io.lines import write_lines
 from wqa.io.locks import lock_output
+from wqa.io.outputs import Output
 from wqa.systems.load import load_ranker
 from wqa.systems.scores import (
     ARRAYS,
@@ -89,26 +90,23 @@ def _read_meta(out: pathlib.Path, output: str) -> Dict[str, Any]:
     return meta
 
 
-def _refuse_other_files(out: pathlib.Path, output: str) -> None:
-    """Refuse a folder with files that no merge leaves that was stopped."""
-    merges = (partitions_folder(out) / NAME).is_file()
-    for entry in out.iterdir():
-        is_left = merges and entry.name == FILES.get(output) or entry.suffix == ".tmp"
-        if output == "logits":
-            is_left = entry.suffix == ".bin" or entry.name == "journal.json"
-        if not is_left:
-            found = f"{out}, a folder with other files"
-            raise OptionError("out", found, "the path of a folder to make")
+def _output_of(job: ScoringJob) -> Output:
+    """The folder of the merged scores."""
+    if job.output == "logits":
+        return scores_output(job.out)
+    keys = ("format", "output", "ranker_sha256", "bytes")
+    return Output(job.out, f"folder of {job.output}", FORMAT, [FILES[job.output]], keys)
 
 
 def _write_arrays(
     job: ScoringJob, made_with: Mapping[str, Any], parts: Iterable[ScoredQuestions]
 ) -> None:
     """Write the folder of arrays that `wqa.systems.scores.write_scores` would write."""
-    if reusable_folder(job.out, FORMAT, "folder of scores", made_with) is not None:
+    output = scores_output(job.out)
+    if reusable_folder(output, made_with) is not None:
         return
     counts = dict.fromkeys(COUNTS, 0)
-    with ArrayWriter(job.out, FORMAT, TYPES, made_with) as writer:
+    with ArrayWriter(output, TYPES, made_with) as writer:
         writer.restart()  # what a scoring in one process has left
         for part in _counted(parts, counts):
             for name in TYPES:
@@ -121,7 +119,10 @@ def _write_file(
 ) -> None:
     """Write JSON lines or a TREC run, and ``meta.json`` beside it."""
     counts = dict.fromkeys(COUNTS, 0)
-    path = pathlib.Path(job.out) / FILES[job.output]
+    output = _output_of(job)
+    output.check()
+    output.mend()
+    path = output.begin() / FILES[job.output]
     counted = _counted(parts, counts)
     if job.output == "jsonl":
         write_lines(path, _lines(counted))
@@ -136,7 +137,7 @@ def _write_file(
         "bytes": path.stat().st_size,
         "sha256": sha256(path),
     }
-    write_json(path.with_name("meta.json"), meta)
+    output.finish(meta)
 
 
 def _counted(parts: Iterable[ScoredQuestions], counts: Dict[str, int]) -> Iterator[ScoredQuestions]:
@@ -269,15 +270,10 @@ class ScoringJob(Job):
     def finished(self, made_with: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the merged scores; None where they are not there yet."""
         out = pathlib.Path(self.out)
-        if out.is_file():
-            raise OptionError("out", f"{out}, a file", "the path of a folder to make")
-        if not out.exists():
-            return None
-        if not (out / "meta.json").is_file():
-            _refuse_other_files(out, self.output)
+        if _output_of(self).meta() is None:
             return None
         if self.output == "logits":
-            folder = ArrayFolder(out, FORMAT, "folder of scores", "choose another folder", COUNTS)
+            folder = ArrayFolder(out, FORMAT, KIND, "choose another folder", COUNTS)
             folder.check_made_with(with_defaults(made_with), _MEND)
             return folder.meta
         meta = _read_meta(out, self.output)

@@ -15,11 +15,14 @@ from typing import Dict
 import numpy as np
 
 from wqa.data.records import Question
-from wqa.io.arrays import ArrayFolder
+from wqa.io.arrays import ArrayFolder, output_of
 from wqa.io.files import PathLike
+from wqa.io.outputs import Output
 
 #: Changes whenever older folders can no longer be read.
 FORMAT = 1
+
+KIND = "folder of scores"
 
 #: Element types of the arrays of a folder of scores, by name.
 TYPES: Dict[str, np.dtype] = {
@@ -136,7 +139,7 @@ class StoredScores(CandidateScores):
     """
 
     def __init__(self, path: PathLike) -> None:
-        folder = ArrayFolder(path, FORMAT, "folder of scores", _MEND, COUNTS)
+        folder = ArrayFolder(path, FORMAT, KIND, _MEND, COUNTS)
         self.path = folder.path
         self.meta = folder.meta
         folder.check_sha256(("data_sha256", "ranker_sha256"), _MEND)
@@ -165,3 +168,8 @@ def is_stored_scores(path: PathLike) -> bool:
     bool
     """
     return (pathlib.Path(path) / "meta.json").is_file()
+
+
+def scores_output(path: PathLike) -> Output:
+    """The folder of scores that a command writes."""
+    return output_of(path, FORMAT, KIND, TYPES, ("data_sha256", "ranker_sha256"))

@@ -15,9 +15,16 @@ from typing import Any, Collection, Dict, List, Mapping, Optional
 import numpy as np
 
 from wqa.errors import DataError, shorten
-from wqa.io.arrays import ArrayFolder, ArrayWriter, check_text_ends, reusable_folder
+from wqa.io.arrays import (
+    ArrayFolder,
+    ArrayWriter,
+    check_text_ends,
+    output_of,
+    reusable_folder,
+)
 from wqa.io.files import PathLike
 from wqa.io.locks import lock_output
+from wqa.io.outputs import MARK, Output
 
 #: Changes whenever older tables can no longer be read.
 FORMAT = 1
@@ -29,7 +36,7 @@ LONGEST_WORD, MOST_UNITS = 1 << 12, 1 << 14
 _TYPES: Dict[str, np.dtype] = {"word_bytes": np.dtype("u1"), "word_ends": np.dtype("<i8")}
 #: Fields of ``meta.json`` that the folder itself needs, and that `WordVectors.meta` leaves out.
 _FACTS = ("words", "units")
-_STORED = (*_FACTS, "format", "files", "sha256")
+_STORED = (*_FACTS, MARK, "format", "files", "sha256")
 #: Words that are written at once.
 _BLOCK = 1 << 14
 _MEND = "make it with `wqa embed-words`"
@@ -203,9 +210,10 @@ def write_word_vectors(path: PathLike, table: WordVectors) -> None:
     """
     types: Dict[str, np.dtype] = {**_TYPES, "vectors": np.dtype(("<f4", (table.units,)))}
     with lock_output(path):
-        if reusable_folder(path, FORMAT, KIND, table.meta) is not None:
+        output = table_output(path)
+        if reusable_folder(output, table.meta) is not None:
             return
-        with ArrayWriter(path, FORMAT, types, table.meta) as writer:
+        with ArrayWriter(output, types, table.meta) as writer:
             if any(map(writer.count, types)):
                 writer.restart()
             for start in range(0, len(table), _BLOCK):
@@ -213,6 +221,11 @@ def write_word_vectors(path: PathLike, table: WordVectors) -> None:
                 writer.append_texts("word", words)
                 writer.append("vectors", table.vectors[start : start + _BLOCK])
             writer.finish({"words": len(table), "units": table.units})
+
+
+def table_output(path: PathLike) -> Output:
+    """The folder of a table that a command writes."""
+    return output_of(path, FORMAT, KIND, (*_TYPES, "vectors"), _FACTS)
 
 
 def read_word_vectors(path: PathLike, vocabulary: Optional[Collection[str]] = None) -> WordVectors:

@@ -1,9 +1,9 @@
 """A folder of arrays on disk: written block by block, memory-mapped when it is complete.
 
 The folder holds one file ``NAME.bin`` an array, which is the bare values, and ``meta.json``: the
-version of the format, what the arrays were computed from, facts about them, and the size of every
-file in bytes and its SHA-256. A folder under its final name is whole, or it is refused: its sizes
-are checked when it is opened, its digests by `ArrayFolder.check`.
+mark of `wqa.io.outputs`, the version of the format, what the arrays were computed from, facts about
+them, and the size of every file in bytes and its SHA-256. A folder under its final name is whole,
+or it is refused: its sizes are checked when it is opened, its digests by `ArrayFolder.check`.
 
 While the folder is written it is called ``.NAME.partial``. Its ``journal.json`` holds the valid
 bytes of each file and their SHA-256, from which a writer that was stopped continues. The folder
@@ -18,21 +18,19 @@ import json
 import os
 import pathlib
 import re
-import shutil
-from typing import IO, Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import IO, Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import read_json
-from wqa.errors import DataError, OptionError, shorten
+from wqa.errors import DataError, shorten
 from wqa.io.files import (
     PathLike,
     atomic_writer,
     sha256_of_start,
     storage_errors,
-    sync_directory,
-    write_json,
 )
+from wqa.io.outputs import MARK, Output, replaced_path
 
 Types = Mapping[str, np.dtype]
 
@@ -55,13 +53,18 @@ class ArrayFolder:
         self._mend = f"delete the folder, then {mend}"
         try:
             self.meta: Dict[str, Any] = read_json(self.path / "meta.json")
+            if self.meta.get(MARK, {"kind": kind})["kind"] != kind:
+                raise ValueError("a folder of another kind")
             needed = {name: self.meta[name] for name in ("format", *facts)}
             self._sizes = file_sizes(self.meta["files"])
             self._digests = check_digests(self.meta.get("sha256", {}), self._sizes)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise DataError(
-                self.path, f"is no {kind}, or one that is not whole", f"a whole {kind}", mend
-            ) from None
+            found = f"is no {kind}, or one that is not whole"
+            replaced = replaced_path(self.path)
+            if replaced.exists() and not self.path.exists():
+                found = f"is missing; what a stopped command was replacing is {replaced.name}"
+                mend = "run that command again, or rename the folder"
+            raise DataError(self.path, found, f"a whole {kind}", mend) from None
         stored_version = needed.pop("format")
         if not _is_count(stored_version) or stored_version != version:
             problem = f"a {kind} of format {shorten(stored_version)}"
@@ -145,12 +148,7 @@ class ArrayFolder:
 
     def check_made_with(self, settings: Mapping[str, Any], mend: str) -> None:
         """Check the settings that a folder was computed with."""
-        for name, expected in settings.items():
-            stored = self.meta.get(name)
-            if stored != expected:
-                raise DataError(
-                    self.path, f"made with {name} {shorten(stored)}", shorten(expected), mend
-                )
+        check_made_with(self.path, self.meta, settings, mend)
 
 
 def _blocks(values: np.ndarray) -> Iterator[Tuple[int, np.ndarray]]:
@@ -183,49 +181,48 @@ def check_digests(digests: Mapping[str, Any], sizes: Mapping[str, int]) -> Dict[
 
 
 def reusable_folder(
-    path: PathLike,
-    version: int,
-    kind: str,
+    output: Output,
     made_with: Mapping[str, Any],
     mend: str = "delete the folder, or choose another one",
 ) -> Optional[ArrayFolder]:
     """Open the folder that a writer would write, if it exists.
 
-    A folder of the same kind that cannot be read is deleted: under its final name, it was copied
-    incompletely or belongs to another version.
+    A folder that cannot be read, as it was copied incompletely or is of another version, is left to
+    the writer, which replaces it, if it was made with the same.
     """
-    folder = pathlib.Path(path)
-    if folder.is_file():
-        raise OptionError("out", f"{folder}, a file", "the path of a folder to make")
-    if not folder.exists():
+    output.check()
+    output.mend()
+    meta = output.meta()
+    if meta is None:
         return None
     try:
-        stored = ArrayFolder(folder, version, kind, "choose another folder")
+        stored = ArrayFolder(output.path, output.version, output.kind, "choose another folder")
     except DataError:
-        if not _is_remainder(folder, made_with):
-            raise OptionError(
-                "out", f"{folder}, a folder with other files", "the path of a folder to make"
-            ) from None
-        with storage_errors(folder):
-            shutil.rmtree(folder)
+        check_made_with(output.path, meta, made_with, mend)
         return None
     stored.check_made_with(made_with, mend)
     # A writer that was killed after it gave the folder its name leaves the journal.
     with contextlib.suppress(OSError):
-        (folder / "journal.json").unlink()
+        (output.path / "journal.json").unlink()
     return stored
 
 
-def _is_remainder(folder: pathlib.Path, made_with: Mapping[str, Any]) -> bool:
-    """Whether a folder holds only files of an incomplete folder of the same kind."""
-    for entry in folder.iterdir():
-        if entry.suffix != ".bin" and entry.name not in ("meta.json", "journal.json"):
-            return False
-    try:
-        meta = read_json(folder / "meta.json")
-    except (OSError, ValueError):
-        return True
-    return isinstance(meta, dict) and all(name in meta for name in made_with)
+def output_of(
+    path: PathLike, version: int, kind: str, types: Iterable[str], keys: Sequence[str]
+) -> Output:
+    """The folder of arrays that a command writes; older ones have certain keys."""
+    files = ["journal.json", *(f"{name}.bin" for name in types)]
+    return Output(path, kind, version, files, ("format", "files", *keys))
+
+
+def check_made_with(
+    path: pathlib.Path, meta: Mapping[str, Any], settings: Mapping[str, Any], mend: str
+) -> None:
+    """Check the settings that a folder was computed with, by its ``meta.json``."""
+    for name, expected in settings.items():
+        if meta.get(name) != expected:
+            found = f"made with {name} {shorten(meta.get(name))}"
+            raise DataError(path, found, shorten(expected), mend)
 
 
 def values_below(limit: int, name: str) -> BlockCheck:
@@ -265,13 +262,10 @@ class ArrayWriter:
     It is a context manager. Leaving it before `finish` keeps what was committed.
     """
 
-    def __init__(
-        self, path: PathLike, version: int, types: Types, made_with: Mapping[str, Any]
-    ) -> None:
-        self.path = pathlib.Path(path)
-        self._partial = self.path.with_name(f".{self.path.name}.partial")
+    def __init__(self, output: Output, types: Types, made_with: Mapping[str, Any]) -> None:
+        self._output, self._partial = output, output.partial
         self._types = {name: np.dtype(element) for name, element in types.items()}
-        self._made_with = {"format": version, **made_with}
+        self._made_with = {"format": output.version, **made_with}
         self._files: Dict[str, IO[bytes]] = {}
 
     def __enter__(self) -> ArrayWriter:
@@ -288,11 +282,10 @@ class ArrayWriter:
         self.progress: Dict[str, Any] = {}
         self._sizes = dict.fromkeys(self._types, 0)
         self._digests = {name: hashlib.sha256() for name in self._types}
+        self._output.check()
         journal = self._read_journal()
         if journal is None:
-            if self._partial.exists():
-                shutil.rmtree(self._partial)
-            self._partial.mkdir(parents=True)
+            self._output.begin()
         else:
             self._sizes = journal["files"]
             self.progress = journal["progress"]
@@ -338,7 +331,7 @@ class ArrayWriter:
         """Delete what was written, and start again with empty arrays."""
         self.__exit__()
         with storage_errors(self._partial):
-            shutil.rmtree(self._partial)
+            (self._partial / "journal.json").unlink(missing_ok=True)
         self.__enter__()
 
     def count(self, name: str) -> int:
@@ -381,20 +374,10 @@ class ArrayWriter:
         digests = {name: digest.hexdigest() for name, digest in self._digests.items()}
         return {"files": self._sizes, "sha256": digests}
 
-    def finish(self, facts: Mapping[str, Any], replace: bool = False) -> None:
-        """Commit, write ``meta.json``, and give the folder its final name, or that of another."""
+    def finish(self, facts: Mapping[str, Any]) -> None:
+        """Commit, write ``meta.json``, and give the folder its final name."""
         self.commit()
-        meta = {**self._made_with, **facts, **self._written()}
-        write_json(self._partial / "meta.json", meta)
-        with storage_errors(self.path):
-            aside = self.path.with_name(f".{self.path.name}.replaced")
-            shutil.rmtree(aside, ignore_errors=True)
-            if self.path.exists() and not replace:
-                self.path.rmdir()  # it is empty
-            elif replace:
-                os.rename(self.path, aside)
-            os.rename(self._partial, self.path)
-            shutil.rmtree(aside, ignore_errors=True)
-            sync_directory(self.path.parent)
+        self._output.finish({**self._made_with, **facts, **self._written()})
+        with storage_errors(self._output.path):
             # Last, so that a writer that is stopped before the rename can continue.
-            (self.path / "journal.json").unlink()
+            (self._output.path / "journal.json").unlink()

@@ -34,7 +34,8 @@ _LONGEST = 200
 #: Linux's number of the running system, which differs between machines and between restarts.
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 
-_OWNER = re.compile(r"(?:(?P<machine>[0-9a-f]{8})\.)?(?P<pid>[0-9]+)(?:\.\w+)?\.tmp")
+_OWNER = re.compile(r"(?P<machine>[0-9a-f]{8})\.(?P<pid>[0-9]+)(?:\.\w+)?\.tmp")
+_TEMPORARY = re.compile(rf"\..+\.{_OWNER.pattern}")
 
 
 @functools.lru_cache(maxsize=None)
@@ -72,6 +73,11 @@ def short_name(name: str) -> str:
 def temporary_path(target: pathlib.Path) -> pathlib.Path:
     """The temporary name of a file or folder that this process writes."""
     return target.with_name(f".{short_name(target.name)}.{machine()}.{os.getpid()}.tmp")
+
+
+def is_temporary(path: pathlib.Path) -> bool:
+    """Whether a path is that of a temporary file."""
+    return path.is_file() and _TEMPORARY.fullmatch(path.name) is not None
 
 
 def remove_abandoned(target: pathlib.Path) -> None:

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import itertools
 import json
-import os
 import pathlib
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
@@ -23,7 +22,7 @@ from wqa.data.folders import collection_digest, is_collection, read_collection
 from wqa.data.ir_names import is_ir_name
 from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError
-from wqa.io.arrays import ArrayFolder, ArrayWriter, reusable_folder
+from wqa.io.arrays import ArrayWriter, output_of, reusable_folder
 from wqa.io.files import PathLike, sha256
 from wqa.io.locks import lock_output
 from wqa.io.progress import with_bar
@@ -90,8 +89,6 @@ def build_index(
         If the extra that finds sentences, or reads HTML, is not installed.
     """
     weights = method_of(method, **settings)
-    if os.path.islink(out):
-        out = os.path.realpath(out)  # the link stays
     splitter = None
     if sentences or (sentences is None and is_collection(documents)):
         splitter = SentenceSplitter()
@@ -106,32 +103,23 @@ def build_index(
             types = {name: TYPES[name] for name in TYPES if name not in SENTENCES}
         else:
             made_with["splitter"] = splitter.name
-        is_other = False
+        changed = "the documents or the settings have changed"
+        mend = f"{changed}: replace it with --replace, or choose another folder"
+        output = output_of(out, FORMAT, KIND, TYPES, ("documents_sha256", "method"))
         try:
-            changed = "the documents or the settings have changed"
-            mend = f"{changed}: replace it with --replace, or choose another folder"
-            existing = reusable_folder(out, FORMAT, KIND, made_with, mend)
+            existing = reusable_folder(output, made_with, mend)
         except DataError:
-            if not (replace and _is_index(pathlib.Path(out))):
+            if not replace:
                 raise
-            is_other, existing = True, None
+            existing = None
         if existing is None:
-            with ArrayWriter(out, FORMAT, types, made_with) as writer:
+            with ArrayWriter(output, types, made_with) as writer:
                 if any(map(writer.count, types)):
                     writer.restart()
                 read = read_collection(documents, column)
                 shown = with_bar(read, None, "indexing", progress, "document")
-                facts = _write(writer, shown, documents, weights, splitter)
-                writer.finish(facts, is_other)
+                writer.finish(_write(writer, shown, documents, weights, splitter))
         return Index(out).meta
-
-
-def _is_index(folder: pathlib.Path) -> bool:
-    """Whether a folder is an index, and holds nothing else."""
-    meta = ArrayFolder(folder, FORMAT, KIND, "choose another folder").meta
-    known = {"meta.json", "journal.json", *(f"{name}.bin" for name in TYPES)}
-    names = {entry.name for entry in folder.iterdir()}
-    return {"documents_sha256", "method"} <= set(meta) and names <= known
 
 
 def _digest(path: PathLike, column: str) -> str:

@@ -34,7 +34,14 @@ from wqa.data.digests import ranker_digest
 from wqa.data.formats import data_digest, read_placed_questions
 from wqa.data.partitions import PARTITION_TOKENS, QuestionGroup, group_questions
 from wqa.data.records import filter_rule, known_labels
-from wqa.data.scores import COUNTS, FORMAT, TYPES, CandidateScores, StoredScores, candidate_keys
+from wqa.data.scores import (
+    COUNTS,
+    TYPES,
+    CandidateScores,
+    StoredScores,
+    candidate_keys,
+    scores_output,
+)
 from wqa.errors import DataError, OptionError, shorten
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking, question_name
@@ -285,13 +292,14 @@ def write_scores(
         ranker = load_ranker(run, **options)
         made_with = score_settings(run, data, filter, partition_tokens, options)
         made_with["system"] = ranker.capabilities.system
-        folder = reusable_folder(out, FORMAT, "folder of scores", made_with)
+        output = scores_output(out)
+        folder = reusable_folder(output, made_with)
         if folder is not None:
             mend = "delete the folder, or choose another one"
             folder.check_made_with(with_defaults(made_with), mend)
             return StoredScores(out).meta
         total = _count_questions(ranker, data, filter, partition_tokens)
-        with ArrayWriter(out, FORMAT, TYPES, made_with) as writer:
+        with ArrayWriter(output, TYPES, made_with) as writer:
             if not _can_continue(writer):
                 writer.restart()
                 writer.progress = dict(_START)

@@ -7,9 +7,9 @@ import dataclasses
 import functools
 import json
 import logging
+import os
 import pathlib
 import random
-import shutil
 from typing import Any, Callable, ContextManager, Dict, Optional
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
@@ -26,13 +26,14 @@ from wqa.engines.onednn import choose_engine
 from wqa.errors import OptionError, RunDirectoryError, printable
 from wqa.io.files import atomic_writer
 from wqa.io.locks import lock_output
+from wqa.io.outputs import refuse
 from wqa.models import library_versions, parse_devices
 from wqa.systems.development import Development
 from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import find_system, system_config
 from wqa.systems.saving import as_json
 from wqa.text import PairInputs
-from wqa.training.checkpoint import State
+from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.logs import MetricsFile, TensorBoardLog, lossy_messages
 from wqa.training.schedules import (
     Schedule,
@@ -317,6 +318,9 @@ def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     """
     path = run / "config.json"
     if not path.exists():
+        for name in (*RUN_FILES, "checkpoints"):
+            if os.path.lexists(run / name):
+                raise refuse(run, name, "run")
         return False
     if not resume:
         raise RunDirectoryError(
@@ -340,7 +344,7 @@ def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     if not (run / "model.params").exists():
         return False
     # They remain if the process is killed after the last rename.
-    shutil.rmtree(run / "checkpoints", ignore_errors=True)
+    Checkpoints(run).remove()
     record_digests(run, [name for name in RUN_FILES if (run / name).is_file()])
     return True
 

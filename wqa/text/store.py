@@ -25,6 +25,7 @@ from wqa.io.arrays import (
     ArrayWriter,
     BlockCheck,
     check_text_ends,
+    output_of,
     reusable_folder,
     values_below,
 )
@@ -279,13 +280,13 @@ def build_store(source: PathLike, out: PathLike, inputs: PairInputs) -> Dict[str
         raise DataError(source, "there is no such file", "canonical JSONL", "check the path")
     with lock_output(out):
         made_with = {"source_sha256": data_digest(source), **_settings(inputs)}
-        stored = reusable_folder(out, FORMAT, "store", made_with)
-        if stored is not None:
+        types = array_types(inputs.tokenizer.vocab_size)
+        output = output_of(out, FORMAT, "store", types, ("source_sha256", "max_length"))
+        if reusable_folder(output, made_with) is not None:
             store = PairStore(out)
             store.check_fits(inputs)
             return store.meta
-        types = array_types(inputs.tokenizer.vocab_size)
-        with ArrayWriter(out, FORMAT, types, made_with) as writer:
+        with ArrayWriter(output, types, made_with) as writer:
             option = {"long_questions": inputs.long_questions}
             writer.progress = writer.progress or {**_START, **option}
             _add_missing(writer.progress)

@@ -43,6 +43,8 @@ FORMAT = 2
 OptimizerFile = Callable[[pathlib.Path], None]
 
 _NAME = re.compile(r"update-(\d{8,12})")
+# Earlier versions left files that end in ``.tmp``.
+_BEST = re.compile(r"best-\d{8,12}\.(params|tmp)")
 
 
 @dataclasses.dataclass
@@ -113,7 +115,7 @@ class Checkpoints:
         if self._best is not None:
             # The newest checkpoint holds a copy, which replaces the loose file.
             self._best = newest / "best.params"
-        for loose in self.folder.glob("best-*"):
+        for loose in self._loose():
             remove(loose)
 
     def all(self) -> List[pathlib.Path]:
@@ -123,7 +125,7 @@ class Checkpoints:
 
     def load_latest(self, model: Block, load_optimizer: OptimizerFile, ctx: Any) -> Optional[State]:
         """Restore the newest checkpoint, and delete what dead processes left beside it."""
-        for loose in [*self.folder.glob("best-*"), *self.folder.glob(".*.tmp")]:
+        for loose in self._loose():
             remove(loose)
         checkpoints = self.all()
         if not checkpoints:
@@ -156,7 +158,19 @@ class Checkpoints:
                 _flush(temporary)
         with storage_errors(path):
             sync_directory(path.parent)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove the checkpoints, and their folder if nothing else is in it."""
+        for path in [*self.all(), *self._loose()]:
+            remove(path)
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+    def _loose(self) -> List[pathlib.Path]:
+        """Parameters beside the checkpoints, and what dead processes left."""
+        best = [path for path in self.folder.glob("best-*") if _BEST.fullmatch(path.name)]
+        return [*best, *self.folder.glob(".*.tmp")]
 
 
 @contextlib.contextmanager

@@ -32,6 +32,7 @@ from wqa.inference.ranker_files import is_ranker_file
 from wqa.inference.ranking import Ranking
 from wqa.io.files import PathLike, sha256, write_json
 from wqa.io.locks import lock_output
+from wqa.io.outputs import check_file
 from wqa.systems.load import load_ranker
 from wqa.tuning.run import tuning_record
 
@@ -168,6 +169,7 @@ def calibrate(
     prepared = ranker.prepare(judged)
     questions = prepared.questions
     with lock_output(folder):
+        check_file(calibration_path(folder), ("model_sha256", "temperatures"))
         rankings = rank_questions(ranker, questions, "scoring", progress)
         scores, labels = _scored(rankings, questions, data)
         layers = ranker.capabilities.exits or range(1, len(scores) + 1)

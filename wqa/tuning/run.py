@@ -17,6 +17,7 @@ from wqa.inference.ranker import Ranker
 from wqa.inference.timing import take_turns
 from wqa.io.files import PathLike, write_json
 from wqa.io.locks import lock_output
+from wqa.io.outputs import check_file
 from wqa.systems.load import load_ranker
 from wqa.text import PreparedQuestions
 from wqa.tuning.configurations import (
@@ -306,6 +307,7 @@ def write_tuned(
         The file, ``tuned.json`` in the run directory.
     """
     path = pathlib.Path(run) / "tuned.json"
+    check_file(path, ("drop_ratio", "cost", "metrics"))
     values = {
         "drop_ratio": list(configuration.ratios),
         "cost": configuration.cost,

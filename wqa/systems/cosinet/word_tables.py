@@ -15,16 +15,16 @@ from wqa.config import EngineConfig
 from wqa.data.formats import data_digest
 from wqa.data.vector_files import FORMATS, read_vector_file, tell_format
 from wqa.data.word_vectors import (
-    FORMAT,
-    KIND,
     WordVectors,
     read_word_vectors,
     table_keys,
+    table_output,
     write_word_vectors,
 )
 from wqa.errors import DataError, OptionError, check_choice
 from wqa.io.arrays import reusable_folder
 from wqa.io.files import PathLike, sha256
+from wqa.io.locks import lock_output
 from wqa.systems.cosinet import vocabulary as cooccurrence
 from wqa.systems.cosinet.vocabulary import WordCounts, count_words, read_texts
 from wqa.systems.cosinet.word_encoder import WordEncoder, principal_components
@@ -139,7 +139,9 @@ def embed_words(
         length = LENGTH
     settings = {"data_sha256": digests, "least_count": least_count, **maker.settings}
     settings["length"] = length
-    if reusable_folder(out, FORMAT, KIND, settings) is not None:
+    with lock_output(out):
+        stored = reusable_folder(table_output(out), settings)
+    if stored is not None:
         return _report(read_word_vectors(out), counts, 0.0)
     table = maker.make()
     scaled = table.vectors if length is None else _of_length(table.vectors, length)
