@@ -94,15 +94,15 @@ CASES = {
     "end": lambda x: F.slice_axis(x, axis=2, begin=-2, end=None),
     "sums": lambda x: F.broadcast_div(x, F.sum(F.exp(x), axis=(1, 2), keepdims=True)),
     "sum of all": lambda x: F.sum(x),
-    "reductions": lambda x: F.max(x, axis=1) - F.min(x, axis=1) + F.mean(x, axis=1),
-    "comparisons": lambda x, y: (x > y) + (x >= 0) * 2 + (x != y) + F.broadcast_lesser(y, x),
+    "reductions": lambda x: F.max(x, axis=1) - F.sum(x, axis=1),
+    "comparisons": lambda x, y: (x > 0) + (x >= 0) * 2 + (x != 1) + F.broadcast_lesser(y, x),
     "integers": lambda ids: F.cast(F.cumsum(ids, axis=1), "float32"),
     "numbers": lambda x: (1 - x) * 3 / (2 + F.abs(x)) + 2 / (F.square(x) + 1),
-    "greatest": lambda x, y: F.maximum(F.maximum(x, y), 0.1) + F.broadcast_minimum(x, y),
+    "greatest": lambda x, y: F.maximum(x, 0.1) + F.broadcast_minimum(x, y),
     "gelu": lambda x: F.LeakyReLU(x, act_type="gelu"),
-    "activations": lambda x: F.Activation(x, act_type="softrelu") + F.relu(x) + F.sigmoid(x),
-    "logarithms": lambda x: F.log_softmax(x, axis=1) + F.rsqrt(F.square(x) + 1),
-    "choice": lambda x, y: F.where(x > 0, x, y) + F.clip(y, -0.5, 0.5),
+    "activations": lambda x: F.Activation(x, act_type="sigmoid") + F.relu(x) + F.tanh(x),
+    "logarithms": lambda x: F.log(F.softmax(x, axis=1)) + F.sqrt(F.square(x) + 1),
+    "choice": lambda x, y: F.where(x > 0, x, y),
 }
 
 

@@ -362,7 +362,7 @@ def exported(tiny_run, tmp_path_factory):
 
 def test_an_exported_folder_is_described_and_ranks_texts_as_its_run(exported, tiny_run):
     names = ["dropping", "exit_1", "exit_2", "exit_3", "model"]
-    others = ["README.md", "config.json", "config.pbtxt", "tokenizer.json", "weights.bin"]
+    others = ["README.md", "config.json", "tokenizer.json", "weights.bin"]
     assert sorted(path.name for path in exported.iterdir()) == sorted(
         [*others, *(f"{name}.onnx" for name in names)]
     )
@@ -370,7 +370,7 @@ def test_an_exported_folder_is_described_and_ranks_texts_as_its_run(exported, ti
     assert (config["system"], config["exits"], config["opset"]) == ("cascade", [1, 2, 3], 17)
     assert config["stages"] == ["exit_1", "exit_2", "exit_3"]
     assert config["graphs"]["dropping"]["outputs"] == ["scores", "exits", "order"]
-    unchecked = {"README.md", "config.pbtxt"}
+    unchecked = {"README.md"}
     assert set(config["sha256"]) == {path.name for path in exported.iterdir()} - unchecked
     for name in names:
         path = exported / f"{name}.onnx"
@@ -404,21 +404,10 @@ def test_graphs_share_their_weights(exported):
     assert sum(sizes) > 2.5 * most and content < 1.5 * most + 4096 * 60
 
 
-def test_triton_gets_the_names_and_sizes(exported):
-    text = (exported / "config.pbtxt").read_text()
-    assert 'default_model_filename: "dropping.onnx"' in text
-    assert 'input [ { name: "input_ids" data_type: TYPE_INT64 dims: [ -1, -1 ] } ]' in text
-    assert 'input [ { name: "drop_ratios" data_type: TYPE_FP32 dims: [ 3 ] } ]' in text
-    assert 'output [ { name: "order" data_type: TYPE_INT64 dims: [ -1 ] } ]' in text
-
-
 def test_three_graphs_of_texts_that_are_encoded_apart(dcbert_run, tmp_path):
     files = export_onnx(dcbert_run, tmp_path / "out")
     graphs = ["document.onnx", "interaction.onnx", "question.onnx"]
     assert [name for name in files if name.endswith(".onnx")] == graphs
-    assert [name for name in files if name.endswith(".pbtxt")] == [
-        name.replace("onnx", "pbtxt") for name in graphs
-    ]
 
 
 def test_a_system_of_another_package_needs_no_line_here():

@@ -1,8 +1,7 @@
 """Export of a run to ONNX: its graphs, their weights, and what serves them.
 
-A folder holds one graph for each part of the network, ``config.json``, which describes them, the
-run's tokenizer, and a description of the graph that scores for NVIDIA's Triton. The graphs share
-the file of the weights.
+A folder holds one graph for each part of the network, ``config.json``, which describes them, and
+the run's tokenizer. The graphs share the file of the weights.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from wqa.engines.onnx.dropping import dropping_graph
 from wqa.engines.onnx.files import WEIGHTS, WeightFile, check_graphs, write_graph
 from wqa.engines.onnx.graph import OPSET, Graph
 from wqa.engines.onnx.networks import parameters_of, part_graph
-from wqa.engines.onnx.triton import triton_config
 from wqa.inference.calibrated import Calibration
 from wqa.inference.document_encoder import encoder_digest
 from wqa.io.files import PathLike, write_json
@@ -58,8 +56,7 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
     -------
     list of str
         Names of the files: a graph for each part of the network, ``dropping.onnx`` for one with
-        several exits, their weights, ``config.json``, ``tokenizer.json``, the model card, and
-        ``config.pbtxt`` for Triton.
+        several exits, their weights, ``config.json``, ``tokenizer.json`` and the model card.
 
     Raises
     ------
@@ -91,8 +88,6 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
                 write_graph(graph, folder / f"{name}.onnx", weights, metadata)
         check_graphs(folder)
         loaded.inputs.tokenizer.save(folder / "tokenizer.json")
-        for name, text in _triton_configs(graphs).items():
-            (folder / name).write_text(text, encoding="utf-8")
         config = _config(run, loaded, graphs, digest)
         names = [*(f"{name}.onnx" for name in graphs), WEIGHTS, "tokenizer.json"]
         digests = {**file_digests(folder, names), "config.json": config_digest(config)}
@@ -124,14 +119,6 @@ def _graphs(network: Network, parts: List[GraphPart]) -> Dict[str, Graph]:
 def _stages(parts: List[GraphPart]) -> List[GraphPart]:
     """Parts between which candidates can be dropped: those that give encodings and scores."""
     return [part for part in parts if part.outputs == ENCODINGS_AND_SCORES]
-
-
-def _triton_configs(graphs: Dict[str, Graph]) -> Dict[str, str]:
-    """Files for Triton by name: of the graph that scores, or of all where none does alone."""
-    for name in (DROPPING, "model"):
-        if name in graphs:
-            return {"config.pbtxt": triton_config(name, graphs[name])}
-    return {f"{name}.pbtxt": triton_config(name, graph) for name, graph in graphs.items()}
 
 
 def _config(

@@ -15,42 +15,26 @@ from wqa.engines.onnx.values import Value, broadcast_sizes, filled
 #: ONNX's name of MXNet's operators of one input.
 UNARY = {
     "abs": "Abs",
-    "ceil": "Ceil",
-    "cos": "Cos",
-    "erf": "Erf",
     "exp": "Exp",
     "floor": "Floor",
     "log": "Log",
-    "negative": "Neg",
-    "reciprocal": "Reciprocal",
     "relu": "Relu",
-    "sigmoid": "Sigmoid",
-    "sign": "Sign",
-    "sin": "Sin",
-    "softsign": "Softsign",
     "sqrt": "Sqrt",
     "tanh": "Tanh",
 }
 #: ONNX's name of activations.
-ACTIVATIONS = {
-    "relu": "Relu",
-    "sigmoid": "Sigmoid",
-    "softrelu": "Softplus",
-    "softsign": "Softsign",
-    "tanh": "Tanh",
-}
+ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "softrelu": "Softplus", "tanh": "Tanh"}
 #: ONNX's name of arithmetic on two inputs, by the name that follows ``broadcast_`` and its like.
 ARITHMETIC = {
     "add": "Add",
     "div": "Div",
     "maximum": "Max",
     "minimum": "Min",
-    "minus": "Sub",
     "mul": "Mul",
-    "plus": "Add",
-    "power": "Pow",
     "sub": "Sub",
 }
+#: MXNet's names of arithmetic with a number where they differ.
+WITH_NUMBER = {"add": "plus", "sub": "minus"}
 #: ONNX's name of comparisons, and whether it is to be negated.
 COMPARISONS = {
     "equal": ("Equal", False),
@@ -151,23 +135,9 @@ def square(graph: Graph, node: Node) -> Value:
     return binary(graph, "Mul", node.inputs[0], node.inputs[0])
 
 
-def rsqrt(graph: Graph, node: Node) -> Value:
-    """One over the square root."""
-    root = unary(graph, node, "Sqrt")
-    return unary(graph, node._replace(inputs=[root]), "Reciprocal")
-
-
 def cast(graph: Graph, node: Node) -> Value:
     """A value in another type."""
     return graph.cast(node.inputs[0], node.kinds[0])
-
-
-def clip(graph: Graph, node: Node) -> Value:
-    """A value between two numbers."""
-    value = node.inputs[0]
-    least = graph.constant(np.array(node.attribute("a_min", 0.0), value.kind))
-    most = graph.constant(np.array(node.attribute("a_max", 0.0), value.kind))
-    return binary(graph, "Min", binary(graph, "Max", value, least), most)
 
 
 def where(graph: Graph, node: Node) -> Value:
@@ -199,24 +169,22 @@ def _table() -> Dict[str, Translate]:
         "Cast": cast,
         "LeakyReLU": leaky_relu,
         "_zeros": zeros,
-        "amp_cast": cast,
-        "clip": clip,
         "ones_like": functools.partial(fill, number=1),
-        "rsqrt": rsqrt,
         "square": square,
         "where": where,
         "zeros_like": functools.partial(fill, number=0),
     }
-    for name in ("BlockGrad", "Dropout", "_copy", "identity", "make_loss"):
+    for name in ("BlockGrad", "Dropout"):
         table[name] = identity
     for name, kind in UNARY.items():
         table[name] = functools.partial(unary, kind=kind)
     for name, kind in ARITHMETIC.items():
-        forms = [f"broadcast_{name}", f"elemwise_{name}", f"_{name}", f"_{name}_scalar"]
-        for form in [*forms, f"_r{name}_scalar"]:
+        number = WITH_NUMBER.get(name, name)
+        forms = (f"broadcast_{name}", f"elemwise_{name}", f"_{number}_scalar", f"_r{number}_scalar")
+        for form in forms:
             table[form] = functools.partial(calculation, kind=kind)
     for name, (kind, negated) in COMPARISONS.items():
-        for form in (f"broadcast_{name}", f"_{name}", f"_{name}_scalar"):
+        for form in (f"broadcast_{name}", f"_{name}_scalar"):
             table[form] = functools.partial(comparison, kind=kind, negated=negated)
     return table
 

@@ -109,20 +109,15 @@ def batch_dot(graph: Graph, node: Node) -> Value:
     return product._replace(merged=values[0].merged)
 
 
-def softmax(graph: Graph, node: Node, kind: str = "Softmax") -> Value:
-    """Softmax, or its logarithm, along an axis."""
+def softmax(graph: Graph, node: Node) -> Value:
+    """Softmax along an axis."""
     node.check("use_length", False, False)
     node.check("temperature", None, None, 1.0)
     value, axis = graph.expanded(node.inputs[0]), node.axis()
     if value.merged and axis == 0:
         value = graph.plain(value)
-    name = graph.node(kind, value, axis=axis + value.merged).name
+    name = graph.node("Softmax", value, axis=axis + value.merged).name
     return value._replace(name=name)
-
-
-def log_softmax(graph: Graph, node: Node) -> Value:
-    """The logarithm of the softmax."""
-    return softmax(graph, node, "LogSoftmax")
 
 
 def layer_norm(graph: Graph, node: Node) -> Value:
@@ -218,6 +213,5 @@ PRODUCTS: Dict[str, Translate] = {
     "SliceChannel": split_channel,
     "_rnn_param_concat": joined_parameters,
     "batch_dot": batch_dot,
-    "log_softmax": log_softmax,
     "softmax": softmax,
 }

@@ -102,12 +102,6 @@ def expand_dims(graph: Graph, node: Node) -> Value:
     return graph.unsqueeze(value, axis % (value.rank + 1))
 
 
-def squeeze(graph: Graph, node: Node) -> Value:
-    """All or some axes of size 1 less."""
-    value = graph.plain(node.inputs[0])
-    return graph.reshape(value, filled([None] * len(node.known[0]), node.known[0]))
-
-
 def broadcast_axis(graph: Graph, node: Node) -> Value:
     """A value repeated along axes, which ONNX's operators do by themselves."""
     value = node.inputs[0]
@@ -267,7 +261,7 @@ def sequence_reverse(graph: Graph, node: Node) -> Value:
 
 
 def reduction(graph: Graph, node: Node, kind: str) -> Value:
-    """A sum, mean, maximum or minimum over axes."""
+    """A sum or maximum over axes."""
     node.check("exclude", False, False)
     value = graph.plain(node.inputs[0])
     axes = node.attribute("axis", None)
@@ -303,11 +297,8 @@ SHAPES: Dict[str, Translate] = {
     "broadcast_like": broadcast_like,
     "expand_dims": expand_dims,
     "max": functools.partial(reduction, kind="ReduceMax"),
-    "mean": functools.partial(reduction, kind="ReduceMean"),
-    "min": functools.partial(reduction, kind="ReduceMin"),
     "reshape_like": reshape_like,
     "slice_axis": slice_axis,
-    "squeeze": squeeze,
     "stack": stack,
     "sum": functools.partial(reduction, kind="ReduceSum"),
     "take": take,
