@@ -23,7 +23,7 @@ set -euo pipefail
 # interrupt from the keyboard comes to this script alone, which hands it on once.
 set -m
 
-GRACE=${LAUNCH_GRACE:-40} # seconds in which workers end by themselves, once one has failed
+GRACE=${LAUNCH_GRACE:-5} # seconds in which workers end by themselves, once one has failed
 ENDING=10                 # seconds between SIGTERM and SIGKILL
 
 fail() {
@@ -198,7 +198,7 @@ done
 
 while look && [[ $running_workers != 0 ]]; do
     if [[ $failed == worker ]]; then
-        # The others notice it within a minute and say so.
+        # The others may have failed alike; else they wait for its gradients for ever.
         await "$GRACE" workers || true
         end_all
     elif [[ -n $failed ]]; then

@@ -1,12 +1,12 @@
-"""The workers of a training without MXNet's store: connections, launcher, variables."""
+"""The workers of a training without MXNet's store: exchange, launcher, variables."""
 
 import contextlib
+import copy
 import dataclasses
 import logging
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,11 +22,10 @@ from hypothesis import strategies as st
 from tqdm import tqdm
 
 from wqa.config import RunConfig, TrainingConfig
-from wqa.errors import OptionError, WorkerLost
+from wqa.errors import OptionError
 from wqa.systems.train import _check_agreement
 from wqa.text import split_rows
-from wqa.training import connections
-from wqa.training.connections import Connections, Reception, address_of, join, own_addresses
+from wqa.training import workers
 from wqa.training.logs import TrainingBar
 from wqa.training.optimizer import clip_gradients
 from wqa.training.schedules import UpdatePlan, dropout_seed
@@ -35,29 +34,6 @@ from wqa.training.workers import Workers, _quiet, check_variables, open_workers
 LAUNCH = ROOT / "recipes" / "scale" / "launch.sh"
 #: Seconds that no other process sleeps.
 LONG = f"98.{os.getpid():08}"
-
-
-def connect(count, ends=None):
-    """Connections of workers that are threads of this process; `ends` takes (rank, error)."""
-    reception = Reception("127.0.0.1", "127.0.0.1")
-    joined = {}
-
-    def enter(rank):
-        joined[rank] = join(reception.invitation, rank)
-
-    threads = [threading.Thread(target=enter, args=(rank,)) for rank in range(1, count)]
-    for thread in threads:
-        thread.start()
-    joined[0] = reception.accept(count)
-    for thread in threads:
-        thread.join()
-    ended = {} if ends is None else ends
-    made = []
-    for rank in range(count):
-        made.append(
-            Connections(rank, joined[rank], lambda error, rank=rank: ended.update({rank: error}))
-        )
-    return made
 
 
 def together(workers, act):
@@ -80,154 +56,61 @@ def together(workers, act):
 
 
 class Member(Workers):
-    """A worker with connections alone."""
+    """A worker that is a thread of this process."""
 
-    def __init__(self, rank, count, connected):
-        self.rank, self.count, self._connected = rank, count, connected
+    def __init__(self, rank, count, barrier=None, shared=None):
+        self.rank, self.count, self._barrier, self._shared = rank, count, barrier, shared
 
     def gather(self, value):
-        return self._connected.gather(value)
+        self._shared[self.rank] = value
+        self._barrier.wait(30)
+        values = list(self._shared)
+        self._barrier.wait(30)
+        return values
 
 
 def members(count):
-    return [Member(rank, count, one) for rank, one in enumerate(connect(count))]
+    barrier, shared = threading.Barrier(count), [None] * count
+    return [Member(rank, count, barrier, shared) for rank in range(count)]
 
 
-# Connections
+class SummingStore:
+    """Sums what the threads of this process push, as the servers of MXNet's store do."""
+
+    def __init__(self, count):
+        self.num_workers, self._barrier = count, threading.Barrier(count)
+        self._sums, self._lock = {}, threading.Lock()
+
+    def of(self, rank):
+        store = copy.copy(self)
+        store.rank = rank
+        return store
+
+    def init(self, key, array):
+        pass
+
+    def push(self, key, array):
+        with self._lock:
+            self._sums[key] = self._sums.get(key, 0) + array.asnumpy()
+
+    def pull(self, key, out):
+        self._barrier.wait(30)
+        out[:] = self._sums[key]
+        self._barrier.wait(30)
+        self._sums.pop(key, None)
+        self._barrier.wait(30)
 
 
-def test_all_workers_get_the_values_of_all():
-    workers = connect(3)
-    for turn in range(3):
-        values = together(workers, lambda rank, worker: worker.gather([rank, 0.1 + rank, turn]))  # noqa: B023
-        assert values == [[[rank, 0.1 + rank, turn] for rank in range(3)]] * 3
-    together(workers, lambda rank, worker: worker.close())
-
-
-def test_a_number_that_is_none_arrives_on_all():
-    workers = connect(2)
-    for values in together(workers, lambda rank, worker: worker.gather(float("nan"))):
-        assert all(np.isnan(values))
-
-
-def test_a_lost_worker_raises_on_the_others(monkeypatch):
-    workers = connect(3)
-    together(workers, lambda rank, worker: worker.name_hosts())
-    workers[2]._sockets[0].shutdown(socket.SHUT_RDWR)  # as the kernel does for a dead process
-    errors = together(workers[:2], lambda rank, worker: worker.gather(rank))
-    for error in errors:
-        assert isinstance(error, WorkerLost)
-        assert f"worker 2 on {os.uname().nodename} is lost" in str(error)
-        assert "resume" in str(error)
-
-
-def test_a_worker_that_fails_says_why():
-    workers = connect(3)
-    workers[1].fail("the disk is full")
-    for rank in (0, 2):
-        with pytest.raises(WorkerLost, match="worker 1 failed: the disk is full"):
-            workers[rank].gather(rank)
-
-
-def test_a_process_that_does_not_raise_is_ended(monkeypatch):
-    monkeypatch.setattr(connections, "GRACE", 0.2)
-    ends = {}
-    workers = connect(3, ends)
-    workers[1].fail("a reason")
-    deadline = time.monotonic() + 20
-    while len(ends) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert sorted(ends) == [0, 2]
-    assert all("worker 1 failed: a reason" in str(error) for error in ends.values())
-
-
-def test_workers_that_have_ended_are_not_lost(monkeypatch):
-    monkeypatch.setattr(connections, "GRACE", 0.1)
-    ends = {}
-    workers = connect(3, ends)
-    workers[2].close()
-    time.sleep(0.3)
-    workers[0].close()
-    time.sleep(0.3)
-    workers[1].close()
-    time.sleep(0.3)
-    assert not ends
-
-
-def test_strangers_are_turned_away(monkeypatch):
-    monkeypatch.setattr(connections, "_GREETING", 0.3)
-    reception = Reception("127.0.0.1", "127.0.0.1")
-    secret, port, address = reception.invitation.split()
-    accepted = {}
-    thread = threading.Thread(target=lambda: accepted.update(reception.accept(2)))
-    thread.start()
-    lines = [b"GET / HTTP/1.1\r\n", b"\xff\xfe\n", f"{secret} 7\n".encode(), b"0" * 500, b"", None]
-    strangers = []
-    for line in lines:
-        strangers.append(socket.create_connection((address, int(port)), timeout=5))
-        if line:
-            strangers[-1].sendall(line)
-        if line is not None:
-            strangers[-1].close()
-    joined = join(reception.invitation, 1)
-    thread.join(20)
-    assert list(accepted) == [1]
-    for connection in (*strangers, *accepted.values(), *joined.values()):
-        connection.close()
-
-
-def test_a_worker_that_does_not_come(monkeypatch):
-    monkeypatch.setattr(connections, "JOINING", 0.2)
-    with pytest.raises(WorkerLost, match=r"no connection from worker 1 in 0\.2 seconds"):
-        Reception("127.0.0.1", "127.0.0.1").accept(3)
-
-
-def test_worker_0_that_cannot_be_reached():
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    with pytest.raises(WorkerLost, match=f"worker 0 cannot be reached .* 127.0.0.1:{port}"):
-        join(f"secret {port} 127.0.0.1", 1)
-
-
-def test_the_loopback_is_not_open_to_others():
-    """On a single machine the launcher gives its address."""
-    reception = Reception("127.0.0.1", "127.0.0.1")
-    assert reception._socket.getsockname()[0] == "127.0.0.1"
-    assert reception.invitation.split()[2:] == ["127.0.0.1"]
-    reception._socket.close()
-
-
-@pytest.mark.parametrize("scheduler", ["127.0.0.1", "127.0.1.1", "localhost"])
-def test_a_name_of_the_loopback_is_not_the_only_address(monkeypatch, scheduler):
-    class Probe:
-        """A datagram socket of a machine with two interfaces."""
-
-        def __init__(self, *kind):
-            pass
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            pass
-
-        def connect(self, target):
-            self.own = "127.0.0.1" if target[0] == scheduler else "192.0.2.7"
-
-        def getsockname(self):
-            return self.own, 1
-
-    monkeypatch.setattr(connections.socket, "socket", Probe)
-    assert own_addresses(scheduler) == ["192.0.2.7", "127.0.0.1"]
-
-
-def test_the_address_of_an_interface():
-    assert address_of("lo") == "127.0.0.1"
-    with pytest.raises(OptionError, match="DMLC_INTERFACE: 'none0' .*; expected a network interf"):
-        address_of("none0")
-
-
-# What the workers share
+@pytest.mark.parametrize("length", [0, 4095, 4096, 20000])
+def test_all_workers_get_the_values_of_all(monkeypatch, length):
+    """Texts of several exchanges, of a length that differs between workers."""
+    store, ranks = SummingStore(3), iter(range(3))
+    monkeypatch.setattr(workers, "_meet", lambda kvstore: store.of(next(ranks)))
+    group = [workers._Group("dist_sync") for _ in range(3)]
+    mine = [["a" * length, 0.1], {"β": [None, True]}, float("inf")]
+    for turn in range(2):
+        values = together(group, lambda rank, worker: worker.gather([mine[rank], turn]))  # noqa: B023
+        assert values == [[[one, turn] for one in mine]] * 3
 
 
 def test_sums_first_and_union():
@@ -297,7 +180,7 @@ def test_the_rows_of_all_workers_are_those_of_one_process(rows, count, devices):
     shares = split_rows(rows, count * devices)
     spans = []
     for rank in range(count):
-        spans += Member(rank, count, None).share(shares)
+        spans += Member(rank, count).share(shares)
     assert spans == shares and sum(end - start for start, end in spans) == rows
 
 

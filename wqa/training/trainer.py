@@ -152,8 +152,6 @@ class Trainer:
             If a signal stopped the training.
         StorageError
             If a checkpoint or ``metrics.jsonl`` cannot be written; earlier checkpoints remain.
-        WorkerLost
-            If another worker fails, or is lost.
         """
         state = self.state
         self._since, self._pairs_since = time.perf_counter(), 0

@@ -3,7 +3,10 @@
 Several train by MXNet's store ``dist_sync``. A scheduler and servers run beside the workers, each
 the same command with another ``DMLC_ROLE``: MXNet becomes the scheduler or a server when it is
 imported. The servers sum the gradients. What else the workers share, such as losses and figures on
-the development questions, goes by `wqa.training.connections`.
+the development questions, are bytes that the servers sum too: each worker has rows of its own.
+
+MXNet waits for ever for a worker that is lost, so the launcher ends all when one has ended
+(`recipes/scale/launch.sh`; Slurm and Kubernetes have options for it).
 """
 
 from __future__ import annotations
@@ -12,10 +15,13 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import json
 import logging
 import os
-import socket
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, TypeVar
+import sys
+import threading
+import traceback
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple, TypeVar
 
 import mxnet as mx
 import numpy as np
@@ -23,7 +29,6 @@ from mxnet.base import _LIB, check_call
 from tqdm import tqdm
 
 from wqa.errors import OptionError, Stopped, WorkerLost, WqaError, shorten
-from wqa.training.connections import GRACE, Connections, Reception, address_of, ended_after, join
 
 T = TypeVar("T")
 
@@ -40,8 +45,38 @@ _MEND = "start the training by recipes/scale/launch.sh, which sets the DMLC_ var
 #: Seconds in which all processes must have started, on all machines.
 MEETING = 900
 
-#: Key in the store, beyond those of the parameters, and greatest length of the text under it.
-_INVITATION, _LONGEST = 1 << 20, 256
+#: Seconds in which an error may free the store; then the process is ended.
+GRACE = 10
+
+#: Keys in the store, beyond those of the parameters: of the texts' lengths, and of their bytes.
+_LENGTHS, _BYTES = 1 << 20, (1 << 20) + 1
+#: Bytes of a text that one exchange takes from each worker.
+_PART = 4096
+#: Exit status, that of a command's errors.
+_FAILED = 2
+
+
+def _end_process(error: BaseException) -> None:
+    """Print an error and end the process, whatever its main thread waits for."""
+    with contextlib.suppress(OSError, ValueError):
+        if isinstance(error, WqaError):
+            print(f"error: {error}", file=sys.stderr, flush=True)
+        else:
+            traceback.print_exception(type(error), error, error.__traceback__)
+            sys.stderr.flush()
+    os._exit(_FAILED)
+
+
+@contextlib.contextmanager
+def _ended_after(seconds: float, error: BaseException) -> Iterator[None]:
+    """End the process if the ``with`` block takes longer."""
+    timer = threading.Timer(seconds, _end_process, (error,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Workers:
@@ -122,25 +157,28 @@ class _Group(Workers):
     def __init__(self, kvstore: str) -> None:
         self.store = _meet(kvstore)
         self.rank, self.count = self.store.rank, self.store.num_workers
-        try:
-            self._connections = Connections(self.rank, self._connect())
-            self._connections.name_hosts()
-        except BaseException as error:
-            _free_without_others(self.store, error)
-            raise
-
-    def _connect(self) -> Dict[int, socket.socket]:
-        if self.rank:
-            return join(_shared_text(self.store, ""), self.rank)
-        own_address, interface = map(os.environ.get, ("DMLC_NODE_HOST", "DMLC_INTERFACE"))
-        if interface and not own_address:  # as MXNet chooses
-            own_address = address_of(interface)
-        reception = Reception(os.environ["DMLC_PS_ROOT_URI"], own_address or "")
-        _shared_text(self.store, reception.invitation)
-        return reception.accept(self.count)
+        self.store.init(_LENGTHS, mx.nd.zeros((self.count,)))
+        self.store.init(_BYTES, mx.nd.zeros((self.count, _PART)))
 
     def gather(self, value: Any) -> List[Any]:
-        return self._connections.gather(value)
+        text = np.frombuffer(json.dumps(value).encode("utf-8"), np.uint8)
+        lengths = self._joined(_LENGTHS, np.float32(len(text)), (self.count,)).astype(int)
+        texts = np.zeros((self.count, -(-max(lengths) // _PART) * _PART), np.uint8)
+        for start in range(0, texts.shape[1], _PART):
+            part = np.zeros(_PART, np.float32)  # servers sum no whole numbers
+            own = text[start : start + _PART]
+            part[: len(own)] = own
+            texts[:, start : start + _PART] = self._joined(_BYTES, part, (self.count, _PART))
+        return [json.loads(row[:length].tobytes()) for row, length in zip(texts, lengths)]
+
+    def _joined(self, key: int, own: Any, shape: Tuple[int, ...]) -> np.ndarray:
+        """The rows of all workers, which are the sum of arrays with one row each."""
+        rows = np.zeros(shape, np.float32)
+        rows[self.rank] = own
+        array = mx.nd.array(rows)
+        self.store.push(key, array)
+        self.store.pull(key, out=array)
+        return array.asnumpy()
 
     def start(self, trainer: mx.gluon.Trainer) -> None:
         trainer._init_kvstore()
@@ -154,13 +192,6 @@ class _Group(Workers):
         """Wait for all others to close, and end the scheduler and the servers."""
         mx.nd.waitall()
         _free(self.store)
-        self._connections.close()
-
-    def fail(self, error: BaseException) -> None:
-        """End the others, without waiting for them."""
-        reason = str(error) if isinstance(error, WqaError) else repr(error)
-        self._connections.fail(reason)
-        _free_without_others(self.store, error)
 
 
 def _meet(kvstore: str) -> mx.kvstore.KVStore:
@@ -172,7 +203,7 @@ def _meet(kvstore: str) -> mx.kvstore.KVStore:
         "{2} workers and {3} servers that reach the scheduler at {0}:{1}".format(*given),
         "start all of them again",
     )
-    with ended_after(MEETING, error):
+    with _ended_after(MEETING, error):
         return mx.kv.create(kvstore)
 
 
@@ -182,7 +213,7 @@ def _free_without_others(store: mx.kvstore.KVStore, error: BaseException) -> Non
     MXNet waits for what it has begun, such as sums of gradients that a lost worker owes, and there
     is no end to it then: the error is printed, and the process is ended.
     """
-    with ended_after(GRACE, error):
+    with _ended_after(GRACE, error):
         check_call(_LIB.MXKVStoreSetBarrierBeforeExit(store.handle, ctypes.c_int(0)))
         _free(store)
 
@@ -193,24 +224,12 @@ def _free(store: mx.kvstore.KVStore) -> None:
     check_call(_LIB.MXKVStoreFree(handle))
 
 
-def _shared_text(store: mx.kvstore.KVStore, text: str) -> str:
-    """The text of worker 0, by a key of the store."""
-    codes = np.zeros(_LONGEST, dtype=np.float32)  # servers sum no whole numbers
-    codes[: len(text)] = list(text.encode("ascii"))
-    array = mx.nd.array(codes)
-    store.init(_INVITATION, array)  # by worker 0; the others wait
-    store.pull(_INVITATION, out=array)
-    return bytes(array.asnumpy().astype(np.uint8)).rstrip(b"\0").decode("ascii")
-
-
 @contextlib.contextmanager
 def open_workers(kvstore: str) -> Iterator[Workers]:
     """Meet the other workers of a training.
 
-    An error inside the ``with`` block ends all workers. So does the end of a process or of its
-    machine: within a minute the others raise `wqa.errors.WorkerLost`, or, where MXNet waits for
-    gradients that do not come, print it and end with exit status 2. A worker that waits in vain for
-    the others to start ends so too.
+    A worker that fails ends without waiting for the others, and the launcher ends these. One that
+    waits in vain for the others to start prints `wqa.errors.WorkerLost` and ends with status 2.
     """
     if kvstore == "device":
         yield Workers()
@@ -230,7 +249,7 @@ def open_workers(kvstore: str) -> Iterator[Workers]:
         group.close()  # all workers stop after the same update
         raise
     except BaseException as error:
-        group.fail(error)
+        _free_without_others(group.store, error)
         raise
     group.close()
 
