@@ -221,3 +221,24 @@ def test_a_classifier_goes_back_to_its_own_library(name, tmp_path):
     np.testing.assert_allclose(again(*rows).asnumpy(), model(*rows).asnumpy(), atol=1e-6)
     original = load_file(str(DATA / name / "model.safetensors"))
     assert {key for key in written if "classifier" not in key} <= set(original)
+
+
+@pytest.mark.parametrize(
+    ("labels", "answer", "noted"),
+    [
+        ({"0": "LABEL_0", "1": "LABEL_1"}, 1, False),
+        ({"0": "not_entailment", "1": "entailment"}, 1, False),
+        ({"0": "entailment", "1": "not_entailment"}, 0, False),
+        ({"0": "Yes", "1": "No"}, 0, False),
+        ({"0": "1", "1": "0"}, 0, False),
+        ({"0": "grau", "1": "blau"}, 1, True),
+    ],
+)
+def test_the_names_of_labels_say_which_is_the_answer(tmp_path, caplog, labels, answer, noted):
+    folder = edited_mpnet(tmp_path / "encoder", id2label=labels)
+    expected = np.load(DATA / "tiny_mpnet" / "expected.npz")
+    rows = [mx.nd.array(expected[key]) for key in ("token_ids", "token_types", "valid_length")]
+    scores = load_classifier(folder)(*rows).asnumpy()
+    logits = expected["logits"]
+    np.testing.assert_allclose(scores, logits[:, answer] - logits[:, 1 - answer], atol=1e-5)
+    assert bool(caplog.records) == noted

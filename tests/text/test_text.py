@@ -250,3 +250,17 @@ def test_packed_batches_are_as_long_as_the_budget_allows(lengths, tokens):
 
 def test_split_rows():
     assert split_rows(5, 2) == [(0, 2), (2, 5)] and split_rows(1, 2) == [(0, 0), (0, 1)]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tokenizer_class": "BertJapaneseTokenizer"},
+        {"tokenizer_class": "BertTokenizer", "word_tokenizer_type": "mecab"},
+    ],
+)
+def test_a_tokenizer_of_another_kind_is_refused(tmp_path, settings):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(EncoderError, match="tokenizer_config.json"):
+        load_tokenizer(tmp_path)

@@ -435,6 +435,20 @@ def test_figures_may_be_negative_and_must_be_there(make_trainer):
 # Development questions
 
 
+def test_development_questions_that_show_nothing_are_refused(tiny_encoder, tmp_path):
+    dev = tmp_path / "dev.jsonl"
+    candidates = [{"text": "a", "label": 0}, {"text": "b", "label": 0}]
+    dev.write_text(json.dumps({"id": "1", "question": "q", "candidates": candidates}) + "\n")
+    for filter in ("no-all-negative", "all"):
+        config = TrainingConfig(max_updates=1, learning_rate=1e-3, dev_filter=filter)
+        run = tmp_path / filter
+        with pytest.raises(DataError, match="dev.jsonl.*none has a correct candidate"):
+            train(
+                "pairwise", str(builtin_path("dev")), run, tiny_encoder, dev=str(dev), config=config
+            )
+        assert not (run / "model.params").exists()
+
+
 def test_train_takes_development_questions_as_the_command_does(tiny_encoder, tmp_path):
     dev, data = str(builtin_path("dev")), str(builtin_path("train"))
     settings = {"max_updates": 2, "eval_every": 2, "learning_rate": 1e-3, "warmup_updates": 1}

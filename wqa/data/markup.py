@@ -27,6 +27,10 @@ _TARGET = re.compile(
     r" {0,3}\[[^\[\]^]{1,200}\]:[ \t]*(?:<[^<>]{0,2000}>|\S{0,2000}[/#.]\S{0,2000})"
     r"(?:[ \t]+[\"'(].{0,500})?[ \t]*"
 )
+#: What may be YAML at the start of a file, its first line, and any of its lines.
+_FRONT_MATTER = re.compile(r"---[ \t]*\n((?:(?!---|\.\.\.).*\n)*?)(?:---|\.\.\.)[ \t]*(?:\n|$)")
+_YAML_KEY = re.compile(r"[\w\"'-][^:\n]{0,100}:(?:\s|$)|#")
+_YAML = re.compile(r"[ \t]|-(?:\s|$)|[]}]|" + _YAML_KEY.pattern)
 _TITLE = re.compile(r" {0,3}#{1,6}[ \t]+(\S.*)")
 _UNDERLINE = re.compile(r"=+[ \t]*$")
 #: What holds one page apart from another; pages that are nested more deeply take too long.
@@ -40,6 +44,12 @@ _OPEN = re.compile(
 )
 #: Elements of a page that are not part of its text.
 _OUTSIDE = "script,style,noscript,template,nav,footer,aside,button,select,textarea,svg,iframe"
+#: An element of these that XHTML closes at once; HTML would take what follows for its content.
+_CLOSED = re.compile(
+    r"<(iframe|noscript|script|select|style|template|textarea|title|button|svg)"
+    r"((?:\s[^<>]{0,2000})?)/>",
+    re.IGNORECASE,
+)
 #: Elements within a line; any other is a block.
 _INLINE = re.compile(
     "a|abbr|acronym|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|img|ins|kbd|label|mark|q|s|samp|"
@@ -90,9 +100,13 @@ def markdown_text(source: str) -> Tuple[str, str]:
 
 
 def _without_front_matter(source: str) -> str:
-    """A text without the YAML between two lines of dashes with which it may begin."""
-    end = source.find("\n---\n", 3)
-    return source[end + 5 :] if source.startswith("---\n") and end > 0 else source
+    """A text without the YAML between two lines with which it may begin."""
+    match = _FRONT_MATTER.match(source)
+    if not match:
+        return source
+    lines = [line for line in match[1].split("\n") if line.strip()]
+    is_yaml = all(_YAML.match(line) for line in lines) and bool(lines)
+    return source[match.end() :] if is_yaml and _YAML_KEY.match(lines[0]) else source
 
 
 def _without_comments(source: str) -> str:
@@ -136,7 +150,7 @@ def page_text(source: str) -> Tuple[str, str]:
         ) from None
     for mark in (_BLOCK, _LINE):
         source = source.replace(mark, "")
-    page = LexborHTMLParser(source)
+    page = LexborHTMLParser(_CLOSED.sub(r"<\1\2></\1>", source))
     title = page.css_first("title")
     for element in page.css(_OUTSIDE):
         element.decompose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import pathlib
 import re
@@ -13,12 +14,14 @@ from mxnet.gluon import Block, HybridBlock, Parameter
 
 from wqa.config import BackboneConfig, read_run_config
 from wqa.data.digests import check_digest
-from wqa.errors import EncoderError, shorten
+from wqa.errors import EncoderError, printable, shorten
 from wqa.models import Backbone, Network
 from wqa.models.heads import FirstPositionHead
 from wqa.pretrained.configs import check_layers, from_huggingface, from_zoo, read_object
 from wqa.pretrained.names import HUGGINGFACE, Names, huggingface_names, zoo_names
 from wqa.pretrained.weights import Weights
+
+_LOGGER = logging.getLogger(__name__)
 
 #: Tensors that a message names.
 NAMED = 20
@@ -154,6 +157,11 @@ class _Description(NamedTuple):
     digests: Mapping[str, str] = {}  # SHA-256 of a run's files
 
 
+#: Names of labels, in lower case, of candidates that answer.
+ANSWER_LABELS = {"1", "answer", "correct", "entailment", "positive", "relevant", "true", "yes"}
+#: Names where a configuration gives none.
+DEFAULT_LABELS = {"LABEL_0", "LABEL_1"}
+
 #: The classifier of a directory that has the pooler alone, if anything.
 _POOLER = {"dense": "pooler", "out": ""}
 
@@ -210,7 +218,8 @@ class Source(TensorMap):
     def fill_classifier(self, head: FirstPositionHead) -> None:
         """Write a fine-tuned classifier into a head.
 
-        The head's output is the classifier's one output, or the log-odds of the second of two.
+        The head's output is the classifier's one output, or the log-odds of one of two: of that
+        whose name in ``id2label`` says that a candidate answers, or else of the second.
         """
         self.fill_pooler(head.dense)
         for kind, parameter in head.out._collect_params_with_prefix().items():
@@ -220,8 +229,24 @@ class Source(TensorMap):
                 self._refuse_shape(name, needed)
             value = np.concatenate([rows for _, rows in self._parts(name)])
             if self.labels() == 2:
-                value = value[1:] - value[:1]
+                answer = self._answer_label()
+                value = value[answer : answer + 1] - value[1 - answer : 2 - answer]
             set_rows(parameter, 0, value)
+
+    def _answer_label(self) -> int:
+        """Which of two outputs is that of answers."""
+        names = self.settings.get("id2label")
+        if not isinstance(names, dict):
+            return 1
+        is_answer = [str(names.get(str(label), "")).lower() in ANSWER_LABELS for label in (0, 1)]
+        if is_answer[0] == is_answer[1] and set(map(str, names.values())) != DEFAULT_LABELS:
+            listed = ", ".join(shorten(names.get(str(label))) for label in (0, 1))
+            _LOGGER.warning(
+                "%s: of the labels %s the second is taken for that of answers",
+                printable(str(self.where)),
+                listed,
+            )
+        return 0 if is_answer == [True, False] else 1
 
     def has_spans(self) -> bool:
         """Whether the files hold a head of spans, with a logit of the start and one of the end."""

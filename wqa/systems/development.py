@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Question, read_questions
 from wqa.data.records import filter_and_note
-from wqa.errors import OptionError
+from wqa.errors import DataError, OptionError
 from wqa.evaluation import dev_evaluator
 from wqa.systems.load import build_ranker
 from wqa.systems.registry import find_system
@@ -78,6 +78,13 @@ def evaluate_rankings(dev: Development) -> Factory:
 
 def _of_scores(dev: Development, inputs: Any, questions: List[Question]) -> Evaluator:
     """Evaluator of rankings."""
+    if not any(label for question in questions for label in question.labels):
+        raise DataError(
+            "questions",
+            f"none has a correct candidate under the filter {dev.config.dev_filter}",
+            "development questions with candidates of label 1",
+            "check its labels, or train without --dev",
+        )
     engine = dev.engine
 
     def build(network: Any) -> Any:

@@ -61,8 +61,22 @@ def read_settings(folder: pathlib.Path) -> Settings:
     for name in FLAGS:
         if not isinstance(settings.get(name, False), (bool, type(None))):
             raise EncoderError(path, f"{name} {shorten(settings[name])}", "true or false")
+    _check_kind(path, settings)
     # null stands for the default.
     return {name: value for name, value in settings.items() if value is not None}
+
+
+def _check_kind(path: pathlib.Path, settings: Settings) -> None:
+    """Refuse tokenizers that divide texts into words in a way of their own."""
+    kind = settings.get("tokenizer_class")
+    words = settings.get("word_tokenizer_type")
+    if kind == "BertJapaneseTokenizer" or words not in (None, "basic"):
+        raise EncoderError(
+            path,
+            f"a {shorten(kind or 'tokenizer')} with word_tokenizer_type {shorten(words)}",
+            "a tokenizer that the encoder's vocabulary defines alone",
+            "save it as tokenizer.json by the tokenizers library, if it can be",
+        )
 
 
 def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
