@@ -46,7 +46,7 @@ COMMANDS = [
         f"--teaching sum {SHORT}",
     ),
     ("evaluate", "evaluate cascade --data TEST --drop-ratio 0 --drop-ratio 0.3"),
-    ("compare", "compare pairwise cascade --data TEST"),
+    ("compare", "evaluate pairwise cascade --data TEST"),
     ("rank", "rank cascade --question QUESTION --candidates SENTENCES --drop-ratio 0.3"),
     ("tune", "tune cascade --data DEV --max-loss 0"),
     ("calibrate", "calibrate cascade --data DEV"),

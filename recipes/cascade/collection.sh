@@ -102,7 +102,7 @@ cat "$table"
     for top in $tops; do
       for ratio in 0 0.3 0.4 0.5 tuned; do
         echo "# the monolithic ranker, the cascade at $ratio, ${name}_$top"
-        (cd "$collection" && "$wqa" compare --run "monolithic_${name}_$top.json.0.trec" \
+        (cd "$collection" && "$wqa" evaluate --run "monolithic_${name}_$top.json.0.trec" \
           --run "cascade_${name}_$top.json.$ratio.trec" --qrels "monolithic_${name}_$top.json.qrels" --filter all \
           --metrics mrr,p@1)
         echo

@@ -37,7 +37,7 @@ compare() {  # TITLE RANKER RANKER SEED
   local first second
   first=$(figures_of "$2" squad "$4" ranked) second=$(figures_of "$3" squad "$4" ranked)
   echo "# $1, seed $4"
-  (cd "$RUNS/dcbert" && "$wqa" compare --run "$(basename "$first").0.trec" --run "$(basename "$second").0.trec" \
+  (cd "$RUNS/dcbert" && "$wqa" evaluate --run "$(basename "$first").0.trec" --run "$(basename "$second").0.trec" \
     --qrels "$(basename "$first").qrels" --filter all --metrics map,hit@1,hit@10)
   echo
 }

@@ -103,7 +103,7 @@ compare() {  # TITLE RANKER RANKER
     first=$(figures_of "$(run_name "$2")" squad "$seed" ranked) second=$(figures_of "$(run_name "$3")" squad "$seed" ranked)
     if [ ! -e "$first" ] || [ ! -e "$second" ]; then continue; fi
     echo "# $1, seed $seed"
-    (cd "$RUNS/dcbert" && "$wqa" compare --run "$(basename "$first").0.trec" --run "$(basename "$second").0.trec" \
+    (cd "$RUNS/dcbert" && "$wqa" evaluate --run "$(basename "$first").0.trec" --run "$(basename "$second").0.trec" \
       --qrels "$(basename "$first").qrels" --filter all --metrics map,hit@1,hit@10)
     echo
   done

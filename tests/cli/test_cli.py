@@ -386,7 +386,7 @@ def test_the_picture_needs_its_library(tiny_run, run_main, monkeypatch):
 
 def test_two_runs_are_compared(tiny_run, run_main):
     dev = builtin_path("dev")
-    runs = ("compare", tiny_run, tiny_run, "--data", dev)
+    runs = ("evaluate", tiny_run, tiny_run, "--data", dev)
     code, out, _ = run_main(*runs, "--drop-ratio", "0", "--drop-ratio", "0.6", "--metrics", "map")
     assert code == 0 and "t_test  wilcoxon  spearman  spearman_p" in out and "Spearman's rho" in out
     assert f"{tiny_run} at 0.6 less {tiny_run} at 0;" in out
@@ -446,7 +446,7 @@ def test_every_command_gives_the_same_figure(tiny_encoder, jsonl, tmp_path, run_
         "--no-picture",
     )
     figures["tune"] = figures["tune"][0]["map"]
-    keep("compare", lambda out: json.loads(out)["rows"][0]["map"], "compare", run, run, *data)
+    keep("compare", lambda out: json.loads(out)["rows"][0]["map"], "evaluate", run, run, *data)
     keep("seeds", lambda out: json.loads(out)[0]["map"], "evaluate", run, run, "--seeds", *data)
     assert len({f"{figure:.9f}" for figure in figures.values()}) == 1, figures
     note = f"{unanswered} of {len(lines)} questions are left out by the filter no-all-negative; un"
@@ -475,8 +475,6 @@ def test_runs_over_seeds(tiny_run, run_main):
     rows = json.loads(out)
     assert [row["run"] for row in rows[2:]] == ["mean", "deviation"]
     assert rows[2]["map"] == pytest.approx(rows[0]["map"]) and rows[3]["map"] == 0
-    code, _, err = run_main(*runs)
-    assert code == 2 and "wqa compare" in err
 
 
 def test_two_trec_runs_are_compared(tiny_run, tmp_path, run_main):
@@ -495,7 +493,7 @@ def test_two_trec_runs_are_compared(tiny_run, tmp_path, run_main):
         "--write-qrels",
         tmp_path / "qrels",
     )
-    arguments = ("compare", "--run", names[0], "--run", names[1], "--qrels", tmp_path / "qrels")
+    arguments = ("evaluate", "--run", names[0], "--run", names[1], "--qrels", tmp_path / "qrels")
     code, out, err = run_main(*arguments, "--json", "-")
     result = json.loads(out)
     assert code == 0 and result["comparisons"][0]["metrics"][0]["questions"] == 25, err
@@ -504,14 +502,6 @@ def test_two_trec_runs_are_compared(tiny_run, tmp_path, run_main):
     names[1].write_text("".join(line for line in lines if line.split()[0] != lines[0].split()[0]))
     code, _, err = run_main(*arguments)
     assert code == 2 and "questions differ: 1 only in the first" in err.splitlines()[-1]
-    code, out, err = run_main(*arguments, "--complete", "--json", "-")
-    metrics = json.loads(out)["comparisons"][0]["metrics"][0]
-    assert code == 0 and metrics["questions"] == 25 and "count as 0" in err
-    assert metrics["second"] == pytest.approx(json.loads(out)["rows"][1]["map"])
-    code, _, err = run_main(*arguments[:3], *arguments[5:])
-    assert code == 2 and "at least two" in err
-    code, _, err = run_main("evaluate", *arguments[1:])
-    assert code == 2 and "--run: 2 files" in err and "wqa compare" in err
 
 
 def test_drop_ratios_and_numbers_to_keep(tiny_run, run_main):
@@ -622,7 +612,7 @@ def test_ensembles_on_the_command_line(tiny_run, tmp_path, run_main):
     assert code == 0 and "cost 200 %" in out, err
     code, out, _ = run_main("bench", path, *data, "--rounds", "1", "--json", "-")
     assert code == 0 and [row["cost"] for row in json.loads(out)] == [2]
-    code, out, _ = run_main("compare", tiny_run, path, *data, "--metrics", "map", "--json", "-")
+    code, out, _ = run_main("evaluate", tiny_run, path, *data, "--metrics", "map", "--json", "-")
     [comparison] = json.loads(out)["comparisons"]
     assert code == 0 and comparison["spearman"] == 1
     assert comparison["metrics"][0]["wilcoxon"] == 1 and "spearman_p" in comparison["metrics"][0]
@@ -767,16 +757,16 @@ BAD = {
     "training without a GPU": (lambda f: [*f.train, "--ctx", "gpu:0-1"], "0 GPUs"),
     "neither run nor qrels": (lambda f: ["evaluate", "--run", f.one], "neither RUN nor both"),
     "a TREC run that is ranked": (
-        lambda f: ["compare", "--run", f.one, "--run", f.one, "--qrels", f.one, "--keep", "3"],
+        lambda f: ["evaluate", "--run", f.one, "--run", f.one, "--qrels", f.one, "--keep", "3"],
         "--drop-ratio and --keep: with --run",
     ),
     "qrels that a run reads": (
         lambda f: ["evaluate", f.run, "--data", f.good, "--qrels", f.one],
         "--write-qrels",
     ),
-    "a single run to compare": (
-        lambda f: ["compare", f.run, "--data", f.good],
-        "RUN: one; expected at least two",
+    "a row for each exit of two runs": (
+        lambda f: ["evaluate", f.run, f.run, "--data", f.good, "--per-exit"],
+        "--per-exit: with several RUNs",
     ),
     "keep 0": (
         lambda f: ["rank", f.run, "--question", "q", "--candidates", f.one, "--keep", "0"],

@@ -485,10 +485,6 @@ def test_odd_arguments(tiny_run, tmp_path, run_main):
     commands = {
         "rank": ([tiny_run, *question, "--candidates", tmp_path / "one"], ["--top-k", *ranking]),
         "evaluate": ([tiny_run, "--data", tmp_path / "one"], ["--metrics", "--run", *ranking]),
-        "compare": (
-            [tiny_run, tiny_run, "--data", tmp_path / "one"],
-            ["--qrels", "--metrics", "--keep"],
-        ),
         "bench": (["--random", "bert_1"], ["--tokens", "--latency", "--exits"]),
         "quantize": ([tiny_run, "--data", tmp_path / "one"], ["--questions", "--strength"]),
         "tune": ([tiny_run, "--data", tmp_path / "one"], ["--grid", "--max-cost"]),

@@ -109,7 +109,7 @@ def test_the_command_describes_its_runs(tiny_run, tmp_path, capsys, name):
     assert read_run(path) == read_run(plain.replace("{}", "0.5"))
     capsys.readouterr()
     other = runs.replace("{}", "0")
-    arguments = ["compare", "--run", other, "--run", path, "--qrels", qrels, "--reproduction"]
+    arguments = ["evaluate", "--run", other, "--run", path, "--qrels", qrels]
     assert main(arguments) == 0
     assert set(read_run(path)) == set(read_qrels(qrels))
 

@@ -353,7 +353,7 @@ def test_bench(toy_run, files, tmp_path):
 
 def test_compare(toy_run, tiny_run, files, tmp_path):
     arguments = ["--data", files["dev"], "--json", tmp_path / "comparison.json"]
-    assert wqa("compare", toy_run, tiny_run, *arguments) == 0
+    assert wqa("evaluate", toy_run, tiny_run, *arguments) == 0
     comparison = json.loads((tmp_path / "comparison.json").read_text())
     assert [row["run"] for row in comparison["rows"]] == [str(toy_run), str(tiny_run)]
 

@@ -260,11 +260,6 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", action="append", dest="trec_runs", metavar="FILE", help="TREC run")
     parser.add_argument("--qrels", metavar="FILE", help="TREC judgements, for --run")
     parser.add_argument(
-        "--complete",
-        action="store_true",
-        help="count judged questions that a TREC run leaves out as 0, as trec_eval -c does",
-    )
-    parser.add_argument(
         "--metrics",
         default="map,mrr,p@1,ndcg@10",
         metavar="M[,M...]",

@@ -94,14 +94,12 @@ def note_long_rows(rows: Sequence[Mapping[str, Any]]) -> None:
         note_long_questions(*map(max, zip(*counts)))
 
 
-def note_omissions(row: Mapping[str, Any], complete: bool) -> None:
+def note_omissions(row: Mapping[str, Any]) -> None:
     """Print on standard error how many questions of a TREC run or its judgements do not count."""
-    treatment = "are left out of the mean (--complete counts them as 0)"
-    if complete:
-        treatment = "count as 0"
-    if row["missing"]:
-        LOGGER.warning(f"{row['missing']} judged questions are not in the run and {treatment}")
-    if row["unjudged"]:
+    if row.get("missing"):
+        text = "judged questions are not in the run and are left out of the mean"
+        LOGGER.warning(f"{row['missing']} {text}")
+    if row.get("unjudged"):
         LOGGER.warning(f"{row['unjudged']} questions of the run have no judgement and do not count")
 
 

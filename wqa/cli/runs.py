@@ -143,10 +143,10 @@ def scores_trec_runs(options: argparse.Namespace) -> bool:
             raise OptionError(command, "neither RUN nor both --run and --qrels", "one or the other")
         refuse(options, _OF_RUNS, "with --run, where nothing is ranked", "a RUN")
         return True
-    if options.trec_runs or options.qrels or options.complete:
+    if options.trec_runs or options.qrels:
         raise OptionError(
             command,
-            "RUN with --run, --qrels or --complete",
+            "RUN with --run or --qrels",
             "one or the other",
             "with RUN, --trec-run and --write-qrels name TREC files to write",
         )

@@ -228,7 +228,7 @@ def test_comparisons_take_each_rankers_own_rule_or_one_for_all(tmp_path, capsys)
     assert [row["ties"] for row in seeds] == ["pessimistic"] * 4
     data = tmp_path / "data.jsonl"
     write_questions(data, questions)
-    for arguments in (("compare", "wo+rr", "wo"), ("evaluate", "random:1", "wo", "--seeds")):
+    for arguments in (("evaluate", "wo+rr", "wo"), ("evaluate", "random:1", "wo", "--seeds")):
         assert main([*arguments, "--data", str(data)]) == 0
         assert "pessimistic" in capsys.readouterr().out
 

@@ -607,7 +607,7 @@ def test_commands_take_a_cache_and_say_what_it_lacks(
     options = ["--data", str(data), "--cache", str(caches["float16"]), "--engine", "mxnet"]
     assert main(["evaluate", str(run), *options]) == 0
     assert "4 of 32 documents were encoded" in capsys.readouterr().err
-    assert main(["compare", str(tiny_run), str(run), *options]) == 0
+    assert main(["evaluate", str(tiny_run), str(run), *options]) == 0
     assert "4 of 32 documents were encoded" in capsys.readouterr().err
     assert main(["evaluate", str(tiny_run), *options]) == 2
     assert "error: --cache: with" in capsys.readouterr().err

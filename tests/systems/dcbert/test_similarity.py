@@ -211,7 +211,7 @@ def test_a_similarity_stands_where_a_run_does(name, tmp_path, capsys):
     ensemble, out = tmp_path / "ensemble.json", tmp_path / "scores"
     ensemble.write_text(json.dumps({"ensemble": [name, "bm25"]}))
     assert main(["score", name, "--data", str(TEST), "--out", str(out)]) == 0
-    assert main(["compare", name, "rr", str(ensemble), "--data", str(TEST)]) == 0
+    assert main(["evaluate", name, "rr", str(ensemble), "--data", str(TEST)]) == 0
     assert "rr less" in capsys.readouterr().out
     assert main(["tune", name, "--data", str(TEST)]) == 2
     assert "a ranker without exits" in capsys.readouterr().err
