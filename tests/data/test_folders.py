@@ -67,6 +67,16 @@ def test_links_that_run_in_circles(tmp_path):
     assert [document.id for document in read_folder(tmp_path)] == ["in/a.txt"]
 
 
+def test_folders_that_are_nested_deeply(tmp_path):
+    top = tmp_path
+    for _ in range(1500):
+        top = top / "d"
+        top.mkdir()
+    (top / "deep.txt").write_text("The mill is old.")
+    (tmp_path / "a.txt").write_text("The ferry is new.")
+    assert [one.text for one in read_folder(tmp_path)] == ["The ferry is new.", "The mill is old."]
+
+
 @pytest.mark.parametrize(
     "name, content, message",
     [

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import threading
 
 import numpy as np
 import pytest
@@ -218,6 +220,15 @@ def test_other_files_in_a_marked_folder_and_other_kinds_are_refused(tmp_path):
         with pytest.raises(OptionError, match="a folder with other files"):
             write(tmp_path / name)
     assert contents(tmp_path) == before
+
+
+def test_a_folder_is_opened_while_another_takes_its_place(tmp_path):
+    path = write(tmp_path / "a")
+    path.rename(tmp_path / ".a.replaced")  # the first of the two renames
+    second = threading.Timer(0.02, os.rename, (tmp_path / ".a.replaced", path))
+    second.start()
+    assert open_folder(path).meta["rows"] == 1
+    second.join()
 
 
 @pytest.mark.parametrize("has_new", [False, True])

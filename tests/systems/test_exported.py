@@ -249,6 +249,24 @@ def test_a_folder_that_has_changed_is_refused(exported, tmp_path, name):
         load_ranker(folder)
 
 
+def calibration(temperatures, threshold=0.5):
+    return {"temperatures": temperatures, "threshold": threshold}
+
+
+def test_files_behind_links_rank_as_the_files(exported, tmp_path, questions):
+    """As a hub's cache has them: each file a link to one of another folder and name."""
+    folder, blobs = tmp_path / "snapshot", tmp_path / "blobs"
+    folder.mkdir()
+    blobs.mkdir()
+    for number, path in enumerate(sorted(exported.iterdir())):
+        shutil.copy(path, blobs / f"blob{number}")
+        (folder / path.name).symlink_to(blobs / f"blob{number}")
+    ours, theirs = load_ranker(folder), load_ranker(exported)
+    for question in questions:
+        expected = theirs.rank(question.question, question.texts).scores
+        np.testing.assert_array_equal(ours.rank(question.question, question.texts).scores, expected)
+
+
 def test_a_description_that_does_not_fit_is_refused(exported, tmp_path):
     folder = shutil.copytree(exported, tmp_path / "copy")
     path = folder / "config.json"
@@ -260,8 +278,19 @@ def test_a_description_that_does_not_fit_is_refused(exported, tmp_path):
         ({"sha256": {}, "inputs_type": "Pairs"}, "inputs: Pairs; expected PairInputs"),
         ({"sha256": {}, "computes": "spans"}, "a reader of spans"),
         ({"sha256": {}, "computes": "tones"}, "computes is 'tones'; expected one of scores"),
-        ({"sha256": {}, "calibration": {"temperatures": [1]}}, "expected temperatures and thresh"),
-        ({"sha256": {}, "stages": ["exit_9"]}, "ONNX Runtime .* cannot load it"),
+        ({"sha256": {}, "calibration": {"temperatures": [1]}}, "calibration is"),
+        ({"sha256": {}, "calibration": calibration([1, 0, 1])}, "calibration is"),
+        ({"sha256": {}, "calibration": calibration([1, float("nan"), 1])}, "calibration is"),
+        ({"sha256": {}, "calibration": calibration([1, 1])}, "calibration is"),
+        ({"sha256": {}, "calibration": calibration([1] * 3, "high")}, "calibration is"),
+        ({"sha256": {}, "stages": ["exit_9"]}, "stages is"),
+        ({"sha256": {}, "stages": []}, "stages is"),
+        ({"sha256": {}, "stages": values["stages"][:2]}, "stage_work is"),
+        ({"sha256": {}, "stage_work": [1.0, -1.0, 1.0]}, "stage_work is"),
+        ({"sha256": {}, "exits": [1, 2]}, "exits is"),
+        ({"sha256": {}, "exits": [3, 2, 1]}, "exits is"),
+        ({"sha256": {}, "exits": [1, 2, 99]}, "exits is"),
+        ({"sha256": {}, "full_work": -1.0}, "full_work is"),
         ({"sha256": {}, "color": "red"}, "unknown field 'color'"),
     ):
         path.write_text(json.dumps({**values, **change}))

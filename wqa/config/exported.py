@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 from wqa.config.encoders import BackboneConfig
 from wqa.config.reading import check_description, from_dict, read_json
@@ -137,7 +138,42 @@ def read_export_config(path: pathlib.Path) -> ExportConfig:
         raise RunDirectoryError(
             path, f"computes is {shorten(config.computes)}", f"one of {', '.join(KINDS)}", mend
         )
-    if config.calibration and set(config.calibration) != {"temperatures", "threshold"}:
-        found = f"calibration has {shorten(', '.join(config.calibration))}"
-        raise RunDirectoryError(path, found, "temperatures and threshold", mend)
+    for name, is_right, expected in _demands(config):
+        if not is_right:
+            found = f"{name} is {shorten(getattr(config, name))}"
+            raise RunDirectoryError(path, found, expected, mend)
     return config
+
+
+def _demands(config: ExportConfig) -> Iterator[Tuple[str, bool, str]]:
+    """Fields, whether they fit one another, and what is expected of each."""
+    ranks = config.computes == "scores"
+    stages = len(config.stages)
+    known = bool(stages) and set(config.stages) <= set(config.graphs)
+    yield "stages", known or not ranks, "names of graphs, at least one"
+    work = config.stage_work
+    is_work = all(math.isfinite(value) and value >= 0 for value in work)
+    yield (
+        "stage_work",
+        (is_work and len(work) == stages) or not ranks,
+        f"{stages} numbers from 0 on",
+    )
+    full = config.full_work
+    yield "full_work", math.isfinite(full) and full >= 0, "a number from 0 on"
+    yield "list_work", math.isfinite(config.list_work), "a number"
+    exits, last = config.exits, config.num_layers
+    in_order = list(exits) == sorted({*exits}) and all(1 <= layer <= last for layer in exits)
+    is_stages = not exits or not ranks or len(exits) == stages
+    yield "exits", in_order and is_stages, f"{stages} rising layers from 1 to {last}, or none"
+    calibration = config.calibration
+    if calibration:
+        values, threshold = calibration.get("temperatures"), calibration.get("threshold")
+        fits = set(calibration) == {"temperatures", "threshold"}
+        fits = fits and (threshold is None or _is_number(threshold))
+        fits = fits and isinstance(values, list) and len(values) in (0, stages)
+        fits = fits and all(_is_number(value) and value > 0 for value in values or ())
+        yield "calibration", fits, f"{stages} temperatures above 0, and a threshold or null"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -136,19 +136,24 @@ def _files(folder: pathlib.Path) -> Iterator[Tuple[pathlib.Path, str]]:
     """Files of a folder and those in it, each folder once, with their paths in the folder."""
     seen: Set[Tuple[int, int]] = set()
 
-    def refused(error: OSError) -> None:
-        raise DataError(error.filename, f"cannot be read ({error.strerror})", mend="check the path")
-
-    for top, folders, files in os.walk(folder, onerror=refused, followlinks=True):
-        state = os.stat(top)
-        if (state.st_dev, state.st_ino) in seen:  # a link that runs in a circle
-            folders.clear()
-            continue
-        seen.add((state.st_dev, state.st_ino))
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            if not name.startswith("."):
-                file = pathlib.Path(top, name)
+    ahead = [str(folder)]  # os.walk calls itself for each folder in a folder
+    while ahead:
+        top = ahead.pop()
+        try:
+            state = os.stat(top)
+            if (state.st_dev, state.st_ino) in seen:  # a link that runs in a circle
+                continue
+            seen.add((state.st_dev, state.st_ino))
+            with os.scandir(top) as entries:
+                inside = sorted((entry.name, entry.is_dir()) for entry in entries)
+        except OSError as error:
+            problem = f"cannot be read ({error.strerror})"
+            raise DataError(error.filename or top, problem, mend="check the path") from None
+        shown = [(name, is_folder) for name, is_folder in inside if not name.startswith(".")]
+        ahead += [os.path.join(top, name) for name, is_folder in reversed(shown) if is_folder]
+        for name, is_folder in shown:
+            file = pathlib.Path(top, name)
+            if not is_folder:
                 if printable(name) != name:
                     raise DataError(file, "its name cannot be shown", "UTF-8", "rename it")
                 yield file, file.relative_to(folder).as_posix()

@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import re
+import time
 from typing import IO, Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -40,6 +41,9 @@ BlockCheck = Callable[[np.ndarray, int], str]
 #: Bytes of an array that are read, and checked, at once.
 BLOCK = 1 << 22
 
+#: Seconds in which a folder that is being replaced has its name again.
+_RENAMING = 0.1
+
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -51,6 +55,14 @@ class ArrayFolder:
     ) -> None:
         self.path = pathlib.Path(path)
         self._mend = f"delete the folder, then {mend}"
+        try:
+            self._open(version, kind, mend, facts)
+        except DataError:
+            time.sleep(_RENAMING)  # a command may be replacing the folder
+            self._open(version, kind, mend, facts)
+
+    def _open(self, version: int, kind: str, mend: str, facts: Sequence[str]) -> None:
+        """Read ``meta.json`` and compare the files with it."""
         try:
             self.meta: Dict[str, Any] = read_json(self.path / "meta.json")
             if self.meta.get(MARK, {"kind": kind})["kind"] != kind:

@@ -14,9 +14,10 @@ from wqa.config import config_digest
 from wqa.config.exported import ExportConfig
 from wqa.data.digests import file_digests, ranker_digest
 from wqa.engines.onnx.dropping import dropping_graph
-from wqa.engines.onnx.files import WEIGHTS, WeightFile, check_graphs, write_graph
+from wqa.engines.onnx.files import WeightFile, check_graphs, write_graph
 from wqa.engines.onnx.graph import OPSET, Graph
 from wqa.engines.onnx.networks import parameters_of, part_graph
+from wqa.engines.onnx.sessions import WEIGHTS
 from wqa.inference.calibrated import Calibration
 from wqa.inference.document_encoder import encoder_digest
 from wqa.io.files import PathLike, write_json

@@ -11,9 +11,8 @@ import onnx
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from wqa.engines.onnx.graph import IR_VERSION, OPSET, Graph
+from wqa.engines.onnx.sessions import WEIGHTS
 
-#: File of the weights beside the graphs.
-WEIGHTS = "weights.bin"
 #: Least bytes of a constant that is stored outside its graph.
 _LARGE = 1024
 #: Multiple at which a constant begins, so that runtimes can map it.

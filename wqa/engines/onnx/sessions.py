@@ -25,6 +25,8 @@ from wqa.errors import (
 
 #: Providers of ONNX Runtime by the kinds of devices.
 PROVIDERS = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider"}
+#: Name of the file of the weights of all graphs.
+WEIGHTS = "weights.bin"
 #: Level of messages of ONNX Runtime that are shown: errors.
 _SEVERITY = 3
 
@@ -137,9 +139,16 @@ class GraphSessions:
         # Threads that wait in a loop would hold the processors that the next stage's session needs.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = _SEVERITY
+        weights, model = self._folder / WEIGHTS, str(path)  # type: Any, Any
         try:
+            if weights.is_symlink() or path.is_symlink():
+                # The library refuses weights behind a link, as a hub's cache has them.
+                model, content = path.read_bytes(), weights.read_bytes()
+                options.add_external_initializers_from_files_in_memory(
+                    [WEIGHTS], [content], [len(content)]
+                )
             session = library.InferenceSession(
-                str(path), options, providers=[provider], provider_options=[settings]
+                model, options, providers=[provider], provider_options=[settings]
             )
         except Exception as error:  # the library's exceptions have no base class of their own
             reason = str(error).strip().partition("\n")[0]
