@@ -11,8 +11,8 @@ examples:
   wqa evaluate --retrieved --data retrieved/dev.jsonl --metrics hit@1,hit@10
 
 Metrics equal trec_eval's; questions without an answer are left out unless --filter or --total says
-otherwise. With one RUN, each --drop-ratio and each --keep is a row of the table. Several RUNs, or TREC
-runs, stand side by side, and each is compared with the first by each metric: paired t-test,
+otherwise. With one RUN, each --drop-ratio and each --keep is a row of the table. Several RUNs, or
+TREC runs, stand side by side, and each is compared with the first by each metric: paired t-test,
 Wilcoxon's signed-rank test, the 95 % interval of the mean difference by a bootstrap over the
 questions, and Spearman's rho. With --seeds, the RUNs are seeds of one system, and the table ends
 with mean and deviation. Without a RUN, --run and
