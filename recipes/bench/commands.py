@@ -64,7 +64,7 @@ COMMANDS = [
     ("train reader", f"train reader {FROM_MINILM} --train retrieved.jsonl --out reader {SHORT}"),
     (
         "answer",
-        "answer --index index --ranker dcbert --cache cache --reader reader --question QUESTION",
+        "ask index --ranker dcbert --cache cache --reader reader --question QUESTION",
     ),
     ("embed-words", "embed-words --data TRAIN DEV TEST --out words --encoder minilm"),
     ("train cosinet", f"train cosinet --words words --train TRAIN --dev DEV --out cosinet {SHORT}"),

@@ -4,7 +4,7 @@
     python recipes/dcbert/read.py QUESTIONS.jsonl READER OUT.json [--run RUN.trec] [--read 10]
 
 It reads what a ranking that is there already puts first, so that no document is ranked twice, and
-the documents that come with a corpus. `wqa answer` retrieves, ranks and reads in one command.
+the documents that come with a corpus. `wqa ask --reader` retrieves, ranks and reads in one command.
 Without --run the order of the candidates is taken. OUT has em and f1 by SQuAD's rule, over --total
 questions: those that retrieved no document count as 0.
 """

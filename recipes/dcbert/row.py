@@ -5,7 +5,7 @@
         [--label L] [--answered FILE.json ...] [--speed SPEED.json --timed NAME]
 
 COLUMNS are p@N (hit@N of `wqa evaluate`: the share of questions with an answer among the first N),
-other metrics of `wqa evaluate --json`, cost_reduction, and of `wqa answer --json` em and f1.
+other metrics of `wqa evaluate --json`, cost_reduction, and of `wqa ask --reader --json` em and f1.
 questions_per_second and speedup are those that speed.py measured for NAME, speedups over the first
 ranker that it timed. em_drop, what a row loses of the first row's em, and METRIC_kept, what it
 keeps of its METRIC, are in per cent of the first row's. --label is the drop_ratio of the row to

@@ -8,7 +8,7 @@ import sys
 import pytest
 from conftest import needs_precision
 
-from wqa.cli import COMMANDS, build_parser, main, parse
+from wqa.cli import COMMANDS, MOVED, build_parser, main, parse
 from wqa.cli.output import at_the_command_line
 from wqa.config import BACKBONES, BackboneConfig
 from wqa.data import builtin_path, read_questions
@@ -642,6 +642,13 @@ def test_an_unknown_command_has_the_nearest_one_and_all_others_whole(capsys):
     assert capsys.readouterr().err.endswith(f"{', '.join(COMMANDS)}; wqa --help explains them\n")
 
 
+def test_a_command_that_is_gone_names_what_took_its_place(capsys):
+    for name, place in MOVED.items():
+        assert main([name, "--any", "x"]) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"error: {name}: ") and line.endswith(place)
+
+
 def test_a_flag_means_one_thing():
     """The same flag takes the same kind of value wherever it is."""
     kinds = {}
@@ -659,7 +666,6 @@ def test_a_flag_means_one_thing():
 
 #: What the parsers of some subcommands insist on.
 REQUIRED = {
-    "answer": ("--index", "i", "--reader", "r", "--question", "q"),
     "ask": ("index", "--ranker", "r", "--question", "q"),
     "calibrate": ("run", "--data", "d"),
     "embed-words": ("--data", "d", "--out", "o", "--ppmi"),

@@ -47,7 +47,7 @@ OUT_OF_MEMORY = StorageError(
 
 #: Modules of the subcommands, in the order of the help text.
 _MODULES = (
-    "train evaluate ask answer calibrate index rank verify retrieve "
+    "train evaluate ask calibrate index rank verify retrieve "
     "convert doctor embed_words encode export bench quantize score serve "
     "tokenize tune"
 )
@@ -57,6 +57,7 @@ COMMANDS = {
 }
 #: What took the place of commands that are gone, by their names.
 MOVED = {
+    "answer": "wqa ask INDEX --reader RUN takes its place",
     "compare": "wqa evaluate takes its place, with several RUNs or --run files",
     "agreement": "recipes/mhs/agreement.py takes its place",
     "completion": "nothing takes its place",

@@ -1,38 +1,45 @@
-"""Answer questions from a collection by the sentences of its documents.
+"""Answer questions from a collection, by sentences of its documents or by spans of them.
 
 examples:
   wqa ask docs/ --question "how are glacier caves formed ?"
-  wqa ask indexes/docs --ranker minilm --question "how are glacier caves formed ?"
-  wqa ask indexes/docs --ranker runs/wikiqa --drop-ratio 0.3 --precision int8 --verbose \\
-      --question "how are glacier caves formed ?"
+  wqa ask indexes/docs --ranker runs/wikiqa --drop-ratio 0.3 --question "how do caves form ?"
   wqa ask indexes/squad --ranker runs/wikiqa --data dev.questions.jsonl --json figures.json
+  wqa ask indexes/squad --ranker runs/dcbert --reader runs/reader --question "how do caves form ?"
 
-INDEX is a folder that `wqa index` wrote with sentences, or what it reads: a folder of .txt, .md and
-.html files, a table or JSONL, which is then indexed for this command alone. --top documents are
-retrieved, and the ranker, any RUN that `wqa rank` takes, puts all their sentences in order. The
-table shows the first --n-best, each between the sentences around it in its document. "no answer
-found" is in its place where the relevance of the first is below the threshold that `wqa calibrate`
-stored in the run, or below --threshold. With --data, whose questions hold their answers, the
-figures are hit@N, the share of questions of which an answer is in one of the first N sentences, and
-MRR; documents and sentences say how many questions have an answer in what was retrieved at all.
-Without known answers the first sentence of each question is shown.
+INDEX is a folder that `wqa index` wrote, or what it reads, which is then indexed for this command
+alone. --top documents are retrieved. The ranker puts all their sentences in order, and the table
+shows the first --n-best, or "no answer found" below the threshold of a calibrated run or
+--threshold. With --reader the ranker puts the documents in order, and the reader finds spans of the
+first --read of them. With --data, whose questions hold their answers, the figures are hit@N and
+MRR of the sentences, or exact match and F1 of the spans by SQuAD's rule.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-import time
 from typing import Any, Dict, Iterable, List, Optional
 
-from wqa.cli.answer import add_questions, one_line, questions_of, warn_of_questions
-from wqa.cli.options import add_long_candidates, add_number, add_ranking, ranking_options
+from wqa.cli.options import (
+    add_choice,
+    add_long_candidates,
+    add_number,
+    add_ranking,
+    ranking_options,
+    refuse,
+)
 from wqa.cli.output import add_json, show
-from wqa.cli.rank import threshold_of
+from wqa.cli.rank import threshold_of, utf8_argument
 from wqa.cli.runs import add_drops, one_drop_setting
-from wqa.errors import OptionError
+from wqa.cli.spans import first_span, one_line, read_spans, span_figures, span_result, spans_text
+from wqa.errors import DataError, InputError, OptionError, shorten
 
 LOGGER = logging.getLogger(__name__)
+
+#: Characters of a neighbouring sentence that are shown.
+_CONTEXT = 80
+#: Options of a reader.
+_OF_READERS = ("read", "max_answer_tokens", "span_scores", "out", "cache")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,84 +47,148 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "index", metavar="INDEX", help="folder that `wqa index` wrote, or documents that it reads"
     )
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--question", metavar="Q", help="the question")
+    source.add_argument(
+        "--data", metavar="FILE", help="questions, JSONL, .csv or .tsv; they need no candidates"
+    )
     parser.add_argument(
         "--ranker",
-        default="minilm",
         metavar="RUN",
-        help="ranker, anything that `wqa rank` takes (default: minilm)",
+        help="ranker, anything that `wqa rank` takes (default: minilm; with --reader none)",
     )
-    add_questions(parser)
+    parser.add_argument(
+        "--reader", metavar="RUN", help="run of `wqa train reader`, which finds spans of documents"
+    )
     add_drops(parser)
     add_number(parser, "--top", 80, "documents to retrieve for a question")
-    add_number(parser, "--n-best", 3, "sentences to show, and N of hit@N")
+    text = "sentences to show, and N of hit@N (default: 3), or answers of a reader (default: 1)"
+    add_number(parser, "--n-best", None, text)
     parser.add_argument(
         "--threshold",
         metavar="X",
         help='say "no answer found" where the relevance of the first is below X, 0 to 1 (default: '
         "the threshold of a calibrated run)",
     )
-    parser.add_argument(
-        "--verbose", action="store_true", help="say how long each step took, on standard error"
-    )
     add_json(parser)
-    # A cache is for documents, not for their sentences.
-    add_ranking(parser, with_cache=False, long_questions=("error", "truncate"))
+    reading = parser.add_argument_group("with --reader")
+    add_number(reading, "--read", 10, "documents to read")
+    add_number(reading, "--max-answer-tokens", 30, "most tokens of an answer")
+    text = "compare spans by their logits, or by these less those of no answer"
+    add_choice(reading, "--span-scores", ("logits", "against-no-answer"), text)
+    text = "predictions to write: a text by question id"
+    reading.add_argument("--out", metavar="PATH", help=text)
+    add_ranking(parser, long_questions=("error", "truncate"))
     add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run ``wqa ask`` and print the sentences, or the figures."""
+    """Run ``wqa ask`` and print the sentences or the answers, or the figures."""
+    if options.n_best is None:
+        options.n_best = 1 if options.reader else 3
     if options.n_best < 1:
         raise OptionError("n_best", options.n_best, "a whole number from 1")
+    if options.reader:
+        _check_reading(options)
+    else:
+        refuse(options, _OF_READERS, "without --reader", "a reader")
     threshold = threshold_of(options.threshold)
-    setting = one_drop_setting(options.drops)
-    questions = questions_of(options)
-    begin = time.perf_counter()
+    one_drop_setting(options.drops)
+    questions = _questions(options)
     from wqa.retrieval import open_collection
 
     with open_collection(options.index, progress=True) as index:
+        if options.reader:
+            _read(options, index, questions)
+            return
         index.check_sentences()
-        _ask(options, index, questions, setting, threshold, begin)
+        _ask(options, index, questions, threshold)
+
+
+def _check_reading(options: argparse.Namespace) -> None:
+    refuse(options, ("threshold",), "with --reader", "sentences")
+    if options.cache and not options.ranker:
+        raise OptionError("cache", "without a ranker", "a ranker, which reads it")
+    if options.out and not options.data:
+        raise OptionError("out", "with one question", "data, whose questions have ids")
+
+
+def _questions(options: argparse.Namespace) -> List[Any]:
+    from wqa.data import Question, read_questions
+
+    if options.data:
+        questions = list(read_questions(options.data, with_candidates=False))
+        _check_answers(questions, options.data)
+        return questions
+    text = utf8_argument(options.question)
+    if not text.strip():
+        raise InputError("question", "the question is empty", "text")
+    return [Question("", text, ())]
+
+
+def _check_answers(questions: List[Any], path: str) -> None:
+    """Answers are known for all questions or for none, so that the figures are over all."""
+    unknown = [question for question in questions if not question.answers]
+    if unknown and len(unknown) < len(questions):
+        raise DataError(
+            f"{path}, question {shorten(unknown[0].id)}",
+            f"no answers, as {len(unknown):,} of {len(questions):,} questions",
+            "answers on all questions, or on none",
+        )
+
+
+def _ranker(options: argparse.Namespace) -> Any:
+    from wqa.systems.load import load_ranker
+
+    drops = one_drop_setting(options.drops).arguments
+    run = options.ranker or "minilm"
+    return load_ranker(run, progress=True, **drops, **ranking_options(options))
 
 
 def _ask(
-    options: argparse.Namespace,
-    index: Any,
-    questions: List[Any],
-    setting: Any,
-    threshold: Optional[float],
-    begin: float,
+    options: argparse.Namespace, index: Any, questions: List[Any], threshold: Optional[float]
 ) -> None:
     from wqa.inference.pipeline import Pipeline
     from wqa.io.progress import with_bar
-    from wqa.systems.load import load_ranker
     from wqa.text import note_long_questions
 
-    ranker = load_ranker(
-        options.ranker, progress=True, **setting.arguments, **ranking_options(options)
-    )
+    ranker = _ranker(options)
     note_long_questions(ranker.prepare(questions).truncated, 0)
-    pipeline = Pipeline(index, ranker=ranker, top=options.top)
-    loaded = time.perf_counter() - begin
-    asked = pipeline.ask_all(questions)
+    asked = Pipeline(index, ranker=ranker, top=options.top).ask_all(questions)
     results = []
     figures = _Figures(index, options.n_best)
     for item in with_bar(asked, len(questions), "asking", progress=bool(options.data)):
         if options.data:
             figures.add(item)
         results.append(_result(item, options.n_best, threshold))
-    if options.verbose:
-        steps = {"load": loaded, **pipeline.seconds}
-        text = ", ".join(f"{name} {seconds:.3f}" for name, seconds in steps.items())
-        LOGGER.warning(f"seconds: {text}")
-    if options.data:
-        values = figures.values()
-        text = _figures_text(values)
-        if "mrr" not in values:
-            text += "\n" + "\n".join(map(_first, results))
-        show(text, {**values, "results": results}, options.json)
-    else:
+    if not options.data:
         show(_text(results[0], index), results[0], options.json)
+        return
+    _show_all(options, figures.values(), results, map(_first, results))
+
+
+def _read(options: argparse.Namespace, index: Any, questions: List[Any]) -> None:
+    ranker = _ranker(options) if options.ranker else None
+    answered = read_spans(options, index, questions, ranker)
+    results = [span_result(item) for item in answered]
+    if not options.data:
+        show(spans_text(answered[0], index), results[0], options.json)
+        return
+    figures = span_figures(answered, index, options.read)
+    _show_all(options, figures, results, map(first_span, results))
+
+
+def _show_all(
+    options: argparse.Namespace,
+    figures: Dict[str, Any],
+    results: List[Dict[str, Any]],
+    firsts: Iterable[str],
+) -> None:
+    """The figures of questions, or the first answer of each where the right ones are not known."""
+    text = _figures_text(figures)
+    if len(figures) == 2:
+        text += "\n" + "\n".join(firsts)
+    show(text, {**figures, "results": results}, options.json)
 
 
 def _result(item: Any, n_best: int, threshold: Optional[float]) -> Dict[str, Any]:
@@ -181,10 +252,6 @@ def _shown(row: Dict[str, Any]) -> str:
     return f"[...] {row['text'][slice(*row['window'])]} [...]"
 
 
-#: Characters of a neighbouring sentence that are shown.
-_CONTEXT = 80
-
-
 def _end(text: str) -> str:
     return text if len(text) <= _CONTEXT else f"...{text[-_CONTEXT:]}"
 
@@ -242,9 +309,19 @@ class _Figures:
 def _figures_text(figures: Dict[str, Any]) -> str:
     from wqa.evaluation import table
 
-    count = warn_of_questions(figures)
-    if "mrr" not in figures:
+    count = figures["questions"]
+    if figures["retrieved_nothing"]:
+        text = f"{figures['retrieved_nothing']:,} of {count:,} questions retrieve no document"
+        LOGGER.warning(text)
+    if len(figures) == 2:
         return f"{count:,} questions, without known answers"
-    reached = [f"{100 * figures[name]:.2f} % in {name}" for name in ("documents", "sentences")]
-    shares = {name: value for name, value in figures.items() if name.startswith(("hit@", "mrr"))}
-    return f"{count:,} questions, with an answer {', '.join(reached)}\n{table([shares])}"
+    if figures["unanswerable"]:
+        text = f"no document of the index contains an answer of {figures['unanswerable']:,}"
+        LOGGER.warning(f"{text} of {count:,} questions")
+    title = f"{count:,} questions"
+    if "documents" in figures:
+        reached = [f"{100 * figures[name]:.2f} % in {name}" for name in ("documents", "sentences")]
+        title += f", with an answer {', '.join(reached)}"
+    names = ("em", "f1", "hit@", "mrr")
+    shares = {name: value for name, value in figures.items() if name.startswith(names)}
+    return f"{title}\n{table([shares])}"

@@ -19,8 +19,8 @@ def without_option(default: Any) -> Any:
 
 #: Description of what a run computes, by `wqa.models.Network.computes`, and how it is used.
 KINDS: Dict[str, Tuple[str, str]] = {
-    "scores": ("a ranker", "load it with load_ranker, or `wqa rank` and `wqa answer --ranker`"),
-    "spans": ("a reader of spans", "load it with load_reader, or `wqa answer --reader`"),
+    "scores": ("a ranker", "load it with load_ranker, or `wqa rank` and `wqa ask --ranker`"),
+    "spans": ("a reader of spans", "load it with load_reader, or `wqa ask --reader`"),
     "paragraphs": (
         "a joint model that is pre-trained",
         "start the training of a joint model from it, with --init",

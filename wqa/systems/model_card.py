@@ -45,7 +45,7 @@ print(reader.read("why does a kettle whistle ?", ["Steam makes the kettle whistl
 ```
 
 ```sh
-wqa answer --index INDEX --reader {shell} --question "why does a kettle whistle ?"
+wqa ask INDEX --reader {shell} --question "why does a kettle whistle ?"
 ```
 """,
     "labels": """```python

@@ -1,4 +1,4 @@
-"""The span reader: answers scored, spans decoded, training, reading, and `wqa answer`."""
+"""The span reader: answers scored, spans decoded, training, reading, and `wqa ask --reader`."""
 
 import json
 import re
@@ -752,7 +752,7 @@ def test_a_store_has_no_answers(rivers, tmp_path, capsys):
 
 
 def answer(rivers, reader_run, *more):
-    arguments = ["answer", "--index", rivers / "index", "--reader", reader_run, *more]
+    arguments = ["ask", rivers / "index", "--reader", reader_run, *more]
     return main(list(map(str, arguments)))
 
 
@@ -779,7 +779,7 @@ def test_a_title_and_its_text_are_shown_in_one_line(rivers, reader_run, tmp_path
     write_documents(tmp_path / "titled.jsonl", titled)
     build_index(tmp_path / "titled.jsonl", tmp_path / "index")
     question = ["--question", "past which town does the Elbe run ?"]
-    arguments = ["answer", "--index", tmp_path / "index", "--reader", reader_run, *question]
+    arguments = ["ask", tmp_path / "index", "--reader", reader_run, *question]
     assert main(list(map(str, arguments))) == 0
     out = capsys.readouterr().out
     assert "\\n" not in out and ": Rivers From its source the Elbe" in out
@@ -905,15 +905,15 @@ def test_arguments_that_do_not_go_together(rivers, reader_run, capsys, more, mes
 
 def test_an_index_and_runs_of_the_wrong_kind(rivers, reader_run, tiny_run, capsys):
     for changed, message in (
-        ({"--index": rivers / "encoder"}, "encoder"),
-        ({"--index": reader_run}, "run"),
+        ({"index": rivers / "absent"}, "absent"),
         ({"--reader": tiny_run}, "which is a ranker"),
         ({"--reader": rivers / "index"}, "config.json"),
         ({"--ranker": reader_run}, "which is a reader of spans"),
         ({"--ranker": rivers / "absent"}, "there is no such directory"),
     ):
-        given_options = {"--index": rivers / "index", "--reader": reader_run, **changed}
-        arguments = ["answer", "--question", "where does the Rhine end ?"]
+        given_options = {"--reader": reader_run, **changed}
+        index = given_options.pop("index", rivers / "index")
+        arguments = ["ask", str(index), "--question", "where does the Rhine end ?"]
         for flag, value in given_options.items():
             arguments += [flag, str(value)]
         assert main(arguments) == 2
