@@ -150,6 +150,25 @@ def from_archive(options, fetch, convert):
         return convert(fetch(folder), options.out)
 
 
+def check_folder(out):
+    """Refuse a folder whose files of JSON lines no script of this kind has written."""
+    others = sorted(path.name for path in out.glob("*.jsonl")) if out.is_dir() else []
+    if not others:
+        return
+    try:
+        stats = json.loads((out / "stats.json").read_text(encoding="utf-8"))
+        is_own = bool(stats) and all(isinstance(value, dict) for value in stats.values())
+    except (OSError, ValueError, AttributeError):
+        is_own = False
+    if not is_own:
+        raise DataError(
+            out,
+            f"holds {shorten(others[0])}, and no stats.json with its counts",
+            "a new folder, or one that a script has written",
+            "move the file away, or choose another folder",
+        )
+
+
 def run(work, out, show=show):
     """Call ``work``, print the counts that it returns by ``show``, and return the exit status.
 
@@ -158,6 +177,7 @@ def run(work, out, show=show):
 
     def locked():
         with lock_output(out):
+            check_folder(out)
             stats = work()
         show(stats)
 

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import subprocess
 import time
 
 import pytest
@@ -74,7 +75,9 @@ def test_folders_that_are_nested_deeply(tmp_path):
         top.mkdir()
     (top / "deep.txt").write_text("The mill is old.")
     (tmp_path / "a.txt").write_text("The ferry is new.")
-    assert [one.text for one in read_folder(tmp_path)] == ["The ferry is new.", "The mill is old."]
+    texts = [one.text for one in read_folder(tmp_path)]
+    subprocess.run(["rm", "-r", tmp_path / "d"], check=True)  # pytest cannot remove it
+    assert texts == ["The ferry is new.", "The mill is old."]
 
 
 @pytest.mark.parametrize(

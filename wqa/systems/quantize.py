@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pathlib
 from typing import Iterable, List
+
+from safetensors import SafetensorError, safe_open
 
 from wqa.config import STRENGTH
 from wqa.config.systems import KINDS
@@ -43,9 +46,24 @@ def quantize(
         raise OptionError("questions", "no question", "at least one")
     prepared = prepare_questions(calibration, [loaded.inputs])
     with lock_output(folder):
+        _check_replaceable(quantized_path(folder))
         pairs = _quantize(folder, loaded, prepared.questions, strength)
     note_long_questions(prepared.truncated, prepared.skipped)
     return pairs
+
+
+def _check_replaceable(path: pathlib.Path) -> None:
+    """Refuse a file in the place of the 8-bit products that no quantization has written."""
+    if not os.path.lexists(path):
+        return
+    try:
+        with safe_open(str(path), "numpy") as file:
+            is_own = "model_sha256" in (file.metadata() or {})
+    except (OSError, SafetensorError):
+        is_own = False
+    if not is_own:
+        expected = "no file, or one of `wqa quantize`"
+        raise RunDirectoryError(path, "another file of this name", expected, "move it away")
 
 
 def _open(folder: pathlib.Path, long_questions: str) -> Run:
