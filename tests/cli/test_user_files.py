@@ -1,0 +1,235 @@
+"""Commands that write into folders leave a user's files as they are, whatever happens."""
+
+import importlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import child_environment
+
+from wqa.cli import main
+from wqa.data import builtin_path
+
+DEV = str(builtin_path("dev"))
+
+
+def contents(folder):
+    """Bytes of all files of a folder by their paths, and None for folders."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        found[str(path.relative_to(folder))] = path.read_bytes() if path.is_file() else None
+    return found
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """A folder of two texts, a file of documents, and a text that is not UTF-8."""
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "docs").mkdir()
+    (folder / "docs" / "a.txt").write_text("The mill was built in 1702.\n")
+    (folder / "docs" / "b.txt").write_text("The ferry sails at noon.\n")
+    (folder / "broken").mkdir()
+    (folder / "broken" / "a.txt").write_bytes(b"\xff\xfe\xff a text")
+    documents = [json.dumps({"id": f"d{number}", "text": "Steam whistles."}) for number in (1, 2)]
+    (folder / "documents.jsonl").write_text("\n".join(documents) + "\n")
+    (folder / "broken.jsonl").write_text('{"id": "d1"}\n')
+    corpus = "QuestionID\tQuestion\tDocumentID\tDocumentTitle\tSentenceID\tSentence\tLabel\n"
+    (folder / "wikiqa").mkdir()
+    for split in ("train", "dev", "test"):
+        row = "Q1\twhy ?\tD1\tTea\tD1-0\tSteam.\t1\nQ1\twhy ?\tD1\tTea\tD1-1\tTea.\t0\n"
+        (folder / "wikiqa" / f"WikiQA-{split}.tsv").write_text(corpus + row)
+    (folder / "empty").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, texts, tiny_run, tiny_encoder, dcbert_run):
+    """Folders that the commands made, by their kinds."""
+    folder = tmp_path_factory.mktemp("made")
+    for kind, words in commands(texts, tiny_run, tiny_encoder, dcbert_run, folder).items():
+        if kind in ("index", "tokenize", "encode", "export", "score"):
+            assert run(words[0]) == 0, kind
+    return folder
+
+
+def commands(texts, run, encoder, dcbert_run, out):
+    """Two commands for each kind of folder: one that succeeds, one that fails on its data."""
+    broken = str(texts / "broken.jsonl")
+    words = {
+        "index": ["index", texts / "docs", "--out", out / "index"],
+        "score": ["score", run, "--data", DEV, "--out", out / "score"],
+        "tokenize": ["tokenize", "--encoder", encoder, "--data", DEV, "--out", out / "tokenize"],
+        "embed-words": ["embed-words", "--ppmi", "--data", DEV, "--out", out / "embed-words"],
+        "encode": ["encode", dcbert_run, "--documents", texts / "documents.jsonl"],
+        "export": ["export", run, out / "export", "--format", "onnx"],
+        "convert": ["convert", encoder, out / "convert"],
+        "train": ["train", "pairwise", "--encoder", encoder, "--train", DEV, "--max-updates", 1],
+        "wikiqa": ["wikiqa.py", "--archive", texts / "wikiqa", "--out", out / "wikiqa"],
+    }
+    words["encode"] += ["--out", out / "encode"]
+    words["train"] += ["--warmup-updates", 1, "--out", out / "train"]
+    pairs = {}
+    for kind, line in words.items():
+        bad = {str(texts / "docs"): str(texts / "broken"), DEV: broken}
+        bad[str(texts / "documents.jsonl")] = broken
+        bad.update({str(texts / "wikiqa"): str(texts / "empty")})
+        bad.update(dict.fromkeys((str(run), str(encoder)), str(texts / "empty")))
+        line = [str(word) for word in line]
+        pairs[kind] = (line, [bad.get(word, word) for word in line])
+    return pairs
+
+
+def run(words):
+    if words[0].endswith(".py"):
+        return importlib.import_module(words[0][:-3]).main(words[1:])
+    return main(words)
+
+
+KINDS = [
+    "index",
+    "score",
+    "tokenize",
+    "embed-words",
+    "encode",
+    "export",
+    "convert",
+    "train",
+    "wikiqa",
+]
+FILES = {
+    "pytorch_model.bin": b"w",
+    "meta.json": b'{"mine": 1}',
+    "a.npy": b"\x93NUMPY",
+    "sub/x.bin": b"x",
+    ".hidden": b"h",
+    ".NAME.partial/y.bin": b"y",
+    "train.jsonl": b"{}\n",
+    "model.params": b"p",
+    "int8.safetensors": b"q",
+    "metrics.jsonl": b"not ours\n",
+}
+
+
+def user_folder(folder, made, which):
+    """A folder with one of the user's files, or with all of them and other kinds of folders."""
+    folder.mkdir(parents=True)
+    for name, content in FILES.items():
+        if which in (name, "all"):
+            path = folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+    if which == "all":
+        for kind in ("index", "tokenize", "encode", "export"):
+            shutil.copytree(made / kind, folder / f"my {kind}")
+    return folder
+
+
+@pytest.mark.parametrize("which", ["pytorch_model.bin", "meta.json", "sub/x.bin", "all"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_users_folder_stays(
+    kind, which, made, texts, tiny_run, tiny_encoder, dcbert_run, tmp_path, capsys
+):
+    out = tmp_path / "work"
+    folder = user_folder(out / kind, made, which)
+    before = contents(out)
+    good, bad = commands(texts, tiny_run, tiny_encoder, dcbert_run, out)[kind]
+    allowed = kind in ("train", "wikiqa") and which != "all"  # names that these do not write
+    if not allowed:
+        assert run(good) == 2, capsys.readouterr().out
+        assert len(capsys.readouterr().err.strip().splitlines()[-1:]) == 1
+        assert {name: before[name] for name in before} == contents(out)
+    assert run(bad) == 2
+    after = contents(out)
+    assert {name: after.get(name) for name in before} == before
+    if allowed:
+        assert run(good) == 0, capsys.readouterr().err
+        after = contents(out)
+        assert {name: after.get(name) for name in before} == before
+    assert folder.is_dir()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_lies_beside_stays(
+    kind, made, texts, tiny_run, tiny_encoder, dcbert_run, tmp_path, capsys
+):
+    beside = user_folder(tmp_path / "work" / "mine", made, "all")
+    before = contents(beside)
+    good, bad = commands(texts, tiny_run, tiny_encoder, dcbert_run, tmp_path / "work")[kind]
+    assert run(bad) == 2
+    assert run(good) == 0, capsys.readouterr().err
+    assert contents(beside) == before
+
+
+@pytest.mark.parametrize("kind", ["index", "score", "tokenize", "embed-words"])
+def test_folders_of_another_kind_are_not_replaced(
+    kind, made, texts, tiny_run, tiny_encoder, dcbert_run, tmp_path
+):
+    others = [name for name in ("index", "tokenize", "encode", "export") if name != kind]
+    for other in others:
+        out = tmp_path / other
+        shutil.copytree(made / other, out / kind)
+        before = contents(out)
+        good, _ = commands(texts, tiny_run, tiny_encoder, dcbert_run, out)[kind]
+        assert run(good + (["--replace"] if kind == "index" else [])) == 2
+        assert contents(out) == before
+
+
+def test_a_run_keeps_files_of_the_names_that_commands_write(tiny_run, tmp_path):
+    for name, words in {
+        "int8.safetensors": ["quantize", "--data", DEV],
+        "tuned.json": ["tune", "--data", DEV, "--trials", "2"],
+        "calibration.json": ["calibrate", "--data", DEV],
+    }.items():
+        run_folder = tmp_path / name
+        shutil.copytree(tiny_run, run_folder)
+        (run_folder / name).write_bytes(b'{"mine": 1}')
+        before = contents(run_folder)
+        assert main([words[0], str(run_folder), *words[1:]]) == 2, name
+        after = contents(run_folder)
+        assert {path: after.get(path) for path in before} == before
+
+
+#: Runs a command of which a signal ends the process at a rename.
+KILLED = """
+import os, signal, sys
+count = int(sys.argv[1])
+for name in ("rename", "replace"):
+    def stop(*arguments, act=getattr(os, name), **options):
+        global count
+        count -= 1
+        if count == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return act(*arguments, **options)
+    setattr(os, name, stop)
+from wqa.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_killed_replacement_keeps_one_of_the_two(made, texts, tmp_path, count):
+    out = tmp_path / "work"
+    user_folder(out / "mine", made, "all")
+    before = contents(out / "mine")
+    shutil.copytree(made / "index", out / "index")
+    more = shutil.copytree(texts / "docs", tmp_path / "more")
+    (more / "c.txt").write_text("The harbour froze in 1709.\n")
+    words = ["index", str(more), "--out", str(out / "index"), "--replace"]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(count), *words],
+        env=child_environment(),
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert contents(out / "mine") == before
+    old = contents(made / "index")
+    left = [contents(out / name) for name in ("index", ".index.replaced") if (out / name).exists()]
+    assert old in left
+    assert main(words) == 0
+    names = sorted(path.name for path in out.iterdir() if not path.name.endswith((".lock",)))
+    assert names == ["index", "mine"]
+    assert contents(out / "mine") == before
