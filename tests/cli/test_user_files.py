@@ -127,7 +127,7 @@ def user_folder(folder, made, which):
     return folder
 
 
-@pytest.mark.parametrize("which", ["pytorch_model.bin", "meta.json", "sub/x.bin", "all"])
+@pytest.mark.parametrize("which", ["pytorch_model.bin", "meta.json", "sub/x.bin", ".hidden", "all"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_users_folder_stays(
     kind, which, made, texts, tiny_run, tiny_encoder, dcbert_run, tmp_path, capsys
@@ -175,6 +175,16 @@ def test_folders_of_another_kind_are_not_replaced(
         good, _ = commands(texts, tiny_run, tiny_encoder, dcbert_run, out)[kind]
         assert run(good + (["--replace"] if kind == "index" else [])) == 2
         assert contents(out) == before
+
+
+@pytest.mark.parametrize("name", ["model.params", "metrics.jsonl"])
+def test_a_training_keeps_files_of_the_names_that_it_writes(
+    name, made, texts, tiny_run, tiny_encoder, dcbert_run, tmp_path
+):
+    folder = user_folder(tmp_path / "train", made, name)
+    good, _ = commands(texts, tiny_run, tiny_encoder, dcbert_run, tmp_path)["train"]
+    assert run(good) == 2 and run([*good, "--resume"]) == 2
+    assert contents(folder) == {name: FILES[name]}
 
 
 def test_a_run_keeps_files_of_the_names_that_commands_write(tiny_run, tmp_path):
