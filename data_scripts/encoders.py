@@ -35,7 +35,7 @@ from wqa.io.archives import (
     require_space,
     tar_errors,
 )
-from wqa.io.files import atomic_writer, sha256, storage_errors
+from wqa.io.files import atomic_writer, remove, sha256, storage_errors, temporary_path
 from wqa.io.locks import lock_output
 
 HUB = "https://huggingface.co"
@@ -190,10 +190,15 @@ def fetch(name, out, archive, site):
     if archive is None:
         digests = fetch_hub(source, partial, site or HUB)
     else:
-        with storage_errors(partial):
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
-        take_archive(archive, partial)
+        partial = temporary_path(target)
+        try:
+            with storage_errors(partial):
+                partial.mkdir(parents=True)
+            take_archive(archive, partial)
+            check(partial, archive)
+        except BaseException:
+            remove(partial)
+            raise
         digests = {path.name: sha256(path) for path in partial.iterdir() if path.name in WEIGHTS}
     check(partial, archive or source)
     record = {"from": str(archive or source), "sha256": digests}
