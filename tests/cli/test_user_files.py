@@ -52,6 +52,7 @@ def made(tmp_path_factory, texts, tiny_run, tiny_encoder, dcbert_run):
     for kind, words in commands(texts, tiny_run, tiny_encoder, dcbert_run, folder).items():
         if kind in ("index", "tokenize", "encode", "export", "score"):
             assert run(words[0]) == 0, kind
+    shutil.copytree(tiny_run, folder / "run")
     return folder
 
 
@@ -122,7 +123,7 @@ def user_folder(folder, made, which):
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(content)
     if which == "all":
-        for kind in ("index", "tokenize", "encode", "export"):
+        for kind in ("index", "tokenize", "encode", "export", "run"):
             shutil.copytree(made / kind, folder / f"my {kind}")
     return folder
 
@@ -202,11 +203,11 @@ def test_a_run_keeps_files_of_the_names_that_commands_write(tiny_run, tmp_path):
         assert {path: after.get(path) for path in before} == before
 
 
-#: Runs a command of which a signal ends the process at a rename.
+#: Runs a command whose process a signal ends at some call of `os`.
 KILLED = """
 import os, signal, sys
 count = int(sys.argv[1])
-for name in ("rename", "replace"):
+for name in sys.argv[2].split():
     def stop(*arguments, act=getattr(os, name), **options):
         global count
         count -= 1
@@ -215,8 +216,27 @@ for name in ("rename", "replace"):
         return act(*arguments, **options)
     setattr(os, name, stop)
 from wqa.cli import main
-sys.exit(main(sys.argv[2:]))
+sys.exit(main(sys.argv[3:]))
 """
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1])
+def test_a_killed_command_leaves_what_lies_beside(
+    kind, made, texts, tiny_run, tiny_encoder, dcbert_run, tmp_path
+):
+    before = contents(user_folder(tmp_path / "mine", made, "all"))
+    good, _ = commands(texts, tiny_run, tiny_encoder, dcbert_run, tmp_path)[kind]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, "1", "rename replace fsync", *good],
+        env=child_environment(),
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert contents(tmp_path / "mine") == before
+    # The same command, which may resume, makes the folder that the killed one did not.
+    assert run(good + (["--resume"] if kind == "train" else [])) == 0
+    assert contents(tmp_path / "mine") == before
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -229,7 +249,7 @@ def test_a_killed_replacement_keeps_one_of_the_two(made, texts, tmp_path, count)
     (more / "c.txt").write_text("The harbour froze in 1709.\n")
     words = ["index", str(more), "--out", str(out / "index"), "--replace"]
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(count), *words],
+        [sys.executable, "-c", KILLED, str(count), "rename replace", *words],
         env=child_environment(),
         capture_output=True,
         timeout=120,
