@@ -13,13 +13,13 @@ import sys
 import tarfile
 import zipfile
 
+import encoders
 import mxnet as mx
 import numpy as np
 import pytest
 from conftest import DATA, PEAK, child_environment
 from safetensors.numpy import load_file, save_file
 
-import encoders
 from wqa.cli import main
 from wqa.errors import EncoderError, WqaError
 from wqa.pretrained import load_backbone, read_backbone_config
