@@ -139,11 +139,14 @@ cascade_run() {  # CORPUS SEED
   case $1 in asnq) echo "$RUNS/cascade/transfer${SUFFIX:-}" ;; *) echo "$RUNS/cascade/$1${SUFFIX:-}_seed$2" ;; esac
 }
 
+# CORPUS: seeds of its runs; on ASNQ there is one run, the transfer itself.
+seeds_of() { if [ "$1" = asnq ]; then echo "${SEEDS%% *}"; else echo "$SEEDS"; fi; }
+
 sequence_of() { echo "$RUNS/sr_$1_seed$2"; }  # CORPUS SEED: the sequence of monolithic rankers, without .json
 
 mono_row() {  # TABLE CORPUS DEPTH: a monolithic ranker, over the seeds that were trained
   local table=$1 corpus=$2 depth=$3 files=() seed run
-  for seed in $SEEDS; do
+  for seed in $(seeds_of "$corpus"); do
     run=$(mono_run "$corpus" "$depth" "$seed")
     if [ -e "$run/model.params" ]; then
       evaluate "$run/test.json" "$corpus" "$run"
@@ -155,7 +158,7 @@ mono_row() {  # TABLE CORPUS DEPTH: a monolithic ranker, over the seeds that wer
 
 cascade_rows() {  # TABLE CORPUS RATIO...: each exit on its own, then the whole cascade at drop ratios
   local table=$1 corpus=$2 files=() seed run ratio exit; shift 2
-  for seed in $SEEDS; do
+  for seed in $(seeds_of "$corpus"); do
     run=$(cascade_run "$corpus" "$seed")
     if [ -e "$run/model.params" ]; then
       evaluate "$run/test.json" "$corpus" "$run" --per-exit --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5

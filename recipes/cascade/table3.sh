@@ -22,7 +22,7 @@ for corpus in ${CORPORA:-asnq gpd}; do
   fi
   for depth in $DEPTHS; do mono_row "$table" "$corpus" "$depth"; done
   sequences=()
-  for seed in $SEEDS; do
+  for seed in $(seeds_of "$corpus"); do
     rankers= complete=1
     for depth in $DEPTHS; do
       run=$(mono_run "$corpus" "$depth" "$seed")

@@ -169,8 +169,8 @@ quantize() {  # CORPUS [SEED]: the re-ranker's 8-bit weights, calibrated on dev
     "$wqa" quantize "$run" --data "$(dev_of "$1")" --questions "${CALIBRATED:-100}" --long-questions truncate
   fi
 }
-has_int8() {  # whether this machine computes in int8
-  "$python" -c 'from wqa.engines.onednn import check_precision; check_precision("int8")' 2> /dev/null
+has_int8() {  # whether the device that ranks computes in int8
+  [[ $device == cpu* ]] && "$python" -c 'from wqa.engines.onednn import check_precision; check_precision("int8")' 2> /dev/null
 }
 
 # What rankings, readings and speed.py need of a ranker beside its run. int8 is the re-ranker in 8 bits.

@@ -959,3 +959,14 @@ def test_no_traceback_in_a_real_process(tiny_run):
 def test_a_default_of_a_system_gives_way_to_what_replaces_it(arguments, name, expected):
     options = parse(["train", "mspp_claims", "--train", "x", "--out", "y", *arguments])
     assert getattr(options, name) == expected
+
+
+def test_rank_reads_all_files_of_candidates(tmp_path, capsys):
+    """An option that is given again adds a file; none is left out in silence."""
+    files = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    files[0].write_text("Tea is a drink.\n")
+    files[1].write_text("Steam makes the kettle whistle.\nA cup is empty.\n")
+    words = ["rank", "bm25", "--question", "why does a kettle whistle ?", "--json", "-"]
+    assert main([*words, *(word for file in files for word in ("--candidates", str(file)))]) == 0
+    ranking = json.loads(capsys.readouterr().out)["ranking"]
+    assert sorted(row["index"] for row in ranking) == [0, 1, 2] and ranking[0]["index"] == 1

@@ -295,6 +295,16 @@ def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path, wqa_command):
         assert (recipe_out / "cosinet/chosen_words.txt").read_text() == best["row"] + "\n"
 
 
+def test_one_run_counts_once_whatever_the_seeds(recipe_out, tmp_path, wqa_command):
+    """On ASNQ the transfer itself is the ranker, and there is one of it."""
+    table = tmp_path / "table3.tsv"
+    settings = {"CORPORA": "asnq", "SEEDS": "0 1 2", "TABLE": str(table)}
+    done = run_recipe("cascade/table3", recipe_out, tmp_path, wqa_command, **settings)
+    assert done.returncode == 0, done.stderr
+    rows = read_rows(table)
+    assert rows and {row["asnq_seeds"] for row in rows} == {"1"}
+
+
 @pytest.mark.nightly
 def test_students_of_fewer_layers(minilm, recipe_out, tmp_path, wqa_command):
     done = run_recipe("mhs/minilm_tables", recipe_out, tmp_path, wqa_command, LAYERS="2")

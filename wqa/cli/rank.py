@@ -44,8 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--candidates",
         required=True,
+        action="append",
         metavar="FILE",
-        help="candidates, one a line; - for standard input",
+        help="candidates, one a line; - for standard input; give it again for another file",
     )
     add_drops(parser)
     add_number(parser, "--top-k", None, "show the first K only (default: all)", "K")
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
     if options.top_k is not None and options.top_k < 1:
         raise OptionError("top_k", options.top_k, "a whole number from 1")
     question = utf8_argument(options.question)
-    candidates = read_candidates(options.candidates)
+    candidates = [one for path in options.candidates for one in read_candidates(path)]
     setting = one_drop_setting(options.drops)
     threshold = threshold_of(options.threshold)
     # MXNet takes a second to load, longer than the errors above need.
