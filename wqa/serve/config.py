@@ -108,8 +108,8 @@ class ServeConfig:
         if self.max_candidates > MOST_CANDIDATES:
             raise OptionError("max_candidates", self.max_candidates, f"at most {MOST_CANDIDATES:,}")
         if self.queue_bytes < self.max_bytes:
-            expected = f"at least {self.max_bytes:,}, the bytes of one request"
-            raise OptionError("queue_bytes", self.queue_bytes, expected)
+            expected = f"at most {self.queue_bytes}, the bytes of all bodies (queue_bytes)"
+            raise OptionError("max_bytes", self.max_bytes, expected)
 
 
 def read_api_key(path: Optional[str] = None) -> Optional[str]:
