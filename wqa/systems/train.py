@@ -314,7 +314,8 @@ def _seed(seed: int) -> None:
 def _has_figures(path: pathlib.Path) -> bool:
     """Whether a file of figures is absent, cut off in its first line, or begins as a training's."""
     try:
-        first, end, _ = path.read_bytes().partition(b"\n")
+        with open(path, "rb") as file:
+            first, end, _ = file.read(1 << 20).partition(b"\n")
         return not end or isinstance(json.loads(first), dict)
     except FileNotFoundError:
         return True
