@@ -150,23 +150,31 @@ def from_archive(options, fetch, convert):
         return convert(fetch(folder), options.out)
 
 
-def check_folder(out):
-    """Refuse a folder whose files of JSON lines no script of this kind has written."""
+@contextlib.contextmanager
+def owned(out):
+    """Refuse a folder whose files of JSON lines no script has written, and mark it meanwhile.
+
+    The mark is a hidden file, which a killed script leaves; `stats.json` takes its place.
+    """
+    mark = out / ".wqa_data"
     others = sorted(path.name for path in out.glob("*.jsonl")) if out.is_dir() else []
-    if not others:
-        return
-    try:
-        stats = json.loads((out / "stats.json").read_text(encoding="utf-8"))
-        is_own = bool(stats) and all(isinstance(value, dict) for value in stats.values())
-    except (OSError, ValueError, AttributeError):
-        is_own = False
-    if not is_own:
+    if others and not mark.exists() and not (out / "stats.json").exists():
         raise DataError(
             out,
             f"holds {shorten(others[0])}, and no stats.json with its counts",
             "a new folder, or one that a script has written",
             "move the file away, or choose another folder",
         )
+    is_new = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    try:
+        yield
+    finally:
+        if (out / "stats.json").exists() or not any(out.glob("*.jsonl")):
+            mark.unlink()
+        if is_new and not any(out.iterdir()):
+            out.rmdir()
 
 
 def run(work, out, show=show):
@@ -176,8 +184,7 @@ def run(work, out, show=show):
     """
 
     def locked():
-        with lock_output(out):
-            check_folder(out)
+        with lock_output(out), owned(out):
             stats = work()
         show(stats)
 

@@ -32,7 +32,6 @@ MODULES = {
     "wqa/evaluation/metrics.py": ["evaluation/test_measures.py", "evaluation/test_evaluation.py"],
     "wqa/evaluation/significance.py": ["evaluation/test_significance.py"],
     "wqa/evaluation/trec.py": ["evaluation/test_ties.py", "evaluation/test_evaluation.py"],
-    "wqa/evaluation/reproducibility.py": ["evaluation/test_reproducibility.py"],
     "wqa/inference/dropping.py": ["inference/test_dropping.py", "inference/test_cost.py"],
     "wqa/training/losses.py": ["training/test_losses.py", "training/test_distillation.py"],
     "wqa/training/schedules.py": [

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import shutil
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from wqa.cluster.job import Job, PartitionRunner
 from wqa.cluster.partition_files import NAME, Manifest, check_manifest, read_manifest
 from wqa.cluster.ray_cluster import compute_on_ray
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, WqaError, printable, shorten
-from wqa.io.files import remove_abandoned
+from wqa.io.files import is_temporary, remove_abandoned, temporary_path
 from wqa.io.locks import lock_output
 from wqa.io.progress import StopRequest, progress_bar, with_bar
 
@@ -342,16 +343,25 @@ def _merged_before(job: Job, made_with: Dict[str, Any]) -> Optional[JobReport]:
 
 
 def _remove_partitions(job: Job) -> None:
-    """Remove the manifest and the partitions; other files in their folder stay."""
-    with contextlib.suppress(OSError):  # the results are there; what cannot be removed may stay
-        remove_abandoned(job.folder)
-        (job.folder / NAME).unlink(missing_ok=True)  # first, for those who look for it
-        for folder in [entry for entry in job.folder.iterdir() if entry.name.isdecimal()]:
-            for path in folder.glob("*.partition"):
-                path.unlink()
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        job.folder.rmdir()
+    """Remove the folder of the partitions, at once for those who look for its manifest.
+
+    Where somebody has put other files into it, these stay.
+    """
+    remove_abandoned(job.folder)
+    files = [path for path in job.folder.rglob("*") if not path.is_dir()]
+    own = [path for path in files if path.name == NAME or path.suffix == ".partition"]
+    if all(path in own or is_temporary(path) for path in files):
+        leftover = temporary_path(job.folder)
+        try:
+            job.folder.rename(leftover)
+        except OSError:  # the folder above may be read-only
+            leftover = job.folder
+        # The results are there; what another process holds open may stay.
+        shutil.rmtree(leftover, ignore_errors=True)
+        return
+    for path in sorted(own, key=lambda path: path.name != NAME):
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 class _Parts:
