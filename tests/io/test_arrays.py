@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wqa.config import read_json
 from wqa.errors import DataError, OptionError, StorageError
 from wqa.io.arrays import ArrayFolder, ArrayWriter, output_of, reusable_folder
 
@@ -229,6 +230,35 @@ def test_a_folder_is_opened_while_another_takes_its_place(tmp_path):
     second.start()
     assert open_folder(path).meta["rows"] == 1
     second.join()
+
+
+def test_the_arrays_of_an_open_folder_are_of_one_folder(tmp_path):
+    """It is replaced by one of the same sizes after it is opened, and while it is."""
+    path = write(tmp_path / "a")
+    folder = open_folder(path)
+    expected = {name: values.copy() for name, values in folder.arrays(TYPES).items()}
+    other = write(tmp_path / "b")
+    for name in expected:
+        content = (other / f"{name}.bin").read_bytes()
+        (other / f"{name}.bin").write_bytes(bytes(byte ^ 1 for byte in content))
+    path.rename(tmp_path / ".a.replaced")
+    other.rename(path)
+    for name, values in folder.arrays(TYPES).items():
+        np.testing.assert_array_equal(values, expected[name])
+
+
+def test_a_folder_that_is_replaced_while_it_is_opened_is_opened_again(tmp_path, monkeypatch):
+    path, other = write(tmp_path / "a"), write(tmp_path / "b", {"source_sha256": "new"})
+
+    def replaced_after(file):
+        values = read_json(file)
+        if other.exists():
+            path.rename(tmp_path / ".a.replaced")
+            other.rename(path)
+        return values
+
+    monkeypatch.setattr("wqa.io.arrays.read_json", replaced_after)
+    assert open_folder(path).meta["source_sha256"] == "new"
 
 
 @pytest.mark.parametrize("has_new", [False, True])

@@ -62,7 +62,29 @@ class ArrayFolder:
             self._open(version, kind, mend, facts)
 
     def _open(self, version: int, kind: str, mend: str, facts: Sequence[str]) -> None:
-        """Read ``meta.json`` and compare the files with it."""
+        """Read ``meta.json``, compare the files with it, and map them into memory."""
+        before = self._generation()
+        try:
+            self._read_meta(version, kind, mend, facts)
+            self._files = {name: self._map(name, size) for name, size in self._sizes.items()}
+        except DataError:
+            if self._generation() == before:
+                raise
+        # Files of two folders of the same sizes would pass for one.
+        if self._generation() != before:
+            expected = f"a {kind} that is not replaced meanwhile"
+            raise DataError(self.path, "was replaced", expected, "run the command again")
+
+    def _generation(self) -> Optional[Tuple[int, ...]]:
+        """What tells a folder from the one that takes its place."""
+        try:
+            state = os.stat(self.path / "meta.json")
+        except OSError:
+            return None
+        return state.st_dev, state.st_ino, state.st_mtime_ns
+
+    def _read_meta(self, version: int, kind: str, mend: str, facts: Sequence[str]) -> None:
+        """Read and check ``meta.json``."""
         try:
             self.meta: Dict[str, Any] = read_json(self.path / "meta.json")
             if self.meta.get(MARK, {"kind": kind})["kind"] != kind:
@@ -85,27 +107,30 @@ class ArrayFolder:
             if not _is_count(value):
                 problem = f"{name} is {shorten(value)}"
                 raise DataError(self.path / "meta.json", problem, "a number from 0 on", self._mend)
-        for name, size in self._sizes.items():
-            self._check_size(self.path / f"{name}.bin", size)
 
     def __contains__(self, name: str) -> bool:
         """Whether the folder has an array of this name."""
         return name in self._sizes
 
-    def _check_size(self, path: pathlib.Path, size: int) -> None:
+    def _map(self, name: str, size: int) -> np.ndarray:
+        """Bytes of a file, which has a certain size; its pages are read when they are used."""
+        path = self.path / f"{name}.bin"
         try:
             actual = path.stat().st_size
             if path.is_file() and actual == size:
-                return
+                # An empty file cannot be mapped.
+                return np.memmap(path, np.uint8, "r", shape=size) if size else np.zeros(0, np.uint8)
             problem = f"{actual} bytes" if path.is_file() else "is no file"
         except FileNotFoundError:
             problem = "is missing"
         except OSError as error:
             problem = f"cannot be read ({error.strerror})"
+        except ValueError as error:  # the file is shorter by now
+            problem = f"cannot be read ({error})"
         raise DataError(path, problem, f"{size} bytes", self._mend)
 
     def arrays(self, types: Types) -> Dict[str, np.ndarray]:
-        """Map the arrays into memory; their pages are read when they are used."""
+        """Take arrays of the folder, which are mapped into memory."""
         arrays = {}
         for name, element in types.items():
             if name not in self._sizes:
@@ -114,15 +139,9 @@ class ArrayFolder:
             if self._sizes[name] % element.itemsize:
                 expected = f"elements of {element.itemsize} bytes"
                 raise DataError(path, f"{self._sizes[name]} bytes", expected, self._mend)
-            if self._sizes[name] == 0:  # an empty file cannot be mapped
-                arrays[name] = np.zeros(0, element)
-                continue
-            try:
-                mapped = np.memmap(path, element, "r")
-            except (OSError, ValueError) as error:
-                raise DataError(path, f"cannot be read ({error})", mend=self._mend) from None
             # A plain array: slices of a memmap are slow to make.
-            arrays[name] = mapped.view(np.ndarray)
+            rows = self._sizes[name] // element.itemsize
+            arrays[name] = np.ndarray((rows,), element, self._files[name])
         return arrays
 
     def check_lengths(
