@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
+import sys
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from wqa.config.encoders import BackboneConfig
@@ -148,9 +149,11 @@ def read_export_config(path: pathlib.Path) -> ExportConfig:
 def _demands(config: ExportConfig) -> Iterator[Tuple[str, bool, str]]:
     """Fields, whether they fit one another, and what is expected of each."""
     ranks = config.computes == "scores"
-    stages = len(config.stages)
+    stages, exits = len(config.stages), config.exits
     known = bool(stages) and set(config.stages) <= set(config.graphs)
-    yield "stages", known or not ranks, "names of graphs, at least one"
+    if stages > 1:
+        known = known and config.stages == tuple(f"exit_{layer}" for layer in exits)
+    yield "stages", known or not ranks, "names of graphs, one for each of the exits"
     work = config.stage_work
     is_work = all(math.isfinite(value) and value >= 0 for value in work)
     yield (
@@ -158,10 +161,11 @@ def _demands(config: ExportConfig) -> Iterator[Tuple[str, bool, str]]:
         (is_work and len(work) == stages) or not ranks,
         f"{stages} numbers from 0 on",
     )
-    full = config.full_work
-    yield "full_work", math.isfinite(full) and full >= 0, "a number from 0 on"
-    yield "list_work", math.isfinite(config.list_work), "a number"
-    exits, last = config.exits, config.num_layers
+    full, extra = config.full_work, config.list_work
+    yield "full_work", math.isfinite(full) and full >= 0 and (full > 0 or not ranks), "a number > 0"
+    yield "list_work", math.isfinite(extra) and extra >= 0, "a number from 0 on"
+    last = config.backbone.num_layers if config.backbone is not None else 0
+    yield "num_layers", config.num_layers == last, f"{last}, as the encoder has"
     in_order = list(exits) == sorted({*exits}) and all(1 <= layer <= last for layer in exits)
     is_stages = not exits or not ranks or len(exits) == stages
     yield "exits", in_order and is_stages, f"{stages} rising layers from 1 to {last}, or none"
@@ -176,4 +180,5 @@ def _demands(config: ExportConfig) -> Iterator[Tuple[str, bool, str]]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    # JSON's whole numbers may be beyond those of floating point.
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
