@@ -9,6 +9,7 @@ import sys
 
 import interrupts
 
+from wqa.config import read_json
 from wqa.data import FILTERS, count, write_questions
 from wqa.data.formats import to_line
 from wqa.errors import DataError, WqaError, printable, shorten
@@ -150,18 +151,30 @@ def from_archive(options, fetch, convert):
         return convert(fetch(folder), options.out)
 
 
+def _has_counts(path):
+    """Whether a file has what the scripts write to ``stats.json``: counts of each split."""
+    try:
+        counts = list(read_json(path).values())
+        named = [{*value, *value.get("all", ())} for value in counts]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return False
+    return any(names & {"questions", "documents", "claims", "examples"} for names in named)
+
+
 @contextlib.contextmanager
 def owned(out):
-    """Refuse a folder whose files of JSON lines no script has written, and mark it meanwhile.
+    """Refuse a folder whose files no script has written, and mark it meanwhile.
 
     The mark is a hidden file, which a killed script leaves; `stats.json` takes its place.
     """
     mark = out / ".wqa_data"
+    stats = out / "stats.json"
     others = sorted(path.name for path in out.glob("*.jsonl")) if out.is_dir() else []
-    if others and not mark.exists() and not (out / "stats.json").exists():
+    others += [stats.name] if os.path.lexists(stats) else []
+    if others and not mark.exists() and not _has_counts(stats):
         raise DataError(
             out,
-            f"holds {shorten(others[0])}, and no stats.json with its counts",
+            f"holds {shorten(others[0])}, and no stats.json with counts of a script",
             "a new folder, or one that a script has written",
             "move the file away, or choose another folder",
         )
@@ -171,7 +184,7 @@ def owned(out):
     try:
         yield
     finally:
-        if (out / "stats.json").exists() or not any(out.glob("*.jsonl")):
+        if stats.exists() or not any(out.glob("*.jsonl")):
             mark.unlink()
         if is_new and not any(out.iterdir()):
             out.rmdir()

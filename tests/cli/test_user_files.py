@@ -188,6 +188,42 @@ def test_a_training_keeps_files_of_the_names_that_it_writes(
     assert contents(folder) == {name: FILES[name]}
 
 
+@pytest.mark.parametrize("content", [b"mine", b'{"mine": 1}\n', b'{"update"'])
+def test_a_training_goes_on_with_its_own_figures_alone(
+    content, texts, tiny_run, tiny_encoder, dcbert_run, tmp_path
+):
+    path = tmp_path / "train" / "metrics.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    good, _ = commands(texts, tiny_run, tiny_encoder, dcbert_run, tmp_path)["train"]
+    is_own = b"update" in content  # cut off by a full disk
+    assert run([*good, "--resume"]) == (0 if is_own else 2)
+    assert is_own or contents(path.parent) == {path.name: content}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"train.jsonl": b"{}\n"},
+        {"stats.json": b'{"mine": 1}'},
+        {"stats.json": b'{"mine": {"mean": 2}}', "train.jsonl": b"{}\n"},
+        {"stats.json": b"[7]", "documents.jsonl": b""},
+    ],
+)
+def test_a_data_script_keeps_files_of_the_names_that_it_writes(
+    files, texts, tiny_run, tiny_encoder, dcbert_run, tmp_path, capsys
+):
+    good, _ = commands(texts, tiny_run, tiny_encoder, dcbert_run, tmp_path)["wikiqa"]
+    (tmp_path / "wikiqa").mkdir()
+    for name, content in files.items():
+        (tmp_path / "wikiqa" / name).write_bytes(content)
+    assert run(good) == 2 and "no stats.json with counts" in capsys.readouterr().err
+    assert contents(tmp_path / "wikiqa") == files
+    for name in files:
+        (tmp_path / "wikiqa" / name).unlink()
+    assert run(good) == 0 and run(good) == 0  # what it has written it replaces
+
+
 def test_a_run_keeps_files_of_the_names_that_commands_write(tiny_run, tmp_path):
     for name, words in {
         "int8.safetensors": ["quantize", "--data", DEV],

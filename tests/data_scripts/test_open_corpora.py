@@ -99,7 +99,7 @@ def test_squad_open_of_its_own_paragraphs(tmp_path, monkeypatch, packed, capsys)
     out.mkdir()
     left = out / "train.documents.jsonl"  # by a conversion with --articles
     left.write_text("{}\n")
-    (out / "stats.json").write_text("{}")
+    (out / "stats.json").write_text('{"dev": {"questions": 1}}')
     assert convert(squad_open, "--archive", folder, out=out) == 0
     assert not left.exists()
     assert list(read_documents(out / "documents.jsonl")) == [

@@ -5,8 +5,7 @@ version. It is written before anything else, so that also what a killed process 
 has no mark is refused by name.
 
 `Output` writes a folder whole under the name ``.NAME.partial`` beside its own. What it replaces
-keeps its name until then, and is called ``.NAME.replaced`` between two renames. `claim` marks a
-folder whose files are written one by one.
+keeps its name until then, and is called ``.NAME.replaced`` between two renames.
 """
 
 from __future__ import annotations
@@ -69,49 +68,6 @@ def other_entries(folder: pathlib.Path, own: Collection[str]) -> List[str]:
         if not is_own and not is_temporary(entry) and entry.name not in _LOCKS:
             names.append(entry.name)
     return sorted(names)
-
-
-def claim(
-    folder: pathlib.Path,
-    kind: str,
-    version: int,
-    files: Optional[Collection[str]] = None,
-    record: str = "meta.json",
-    keys: Collection[str] = (),
-) -> None:
-    """Mark a folder, whose files a command may replace from then on.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        The folder, which is made if it is missing.
-    kind : str
-        Kind of the folder.
-    version : int
-        Version of the kind.
-    files : collection of str, optional
-        Names of the files to write, of which a folder without the mark has none; by default it is
-        empty.
-    record : str
-        Name of the file that gets the mark.
-    keys : collection of str
-        Keys of that file in folders of versions without marks.
-
-    Raises
-    ------
-    OptionError
-        If the folder has no mark, but files that would be replaced.
-    StorageError
-        If the mark cannot be written.
-    """
-    if folder.is_file():
-        raise OptionError("out", f"{folder}, a file", "the path of a folder to make")
-    if folder.is_dir() and marked(folder / record, kind, keys) is None:
-        for name in other_entries(folder, ()):
-            if files is None or name in (record, *files):
-                raise refuse(folder, name, kind)
-    if not (folder / record).exists():
-        write_json(folder / record, mark_of(kind, version))
 
 
 class Output:

@@ -311,18 +311,6 @@ def _seed(seed: int) -> None:
     mx.random.seed(seed)
 
 
-def _has_figures(path: pathlib.Path) -> bool:
-    """Whether a file of figures is absent, cut off in its first line, or begins as a training's."""
-    try:
-        with open(path, "rb") as file:
-            first, end, _ = file.read(1 << 20).partition(b"\n")
-        return not end or isinstance(json.loads(first), dict)
-    except FileNotFoundError:
-        return True
-    except (OSError, ValueError):
-        return False
-
-
 def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     """Compare config.json with that of the resumed run, if there is one; True if it is complete.
 
@@ -333,7 +321,7 @@ def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
         for name in (*RUN_FILES, "checkpoints"):
             if os.path.lexists(run / name):
                 raise refuse(run, name, "run")
-        if not _has_figures(run / "metrics.jsonl"):
+        if not MetricsFile(run / "metrics.jsonl").is_own():
             raise refuse(run, "metrics.jsonl", "run")
         return False
     if not resume:

@@ -22,6 +22,10 @@ from wqa.io.files import atomic_writer, storage_errors
 from wqa.io.streams import LossyStream
 
 
+#: How each line of ``metrics.jsonl`` begins.
+_START = b'{"update": '
+
+
 class MetricsFile:
     """The file ``metrics.jsonl`` of a run directory: one JSON object a line."""
 
@@ -29,6 +33,16 @@ class MetricsFile:
         self, path: pathlib.Path, listener: Optional[Callable[[Dict[str, Any]], None]] = None
     ) -> None:
         self.path, self._listener = path, listener
+
+    def is_own(self) -> bool:
+        """Whether the file begins as a training writes it, or holds no more than a part of that."""
+        if not self.path.is_file():  # absent, or a device
+            return True
+        try:
+            with open(self.path, "rb") as file:
+                return _START.startswith(file.read(len(_START)))
+        except OSError:
+            return False
 
     def append(self, line: Dict[str, Any]) -> None:
         """Append a line."""
