@@ -20,6 +20,7 @@ from typing import Any, Dict, Iterator, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from wqa.errors import DataError, OptionError, check_choice, shorten
+from wqa.io.outputs import other_entries
 from wqa.io.parameter_files import widen
 
 #: Element types of entries, and the NumPy types that carry them (bfloat16 as its 16 bits).
@@ -218,7 +219,7 @@ def refuse_other_files(path: pathlib.Path, may_create: bool = True) -> None:
         return
     if not may_create:
         raise DataError(path, "is no document cache", mend=MAKE)
-    if path.is_dir() and any(path.iterdir()):
+    if path.is_dir() and other_entries(path, ()):
         found = f"{path}, a folder with other files"
         raise OptionError("out", found, "the path of a folder to make")
 
@@ -292,8 +293,10 @@ def read_settings(connection: sqlite3.Connection, path: pathlib.Path) -> Dict[st
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
-        problem = "another database, or an index that was not begun"
-        raise DataError(path, problem, "the index of a document cache", MAKE)
+        expected = "the index of a document cache"
+        raise DataError(
+            path, "another database", expected, "move it away, or choose another folder"
+        )
     if version != FORMAT:
         raise DataError(path, f"a document cache of format {version}", f"format {FORMAT}", MEND)
     settings = {}

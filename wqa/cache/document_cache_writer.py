@@ -44,7 +44,13 @@ from wqa.cache.cache_index import (
 from wqa.data.documents import Document
 from wqa.data.partitions import CHARACTERS, Partition, bounded_groups
 from wqa.errors import DataError, StorageError, shorten
-from wqa.io.files import PathLike, storage_errors
+from wqa.io.files import (
+    PathLike,
+    remove_abandoned,
+    storage_errors,
+    sync_directory,
+    temporary_path,
+)
 from wqa.io.locks import lock_output
 
 #: Entries start at multiples of this, a line of the processor's cache.
@@ -87,8 +93,10 @@ class DocumentCacheWriter:
             stack.enter_context(lock_output(self.path))
             with storage_errors(self.path):
                 self.path.mkdir(parents=True, exist_ok=True)
+            if not self._index.exists():
+                self._make_index()
             with self._writing_index():
-                self._connection = connect(self._index, "rwc")
+                self._connection = connect(self._index, "rw")
                 stack.callback(self._connection.close)
                 self._connection.execute("PRAGMA synchronous = FULL")
             self._open_index()
@@ -103,11 +111,7 @@ class DocumentCacheWriter:
         self._stack.close()
 
     def _open_index(self) -> None:
-        """Read the index, or make it; check the settings of one that exists."""
-        with index_errors(self._index):
-            is_new = not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-        if is_new:
-            self._make_tables()
+        """Read the index, and check its settings."""
         with index_errors(self._index):
             stored = read_settings(self._connection, self._index)
             self._state = read_state(self._connection, self._index)
@@ -121,12 +125,26 @@ class DocumentCacheWriter:
                 )
         self.settings = stored
 
-    def _make_tables(self) -> None:
-        with self._transaction() as connection:
-            for statement in filter(str.strip, _TABLES.split(";")):
-                connection.execute(statement)
-            settings = [(name, json.dumps(value)) for name, value in self.settings.items()]
-            connection.executemany("INSERT INTO settings VALUES (?, ?)", settings)
+    def _make_index(self) -> None:
+        """Make the index of an empty cache; it has its name when it is whole."""
+        remove_abandoned(self._index)
+        temporary = temporary_path(self._index)
+        settings = [(name, json.dumps(value)) for name, value in self.settings.items()]
+        try:
+            with self._writing_index(), contextlib.closing(connect(temporary, "rwc")) as connection:
+                connection.execute("PRAGMA journal_mode = MEMORY")  # no file beside it
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("BEGIN IMMEDIATE")
+                for statement in filter(str.strip, _TABLES.split(";")):
+                    connection.execute(statement)
+                connection.executemany("INSERT INTO settings VALUES (?, ?)", settings)
+                connection.execute("COMMIT")
+            with storage_errors(self._index):
+                os.replace(temporary, self._index)
+                sync_directory(self.path)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
 
     def _open_entries(self) -> None:
         """Open the file of entries, without what was appended but not committed."""

@@ -21,7 +21,6 @@ from wqa.errors import MissingDependency, how_to_install
 from wqa.io.files import atomic_writer, storage_errors
 from wqa.io.streams import LossyStream
 
-
 #: How each line of ``metrics.jsonl`` begins.
 _START = b'{"update": '
 
