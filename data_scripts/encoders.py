@@ -189,6 +189,7 @@ def fetch(name, out, archive, site):
     target, partial = out / name, out / f".{name}.partial"
     if archive is None:
         digests = fetch_hub(source, partial, site or HUB)
+        check(partial, source)
     else:
         partial = temporary_path(target)
         try:
@@ -200,7 +201,6 @@ def fetch(name, out, archive, site):
             remove(partial)
             raise
         digests = {path.name: sha256(path) for path in partial.iterdir() if path.name in WEIGHTS}
-    check(partial, archive or source)
     record = {"from": str(archive or source), "sha256": digests}
     with storage_errors(target):
         (partial / "fetched.json").write_text(json.dumps(record, indent=2) + "\n")

@@ -313,6 +313,27 @@ def test_what_a_killed_merge_leaves_is_removed(tmp_path, monkeypatch, function, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["few.jsonl", "out"]
 
 
+@pytest.mark.parametrize("name", ["thesis.txt", "000/mine.partition", "old/manifest.json", "empty"])
+def test_a_merge_keeps_other_files_among_the_partitions(tmp_path, monkeypatch, name):
+    data = tmp_path / "few.jsonl"
+    write_questions(data, QUESTIONS[:2])
+    job = ScoringJob("wo", str(data), str(tmp_path / "out"), partition_tokens=1)
+    compute = PartitionScorer.compute
+
+    def with_a_file(scorer, *arguments):
+        compute(scorer, *arguments)
+        path = job.folder / name
+        (path if name == "empty" else path.parent).mkdir(exist_ok=True)
+        if name != "empty":
+            path.write_text("mine")
+
+    monkeypatch.setattr(PartitionScorer, "compute", with_a_file)
+    assert run_partitions(job).meta["questions"] == 2
+    left = [path for path in job.folder.rglob("*") if path.is_file()]
+    assert left == ([job.folder / name] if name != "empty" else [])
+    assert (job.folder / name).exists()
+
+
 def test_partitions_of_another_job_stay_beside_merged_scores(tmp_path):
     data = tmp_path / "few.jsonl"
     write_questions(data, QUESTIONS[:2])

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from wqa.config import read_json
 from wqa.errors import DataError, OptionError, StorageError
-from wqa.io.arrays import ArrayFolder, ArrayWriter, output_of, reusable_folder
+from wqa.io.arrays import ArrayFolder, ArrayWriter, reusable_folder
+from wqa.io.outputs import output_of
 
 TYPES = {"tokens": np.dtype("<u2"), "logits": np.dtype(("<f4", (3,))), "none": np.dtype("i1")}
 MADE_WITH = {"source_sha256": "ab12"}

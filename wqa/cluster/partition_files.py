@@ -18,6 +18,7 @@ import collections
 import hashlib
 import json
 import pathlib
+import re
 from typing import Any, Deque, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from wqa.config import parse_json, read_json
 from wqa.config.reading import open_file
 from wqa.data.partitions import Partition
 from wqa.errors import ClusterError, DataError, OptionError, shorten
-from wqa.io.files import atomic_writer
+from wqa.io.files import atomic_writer, is_temporary
 
 #: Changes whenever older manifests, or files of partitions, can no longer be read.
 FORMAT = 1
@@ -195,6 +196,15 @@ class StoredPartition(NamedTuple):
 def partition_path(folder: pathlib.Path, index: int) -> pathlib.Path:
     """File of a partition."""
     return folder / f"{index // IN_A_FOLDER:03d}" / f"{index:06d}.partition"
+
+
+def is_own(path: pathlib.Path, folder: pathlib.Path) -> bool:
+    """Whether a path in the folder of the partitions has a name that is written there."""
+    name = path.relative_to(folder).as_posix()
+    if path.is_dir():
+        return re.fullmatch(r"[0-9]{3,}", name) is not None and not path.is_symlink()
+    is_named = name == NAME or re.fullmatch(r"[0-9]{3,}/[0-9]{6,}\.partition", name) is not None
+    return is_named or is_temporary(path)
 
 
 class PartitionFiles:

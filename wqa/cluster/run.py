@@ -9,10 +9,10 @@ import shutil
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from wqa.cluster.job import Job, PartitionRunner
-from wqa.cluster.partition_files import NAME, Manifest, check_manifest, read_manifest
+from wqa.cluster.partition_files import NAME, Manifest, check_manifest, is_own, read_manifest
 from wqa.cluster.ray_cluster import compute_on_ray
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, WqaError, printable, shorten
-from wqa.io.files import is_temporary, remove_abandoned, temporary_path
+from wqa.io.files import remove_abandoned, temporary_path
 from wqa.io.locks import lock_output
 from wqa.io.progress import StopRequest, progress_bar, with_bar
 
@@ -348,9 +348,9 @@ def _remove_partitions(job: Job) -> None:
     Where somebody has put other files into it, these stay.
     """
     remove_abandoned(job.folder)
-    files = [path for path in job.folder.rglob("*") if not path.is_dir()]
-    own = [path for path in files if path.name == NAME or path.suffix == ".partition"]
-    if all(path in own or is_temporary(path) for path in files):
+    entries = list(job.folder.rglob("*"))
+    own = [entry for entry in entries if is_own(entry, job.folder)]
+    if len(own) == len(entries):
         leftover = temporary_path(job.folder)
         try:
             job.folder.rename(leftover)
@@ -359,7 +359,8 @@ def _remove_partitions(job: Job) -> None:
         # The results are there; what another process holds open may stay.
         shutil.rmtree(leftover, ignore_errors=True)
         return
-    for path in sorted(own, key=lambda path: path.name != NAME):
+    files = [entry for entry in own if not entry.is_dir()]
+    for path in sorted(files, key=lambda path: path.name != NAME):
         with contextlib.suppress(OSError):
             path.unlink()
 

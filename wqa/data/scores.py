@@ -15,9 +15,9 @@ from typing import Dict
 import numpy as np
 
 from wqa.data.records import Question
-from wqa.io.arrays import ArrayFolder, output_of
+from wqa.io.arrays import ArrayFolder
 from wqa.io.files import PathLike
-from wqa.io.outputs import Output
+from wqa.io.outputs import Output, output_of
 
 #: Changes whenever older folders can no longer be read.
 FORMAT = 1

@@ -19,12 +19,11 @@ from wqa.io.arrays import (
     ArrayFolder,
     ArrayWriter,
     check_text_ends,
-    output_of,
     reusable_folder,
 )
 from wqa.io.files import PathLike
 from wqa.io.locks import lock_output
-from wqa.io.outputs import MARK, Output
+from wqa.io.outputs import MARK, Output, output_of
 
 #: Changes whenever older tables can no longer be read.
 FORMAT = 1

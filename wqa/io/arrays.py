@@ -19,18 +19,13 @@ import os
 import pathlib
 import re
 import time
-from typing import IO, Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import IO, Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import read_json
 from wqa.errors import DataError, shorten
-from wqa.io.files import (
-    PathLike,
-    atomic_writer,
-    sha256_of_start,
-    storage_errors,
-)
+from wqa.io.files import PathLike, atomic_writer, sha256_of_start, storage_errors
 from wqa.io.outputs import MARK, Output, replaced_path
 
 Types = Mapping[str, np.dtype]
@@ -123,15 +118,13 @@ class ArrayFolder:
             problem = f"{actual} bytes" if path.is_file() else "is no file"
         except FileNotFoundError:
             problem = "is missing"
-        except OSError as error:
-            problem = f"cannot be read ({error.strerror})"
-        except ValueError as error:  # the file is shorter by now
+        except (OSError, ValueError) as error:  # a ValueError if the file is shorter by now
             problem = f"cannot be read ({error})"
         raise DataError(path, problem, f"{size} bytes", self._mend)
 
     def arrays(self, types: Types) -> Dict[str, np.ndarray]:
         """Take arrays of the folder, which are mapped into memory."""
-        arrays = {}
+        arrays: Dict[str, np.ndarray] = {}
         for name, element in types.items():
             if name not in self._sizes:
                 raise DataError(self.path, f"has no array {name}", "the arrays " + ", ".join(types))
@@ -236,14 +229,6 @@ def reusable_folder(
     with contextlib.suppress(OSError):
         (output.path / "journal.json").unlink()
     return stored
-
-
-def output_of(
-    path: PathLike, version: int, kind: str, types: Iterable[str], keys: Sequence[str]
-) -> Output:
-    """The folder of arrays that a command writes; older ones have certain keys."""
-    files = ["journal.json", *(f"{name}.bin" for name in types)]
-    return Output(path, kind, version, files, ("format", "files", *keys))
 
 
 def check_made_with(

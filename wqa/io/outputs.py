@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Any, Collection, Dict, List, Optional
+from typing import Any, Collection, Dict, Iterable, List, Optional, Sequence
 
 from wqa.config import read_json
 from wqa.errors import OptionError, shorten
@@ -206,3 +206,11 @@ class Output:
 def replaced_path(path: pathlib.Path) -> pathlib.Path:
     """Name of a folder while another one takes its place."""
     return path.with_name(f".{path.name}.replaced")
+
+
+def output_of(
+    path: PathLike, version: int, kind: str, types: Iterable[str], keys: Sequence[str]
+) -> Output:
+    """The folder of arrays that a command writes; older ones have certain keys."""
+    files = ["journal.json", *(f"{name}.bin" for name in types)]
+    return Output(path, kind, version, files, ("format", "files", *keys))

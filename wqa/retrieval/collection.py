@@ -22,9 +22,10 @@ from wqa.data.folders import collection_digest, is_collection, read_collection
 from wqa.data.ir_names import is_ir_name
 from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError
-from wqa.io.arrays import ArrayWriter, output_of, reusable_folder
+from wqa.io.arrays import ArrayWriter, reusable_folder
 from wqa.io.files import PathLike, sha256
 from wqa.io.locks import lock_output
+from wqa.io.outputs import output_of
 from wqa.io.progress import with_bar
 from wqa.retrieval.index import FORMAT, KIND, SENTENCES, TEXTS, TYPES, Index
 from wqa.retrieval.methods import Method, contains_spans, count_terms, joined, method_of

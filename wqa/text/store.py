@@ -25,12 +25,12 @@ from wqa.io.arrays import (
     ArrayWriter,
     BlockCheck,
     check_text_ends,
-    output_of,
     reusable_folder,
     values_below,
 )
 from wqa.io.files import PathLike
 from wqa.io.locks import lock_output
+from wqa.io.outputs import output_of
 from wqa.io.progress import with_bar
 from wqa.text.inputs import PairInputs
 from wqa.text.long_questions import is_skipped, naming_file
