@@ -9,8 +9,7 @@ import sys
 
 import interrupts
 
-from wqa.config import read_json
-from wqa.data import FILTERS, count, write_questions
+from wqa.data import FILTERS, count, read_json, write_questions
 from wqa.data.formats import to_line
 from wqa.errors import DataError, WqaError, printable, shorten
 from wqa.io.files import atomic_writer, scratch_folder
