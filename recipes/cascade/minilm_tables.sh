@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Tables 2 and 3, the figures: evaluates what recipes/cascade/minilm_train.sh trained, into results/minilm_wikiqa.tsv
-# and results/minilm_trecqa.tsv (TREC-QA: clean dev; at base size, SIZE=base, the clean test questions), holds the paper's claims to tests over questions and seeds
-# (results/minilm_claims_wikiqa.txt, minilm_claims_trecqa.txt), and draws Figure 2 for WikiQA (results/minilm_figure2.*).
+# and results/minilm_trecqa.tsv (TREC-QA: clean dev), holds the paper's claims to tests over questions and seeds
+# (results/minilm_claims_wikiqa.txt, minilm_claims_trecqa.txt), and draws Figure 2 for WikiQA (results/minilm_figure2.*). With
+# SIZE=base it evaluates what recipes/cascade/base_train.sh trained, TREC-QA's on its clean test questions, into results/base_*.
 #
 #   DATA=data recipes/cascade/minilm_tables.sh
 #   SMOKE=1 recipes/cascade/minilm_tables.sh

@@ -5,7 +5,8 @@
 # its dev chooses the epoch and its test is reported; MiniLM's rows are of its dev, which therefore chooses no epoch.
 # The cascade trains all exits in each update and its last exit teaches the others, which recipes/cascade/last_exit.sh found on
 # dev to bring its last exit to the monolithic ranker's; `_drawn` is the paper's rule, one exit an update. The trainings that
-# tell most come first. Learning rates of MiniLM are those that recipes/cascade/logs/README.md found on WikiQA's dev.
+# tell most come first. Learning rates of MiniLM are those that recipes/cascade/logs/README.md found on WikiQA's dev;
+# those of the base size were not searched yet.
 #
 #   DATA=data recipes/cascade/minilm_train.sh   five hours on two cores; then minilm_tables.sh
 #   DATA=data recipes/cascade/base_train.sh     the base size: days without AMX; then base_tables.sh

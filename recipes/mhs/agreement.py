@@ -70,6 +70,8 @@ def draw(path, rows, members, teachers):
     shares = shares.reshape(len(members), len(teachers))
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for (row, column), share in np.ndenumerate(shares):
+        if np.isnan(share):  # a head without a correct answer
+            continue
         color = "white" if share > 0.6 else "black"
         axes.text(column, row, f"{share:.3f}", ha="center", va="center", color=color)
     names = [pathlib.PurePath(name).name for name in teachers]

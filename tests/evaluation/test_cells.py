@@ -6,7 +6,7 @@ from wqa.errors import DataError
 from wqa.evaluation.cells import Cell, TableFile
 from wqa.evaluation.expressions import compute
 
-#: What `wqa compare` prints of two runs, with a title of a recipe.
+#: What `wqa evaluate` prints of two runs, with a title of a recipe.
 COMPARED = """# (a) wikiqa: transfer, seed 0
 243 questions scored, filter all
        run    map    p@1

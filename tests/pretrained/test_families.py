@@ -241,4 +241,4 @@ def test_the_names_of_labels_say_which_is_the_answer(tmp_path, caplog, labels, a
     scores = load_classifier(folder)(*rows).asnumpy()
     logits = expected["logits"]
     np.testing.assert_allclose(scores, logits[:, answer] - logits[:, 1 - answer], atol=1e-5)
-    assert bool(caplog.records) == noted
+    assert len(caplog.records) == noted  # one line, however many tensors the classifier has

@@ -44,13 +44,7 @@ from wqa.cache.cache_index import (
 from wqa.data.documents import Document
 from wqa.data.partitions import CHARACTERS, Partition, bounded_groups
 from wqa.errors import DataError, StorageError, shorten
-from wqa.io.files import (
-    PathLike,
-    remove_abandoned,
-    storage_errors,
-    sync_directory,
-    temporary_path,
-)
+from wqa.io.files import PathLike, remove_abandoned, storage_errors, sync_directory, temporary_path
 from wqa.io.locks import lock_output
 
 #: Entries start at multiples of this, a line of the processor's cache.

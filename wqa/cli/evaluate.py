@@ -16,12 +16,12 @@ TREC runs, stand side by side, and each is compared with the first by each metri
 Wilcoxon's signed-rank test, the 95 % interval of the mean difference by a bootstrap over the
 questions, and Spearman's rho. With --seeds, the RUNs are seeds of one system, and the table ends
 with mean and deviation. Without a RUN, --run and --qrels name the TREC files to score, and
---retrieved scores the order of the candidates in --data, that of
-`wqa retrieve`. hit@K is the share of questions with a correct candidate among the first K;
-pbt@K and ptb@K compare with the order in --data. A RUN may be a .json file of a sequence or an
-ensemble of rankers, or the name of a ranker without training: minilm, maxsim:ENCODER,
-cosine:ENCODER, rr, wo, wo+rr, random:SEED, bm25. For a RUN that labels claims, --data holds
-labelled claims, and the table has the accuracy and what is predicted for each label.
+--retrieved scores the order of the candidates in --data, that of `wqa retrieve`. hit@K is the share
+of questions with a correct candidate among the first K; pbt@K and ptb@K compare with the order in
+--data. A RUN may be a .json file of a sequence or an ensemble of rankers, or the name of a ranker
+without training: minilm, maxsim:ENCODER, cosine:ENCODER, rr, wo, wo+rr, random:SEED, bm25. For a
+RUN that labels claims, --data holds labelled claims, and the table has the accuracy and what is
+predicted for each label.
 """
 
 from __future__ import annotations

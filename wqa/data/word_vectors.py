@@ -15,12 +15,7 @@ from typing import Any, Collection, Dict, List, Mapping, Optional
 import numpy as np
 
 from wqa.errors import DataError, shorten
-from wqa.io.arrays import (
-    ArrayFolder,
-    ArrayWriter,
-    check_text_ends,
-    reusable_folder,
-)
+from wqa.io.arrays import ArrayFolder, ArrayWriter, check_text_ends, reusable_folder
 from wqa.io.files import PathLike
 from wqa.io.locks import lock_output
 from wqa.io.outputs import MARK, Output, output_of

@@ -13,11 +13,13 @@ from wqa.errors import DataError
 from wqa.evaluation.cells import Cell, TableFile
 from wqa.evaluation.claims import Claim, ClaimsFile, Reason, Scale
 from wqa.evaluation.expressions import compute, number_of
-from wqa.evaluation.report import KEYS, SIGNIFICANT, read_rows
+from wqa.evaluation.report import KEYS, read_rows
 from wqa.io.files import PathLike
 
 #: Statuses of figures and claims. Those in the second row do not count, and the last two fail.
 STATUSES = ("OK", "near", "shown", "differs", "cannot", "missing", "FAIL")
+#: p-value below which a difference is significant.
+SIGNIFICANT = 0.05
 #: Statuses for which a check fails.
 FAILURES = ("missing", "FAIL")
 

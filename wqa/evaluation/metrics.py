@@ -21,14 +21,8 @@ import re
 import subprocess
 from typing import Any, Callable, Dict, Optional, Sequence
 
-import numpy as np
-
 from wqa.data import Question
 from wqa.errors import MissingDependency, OptionError, how_to_install, shorten
-
-#: Values that differ by this share of the greatest value, or by less, are equal: 1/2 - 1/3 and
-#: 1/3 - 1/6 differ in their last bit alone.
-ROUNDING = 1e-12
 
 
 def hit(ranked: Sequence[int], judged: Sequence[int], k: int = 1) -> float:
@@ -358,15 +352,3 @@ def _value(parsed: Any, ranked: Grades, judged: Grades) -> float:
     scores = {str(rank): float(len(ranked) - rank) for rank in range(len(ranked))}
     [result] = ir_measures.iter_calc([parsed], {_QUERY: grades}, {_QUERY: scores})
     return float(result.value)
-
-
-def tied(values: np.ndarray, scale: float) -> np.ndarray:
-    """Make values equal that differ by rounding alone, and those near 0 zero."""
-    sizes = np.abs(values)
-    order = np.argsort(sizes)
-    ascending = sizes[order]
-    # Groups and not multiples of a step: no value lies at the edge between two steps.
-    starts = np.diff(ascending, prepend=0.0) > ROUNDING * scale
-    least = np.concatenate([[0.0], ascending[starts]])
-    sizes[order] = least[np.cumsum(starts)]
-    return np.copysign(sizes, values)

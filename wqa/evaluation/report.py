@@ -6,10 +6,6 @@ figure, named CORPUS_METRIC, in per cent as printed; a dash where the paper has 
 ``published/tableN.txt``, if there is one, holds remarks on the table. ``results/`` holds the
 figures that the recipes reproduced, under the same names, or on another corpus.
 `wqa.evaluation.reproduction` lays one beside the other.
-
-An experiment is one table of several rankers: each measure of each, and its p-value against the
-first ranker. It is that of PyTerrier's ``Experiment`` (Macdonald et al. 2021), made of what
-`wqa.evaluation.comparison` returns.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ Cell = Union[str, float, None]
 
 # Columns of shares, beside metrics at a cut-off; the second line has those of comparisons.
 _SHARES = {"map", "mrr", "em", "f1"}
-_SHARES |= {"first", "second", "difference", "low", "high", "original", "reproduced", "rmse"}
+_SHARES |= {"first", "second", "difference", "low", "high"}
 
 
 def table(rows: Sequence[Mapping[str, Cell]]) -> str:
@@ -132,7 +128,3 @@ def _columns(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> str:
     for row in rows:
         lines.append([row[name] for name in names])
     return align(lines, left=1)
-
-
-#: Level below which a difference is marked in LaTeX.
-SIGNIFICANT = 0.05

@@ -18,8 +18,12 @@ from scipy import stats
 
 from wqa.data import Question
 from wqa.errors import DataError, OptionError, shorten
-from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question, tied
+from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question
 from wqa.evaluation.trec import Qrels, Run, break_ties, trec_order
+
+#: Values that differ by this share of the greatest value, or by less, are equal: 1/2 - 1/3 and
+#: 1/3 - 1/6 differ in their last bit alone.
+ROUNDING = 1e-12
 
 #: Value of each metric for each question, by its id.
 PerQuestion = Dict[str, Dict[str, float]]
@@ -236,9 +240,21 @@ def compare(
     )
 
 
+def _tied(values: np.ndarray, scale: float) -> np.ndarray:
+    """Make values equal that differ by rounding alone, and those near 0 zero."""
+    sizes = np.abs(values)
+    order = np.argsort(sizes)
+    ascending = sizes[order]
+    # Groups and not multiples of a step: no value lies at the edge between two steps.
+    starts = np.diff(ascending, prepend=0.0) > ROUNDING * scale
+    least = np.concatenate([[0.0], ascending[starts]])
+    sizes[order] = least[np.cumsum(starts)]
+    return np.copysign(sizes, values)
+
+
 def _changes(one: np.ndarray, two: np.ndarray) -> np.ndarray:
     """Differences between two runs, (Q,), of which those that tie mathematically are equal."""
-    return tied(two - one, max(np.abs(one).max(), np.abs(two).max()))
+    return _tied(two - one, max(np.abs(one).max(), np.abs(two).max()))
 
 
 def paired_t_test(one: np.ndarray, two: np.ndarray) -> float:
@@ -263,7 +279,7 @@ def _wilcoxon(changes: np.ndarray) -> float:
 
 def _spearman(one: np.ndarray, two: np.ndarray) -> Tuple[float, float]:
     """Rho between the values of two runs, and its p-value."""
-    one, two = tied(one, np.abs(one).max()), tied(two, np.abs(two).max())
+    one, two = _tied(one, np.abs(one).max()), _tied(two, np.abs(two).max())
     if len(one) < 3 or not np.ptp(one) or not np.ptp(two):
         return float("nan"), float("nan")
     correlation = stats.spearmanr(one, two)
@@ -353,7 +369,7 @@ def between_seeds(first: Sequence[float], second: Sequence[float]) -> float:
     if min(len(first), len(second)) < 2:
         return float("nan")
     values = np.array([*first, *second], dtype=float)
-    values = tied(values, np.abs(values).max())
+    values = _tied(values, np.abs(values).max())
     one, two = values[: len(first)], values[len(first) :]
     if not np.ptp(one) and not np.ptp(two):
         return 1.0 if one[0] == two[0] else float("nan")

@@ -244,7 +244,8 @@ class Backbone(HybridBlock):
     ) -> Tensor:
         """Encode token ids; what is left out is filled in, as compiled graphs need all inputs."""
         F = mx.nd if isinstance(token_ids, mx.nd.NDArray) else mx.sym
-        check_ids(token_ids, self.config)
+        if self._active:  # a graph does not call the embeddings, which check
+            check_ids(token_ids, self.config)
         if token_types is None:
             token_types = F.zeros_like(token_ids)
         return super().forward(token_ids, token_types, _lengths(F, token_ids, valid_length))

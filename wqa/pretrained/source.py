@@ -222,6 +222,7 @@ class Source(TensorMap):
         whose name in ``id2label`` says that a candidate answers, or else of the second.
         """
         self.fill_pooler(head.dense)
+        answer = self._answer_label() if self.labels() == 2 else 0
         for kind, parameter in head.out._collect_params_with_prefix().items():
             name = self._classifier_tensor("out", kind)
             needed = (self.labels(), *parameter.shape[1:])
@@ -229,7 +230,6 @@ class Source(TensorMap):
                 self._refuse_shape(name, needed)
             value = np.concatenate([rows for _, rows in self._parts(name)])
             if self.labels() == 2:
-                answer = self._answer_label()
                 value = value[answer : answer + 1] - value[1 - answer : 2 - answer]
             set_rows(parameter, 0, value)
 

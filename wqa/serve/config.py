@@ -6,7 +6,7 @@ import dataclasses
 import os
 from typing import Optional, Tuple
 
-from wqa.config.systems import option
+from wqa.config.systems import option, without_option
 from wqa.errors import DataError, OptionError, shorten
 
 #: Environment variable with the key that clients send.
@@ -74,14 +74,14 @@ class ServeConfig:
     timeout: float = option(30.0, "seconds from the start of a request to its answer")
     drain: float = option(30.0, "seconds that requests have to finish after SIGTERM")
     queue: int = option(128, "requests of a process that wait; further ones are answered 429")
-    queue_bytes: int = dataclasses.field(default=1 << 28, metadata={"option": False})
-    group_candidates: int = dataclasses.field(default=256, metadata={"option": False})
+    queue_bytes: int = without_option(1 << 28)
+    group_candidates: int = without_option(256)
     max_bytes: int = option(1 << 24, "bytes of the body of a request")
     max_candidates: int = option(1000, "candidates of a request")
     max_characters: int = option(100_000, "characters of a question or a candidate")
     allowed_hosts: Tuple[str, ...] = option((), "names of the service in URLs; * allows all")
     index: str = option("", "folder that `wqa index` wrote, which POST /ask answers from")
-    models: Tuple[str, ...] = dataclasses.field(default=(), metadata={"option": False})
+    models: Tuple[str, ...] = without_option(())
     # No option: the arguments of a process are not secret. Nor does a message show it.
     api_key: Optional[str] = dataclasses.field(default=None, repr=False, metadata={"option": False})
 

@@ -748,7 +748,7 @@ def test_a_store_has_no_answers(rivers, tmp_path, capsys):
     assert "a store, which has no answers" in capsys.readouterr().err
 
 
-# wqa answer
+# wqa ask --reader
 
 
 def answer(rivers, reader_run, *more):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -129,9 +129,20 @@ class GraphSessions:
 
     def _open(self) -> None:
         self._process = os.getpid()
-        self._sessions = {name: self._session(name) for name in self._names}
+        weights = self._linked_weights()
+        self._sessions = {name: self._session(name, weights) for name in self._names}
 
-    def _session(self, name: str) -> Any:
+    def _linked_weights(self) -> Optional[bytes]:
+        """The weights where they lie behind a link, as in a hub's cache; None otherwise.
+
+        The library refuses files that a link of the folder leads out of it to.
+        """
+        weights = self._folder / WEIGHTS
+        graphs = [self._folder / f"{name}.onnx" for name in self._names]
+        is_linked = any(path.is_symlink() for path in (weights, *graphs))
+        return weights.read_bytes() if is_linked else None
+
+    def _session(self, name: str, weights: Optional[bytes]) -> Any:
         library, path = runtime(), self._folder / f"{name}.onnx"
         provider, settings = _provider(self._config.ctx)
         options = library.SessionOptions()
@@ -139,14 +150,11 @@ class GraphSessions:
         # Threads that wait in a loop would hold the processors that the next stage's session needs.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = _SEVERITY
-        weights, model = self._folder / WEIGHTS, str(path)  # type: Any, Any
+        model: Any = str(path)
         try:
-            if weights.is_symlink() or path.is_symlink():
-                # The library refuses weights behind a link, as a hub's cache has them.
-                model, content = path.read_bytes(), weights.read_bytes()
-                options.add_external_initializers_from_files_in_memory(
-                    [WEIGHTS], [content], [len(content)]
-                )
+            if weights is not None:
+                model, sizes = path.read_bytes(), [len(weights)]
+                options.add_external_initializers_from_files_in_memory([WEIGHTS], [weights], sizes)
             session = library.InferenceSession(
                 model, options, providers=[provider], provider_options=[settings]
             )
