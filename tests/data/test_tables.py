@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.errors import DataError, OptionError
+from wqa.errors import DataError
 from wqa.evaluation import read_run
 
 #: Cells that survive a CSV file: what ends a line inside a cell is kept, but for NUL.
@@ -120,11 +120,3 @@ def test_a_ranker_is_trained_and_evaluated_on_tables_as_on_jsonl(tiny_run, tmp_p
         assert main(["evaluate", out, "--data", test, "--trec-run", f"{out}.{{}}.trec"]) == 0
         scores[form] = read_run(f"{out}.0.trec")
     assert scores["csv"] == scores["jsonl"] and len(scores["csv"]) > 20
-
-
-def test_a_cluster_needs_lines(tiny_run, tmp_path):
-    from wqa.cluster.scorer import ScoringJob
-
-    (tmp_path / "t.csv").write_text("question,candidate\nq,a\n")
-    with pytest.raises(OptionError, match="t.csv, which has no lines to divide"):
-        ScoringJob(tiny_run, str(tmp_path / "t.csv"), tmp_path / "out")

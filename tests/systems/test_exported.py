@@ -15,13 +15,13 @@ import pytest
 from conftest import child_environment
 
 from wqa import load_ranker, read_questions, save_run
-from wqa.cache.document_cache import CachedDocuments
 from wqa.cli import main
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path
 from wqa.data.documents import write_documents
 from wqa.errors import DeviceError, OptionError, RunDirectoryError
 from wqa.inference import SequentialRanker
+from wqa.inference.document_cache import DocumentCache
 from wqa.pretrained import read_backbone_config
 from wqa.systems.encode import encode_documents
 from wqa.systems.export_onnx import export_onnx
@@ -382,13 +382,13 @@ def test_an_export_reads_a_cache_of_its_run(dcbert_run, encoded_documents, tmp_p
     export_onnx(dcbert_run, tmp_path / "out")
     documents = tmp_path / "documents.jsonl"
     write_documents(documents, encoded_documents)
-    encode_documents(dcbert_run, documents, tmp_path / "cache", store="bfloat16")
+    encode_documents(dcbert_run, documents, tmp_path / "cache", store="float16")
     assert reads_cache(tmp_path / "out")
     candidates = [Candidate(document.text, id=document.id) for document in encoded_documents]
     question = Question("Q", "why is the sky blue ?", tuple(candidates))
     rankings = []
     for run in (tmp_path / "out", dcbert_run):
-        cache = CachedDocuments(tmp_path / "cache")
+        cache = DocumentCache(tmp_path / "cache")
         rankings += load_ranker(run, cache=cache).rank_all([question])
         # The first document is in the cache with its title, which the candidate lacks.
         assert (cache.documents, cache.missing) == (len(candidates), 1)

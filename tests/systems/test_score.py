@@ -1,19 +1,15 @@
-"""Scores of a corpus by a ranker: their keys, the folder of `wqa score`, and its resumption."""
+"""Scores of a corpus by a ranker: their keys, and the folders of `wqa score`."""
 
 import hashlib
 import json
 import shutil
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from conftest import DATA, child_environment, write_family_encoder
+from conftest import DATA, write_family_encoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
-from test_resume import KILLER
 
 import wqa.systems.scores as scoring_module
 from wqa.cli import main
@@ -23,10 +19,10 @@ from wqa.data.digests import ranker_digest
 from wqa.data.partitions import estimated_tokens
 from wqa.data.scores import CandidateScores, StoredScores, candidate_keys
 from wqa.errors import DataError, OptionError, OutputLocked, QuestionTooLong, RunDirectoryError
-from wqa.io.arrays import ArrayWriter
+from wqa.evaluation import write_run
 from wqa.io.locks import lock_output
 from wqa.systems.load import load_ranker
-from wqa.systems.scores import score_in_memory, write_scores
+from wqa.systems.scores import ScoringTask, score_in_memory, write_scores
 from wqa.systems.train import train
 
 QUESTIONS = list(read_questions(builtin_path("dev")))[:9]
@@ -213,9 +209,9 @@ def test_memory_holds_one_partition(tiny_run, data, monkeypatch):
     sizes = []
     real = scoring_module.score_questions
 
-    def counted(ranker, questions, *more):
+    def counted(ranker, questions):
         sizes.append([estimated_tokens(question) for question in questions])
-        return real(ranker, questions, *more)
+        return real(ranker, questions)
 
     monkeypatch.setattr(scoring_module, "score_questions", counted)
     score_in_memory(tiny_run, data, partition_tokens=SMALL)
@@ -223,88 +219,110 @@ def test_memory_holds_one_partition(tiny_run, data, monkeypatch):
     assert all(sum(part) <= SMALL for part in sizes)
 
 
-# Resumption
+# In parts, and in other forms
 
 
-class Killed(Exception):
-    pass
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def kill_at_commit(monkeypatch, number):
-    """Stop a writer before a commit, from 1, as a kill does: what it appended is not valid."""
-    commit, calls = ArrayWriter.commit, []
+@pytest.mark.parametrize("form", ["logits", "jsonl", "trec"])
+def test_shards_give_the_bytes_of_one_process(tiny_run, data, tmp_path, form):
+    command = ["score", str(tiny_run), "--data", str(data), "--format", form]
+    command += ["--partition-tokens", str(SMALL)]
+    assert main([*command, "--out", str(tmp_path / "one")]) == 0
+    figures = tmp_path / "figures.json"
+    for index in (3, 1, 2):
+        shard = ["--shard", f"{index}/3", "--json", str(figures)]
+        assert main([*command, *shard, "--out", str(tmp_path / "out")]) == 0
+        values = json.loads(figures.read_text())
+        assert (values["meta"] is None) == (index != 2) and values["partitions"] > 3
+    assert contents(tmp_path / "out") == contents(tmp_path / "one")
+    assert not (tmp_path / "out.partitions").exists()
+    assert main([*command, "--merge", "--out", str(tmp_path / "out")]) == 0  # it is whole
 
-    def deadly(writer):
-        calls.append(1)
-        if len(calls) == number:
-            raise Killed
-        commit(writer)
 
-    monkeypatch.setattr(ArrayWriter, "commit", deadly)
+def test_lines_of_json_and_a_trec_run_have_the_rankings(tiny_run, tmp_path):
+    named = []
+    for question in QUESTIONS[:3]:
+        candidates = []
+        for index, candidate in enumerate(question.candidates):
+            candidates.append(candidate._replace(id=f"{question.id}-{index}"))
+        named.append(question._replace(candidates=(*candidates, Candidate(" ", 0, "blank"))))
+    data = tmp_path / "named.jsonl"
+    write_questions(data, named)
+    rankings = list(load_ranker(tiny_run, drop_ratio=0.5).rank_all(named))
+    write_scores(tiny_run, data, tmp_path / "jsonl", output="jsonl", drop_ratio=0.5)
+    lines = (tmp_path / "jsonl" / "scores.jsonl").read_text().splitlines()
+    for line, question, ranking in zip(lines, named, rankings):
+        values = json.loads(line)
+        assert values["id"] == question.id and values["candidates"] == list(question.document_ids)
+        assert values["order"] == list(ranking.order) and values["exits"] == list(ranking.exits)
+        expected = [None if np.isneginf(score) else score for score in ranking.scores.tolist()]
+        assert [None if value is None else np.float32(value) for value in values["scores"]] == [
+            None if value is None else np.float32(value) for value in expected
+        ]
+    write_scores(tiny_run, data, tmp_path / "trec", output="trec", drop_ratio=0.5)
+    write_run(tmp_path / "run", named, rankings)
+    assert (tmp_path / "trec" / "run.trec").read_text() == (tmp_path / "run").read_text()
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_stopped_command_continues_to_the_same_bits(
-    tiny_run, data, tmp_path, number, monkeypatch
-):
+def test_a_name_that_no_trec_run_can_hold_is_refused_before_anything_is_scored(tmp_path):
+    data = tmp_path / "named.jsonl"
+    write_questions(data, [*QUESTIONS[:2], QUESTIONS[2]._replace(id="a b")])
+    with pytest.raises(DataError, match="white space"):
+        write_scores("wo", data, tmp_path / "out", output="trec")
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob("*/*.npz"))
+
+
+def test_tables_are_scored_as_lines_are(tiny_run, tmp_path):
+    rows = ["question,candidate,label"]
+    for question in QUESTIONS[:4]:
+        for candidate in question.candidates:
+            rows.append(f'"{question.question}","{candidate.text}",{candidate.label}')
+    data = tmp_path / "table.csv"
+    data.write_text("\n".join(rows) + "\n")
+    whole = score_in_memory(tiny_run, data, partition_tokens=SMALL)
+    task = ScoringTask(str(tiny_run), str(data), str(tmp_path / "out"), partition_tokens=SMALL)
+    partitions = list(task.divide())
+    assert len(partitions) > 1
+    for index in (1, 0):  # also in another order
+        arrays = task.compute(partitions[index])
+        start = sum(partition.texts for partition in partitions[:index])
+        assert (
+            whole.scores[start : start + partitions[index].texts].tolist()
+            == arrays["scores"].tolist()
+        )
+
+
+def test_a_stopped_command_does_not_score_a_part_again(tiny_run, data, tmp_path, monkeypatch):
     write_scores(tiny_run, data, tmp_path / "whole", partition_tokens=SMALL)
-    with monkeypatch.context() as patch:
-        kill_at_commit(patch, number)
-        with pytest.raises(Killed):
-            write_scores(tiny_run, data, tmp_path / "out", partition_tokens=SMALL)
+    real, calls = scoring_module.score_questions, []
+
+    def stopping(ranker, questions):
+        calls.append(questions)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(ranker, questions)
+
+    monkeypatch.setattr(scoring_module, "score_questions", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        write_scores(tiny_run, data, tmp_path / "out", partition_tokens=SMALL)
     assert not (tmp_path / "out").exists()
-    scored = []
-    real = scoring_module.score_questions
-
-    def counted(ranker, questions, *more):
-        scored.extend(questions)
-        return real(ranker, questions, *more)
-
-    monkeypatch.setattr(scoring_module, "score_questions", counted)
     meta = write_scores(tiny_run, data, tmp_path / "out", partition_tokens=SMALL)
-    assert (len(scored) < 9) == (number > 1)  # what was committed is not scored again
+    assert sum(map(len, calls)) == 9 + len(calls[1])
     assert arrays_of(tmp_path / "out") == arrays_of(tmp_path / "whole")
     assert meta == StoredScores(tmp_path / "whole").meta
-    # A whole folder is kept as it is.
-    monkeypatch.setattr(scoring_module, "_score", None)
-    assert write_scores(tiny_run, data, tmp_path / "out", partition_tokens=SMALL) == meta
 
 
-def test_a_killed_process_is_continued(tiny_run, data, tmp_path):
-    size = ["--partition-tokens", str(SMALL)]
-    command = ["score", str(tiny_run), "--data", str(data), *size, "--out"]
-    killer = ("wqa.io.arrays", "ArrayWriter.commit", "2", "before")
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLER, *killer, *command, str(tmp_path / "out")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=child_environment(),
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    journal = json.loads((tmp_path / ".out.partial" / "journal.json").read_text())
-    assert 0 < journal["progress"]["read"] < 9
-    for name in ("out", "whole"):
-        assert main([*command, str(tmp_path / name)]) == 0
-    assert arrays_of(tmp_path / "out") == arrays_of(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("name, value", [("read", 0), ("pairs", 1), ("blank", -1), ("other", 1)])
-def test_progress_that_contradicts_the_arrays_starts_again(
-    tiny_run, data, tmp_path, monkeypatch, name, value
-):
-    with monkeypatch.context() as patch:
-        kill_at_commit(patch, 3)
-        with pytest.raises(Killed):
-            write_scores(tiny_run, data, tmp_path / "out", partition_tokens=SMALL)
-    path = tmp_path / ".out.partial" / "journal.json"
-    journal = json.loads(path.read_text())
-    journal["progress"][name] = value
-    path.write_text(json.dumps(journal))
-    meta = write_scores(tiny_run, data, tmp_path / "out", partition_tokens=SMALL)
-    assert meta["questions"] == 9 and "other" not in meta
-    memory = score_in_memory(tiny_run, data, partition_tokens=SMALL)
-    assert memory.scores.tobytes() == arrays_of(tmp_path / "out")[1]
+def test_a_corpus_that_changes_after_the_manifest_is_refused(tiny_run, data, tmp_path):
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(data.read_bytes())
+    task = ScoringTask(str(tiny_run), str(copy), str(tmp_path / "out"), partition_tokens=SMALL)
+    partition = list(task.divide())[1]
+    write_questions(copy, [question._replace(id=f"{question.id}x") for question in QUESTIONS])
+    with pytest.raises(DataError, match="copy.jsonl, line|from line"):
+        task.compute(partition)
 
 
 # What is refused
@@ -353,9 +371,10 @@ def test_the_identity_of_the_ranker_is_that_in_its_precision(tiny_run, data, tmp
     assert (digests, meta["precision"]) == (["int8"], "int8")
 
 
-def test_one_writer_at_a_time(tiny_run, data, tmp_path):
+def test_one_process_merges_at_a_time(tiny_run, data, tmp_path):
     with lock_output(tmp_path / "out"), pytest.raises(OutputLocked):
         write_scores(tiny_run, data, tmp_path / "out")
+    assert write_scores(tiny_run, data, tmp_path / "out")["questions"] == 9
 
 
 def test_wrong_options_are_refused_before_anything_is_written(tiny_run, data, tmp_path, capsys):
@@ -366,7 +385,7 @@ def test_wrong_options_are_refused_before_anything_is_written(tiny_run, data, tm
     command = ["score", str(tiny_run), "--data", "no.jsonl", "--out", str(tmp_path / "out")]
     assert main(command) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert ["no: there is no such directory" in lines[0], "no.jsonl" in lines[1]] == [True, True]
+    assert ["no: cannot be read" in lines[0], "no.jsonl" in lines[1]] == [True, True]
     assert len(lines) == 2 and not list(tmp_path.iterdir())
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from conftest import DATA, needs_onednn
 
-import wqa.text.store as store_module
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.digests import forget_digests
@@ -21,7 +20,6 @@ from wqa.text import (
     build_store,
     load_tokenizer,
     prepare_questions,
-    tokenize_pairs,
 )
 from wqa.training.pairs import StoredPairs, TrainingPairs
 
@@ -180,115 +178,12 @@ def test_a_store_records_the_option(tiny_encoder, corpora, tmp_path):
             StoredPairs(PairStore(path), inputs)
         with pytest.raises(DataError, match=message):
             build_store(corpora / "long.jsonl", path, inputs)
-    # Where no question is too long, the option changes nothing. Stores of earlier versions have
-    # none.
+    # Where no question is too long, the option changes nothing.
     path = tmp_path / "short.store"
     build_store(corpora / "short.jsonl", path, skip)
     for inputs in (error, truncate):
         StoredPairs(PairStore(path), inputs)
         assert build_store(corpora / "short.jsonl", path, inputs)["long_questions"] == "skip"
-    earlier = json.loads((path / "meta.json").read_text())
-    for name in ("long_questions", "truncated_questions", "skipped_questions"):
-        del earlier[name]
-    (path / "meta.json").write_text(json.dumps(earlier))
-    StoredPairs(PairStore(path), truncate)
-    assert build_store(corpora / "short.jsonl", path, error)["long_questions"] == "error"
-
-
-def test_a_build_that_a_long_question_ended_is_continued(
-    tiny_encoder, corpora, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 1)
-    seen = []
-    add = store_module.PairTokenizer.add
-    monkeypatch.setattr(
-        store_module.PairTokenizer, "add", lambda self, q: (seen.append(q.id), add(self, q))
-    )
-    tokenizer = load_tokenizer(tiny_encoder)
-    path, source = tmp_path / "long.store", corpora / "long.jsonl"
-    with pytest.raises(QuestionTooLong, match=r"long\.jsonl, question 'long'"):
-        build_store(source, path, PairInputs(tokenizer, 64))
-    assert seen == [*(question.id for question in SHORT[:3]), "long"]
-    seen.clear()
-    skip = PairInputs(tokenizer, 64, "skip")
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(store_module.ArrayWriter, "finish", stop)
-        build_store(source, path, skip)
-    assert seen == ["long", *(question.id for question in SHORT[3:])]
-    seen.clear()
-    # A damaged count does not lose a question.
-    journal = path.with_name(".long.store.partial") / "journal.json"
-    values = json.loads(journal.read_text())
-    values["progress"]["skipped_questions"] = 5
-    journal.write_text(json.dumps(values))
-    meta = build_store(source, path, skip)
-    assert seen == [] and meta["skipped_questions"] == 1
-    expected = tokenize_pairs(SHORT, PairInputs(tokenizer, 64))
-    store = PairStore(path)
-    for name in ("question_tokens", "candidate_tokens", "question_of", "labels"):
-        np.testing.assert_array_equal(getattr(store, name), getattr(expected, name))
-
-
-def test_a_build_of_an_earlier_version_is_continued(tiny_encoder, corpora, tmp_path, monkeypatch):
-    """Its journal lacks the option and its counts."""
-    monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 1)
-    path, source = tmp_path / "long.store", corpora / "long.jsonl"
-    tokenizer = load_tokenizer(tiny_encoder)
-    with pytest.raises(QuestionTooLong):
-        build_store(source, path, PairInputs(tokenizer, 64))
-    journal = path.with_name(".long.store.partial") / "journal.json"
-    values = json.loads(journal.read_text())
-    for name in ("long_questions", "truncated_questions", "skipped_questions"):
-        del values["progress"][name]
-    journal.write_text(json.dumps(values))
-    seen = []
-    add = store_module.PairTokenizer.add
-    monkeypatch.setattr(
-        store_module.PairTokenizer, "add", lambda self, q: (seen.append(q.id), add(self, q))
-    )
-    meta = build_store(source, path, PairInputs(tokenizer, 64, "skip"))
-    assert seen == ["long", *(question.id for question in SHORT[3:])]
-    assert meta["questions"] == len(SHORT) and meta["skipped_questions"] == 1
-
-
-def test_a_part_with_other_questions_is_not_continued(tiny_encoder, corpora, tmp_path, monkeypatch):
-    monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 1)
-    tokenizer = load_tokenizer(tiny_encoder)
-    path, source = tmp_path / "long.store", corpora / "long.jsonl"
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(store_module.ArrayWriter, "finish", stop)
-        build_store(source, path, PairInputs(tokenizer, 64, "skip"))
-    meta = build_store(source, path, PairInputs(tokenizer, 64, "truncate"))
-    assert meta["questions"] == 7 and meta["truncated_questions"] == 1
-    assert meta["skipped_questions"] == 0 and meta["long_questions"] == "truncate"
-
-
-def test_a_part_with_more_truncated_questions_than_questions_is_built_again(
-    tiny_encoder, corpora, tmp_path, monkeypatch
-):
-    inputs = PairInputs(load_tokenizer(tiny_encoder), 64, "truncate")
-    path, source = tmp_path / "long.store", corpora / "long.jsonl"
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(store_module.ArrayWriter, "finish", stop)
-        build_store(source, path, inputs)
-    journal = path.with_name(".long.store.partial") / "journal.json"
-    values = json.loads(journal.read_text())
-    values["progress"]["truncated_questions"] = 99
-    journal.write_text(json.dumps(values))
-    meta = build_store(source, path, inputs)
-    assert (meta["questions"], meta["truncated_questions"]) == (7, 1)
 
 
 def test_tokenize(tiny_encoder, corpora, tmp_path, wqa):

@@ -498,21 +498,6 @@ def test_scores_that_are_no_numbers_are_refused(questions, data, inputs, tmp_pat
     assert f"the score {value} of question 'blank', candidate 2; expected a number" in message
 
 
-def test_a_store_without_keys_is_refused(questions, data, inputs, tmp_path):
-    """That of an earlier version trains without teachers."""
-    store = tmp_path / "train.store"
-    meta = build_store(data, store, inputs)
-    (store / "keys.bin").unlink()
-    for field in ("files", "sha256"):
-        del meta[field]["keys"]
-    (store / "meta.json").write_text(json.dumps(meta))
-    pairs = StoredPairs(PairStore(store), inputs)
-    assert pairs.keys is None and len(pairs.batch(np.arange(2))) == 4
-    folder = write_folder(tmp_path / "scores", questions, by_length)
-    message = refusal(pairs, folder, store)
-    assert "has no keys" in message and "delete the folder, then make it again" in message
-
-
 def test_damaged_keys_of_a_store_are_refused(data, inputs, tmp_path):
     store = tmp_path / "train.store"
     build_store(data, store, inputs)

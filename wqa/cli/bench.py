@@ -18,10 +18,7 @@ random candidates, in int8 after a calibration on random pairs. --system and the
 system, as `wqa train SYSTEM` takes them, say which network it is. Several shapes make an ensemble
 of such systems. With --beside, rankers take turns in each round, in place of drop ratios.
 
-A system that encodes documents apart from questions is timed with its documents in a cache on disk,
-without a cache, and beside others, which read question and document as one input. --tokens is then
-the length of a document. The lines after the table say what encoding a document costs, and after
-how many questions a cache has paid for itself.
+For a system that encodes documents apart from questions, --tokens is the length of a document.
 
 --latency N ranks N questions one by one, from text to ranking. The table holds the median and the
 99th percentile of the milliseconds, and those of the first call, which compiles.
@@ -110,8 +107,6 @@ class _Work(NamedTuple):
     questions: List[Any]
     rank: Any = None
     beside: Mapping[str, Any] = {}
-    #: Whether times with a cache of documents are shown beside those without.
-    caches: bool = False
 
 
 def run(options: argparse.Namespace) -> None:
@@ -121,9 +116,6 @@ def run(options: argparse.Namespace) -> None:
     given = settings_by_name(options.drops, options.run or "")
     _check_beside(options)
     work = _random(options) if options.random else _of_run(options)
-    if work.caches:
-        _show_cached(options, work)
-        return
     if work.beside:
         from wqa.inference.timing import time_rankers
 
@@ -146,20 +138,6 @@ def _check_beside(options: argparse.Namespace) -> None:
             names.append(f"{shapes} {_MONOLITHIC}")
         if len(set(names)) < len(names):
             raise OptionError("beside", "one ranker twice", "each ranker once")
-
-
-def _show_cached(options: argparse.Namespace, work: _Work) -> None:
-    """Times with and without a cache, and beside others."""
-    from wqa.evaluation import table
-    from wqa.systems.random import time_cached
-
-    if options.count is not None or options.drops:
-        problem = f"with --random {options.system}"
-        raise OptionError("latency, drop_ratio or keep", problem, "them with RUN, or none of them")
-    name = f"{options.random} {options.system}"
-    times = time_cached(name, work.ranker, work.questions, work.beside, options.rounds, True)
-    value = {"rows": times.rows, "parts": times.parts, "paid_after": times.paid_after}
-    show(f"{table(times.rows)}\n{times.text()}", value, options.json)
 
 
 def _time(
@@ -237,7 +215,7 @@ def _random(options: argparse.Namespace) -> _Work:
                 )
         splits = random_splits(count, candidates, of_questions, lengths, vocab_size, options.seed)
         beside = {name: _joining(rank) for name, rank in others.items()}
-        return _Work(ranker, splits, ranker.rank_pairs, beside, ranker.takes_cache)
+        return _Work(ranker, splits, ranker.rank_pairs, beside)
     questions = random_questions(count, candidates, lengths, vocab_size, options.seed)
     return _Work(ranker, questions, ranker.rank_pairs, others)
 

@@ -16,7 +16,7 @@ from wqa.data.records import DEFAULT_FILTER, FILTERS
 from wqa.errors import OptionError, printable, shorten
 
 if TYPE_CHECKING:
-    from wqa.cluster import Job, JobReport
+    from wqa.data.parts import PartsReport, PartTask
 
 LOGGER = logging.getLogger(__name__)
 
@@ -214,10 +214,10 @@ def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
     if hasattr(options, "long_candidates"):
         values["long_candidates"] = options.long_candidates
     if getattr(options, "cache", None) is not None:
-        from wqa.cache.document_cache import CachedDocuments
+        from wqa.inference.document_cache import open_cache
 
         # One object for all rankers of a command, which counts what they look up.
-        options.cache = CachedDocuments.of(options.cache)
+        options.cache = open_cache(options.cache)
         values["cache"] = options.cache
     return values
 
@@ -292,45 +292,32 @@ def add_partitions(
     where.add_argument(
         "--merge", action="store_true", help=f"{verb} nothing; merge what shards have {participle}"
     )
-    text = f"estimated tokens of the {unit} that are {participle} together (default: {tokens})"
-    add_number(parser, "--partition-tokens", None, text)
+    text = f"estimated tokens of the {unit} that are {participle} together"
+    add_number(parser, "--partition-tokens", tokens, text)
 
 
-def divides(options: argparse.Namespace) -> bool:
-    """Whether a command has an option that divides its work."""
-    return options.shard is not None or options.cluster is not None or options.merge
-
-
-def run_job(options: argparse.Namespace, job: Job) -> JobReport:
-    """Run a job as the options of `add_partitions` say, with a bar on standard error."""
-    from wqa.cluster import merge_shards, parse_shard, run_on_cluster, run_partitions
+def run_in_parts(options: argparse.Namespace, task: PartTask) -> PartsReport:
+    """Run a task as the options of `add_partitions` say, with a bar on standard error."""
+    from wqa.data.parts import merge_parts, parse_shard, run_parts
     from wqa.io.progress import stop_on_signals
 
     shard = parse_shard("1/1" if options.shard is None else options.shard)
     options.resume_command = shlex.join(options.command_line)
     with stop_on_signals() as stop:
         if options.merge:
-            return merge_shards(job, progress=True, stop=stop)
+            return merge_parts(task, progress=True, stop=stop)
         if options.cluster is not None:
-            return run_on_cluster(job, options.cluster, progress=True, stop=stop)
-        return run_partitions(job, shard, progress=True, stop=stop)
+            from wqa.cluster import run_on_ray
+
+            on_gpus = options.ctx.startswith("gpu")
+            return run_on_ray(task, options.cluster, options.threads, on_gpus, True, stop)
+        return run_parts(task, shard, progress=True, stop=stop)
 
 
-def state_line(job: Job, report: JobReport) -> str:
+def state_line(options: argparse.Namespace, report: PartsReport) -> str:
     """State of partitions that are not merged by this command."""
     state = f"{report.missing:,} are missing"
     if not report.missing:
         state = "not merged yet; unless another process merges them, run --merge"
-    counts = f"{report.computed:,} of {report.partitions:,} partitions {job.wording.participle}"
-    return f"{printable(str(job.folder))}: {counts}, {state}"
-
-
-def rate_line(figures: Dict[str, Any], count: int, units: str) -> str:
-    """Time that the partitions took."""
-    if not figures.get("seconds"):
-        return ""
-    rate = count / figures["seconds"]
-    return (
-        f"\n{figures['partitions']:,} partitions took {figures['seconds']:,.1f} s of their "
-        f"workers, {rate:,.1f} {units} a second of one worker"
-    )
+    counts = f"{report.computed:,} of {report.partitions:,} partitions computed"
+    return f"{printable(str(options.out))}.partitions: {counts}, {state}"

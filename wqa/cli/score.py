@@ -12,15 +12,14 @@ folder holds a score, the log-odds of being an answer, and a key for each candid
 training finds it; candidates in other data have other keys. If the command is stopped, the same
 command continues it, and writes the same bits.
 
---shard and --cluster divide the questions into partitions, which wait in OUT.partitions until all
-are scored; whoever scores the last one merges them. Shards may run in any order, at once, on any
-machines that share the folder and have the same --threads.
+The questions are scored in partitions, which wait in OUT.partitions until all are scored. --shard
+and --cluster divide them between processes; whoever scores the last one merges them. Shards may run
+in any order, at once, on any machines that share the folder and have the same --threads.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict
 
 from wqa.cli.options import (
     add_choice,
@@ -29,10 +28,8 @@ from wqa.cli.options import (
     add_long_candidates,
     add_partitions,
     add_ranking,
-    divides,
     ranking_options,
-    rate_line,
-    run_job,
+    run_in_parts,
     state_line,
     values_of,
 )
@@ -59,46 +56,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa score`` and print the counts."""
-    from wqa.data.partitions import PARTITION_TOKENS
-
-    if options.partition_tokens is None:
-        options.partition_tokens = PARTITION_TOKENS
-    if divides(options) or options.format != "logits":
-        _score_in_partitions(options)
-        return
-    from wqa.systems.scores import write_scores
-
-    given = values_of(options, "run", "data", "out", "filter", "partition_tokens")
-    meta = write_scores(progress=True, **given, **ranking_options(options))
-    _show(options, meta, {})
-
-
-def _score_in_partitions(options: argparse.Namespace) -> None:
-    from wqa.cluster import ScoringJob
-    from wqa.evaluation import write_run
-
-    keywords = ranking_options(options)
-    if "cache" in keywords:
-        # A path: the rankers of other processes count what they look up by themselves.
-        options.cache = keywords["cache"] = str(keywords["cache"].path)
-    given = values_of(options, "run", "data", "out", "filter", "partition_tokens")
-    job = ScoringJob(options=keywords, output=options.format, run_writer=write_run, **given)
-    report = run_job(options, job)
-    figures = report._asdict()
-    meta = figures.pop("meta")
-    if meta is not None:
-        _show(options, meta, figures)
-        return
-    show(state_line(job, report), {"out": options.out, **figures}, options.json)
-
-
-def _show(options: argparse.Namespace, meta: Dict[str, Any], figures: Dict[str, Any]) -> None:
+    from wqa.systems.scores import ScoringTask
     from wqa.text import note_long_questions
 
+    keywords = ranking_options(options)
+    if options.cluster is not None:
+        options.threads = keywords["threads"] = options.threads or 1
+        if "cache" in keywords:
+            keywords["cache"] = str(keywords["cache"].path)  # workers open it by themselves
+    given = values_of(options, "run", "data", "out", "filter", "partition_tokens")
+    report = run_in_parts(options, ScoringTask(output=options.format, options=keywords, **given))
+    figures = {"out": options.out, **report._asdict()}
+    meta = report.meta
+    if meta is None:
+        show(state_line(options, report), figures, options.json)
+        return
     note_long_questions(meta["truncated_questions"], meta["skipped_questions"], options.data)
     text = (
         f"{printable(options.out)}: {meta['questions']:,} questions, {meta['pairs']:,} candidates, "
         f"{meta['blank']:,} blank, scored by {printable(options.run)} ({meta['system']})"
     )
-    text += rate_line(figures, meta["pairs"], "candidates")
-    show(text, {"out": options.out, **figures, "meta": meta}, options.json)
+    show(text, figures, options.json)

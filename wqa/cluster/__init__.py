@@ -1,28 +1,5 @@
-"""Work on a file in partitions: in one process, in shards, or on a Ray cluster."""
+"""Work in parts on a Ray cluster. Shards, which need no cluster, are in `wqa.data.parts`."""
 
-from wqa.cluster.job import Job, PartitionRunner
-from wqa.cluster.run import (
-    JobReport,
-    merge_partitions,
-    merge_shards,
-    parse_shard,
-    run_on_cluster,
-    run_partitions,
-    shard_partitions,
-)
-from wqa.cluster.scorer import OUTPUTS, PartitionScorer, ScoringJob
+from wqa.cluster.ray import run_on_ray
 
-__all__ = [
-    "Job",
-    "JobReport",
-    "OUTPUTS",
-    "PartitionRunner",
-    "PartitionScorer",
-    "ScoringJob",
-    "merge_partitions",
-    "merge_shards",
-    "parse_shard",
-    "run_on_cluster",
-    "run_partitions",
-    "shard_partitions",
-]
+__all__ = ["run_on_ray"]

@@ -4,14 +4,15 @@ A partition is read again by the bytes at which it begins and ends. Its size is 
 numbers of characters, so that no tokenizer needs to read the corpus first. Of questions that is
 `CHARACTERS` a token, and `SPECIAL` tokens a pair; the question is read again beside each candidate.
 Texts that a ranker truncates count in full, so that a partition of long texts takes less time than
-others. `wqa.cache.document_cache_writer` divides documents.
+others.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import IO, Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
-from wqa.data.formats import LONGEST_QUESTION, parse_question
+from wqa.data.formats import LONGEST_QUESTION, parse_question, read_questions
 from wqa.data.records import Question
 from wqa.io.files import PathLike
 from wqa.io.lines import bounded_lines, damage_errors, decoded_lines, open_lines
@@ -97,21 +98,23 @@ def bounded_groups(
         yield group, total, end
 
 
-def partitions_of(groups: Iterable[QuestionGroup]) -> Iterator[Partition]:
-    """Partitions of groups, without the questions."""
+def partitions_of(
+    groups: Iterable[QuestionGroup],
+) -> Iterator[Tuple[Partition, QuestionGroup]]:
+    """The partition of each group."""
     start, line = 0, 1
     for group in groups:
         candidates = sum(len(question.candidates) for question in group.questions)
-        yield Partition(
-            start, group.end, line, group.read, len(group.questions), candidates, group.tokens
-        )
+        size = (group.read, len(group.questions), candidates, group.tokens)
+        yield Partition(start, group.end, line, *size), group
         start, line = group.end, line + group.read
 
 
 class PartitionReader:
     """Reads the records of partitions from a file, which stays open. It is a context manager.
 
-    A packed file is unpacked up to a partition; one after another, in order, they cost one pass.
+    A packed file is unpacked up to a partition, and records without positions, such as those of a
+    table, are read up to it; one after another, in order, they cost one pass.
     """
 
     def __init__(
@@ -119,9 +122,13 @@ class PartitionReader:
         path: PathLike,
         parse: Callable[[str, str], Any] = parse_question,
         longest: int = LONGEST_QUESTION,
+        read_all: Callable[[PathLike], Iterator[Any]] = read_questions,
     ) -> None:
         self._path, self._parse, self._longest = path, parse, longest
+        self._read_all = read_all
         self._file: Optional[IO[bytes]] = None
+        self._records: Optional[Iterator[Any]] = None  # those without positions
+        self._next = 0  # index of the next of them
 
     def __enter__(self) -> PartitionReader:
         return self
@@ -133,6 +140,8 @@ class PartitionReader:
 
     def read(self, partition: Partition) -> List[Any]:
         """Read the records of a partition, those that a filter leaves out among them."""
+        if not partition.end:
+            return self._read_in_order(partition)
         if self._file is None:
             self._file = open_lines(self._path)
         file = self._file
@@ -145,3 +154,12 @@ class PartitionReader:
             if file.tell() >= partition.end:
                 break
         return records
+
+    def _read_in_order(self, partition: Partition) -> List[Any]:
+        """Read records without positions."""
+        first = partition.line - 1
+        if self._records is None or first < self._next:
+            self._records, self._next = self._read_all(self._path), 0
+        records = list(itertools.islice(self._records, first - self._next + partition.read))
+        self._next = first + partition.read
+        return records[-partition.read :]

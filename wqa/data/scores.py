@@ -53,17 +53,17 @@ def candidate_keys(question: Question) -> np.ndarray:
         (k,) keys by candidate, uint64.
     """
     start = hashlib.blake2b(digest_size=8)
-    start.update(_delimited(question.id))
-    start.update(_delimited(question.question))
+    start.update(delimited(question.id))
+    start.update(delimited(question.question))
     digests = []
     for index, text in enumerate(question.texts):
         digest = start.copy()
-        digest.update(b"%d " % index + _delimited(text))
+        digest.update(b"%d " % index + delimited(text))
         digests.append(digest.digest())
     return np.frombuffer(b"".join(digests), TYPES["keys"])
 
 
-def _delimited(text: str) -> bytes:
+def delimited(text: str) -> bytes:
     """A text after its length, so that no two lists of texts have the same bytes."""
     content = text.encode("utf-8", "surrogatepass")
     return b"%d " % len(content) + content

@@ -208,8 +208,6 @@ def write_word_vectors(path: PathLike, table: WordVectors) -> None:
         if reusable_folder(output, table.meta) is not None:
             return
         with ArrayWriter(output, types, table.meta) as writer:
-            if any(map(writer.count, types)):
-                writer.restart()
             for start in range(0, len(table), _BLOCK):
                 words = [word.encode("utf-8") for word in table.words[start : start + _BLOCK]]
                 writer.append_texts("word", words)

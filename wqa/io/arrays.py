@@ -5,16 +5,13 @@ mark of `wqa.io.outputs`, the version of the format, what the arrays were comput
 them, and the size of every file in bytes and its SHA-256. A folder under its final name is whole,
 or it is refused: its sizes are checked when it is opened, its digests by `ArrayFolder.check`.
 
-While the folder is written it is called ``.NAME.partial``. Its ``journal.json`` holds the valid
-bytes of each file and their SHA-256, from which a writer that was stopped continues. The folder
-gets its final name when it is whole.
+While the folder is written it is called ``.NAME.partial``. It gets its final name when it is whole.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import pathlib
 import re
@@ -25,7 +22,7 @@ import numpy as np
 
 from wqa.config import read_json
 from wqa.errors import DataError, shorten
-from wqa.io.files import PathLike, atomic_writer, sha256_of_start, storage_errors
+from wqa.io.files import PathLike, storage_errors
 from wqa.io.outputs import MARK, Output, replaced_path
 
 Types = Mapping[str, np.dtype]
@@ -187,7 +184,7 @@ def _is_count(value: object) -> bool:
 
 
 def file_sizes(files: Mapping[str, Any]) -> Dict[str, int]:
-    """Take the sizes of files from a ``meta.json`` or a journal."""
+    """Take the sizes of files from a ``meta.json``."""
     for name, size in files.items():
         if not re.fullmatch(r"\w+", name) or not _is_count(size):
             raise ValueError(f"file {shorten(name)} of {shorten(size)} bytes")
@@ -195,7 +192,7 @@ def file_sizes(files: Mapping[str, Any]) -> Dict[str, int]:
 
 
 def check_digests(digests: Mapping[str, Any], sizes: Mapping[str, int]) -> Dict[str, str]:
-    """Check the digests of files in a ``meta.json`` or a journal."""
+    """Check the digests of files in a ``meta.json``."""
     if digests and set(digests) != set(sizes):
         raise ValueError("digests of other files")
     for digest in digests.values():
@@ -225,9 +222,6 @@ def reusable_folder(
         check_made_with(output.path, meta, made_with, mend)
         return None
     stored.check_made_with(made_with, mend)
-    # A writer that was killed after it gave the folder its name leaves the journal.
-    with contextlib.suppress(OSError):
-        (output.path / "journal.json").unlink()
     return stored
 
 
@@ -273,89 +267,39 @@ def check_text_ends(longest: int, shortest: int = 1, unit: str = "token") -> Blo
 
 
 class ArrayWriter:
-    """Writes a folder of arrays; continues where a writer of the same arrays was stopped.
+    """Writes a folder of arrays, which has its name when it is whole.
 
-    It is a context manager. Leaving it before `finish` keeps what was committed.
+    It is a context manager. Leaving it before `finish` removes what was written.
     """
 
     def __init__(self, output: Output, types: Types, made_with: Mapping[str, Any]) -> None:
-        self._output, self._partial = output, output.partial
+        self._output = output
         self._types = {name: np.dtype(element) for name, element in types.items()}
         self._made_with = {"format": output.version, **made_with}
         self._files: Dict[str, IO[bytes]] = {}
-
-    def __enter__(self) -> ArrayWriter:
-        try:
-            with storage_errors(self._partial):
-                self._open()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def _open(self) -> None:
-        """Open the files: those of a writer that was stopped, or new ones."""
-        self.progress: Dict[str, Any] = {}
         self._sizes = dict.fromkeys(self._types, 0)
         self._digests = {name: hashlib.sha256() for name in self._types}
+
+    def __enter__(self) -> ArrayWriter:
         self._output.check()
-        journal = self._read_journal()
-        if journal is None:
-            self._output.begin()
-        else:
-            self._sizes = journal["files"]
-            self.progress = journal["progress"]
-        for name, size in self._sizes.items():
-            self._files[name] = open(self._file(name), "ab")  # noqa: SIM115 (`__exit__` closes it)
-            # What was written after the last entry of the journal may be incomplete.
-            self._files[name].truncate(size)
+        folder = self._output.begin()
+        with storage_errors(folder):
+            for name in self._types:
+                self._files[name] = open(folder / f"{name}.bin", "wb")  # noqa: SIM115 (`__exit__`)
+        return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *exception: Any) -> None:
         for file in self._files.values():
-            # Values behind the last commit are not valid, so that a full disk loses nothing here.
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # a full disk: the folder is not whole anyway
                 file.close()
-
-    def _file(self, name: str) -> pathlib.Path:
-        return self._partial / f"{name}.bin"
-
-    def _read_journal(self) -> Optional[Dict[str, Any]]:
-        """The journal of a writer that was stopped, or None where there is nothing to continue."""
-        try:
-            journal = read_json(self._partial / "journal.json")
-            if journal["made_with"] != self._made_with or not isinstance(journal["progress"], dict):
-                return None
-            sizes = file_sizes(journal["files"])
-            if set(sizes) != set(self._types):
-                return None
-            written = check_digests(journal.get("sha256", {}), sizes)
-            for name, size in sizes.items():
-                if size % self._types[name].itemsize or self._file(name).stat().st_size < size:
-                    return None
-            digests = {
-                name: sha256_of_start(self._file(name), size) for name, size in sizes.items()
-            }
-            for name, digest in digests.items():
-                if written.get(name, digest.hexdigest()) != digest.hexdigest():
-                    return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
-        self._digests = digests
-        return journal
-
-    def restart(self) -> None:
-        """Delete what was written, and start again with empty arrays."""
-        self.__exit__()
-        with storage_errors(self._partial):
-            (self._partial / "journal.json").unlink(missing_ok=True)
-        self.__enter__()
+        self._output.discard()
 
     def count(self, name: str) -> int:
         """Number of elements of an array so far."""
         return self._sizes[name] // self._types[name].itemsize
 
     def append(self, name: str, values: np.ndarray) -> None:
-        """Append elements to an array. They are valid from the next `commit` on."""
+        """Append elements to an array."""
         element = self._types[name]
         values = np.ascontiguousarray(values, element.base)
         if values.shape[1:] != element.shape:
@@ -363,7 +307,7 @@ class ArrayWriter:
                 f"array {name} takes elements of shape {element.shape}, not {values.shape[1:]}"
             )
         content = values.tobytes()
-        with storage_errors(self._file(name)):
+        with storage_errors(self._output.partial / f"{name}.bin"):
             self._files[name].write(content)
         self._digests[name].update(content)
         self._sizes[name] += len(content)
@@ -375,25 +319,12 @@ class ArrayWriter:
         self.append(f"{name}_bytes", np.frombuffer(b"".join(contents), np.uint8))
         self.append(f"{name}_ends", ends)
 
-    def commit(self) -> None:
-        """Flush all arrays to the disk and enter their sizes and the progress in the journal."""
-        with storage_errors(self._partial):
+    def finish(self, facts: Mapping[str, Any]) -> None:
+        """Flush all arrays to the disk, write ``meta.json``, and give the folder its name."""
+        with storage_errors(self._output.partial):
             for file in self._files.values():
                 file.flush()
                 os.fsync(file.fileno())
-            journal = {"made_with": self._made_with, "progress": self.progress, **self._written()}
-            with atomic_writer(self._partial / "journal.json") as journal_file:
-                json.dump(journal, journal_file)
-
-    def _written(self) -> Dict[str, Any]:
-        """Sizes and digests of the files."""
         digests = {name: digest.hexdigest() for name, digest in self._digests.items()}
-        return {"files": self._sizes, "sha256": digests}
-
-    def finish(self, facts: Mapping[str, Any]) -> None:
-        """Commit, write ``meta.json``, and give the folder its final name."""
-        self.commit()
-        self._output.finish({**self._made_with, **facts, **self._written()})
-        with storage_errors(self._output.path):
-            # Last, so that a writer that is stopped before the rename can continue.
-            (self._output.path / "journal.json").unlink()
+        written = {"files": self._sizes, "sha256": digests}
+        self._output.finish({**self._made_with, **facts, **written})

@@ -16,7 +16,6 @@ import pathlib
 import platform
 import re
 import shutil
-import sys
 import tempfile
 import time
 import zlib
@@ -256,14 +255,8 @@ def sha256(path: PathLike) -> str:
     str
         The digest in hexadecimal.
     """
-    return sha256_of_start(path).hexdigest()
-
-
-def sha256_of_start(path: PathLike, size: int = sys.maxsize) -> Any:
-    """Compute the SHA-256 digest of the first bytes of a file, to be continued."""
     digest = hashlib.sha256()
     with open_file(path) as file:
-        while block := file.read(min(size, BLOCK)):
+        while block := file.read(BLOCK):
             digest.update(block)
-            size -= len(block)
-    return digest
+    return digest.hexdigest()

@@ -10,6 +10,7 @@ keeps its name until then, and is called ``.NAME.replaced`` between two renames.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 from typing import Any, Collection, Dict, Iterable, List, Optional, Sequence
@@ -139,22 +140,16 @@ class Output:
         others = other_entries(folder, self._own(folder))
         if others:
             raise refuse(folder, others[0], self.kind)
-        metas = ("meta.json", "journal.json") if folder == self.partial else ("meta.json",)
-        if not any(marked(folder / name, self.kind, self._keys_of(name)) for name in metas):
+        if not marked(folder / "meta.json", self.kind, self._keys):
             raise refuse(folder, min(os.listdir(folder)), self.kind)
-
-    def _keys_of(self, name: str) -> Collection[str]:
-        # Versions without marks wrote ``meta.json`` last.
-        return self._keys if name == "meta.json" else ("made_with", "progress", "files")
 
     def _own(self, folder: pathlib.Path) -> List[str]:
         """Names of the files of a folder of the kind, of this version or of another."""
-        own = ["meta.json", "journal.json", *self._files]
-        for name in ("meta.json", "journal.json"):
-            values = marked(folder / name, self.kind, self._keys_of(name)) or {}
-            files = values.get("files")
-            own += [f"{array}.bin" for array in files] if isinstance(files, dict) else []
-            own += values.get("names", [])
+        values = marked(folder / "meta.json", self.kind, self._keys) or {}
+        own = ["meta.json", *self._files, *values.get("names", [])]
+        files = values.get("files")
+        if isinstance(files, dict):
+            own += [f"{array}.bin" for array in files]
         return own
 
     @staticmethod
@@ -194,6 +189,11 @@ class Output:
             sync_directory(self.path.parent)
             self._remove(self._replaced)
 
+    def discard(self) -> None:
+        """Remove what was written, if the folder has not its name yet."""
+        with contextlib.suppress(OSError):
+            self._remove(self.partial)
+
     def _remove(self, folder: pathlib.Path) -> None:
         """Remove the files of a folder that `check` has passed, that with the mark as the last."""
         if not folder.is_dir():
@@ -212,5 +212,5 @@ def output_of(
     path: PathLike, version: int, kind: str, types: Iterable[str], keys: Sequence[str]
 ) -> Output:
     """The folder of arrays that a command writes; older ones have certain keys."""
-    files = ["journal.json", *(f"{name}.bin" for name in types)]
+    files = [f"{name}.bin" for name in types]
     return Output(path, kind, version, files, ("format", "files", *keys))

@@ -115,8 +115,6 @@ def build_index(
             existing = None
         if existing is None:
             with ArrayWriter(output, types, made_with) as writer:
-                if any(map(writer.count, types)):
-                    writer.restart()
                 read = read_collection(documents, column)
                 shown = with_bar(read, None, "indexing", progress, "document")
                 writer.finish(_write(writer, shown, documents, weights, splitter))

@@ -1,68 +1,205 @@
-"""Encodings of a file of documents by a run, kept in a document cache.
+"""Encodings of a file of documents by a run, for a document cache.
 
-The documents are encoded in chunks that depend on the file alone, and the cache is committed after
-each of them. So a command that was stopped and continued writes, to the bit, the encodings of one
-that was not. Memory holds the texts and encodings of one chunk, and the ids of all documents.
+The documents are encoded in parts that depend on the file alone (`wqa.data.parts`), in one process
+or many. Memory holds the texts and encodings of one part, and the keys of all documents.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import hashlib
+import json
 import os
-import time
-from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
-from wqa.cache.document_cache import open_cache, text_digest
-from wqa.cache.document_cache_writer import DocumentCacheWriter, document_chunks
+import numpy as np
+
 from wqa.config import EngineConfig
-from wqa.data.documents import Document, read_documents, read_placed_documents
-from wqa.errors import Stopped
-from wqa.io.files import PathLike
-from wqa.io.lines import text_lines
-from wqa.io.progress import StopRequest, progress_bar
-from wqa.systems.text_encoder import (
-    TextEncoder,
-    cache_settings,
-    check_cache_options,
-    load_text_encoder,
+from wqa.data.digests import ranker_digest
+from wqa.data.documents import (
+    LONGEST_DOCUMENT,
+    Document,
+    parse_document,
+    read_documents,
+    read_placed_documents,
 )
-from wqa.text import SingleInputs
+from wqa.data.ir_names import is_ir_name
+from wqa.data.partitions import CHARACTERS, Partition, PartitionReader, bounded_groups
+from wqa.data.parts import Arrays, PartTask, run_parts
+from wqa.errors import DataError, OptionError, OutputLocked, check_choice
+from wqa.inference.document_cache import (
+    COUNTS,
+    FORMAT,
+    KIND,
+    STORES,
+    cache_output,
+    document_key,
+    pack_documents,
+    write_cache,
+)
+from wqa.io.arrays import ArrayFolder, check_made_with
+from wqa.io.files import PathLike, sha256
+from wqa.io.progress import StopRequest
+from wqa.systems.scores import check_partition_tokens, machine_settings
+from wqa.systems.text_encoder import TextEncoder, load_text_encoder
+
+#: Estimated tokens of a part. Its file has two bytes for each unit of each token in float16: 100 MB
+#: at BERT-base's width.
+PARTITION_TOKENS = 1 << 16
+#: Special tokens of a document.
+_SPECIAL = 2
+_HINT = "choose another folder, or delete this one"
 
 
-class CacheReport(NamedTuple):
-    """What a command has done to a document cache.
+@dataclasses.dataclass
+class EncodingTask(PartTask):
+    """Encodings of a file of documents by a run, for a document cache.
 
-    Attributes
+    Parameters
     ----------
-    documents : int
-        Documents in the cache afterwards.
-    new, changed, unchanged : int
-        Documents of the file that were encoded as they were not in the cache, or with another text,
-        and those that were not encoded again.
-    removed : int
-        Documents that were removed.
-    truncated : int
-        Documents that were encoded and lost tokens to the length limit, or rows to the cache's
-        ``tokens``.
-    blank : int
-        Documents of the file without a token, which the cache leaves out.
-    missing : int
-        Ids to remove that were not in the cache.
-    bytes : int
-        Size of the index and of all entries.
-    seconds : float
-        Time that encoding and writing took.
+    run : str
+        Run directory of a system that encodes documents by themselves, or an encoder.
+    data : str
+        Documents, as `wqa.data.documents.read_documents` reads them.
+    out : str
+        Folder of the cache.
+    partition_tokens : int
+        Most estimated tokens of a part.
+    store : {"float16", "float32", "int8"}
+        Element type of the cache. int8 has a scale for each row.
+    first_tokens : int
+        Number of rows of each document to keep, from the first on; 0 for all.
+    engine : EngineConfig
+        Engine, precision (float32 or bfloat16), device and threads.
+
+    Raises
+    ------
+    OptionError
+        If a value is out of range.
     """
 
-    documents: int
-    new: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    removed: int = 0
-    truncated: int = 0
-    blank: int = 0
-    missing: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
+    run: str
+    data: str
+    out: str
+    partition_tokens: int = PARTITION_TOKENS
+    store: str = "float16"
+    first_tokens: int = 0
+    engine: EngineConfig = dataclasses.field(default_factory=EngineConfig)
+
+    verb: ClassVar[str] = "encode"
+    unit: ClassVar[str] = "document"
+
+    def __post_init__(self) -> None:
+        check_partition_tokens(self.partition_tokens)
+        check_choice("store", self.store, STORES)
+        if self.first_tokens < 0:
+            raise OptionError("first_tokens", self.first_tokens, "a number of rows, or 0 for all")
+
+    @functools.cached_property
+    def encoder(self) -> TextEncoder:
+        """The encoder, which is loaded when it is first used."""
+        return load_text_encoder(self.run, self.engine)
+
+    @functools.cached_property
+    def _reader(self) -> PartitionReader:
+        return PartitionReader(self.data, parse_document, LONGEST_DOCUMENT, read_documents)
+
+    @functools.cached_property
+    def _settings(self) -> Dict[str, Any]:
+        return {
+            "documents_sha256": _digest(self.data),
+            "run_sha256": ranker_digest(self.run),
+            "precision": self.engine.precision,
+            "store": self.store,
+            "tokens": self.first_tokens,
+            "partition_tokens": self.partition_tokens,
+        }
+
+    def settings(self) -> Dict[str, Any]:
+        """What the encodings depend on: digests and options."""
+        return self._settings
+
+    def loaded_settings(self) -> Dict[str, Any]:
+        """Digests of the encoder and its tokenizer, and the length limit."""
+        return self.encoder.identity
+
+    def machine_settings(self) -> Dict[str, Any]:
+        """Engine, threads and versions of libraries."""
+        return machine_settings(dataclasses.asdict(self.engine))
+
+    def divide(self) -> Iterator[Partition]:
+        """Divide the documents."""
+        self.encoder  # noqa: B018 - a run that encodes no documents is an error before the file is read
+        placed = read_placed_documents(self.data)
+        start, line = 0, 1
+        for group, tokens, end in bounded_groups(_counted(placed), self.partition_tokens):
+            count = len(group)
+            yield Partition(start, end, line, count, count, count, tokens)
+            start, line = end, line + count
+
+    def compute(self, partition: Partition) -> Arrays:
+        """Encode a part."""
+        documents: List[Document] = self._reader.read(partition)
+        if len(documents) != partition.read:
+            raise DataError(
+                f"{self.data}, from line {partition.line}",
+                f"{len(documents)} documents",
+                f"{partition.read}, as when the manifest was written",
+                f"restore the file, or delete {self.out}.partitions",
+            )
+        texts = [document.full_text for document in documents]
+        encoded = self.encoder.encode(texts)
+        blank = np.zeros((0, self.encoder.identity["units"]), np.float32)
+        rows = [blank if text is None else text.rows for text in encoded]
+        ids = [document.id for document in documents]
+        arrays = pack_documents(ids, rows, self.store, self.first_tokens)
+        keys = b"".join(map(document_key, ids, texts))
+        arrays["keys"] = np.frombuffer(keys, "<u8")
+        lost = [text is not None and text.truncated for text in encoded]
+        shorter = [len(text) > count for text, count in zip(rows, arrays["lengths"])]
+        arrays["truncated"] = np.logical_or(lost, shorter).astype(np.uint8)
+        return arrays
+
+    def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+        """``meta.json`` of the cache; None where it is not there, or not whole."""
+        output = cache_output(self.out)
+        output.check()
+        output.mend()
+        meta = output.meta()
+        if meta is None:
+            return None
+        check_made_with(output.path, meta, settings, _HINT)
+        try:
+            return ArrayFolder(output.path, FORMAT, KIND, _HINT, COUNTS).meta
+        except DataError:  # such as a folder that was not copied whole
+            return None
+
+    def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
+        """Write the cache."""
+        write_cache(self.out, settings, parts)
+
+
+def _digest(documents: str) -> str:
+    """SHA-256 of a file of documents, or of the documents of a dataset."""
+    if is_ir_name(documents):
+        digest = hashlib.sha256()
+        for document in read_documents(documents):
+            digest.update(json.dumps([document.id, document.full_text]).encode("ascii"))
+        return digest.hexdigest()
+    try:
+        return sha256(documents)
+    except OSError as error:
+        found = f"cannot be read ({error.strerror})"
+        raise DataError(documents, found, "a file", "check the path") from None
+
+
+def _counted(
+    placed: Iterator[Tuple[Document, int]],
+) -> Iterator[Tuple[Document, int, int]]:
+    """Documents with their estimated tokens and positions."""
+    for document, end in placed:
+        yield document, _SPECIAL + len(document.full_text) // CHARACTERS, end
 
 
 def encode_documents(
@@ -71,176 +208,53 @@ def encode_documents(
     out: PathLike,
     store: str = "float16",
     first_tokens: int = 0,
-    prune: bool = False,
     progress: bool = False,
     stop: Optional[StopRequest] = None,
     engine: Optional[EngineConfig] = None,
-) -> CacheReport:
-    """Encode the documents of a file that a cache does not hold, or holds with another text.
+) -> Dict[str, Any]:
+    """Encode the documents of a file for a document cache.
 
     A command that was stopped is continued.
 
     Parameters
     ----------
     run : str or path-like
-        Run directory of a system that encodes documents by themselves.
+        Run directory of a system that encodes documents by themselves, or an encoder.
     documents : str or path-like
         Documents, JSONL, as `wqa.data.documents.read_documents` reads them.
     out : str or path-like
-        Folder of the cache; it is made if there is none.
-    store : {"float16", "bfloat16", "float32", "int8"}
+        Folder to make. A whole cache of the same run, documents and options is kept as it is; any
+        other content is refused.
+    store : {"float16", "float32", "int8"}
         Element type of the cache. int8 has a scale for each row.
     first_tokens : int
         Number of rows of each document to keep, from the first on; 0 for all.
-    prune : bool
-        Remove documents that are not in the file.
     progress : bool
         Show a bar on standard error.
     stop : StopRequest, optional
-        Once it holds a signal, the work ends after the current chunk.
+        Once it holds a signal, the work ends after the current part.
     engine : EngineConfig, optional
         Engine, precision (float32 or bfloat16), device and threads.
 
     Returns
     -------
-    CacheReport
+    dict
+        ``meta.json`` of the folder: ``documents``, ``truncated``, ``blank`` (documents without a
+        token, which are left out), and more.
 
     Raises
     ------
     Stopped
-        If a signal has stopped the work. What is in the cache stays.
+        If a signal has stopped the work. What is computed stays.
     WqaError
-        If the run or the documents cannot be read, or ``out`` is a cache of another encoder or
-        other options, cannot be written, or another process writes it.
+        If the run or the documents cannot be read, or ``out`` is another cache, cannot be written,
+        or another process writes it.
     """
-    check_cache_options(store, first_tokens)
     config = engine or EngineConfig()
-    # A fault on the last line is found now, not hours later.
-    ids = {document.id for document in read_documents(documents)}
-    text_encoder = load_text_encoder(run, config)
-    settings = cache_settings(text_encoder, config.precision, store, first_tokens)
-    with DocumentCacheWriter(out, settings) as writer:
-        work = _Encoding(text_encoder, writer, len(ids), stop or StopRequest())
-        work.encode(read_placed_documents(documents), progress)
-        removed = 0
-        if prune:
-            removed = remove_from(writer, set(writer.ids()) - ids)
-        writer.compact()
-        return work.report(removed)
-
-
-def check_cached(
-    inputs: SingleInputs, settings: Mapping[str, Any], documents: PathLike, out: PathLike
-) -> Optional[CacheReport]:
-    """Check whether a cache holds the documents of a file. Nothing is encoded."""
-    cache = open_cache(out, settings)
-    unchanged = blank = 0
-    for chunk, _ in document_chunks(read_placed_documents(documents)):
-        stored = cache.stored_digests([document.id for document in chunk])
-        for document in chunk:
-            if document.id in stored and stored[document.id] != text_digest(document.full_text):
-                return None
-        lacking = [document.full_text for document in chunk if document.id not in stored]
-        if not all(encoded.empty for encoded in inputs.encode(lacking)):
-            return None
-        unchanged += len(stored)
-        blank += len(lacking)
-    return CacheReport(len(cache), unchanged=unchanged, blank=blank)
-
-
-def remove_documents(out: PathLike, ids: PathLike) -> CacheReport:
-    """Remove documents from a cache.
-
-    Parameters
-    ----------
-    out : str or path-like
-        Folder of the cache.
-    ids : str or path-like
-        File with the id of a document in each line. Ids that the cache does not hold are counted.
-
-    Returns
-    -------
-    CacheReport
-
-    Raises
-    ------
-    WqaError
-        If the file or the cache cannot be read, the cache cannot be written, or another process
-        writes it.
-    """
-    wanted = set()
-    for _, line in text_lines(ids):
-        wanted.add(line.strip())
-    wanted.discard("")
-    with DocumentCacheWriter(out) as writer:
-        removed = remove_from(writer, wanted & set(writer.ids()))
-        writer.compact()
-        missing = len(wanted) - removed
-        return CacheReport(len(writer), removed=removed, missing=missing, bytes=writer.used_bytes())
-
-
-def remove_from(writer: DocumentCacheWriter, ids: Set[str]) -> int:
-    """Remove documents from an open cache."""
-    if ids:
-        writer.remove(sorted(ids))
-        writer.commit()
-    return len(ids)
-
-
-class _Encoding:
-    """Documents on their way into a cache, and their counts."""
-
-    def __init__(
-        self, encoder: TextEncoder, writer: DocumentCacheWriter, total: int, stop: StopRequest
-    ) -> None:
-        self._encoder, self._writer = encoder, writer
-        self._total, self._stop = total, stop
-        self._counts = dict.fromkeys(("new", "changed", "unchanged", "truncated", "blank"), 0)
-        self._seconds = 0.0
-
-    def encode(self, placed: Iterable[Tuple[Document, int]], progress: bool) -> None:
-        """Encode what the cache lacks, chunk by chunk."""
-        done = 0
-        with progress_bar(self._total, "encoding", "document", progress) as bar:
-            for chunk, _ in document_chunks(placed):
-                if self._stop.signal:
-                    where = f"{self._writer.path}, {done} of {self._total} documents"
-                    raise Stopped(self._stop.signal, where, "they are in the cache")
-                self._encode_chunk(chunk)
-                done += len(chunk)
-                bar.update(len(chunk))
-
-    def _encode_chunk(self, chunk: List[Document]) -> None:
-        stored = self._writer.stored_digests([document.id for document in chunk])
-        digests = {document.id: text_digest(document.full_text) for document in chunk}
-        wanted = []
-        for document in chunk:
-            if stored.get(document.id) != digests[document.id]:
-                wanted.append(document)
-        self._counts["unchanged"] += len(chunk) - len(wanted)
-        if not wanted:
-            return
-        start = time.perf_counter()
-        texts = self._encoder.encode([document.full_text for document in wanted])
-        for document, encoded in zip(wanted, texts):
-            id = document.id
-            if encoded is not None:
-                is_cut = self._writer.put(id, digests[id], encoded.rows, encoded.truncated)
-                self._counts["changed" if id in stored else "new"] += 1
-                self._counts["truncated"] += int(is_cut)
-                continue
-            self._counts["blank"] += 1
-            if id in stored:
-                self._writer.remove([id])
-        self._writer.commit()
-        self._seconds += time.perf_counter() - start
-
-    def report(self, removed: int) -> CacheReport:
-        """Counts, after everything is committed."""
-        return CacheReport(
-            len(self._writer),
-            removed=removed,
-            bytes=self._writer.used_bytes(),
-            seconds=self._seconds,
-            **self._counts,
-        )
+    task = EncodingTask(
+        str(run), str(documents), str(out), PARTITION_TOKENS, store, first_tokens, config
+    )
+    report = run_parts(task, progress=progress, stop=stop)
+    if report.meta is None:
+        raise OutputLocked(out, "merged by another process", f"{out}.partitions")
+    return report.meta

@@ -19,7 +19,6 @@ from typing import (
     Union,
 )
 
-from wqa.cache.document_cache import CachedDocuments
 from wqa.config import (
     LONG_CANDIDATES,
     LONG_QUESTIONS,
@@ -33,6 +32,7 @@ from wqa.config.systems import KINDS
 from wqa.data import Question, read_questions
 from wqa.data.baselines import BaselineName, parse_baseline
 from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
+from wqa.inference.document_cache import DocumentCache, open_cache
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.exit_ranker import CascadeRanker
@@ -104,7 +104,7 @@ def load_ranker(
     hidden_bytes: int = 1 << 29,
     long_questions: str = "error",
     long_candidates: str = "truncate",
-    cache: Union[PathLike, CachedDocuments, None] = None,
+    cache: Union[PathLike, DocumentCache, None] = None,
     calibrated: bool = True,
     **options: Any,
 ) -> Ranker:
@@ -151,7 +151,7 @@ def load_ranker(
     long_candidates : {"truncate", "windows"}
         What to do with a candidate that does not fit: read its first tokens, or all of them in
         windows, as a `wqa.inference.windows.WindowRanker` does.
-    cache : str, path-like or CachedDocuments, optional
+    cache : str, path-like or DocumentCache, optional
         Document cache, as `wqa encode` writes it, for a run that encodes documents by themselves,
         and for such runs in a sequence or an ensemble.
     calibrated : bool
@@ -209,7 +209,7 @@ def _load(run: PathLike, drops: Dict[str, Any], loading: _Loading) -> Ranker:
         if _is_ranker(path) and not reads_cache(path):
             problem = f"with {path}, which reads question and candidate together"
             raise OptionError("cache", problem, "a run that encodes documents by themselves")
-        cache = CachedDocuments.of(cache)
+        cache = open_cache(cache)
     if is_ranker_file(path):
         return _load_file(path, drops, loading._replace(cache=cache))
     if isinstance(drops["drop_ratio"], str):

@@ -1,177 +1,66 @@
-"""Scores of a ranker for all candidates of a corpus, computed once, for the training of others.
+"""Scores of a ranker for all candidates of a corpus: to teach others, or for evaluation elsewhere.
 
-The questions are ranked in partitions that depend on the corpus alone, and a folder of scores is
-committed after each of them. So the scores of a command that was stopped and continued are, to the
-bit, those of one that was not. Memory holds one partition. `wqa.cluster` scores the same partitions
-on several machines.
+The questions are ranked in parts that depend on the corpus alone (`wqa.data.parts`), in one process
+or many. Memory holds one part. The merged scores are a folder of arrays for teachers, JSON lines,
+or a TREC run.
 """
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
+import functools
 import json
 import os
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Tuple,
-    Union,
-)
+from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Union
 
 import numpy as np
 
-from wqa.cache.document_cache import CachedDocuments
 from wqa.config.versions import installed_version, library_versions
 from wqa.data import FILTERS, Question
 from wqa.data.digests import ranker_digest
 from wqa.data.formats import data_digest, read_placed_questions
-from wqa.data.partitions import PARTITION_TOKENS, QuestionGroup, group_questions
+from wqa.data.partitions import (
+    PARTITION_TOKENS,
+    Partition,
+    PartitionReader,
+    group_questions,
+    partitions_of,
+)
+from wqa.data.parts import Arrays, PartTask, run_parts
 from wqa.data.records import filter_rule, known_labels
 from wqa.data.scores import (
     COUNTS,
+    FORMAT,
+    KIND,
     TYPES,
     CandidateScores,
-    StoredScores,
-    candidate_keys,
     scores_output,
 )
-from wqa.errors import DataError, OptionError, shorten
+from wqa.errors import DataError, OptionError, OutputLocked, check_choice, shorten
+from wqa.inference.document_cache import cache_path
 from wqa.inference.ranker import Ranker
-from wqa.inference.ranking import Ranking, question_name
-from wqa.io.arrays import ArrayWriter, reusable_folder
-from wqa.io.files import PathLike
-from wqa.io.locks import lock_output
-from wqa.io.progress import progress_bar
+from wqa.io.arrays import ArrayFolder, ArrayWriter, check_made_with
+from wqa.io.files import PathLike, sha256
+from wqa.io.lines import write_lines
+from wqa.io.outputs import Output
+from wqa.io.progress import StopRequest, with_bar
 from wqa.systems.load import load_ranker
-from wqa.text import PreparedQuestions, naming_file
+from wqa.systems.score_arrays import (
+    add_counts,
+    check_trec_ids,
+    prepare,
+    ranking_lines,
+    score_questions,
+    write_trec_run,
+)
+from wqa.text import naming_file
 
-#: Element types of the arrays of scored questions, by name.
-ARRAYS: Dict[str, np.dtype] = {
-    **TYPES,
-    "order": np.dtype("<u4"),
-    "exits": np.dtype("<i4"),
-    "stages": np.dtype("<i4"),
-}
+#: Files of the outputs that are one file.
+FILES = {"jsonl": "scores.jsonl", "trec": "run.trec"}
+#: Forms of merged scores.
+OUTPUTS = ("logits", *FILES)
 
-#: Id of a question, and the ids of its candidates; None where none of them has one.
-Names = Tuple[str, Optional[List[Optional[str]]]]
-
-
-class ScoredQuestions(NamedTuple):
-    """Scores of the candidates of consecutive questions."""
-
-    arrays: Dict[str, np.ndarray]
-    lengths: List[int]
-    names: List[Names]
-    counts: Dict[str, int]
-
-
-def passing(data: PathLike, filter: str) -> Callable[[Question], bool]:
-    """Test of a filter, whose errors name the corpus."""
-    filter_rule(filter)
-
-    def passes(question: Question) -> bool:
-        if filter != "all":
-            with naming_file(data):
-                known_labels(question)
-        return FILTERS[filter](question)
-
-    return passes
-
-
-def checked_groups(
-    ranker: Ranker, data: PathLike, filter: str, limit: int
-) -> Iterator[QuestionGroup]:
-    """Divide a corpus, and find what cannot be read or ranked before anything is scored."""
-    kept = 0
-    for group in group_questions(read_placed_questions(data), passing(data, filter), limit):
-        with naming_file(data):
-            kept += len(_prepare(ranker, group.questions).questions)
-        yield group
-    if not kept:
-        raise DataError(data, "no question is left to score", "at least one", "check the options")
-
-
-def score_questions(
-    ranker: Ranker, questions: List[Question], read: int, data: PathLike
-) -> ScoredQuestions:
-    """Score the questions of a group.
-
-    The same questions give the same bits, as no other questions are beside them.
-    """
-    values: Dict[str, List[np.ndarray]] = {}
-    for name, element in ARRAYS.items():
-        values[name] = [np.zeros(0, element)]
-    lengths: List[int] = []
-    names: List[Names] = []
-    blank = 0
-    with naming_file(data):
-        prepared = _prepare(ranker, questions)
-        # A list gives the same groups of questions each time, and so the same bits.
-        for question, ranking in zip(prepared.questions, ranker.rank_all(prepared.questions)):
-            _check_count(question, ranking)
-            for name, array in _arrays_of(question, ranking).items():
-                values[name].append(np.asarray(array, ARRAYS[name]))
-            lengths.append(len(question.candidates))
-            names.append((question.id, _candidate_ids(question)))
-            blank += int(np.count_nonzero(ranking.blank))
-    counts = {
-        "read": read,
-        "questions": len(prepared.questions),
-        "pairs": sum(lengths),
-        "blank": blank,
-        "truncated_questions": prepared.truncated,
-        "skipped_questions": prepared.skipped,
-    }
-    arrays = {name: np.concatenate(parts) for name, parts in values.items()}
-    return ScoredQuestions(arrays, lengths, names, counts)
-
-
-def _arrays_of(question: Question, ranking: Ranking) -> Dict[str, np.ndarray]:
-    return {
-        "keys": candidate_keys(question),
-        "scores": ranking.scores,
-        "order": ranking.order,
-        "exits": ranking.exits,
-        "stages": np.count_nonzero(~np.isnan(ranking.exit_scores), axis=0),
-    }
-
-
-def _candidate_ids(question: Question) -> Optional[List[Optional[str]]]:
-    ids = [candidate.id for candidate in question.candidates]
-    return None if all(id is None for id in ids) else ids
-
-
-def _check_count(question: Question, ranking: Ranking) -> None:
-    if len(ranking.scores) != len(question.candidates):
-        raise DataError(
-            question_name(question),
-            f"{len(ranking.scores)} scores",
-            f"one for each of its {len(question.candidates)} candidates",
-            "mend the ranker",
-        )
-
-
-def _prepare(ranker: Ranker, questions: List[Question]) -> PreparedQuestions:
-    """Apply the rule for over-long questions, of which a group may consist."""
-    if not questions:
-        return PreparedQuestions([])
-    try:
-        return ranker.prepare(questions)
-    except DataError:  # the ranker skips them all
-        return PreparedQuestions([], 0, len(questions))
-
-
-#: Progress of a command that starts: the questions that were read, and the counts of the folder.
-_START = {"read": 0, **dict.fromkeys(COUNTS, 0)}
-
+_HINT = "delete the folder, or choose another one"
 
 #: Options that `score_settings` has under other names, or always.
 _SCORE_OPTIONS = ("cache", "long_questions", "precision")
@@ -204,7 +93,7 @@ def score_settings(
         "ranker_sha256": ranker_digest(run, precision),
     }
     if options.get("cache") is not None:
-        settings["document_cache"] = str(CachedDocuments.of(options["cache"]).path)
+        settings["document_cache"] = cache_path(options["cache"])
     if partition_tokens != PARTITION_TOKENS:
         settings["partition_tokens"] = partition_tokens
     for name, default in _DEFAULTS.items():
@@ -243,6 +132,167 @@ def check_partition_tokens(count: object) -> None:
         raise OptionError("partition_tokens", shorten(count), "a whole number from 1")
 
 
+@dataclasses.dataclass
+class ScoringTask(PartTask):
+    """Scores of a ranker for the candidates of a corpus.
+
+    Parameters
+    ----------
+    run : str
+        Ranker, as `wqa.load_ranker` takes it.
+    data : str
+        Questions with their candidates, as `wqa.data.read_questions` takes them.
+    out : str
+        Folder to make.
+    filter : {"all", "no-all-negative", "clean"}
+        Questions to score.
+    output : {"logits", "jsonl", "trec"}
+        Form of the merged scores: a folder of arrays for teachers; ``scores.jsonl``; or
+        ``run.trec``.
+    partition_tokens : int
+        Most estimated tokens of the questions of a part.
+    options : dict
+        Keywords of `wqa.load_ranker`.
+
+    Raises
+    ------
+    OptionError
+        If a value is out of range.
+    """
+
+    run: str
+    data: str
+    out: str
+    filter: str = "all"
+    output: str = "logits"
+    partition_tokens: int = PARTITION_TOKENS
+    options: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    verb: ClassVar[str] = "score"
+    unit: ClassVar[str] = "candidate"
+
+    def __post_init__(self) -> None:
+        check_partition_tokens(self.partition_tokens)
+        filter_rule(self.filter)
+        check_choice("output", self.output, OUTPUTS)
+
+    @functools.cached_property
+    def ranker(self) -> Ranker:
+        """The ranker, which is loaded when it is first used."""
+        return load_ranker(self.run, **self.options)
+
+    @functools.cached_property
+    def _reader(self) -> PartitionReader:
+        return PartitionReader(self.data)
+
+    @functools.cached_property
+    def _settings(self) -> Dict[str, Any]:
+        return score_settings(self.run, self.data, self.filter, self.partition_tokens, self.options)
+
+    def settings(self) -> Dict[str, Any]:
+        """What the scores depend on: digests and options."""
+        return self._settings
+
+    def loaded_settings(self) -> Dict[str, Any]:
+        """The system of the ranker."""
+        return {"system": self.ranker.capabilities.system}
+
+    def machine_settings(self) -> Dict[str, Any]:
+        """Engine, threads and versions of libraries."""
+        return machine_settings(self.options)
+
+    def divide(self) -> Iterator[Partition]:
+        """Divide the corpus. A question that cannot be ranked is an error before any is scored."""
+        placed = read_placed_questions(self.data)
+        groups = group_questions(placed, self._passes, self.partition_tokens)
+        remaining = 0
+        for partition, group in partitions_of(groups):
+            with naming_file(self.data):
+                remaining += len(prepare(self.ranker, group.questions).questions)
+            if self.output == "trec":
+                check_trec_ids(group.questions)
+            yield partition
+        if not remaining:
+            expected, hint = "at least one", "check the options"
+            raise DataError(self.data, "no question is left to score", expected, hint)
+
+    def _passes(self, question: Question) -> bool:
+        if self.filter != "all":
+            with naming_file(self.data):
+                known_labels(question)
+        return FILTERS[self.filter](question)
+
+    def compute(self, partition: Partition) -> Arrays:
+        """Score a part. The same questions give the same bits, as none are ranked beside them."""
+        read = self._reader.read(partition)
+        questions: List[Question] = list(filter(self._passes, read))
+        candidates = sum(len(question.candidates) for question in questions)
+        counted = (len(read), len(questions), candidates)
+        expected = (partition.read, partition.records, partition.texts)
+        if counted != expected:
+            text = "{} lines, {} questions to score and {} candidates"
+            raise DataError(
+                f"{self.data}, from line {partition.line}",
+                text.format(*counted),
+                text.format(*expected) + ", as when the manifest was written",
+                f"restore the file, or delete {self.out}.partitions",
+            )
+        with naming_file(self.data):
+            return score_questions(self.ranker, questions)
+
+    def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+        """``meta.json`` of the merged scores; None where they are not there, or not whole."""
+        output = self._output()
+        output.check()
+        output.mend()
+        meta = output.meta()
+        if meta is None:
+            return None
+        check_made_with(output.path, meta, with_defaults(settings), _HINT)
+        if self.output in FILES:
+            path = output.path / FILES[self.output]
+            is_whole = path.is_file() and path.stat().st_size == meta.get("bytes")
+            return meta if is_whole else None
+        try:
+            return ArrayFolder(output.path, FORMAT, KIND, _HINT, COUNTS).meta
+        except DataError:  # such as a folder that was not copied whole
+            return None
+
+    def _output(self) -> Output:
+        if self.output == "logits":
+            return scores_output(self.out)
+        keys = ("format", "output", "ranker_sha256", "bytes")
+        return Output(self.out, f"folder of {self.output}", FORMAT, [FILES[self.output]], keys)
+
+    def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
+        """Write the scores in their form, and ``meta.json``."""
+        counts = dict.fromkeys(COUNTS, 0)
+        counted = add_counts(parts, counts)
+        output = self._output()
+        if self.output == "logits":
+            with ArrayWriter(output, TYPES, settings) as writer:
+                for arrays in counted:
+                    for name in TYPES:
+                        writer.append(name, arrays[name])
+                writer.finish({**counts, "run": str(self.run)})
+            return
+        path = output.begin() / FILES[self.output]
+        if self.output == "jsonl":
+            write_lines(path, ranking_lines(counted))
+        else:
+            write_trec_run(path, counted)
+        meta = {
+            "format": FORMAT,
+            "output": self.output,
+            **settings,
+            **counts,
+            "run": str(self.run),
+            "bytes": path.stat().st_size,
+            "sha256": sha256(path),
+        }
+        output.finish(meta)
+
+
 def write_scores(
     run: Union[str, os.PathLike[str]],
     data: PathLike,
@@ -250,6 +300,8 @@ def write_scores(
     filter: str = "all",
     progress: bool = False,
     partition_tokens: int = PARTITION_TOKENS,
+    output: str = "logits",
+    stop: Optional[StopRequest] = None,
     **options: Any,
 ) -> Dict[str, Any]:
     """Score the candidates of a corpus, and write the scores to a folder.
@@ -261,7 +313,8 @@ def write_scores(
     run : str or path-like
         Ranker, as `wqa.load_ranker` takes it.
     data : str or path-like
-        Questions with their candidates, canonical JSONL. Labels are read by the filter alone.
+        Questions with their candidates, as `wqa.data.read_questions` takes them. Labels are read by
+        the filter alone.
     out : str or path-like
         Folder to make. A whole folder of the same ranker, questions and options is kept as it is;
         any other content is refused.
@@ -271,6 +324,10 @@ def write_scores(
         Show a bar on standard error.
     partition_tokens : int
         Most estimated tokens of the questions that are ranked together.
+    output : {"logits", "jsonl", "trec"}
+        Form of the scores: arrays for teachers, JSON lines, or a TREC run.
+    stop : StopRequest, optional
+        Once it holds a signal, the work ends after the current part.
     **options
         Keywords of `wqa.load_ranker`, such as ``precision`` and ``long_questions``.
 
@@ -286,34 +343,11 @@ def write_scores(
         If the ranker or the questions cannot be read, a question cannot be ranked, or ``out`` is a
         folder of other scores, cannot be written, or another process writes it.
     """
-    filter_rule(filter)
-    check_partition_tokens(partition_tokens)
-    with lock_output(out):
-        ranker = load_ranker(run, **options)
-        made_with = score_settings(run, data, filter, partition_tokens, options)
-        made_with["system"] = ranker.capabilities.system
-        output = scores_output(out)
-        folder = reusable_folder(output, made_with)
-        if folder is not None:
-            mend = "delete the folder, or choose another one"
-            folder.check_made_with(with_defaults(made_with), mend)
-            return StoredScores(out).meta
-        total = _count_questions(ranker, data, filter, partition_tokens)
-        with ArrayWriter(output, TYPES, made_with) as writer:
-            if not _can_continue(writer):
-                writer.restart()
-                writer.progress = dict(_START)
-            start = writer.progress["read"]
-            scored = _score(ranker, data, filter, partition_tokens, start)
-            for part in _with_bar(scored, total, start, progress):
-                for name in TYPES:
-                    writer.append(name, part.arrays[name])
-                for name, count in part.counts.items():
-                    writer.progress[name] += count
-                writer.commit()
-            counts = {name: writer.progress[name] for name in COUNTS}
-            writer.finish({**counts, "run": str(run)})
-        return StoredScores(out).meta
+    task = ScoringTask(str(run), str(data), str(out), filter, output, partition_tokens, options)
+    report = run_parts(task, progress=progress, stop=stop)
+    if report.meta is None:
+        raise OutputLocked(out, "merged by another process", f"{out}.partitions")
+    return report.meta
 
 
 def score_in_memory(
@@ -343,49 +377,9 @@ def score_in_memory(
     WqaError
         If the ranker or the questions cannot be read, or a question cannot be ranked.
     """
-    filter_rule(filter)
-    check_partition_tokens(partition_tokens)
-    ranker = load_ranker(run, **options)
-    total = _count_questions(ranker, data, filter, partition_tokens)
-    scored = _score(ranker, data, filter, partition_tokens)
-    keys, scores = [], []
-    for part in _with_bar(scored, total, 0, progress):
-        keys.append(part.arrays["keys"])
-        scores.append(part.arrays["scores"])
-    return CandidateScores(np.concatenate(keys), np.concatenate(scores))
-
-
-def _count_questions(ranker: Ranker, data: PathLike, filter: str, limit: int) -> int:
-    """Number of questions; what cannot be read or ranked is an error now, not hours later."""
-    return sum(group.read for group in checked_groups(ranker, data, filter, limit))
-
-
-def _can_continue(writer: ArrayWriter) -> bool:
-    """Whether the arrays hold what the progress of a command that was stopped says."""
-    progress = writer.progress
-    if set(progress) != set(_START):
-        return False
-    if any(type(count) is not int or count < 0 for count in progress.values()):
-        return False
-    if progress["questions"] + progress["skipped_questions"] > progress["read"]:
-        return False
-    return progress["pairs"] == writer.count("keys") == writer.count("scores")
-
-
-def _with_bar(
-    parts: Iterable[ScoredQuestions], total: int, start: int, progress: bool
-) -> Iterator[ScoredQuestions]:
-    """Scored partitions, with a bar of the questions that were read."""
-    with progress_bar(total, "scoring", "question", progress, initial=start) as bar:
-        for part in parts:
-            yield part
-            bar.update(part.counts["read"])
-
-
-def _score(
-    ranker: Ranker, data: PathLike, filter: str, limit: int, start: int = 0
-) -> Iterator[ScoredQuestions]:
-    """Scores of the questions from a line of a corpus on, partition by partition."""
-    placed = itertools.islice(read_placed_questions(data), start, None)
-    for group in group_questions(placed, passing(data, filter), limit):
-        yield score_questions(ranker, group.questions, group.read, data)
+    task = ScoringTask(str(run), str(data), "", filter, "logits", partition_tokens, options)
+    partitions = list(task.divide())
+    scored = with_bar(partitions, len(partitions), "score", progress, "partition")
+    parts = [task.compute(partition) for partition in scored]
+    keys = np.concatenate([arrays["keys"] for arrays in parts])
+    return CandidateScores(keys, np.concatenate([arrays["scores"] for arrays in parts]))

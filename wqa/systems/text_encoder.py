@@ -1,4 +1,4 @@
-"""The encoder of a run's documents, and the settings of the caches that it fills.
+"""The encoder of a run's documents.
 
 Loading of zero-shot rankers, and of the encoders that they compare texts by.
 """
@@ -11,19 +11,18 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from wqa.cache.cache_index import STORES
-from wqa.config import EngineConfig, read_json, read_run_config
+from wqa.config import EngineConfig, read_json
 from wqa.data import builtin_path, read_questions
 from wqa.data.baselines import BaselineName, parse_baseline
 from wqa.engines.onednn import choose_engine
 from wqa.engines.onednn.quantize import QuantizedLayers, quantize_layers
-from wqa.errors import OptionError, RunDirectoryError, check_choice
+from wqa.errors import RunDirectoryError, check_choice
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.ranker import Ranker
 from wqa.io.encoder_directories import encoder_directory
 from wqa.models import parse_devices
 from wqa.models.backbone import Backbone
-from wqa.pretrained import load_backbone, read_backbone_config
+from wqa.pretrained import load_backbone
 from wqa.systems.registry import baseline_builder
 from wqa.systems.run_directory import check_engine, load_run
 from wqa.text import SingleInputs, Tokenizer, load_tokenizer
@@ -113,16 +112,6 @@ def load_encoders(encoder: str, ctx: str = "cpu") -> TextEncoders:
     return TextEncoders(backbone, backbone, tokenizer, length)
 
 
-def load_inputs(encoder: str) -> SingleInputs:
-    """Load what converts texts to token ids, without the parameters of the encoder."""
-    with encoder_directory(encoder) as folder:
-        if _is_run(encoder):
-            length = read_run_config(folder / "config.json").max_length
-        else:
-            length = min(MAX_LENGTH, read_backbone_config(folder).max_positions)
-        return SingleInputs(load_tokenizer(folder), length)
-
-
 def _is_run(encoder: str) -> bool:
     """Whether an encoder is that of a run directory.
 
@@ -183,22 +172,6 @@ def load_text_encoder(run: Union[str, os.PathLike[str]], engine: EngineConfig) -
     )
 
 
-def load_document_inputs(run: Union[str, os.PathLike[str]]) -> SingleInputs:
-    """Load what converts the documents of a run to token ids, without its parameters."""
-    baseline = parse_baseline(run)
-    if baseline is not None and baseline.is_similarity:
-        return load_inputs(baseline.encoder)
-    folder = pathlib.Path(run)
-    config = read_run_config(folder / "config.json")
-    return SingleInputs(load_tokenizer(folder), config.max_length)
-
-
-def load_identity(run: Union[str, os.PathLike[str]]) -> Dict[str, Any]:
-    """What the encodings of a run's documents depend on. The run is read on the CPU."""
-    backbone, inputs = _load(run, "cpu")
-    return encodings_identity(backbone, inputs.tokenizer, inputs.max_length)
-
-
 def _load(run: Union[str, os.PathLike[str]], ctx: str) -> Tuple[Backbone, SingleInputs]:
     """The encoder of the documents of a run, and its inputs."""
     baseline = parse_baseline(run)
@@ -215,18 +188,3 @@ def _load(run: Union[str, os.PathLike[str]], ctx: str) -> Tuple[Backbone, Single
             "a system that encodes documents by themselves",
         )
     return backbone, SingleInputs(loaded.inputs.tokenizer, loaded.config.max_length)
-
-
-def check_cache_options(store: str, first_tokens: int) -> None:
-    """Check the options of a cache."""
-    check_choice("store", store, STORES)
-    if first_tokens < 0:
-        raise OptionError("first_tokens", first_tokens, "a number of rows, or 0 for all")
-
-
-def cache_settings(
-    encoder: TextEncoder, precision: str, store: str, first_tokens: int
-) -> Dict[str, Any]:
-    """Settings of the cache of an encoder, as `DocumentCacheWriter` takes them."""
-    options = {"precision": precision, "store": store, "tokens": first_tokens}
-    return {**encoder.identity, **options}

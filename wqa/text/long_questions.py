@@ -89,11 +89,6 @@ def prepare_questions(
     return PreparedQuestions(kept, len(truncated - skipped), len(skipped))
 
 
-def is_skipped(question: Question, inputs: PairInputs) -> bool:
-    """Whether a question is left out of a corpus."""
-    return inputs.long_questions == "skip" and any(True for _ in _over_long([question], inputs))
-
-
 def _over_long(questions: Sequence[Question], inputs: PairInputs) -> Iterator[int]:
     """Indices of the questions that are to be truncated or skipped."""
     for start in range(0, len(questions), _CHUNK):

@@ -4,8 +4,7 @@ A store is a folder of arrays (see `wqa.io.arrays`), those of `wqa.text.tokenize
 ``meta.json`` holds the digests of the corpus and of the tokenizer, the length limit, the option for
 over-long questions, and counts.
 
-The option does not matter where it changed nothing: such a store, or the part of one that a build
-left, is that of each option.
+The option does not matter where it changed nothing: such a store is that of each option.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from wqa.io.locks import lock_output
 from wqa.io.outputs import output_of
 from wqa.io.progress import with_bar
 from wqa.text.inputs import PairInputs
-from wqa.text.long_questions import is_skipped, naming_file
+from wqa.text.long_questions import naming_file
 from wqa.text.tokenized import COUNTS, PairTokenizer, TokenizedPairs, array_types
 
 #: Changes whenever older stores can no longer be read.
 FORMAT = 1
 
-#: Candidates between two commits of a store that is being built.
-COMMIT_CANDIDATES = 100_000
+#: Candidates that are tokenized and written at once.
+BLOCK_CANDIDATES = 100_000
 
 
 def is_store(path: PathLike) -> bool:
@@ -61,11 +60,6 @@ def is_store(path: PathLike) -> bool:
 
 #: Numbers of questions that the option for over-long questions changed.
 _CHANGED = ("truncated_questions", "skipped_questions")
-#: Progress of a build that starts.
-_START = dict.fromkeys(("questions", "pairs", *COUNTS), 0)
-
-#: What earlier versions did not record: an over-long question was an error.
-_EARLIER = {**dict.fromkeys(_CHANGED, 0), "long_questions": "error"}
 
 _MEND = "make it with `wqa tokenize`"
 _MEND_DAMAGE = f"delete the folder, then {_MEND}"
@@ -94,15 +88,13 @@ class PairStore(TokenizedPairs):
     """
 
     def __init__(self, path: PathLike) -> None:
-        facts = ("vocab_size", "max_length", "questions", "pairs", "blank", "truncated")
+        facts = ("vocab_size", "max_length", "questions", "pairs", *COUNTS)
         self._folder = ArrayFolder(path, FORMAT, "store", _MEND, facts)
         self.path = self._folder.path
         self.meta = self._folder.meta
         self._folder.check_sha256(["source_sha256"], _MEND_DAMAGE)
         self._check_long_questions()
         types = array_types(self.meta["vocab_size"])
-        if "keys" not in self.meta["files"]:  # a store of an earlier version
-            del types["keys"]
         arrays = self._folder.arrays(types)
         super().__init__(arrays, **{name: self.meta[name] for name in COUNTS})
         lengths = {
@@ -117,19 +109,12 @@ class PairStore(TokenizedPairs):
         self._folder.check_lengths(arrays, lengths, _MEND_DAMAGE)
 
     def _check_long_questions(self) -> None:
-        """Check the option and its counts, which stores of earlier versions lack."""
-        _add_missing(self.meta)
-        option = self.meta["long_questions"]
-        counts = [self.meta[name] for name in _CHANGED]
-        valid = option in LONG_QUESTIONS
-        valid = valid and all(type(count) is int and count >= 0 for count in counts)
-        if not valid or counts[0] > self.meta["questions"]:
-            raise DataError(
-                self.path / "meta.json",
-                f"long_questions is {shorten(option)}, for {shorten(counts)} questions",
-                "one of " + ", ".join(LONG_QUESTIONS) + ", and numbers of questions",
-                _MEND_DAMAGE,
-            )
+        """Check the option for over-long questions."""
+        option = self.meta.get("long_questions")
+        if option not in LONG_QUESTIONS:
+            found = f"long_questions is {shorten(option)}"
+            expected = "one of " + ", ".join(LONG_QUESTIONS)
+            raise DataError(self.path / "meta.json", found, expected, _MEND_DAMAGE)
 
     def check(self, inputs: PairInputs) -> None:
         """Read the whole store once, and refuse a damaged one or one of other inputs.
@@ -227,21 +212,15 @@ def _settings(inputs: PairInputs) -> Dict[str, Any]:
     }
 
 
-def _add_missing(record: Dict[str, Any]) -> None:
-    """Add what a store of an earlier version, or the journal of its build, does not record."""
-    for name, value in _EARLIER.items():
-        record.setdefault(name, value)
-
-
 def _fits_option(record: Mapping[str, Any], inputs: PairInputs) -> bool:
-    """Whether a store, or a part of one, has the pairs of an option for long questions."""
+    """Whether a store has the pairs of an option for long questions."""
     if not any(record[name] for name in _CHANGED):
         return True
     return record["long_questions"] == inputs.long_questions
 
 
 def build_store(source: PathLike, out: PathLike, inputs: PairInputs) -> Dict[str, Any]:
-    """Tokenize a corpus into a store; a build that was stopped continues.
+    """Tokenize a corpus into a store.
 
     Parameters
     ----------
@@ -268,11 +247,10 @@ def build_store(source: PathLike, out: PathLike, inputs: PairInputs) -> Dict[str
         store of another corpus, tokenizer, length limit or option.
     QuestionTooLong
         If a question leaves too few tokens for its candidates and is neither truncated nor skipped.
-        With another option, a later build continues this one.
     OptionError
         If ``out`` is a file, or a folder with other files.
     StorageError
-        If the store cannot be written; what was written is kept, and a later build continues it.
+        If the store cannot be written.
     OutputLocked
         If another process builds it.
     """
@@ -287,59 +265,27 @@ def build_store(source: PathLike, out: PathLike, inputs: PairInputs) -> Dict[str
             store.check_fits(inputs)
             return store.meta
         with ArrayWriter(output, types, made_with) as writer:
-            option = {"long_questions": inputs.long_questions}
-            writer.progress = writer.progress or {**_START, **option}
-            _add_missing(writer.progress)
-            if not _can_continue(writer, inputs):
-                writer.restart()
-                writer.progress = dict(_START)
-            writer.progress.update(option)
-            _tokenize(source, inputs, writer)
-            if not writer.progress["pairs"]:
+            counts = _tokenize(source, inputs, writer)
+            if not counts["pairs"]:
                 raise DataError(source, "no candidate has a token", "at least one that has")
-            writer.finish(writer.progress)
+            writer.finish({**counts, "long_questions": inputs.long_questions})
         return PairStore(out).meta
 
 
-def _can_continue(writer: ArrayWriter, inputs: PairInputs) -> bool:
-    """Whether the arrays hold what the progress of a build that was stopped says."""
-    progress = writer.progress
-    if set(progress) != {"long_questions", *_START}:
-        return False
-    if any(type(progress[name]) is not int or progress[name] < 0 for name in _START):
-        return False
-    if not _fits_option(progress, inputs):
-        return False
-    # The arrays do not tell how many candidates were blank or truncated.
-    return (
-        progress["questions"] == writer.count("question_ends")
-        and progress["pairs"] == writer.count("labels")
-        and progress["truncated"] <= progress["pairs"]
-        and progress["truncated_questions"] <= progress["questions"]
-    )
-
-
-def _tokenize(source: PathLike, inputs: PairInputs, writer: ArrayWriter) -> None:
-    """Append the questions that are not in the arrays yet, with regular commits."""
+def _tokenize(source: PathLike, inputs: PairInputs, writer: ArrayWriter) -> Dict[str, int]:
+    """Append the pairs of all questions to the arrays, and count them."""
+    counts = dict.fromkeys(("questions", "pairs", *COUNTS), 0)
     pair_tokenizer = PairTokenizer(inputs, with_keys=True)
-    stored = writer.progress["questions"]
-    # The arrays verify the questions that they hold, but not how many were skipped between them.
-    writer.progress["skipped_questions"] = 0
     for question in with_bar(read_questions(source), None, "tokenizing", True):
-        if stored:
-            if is_skipped(question, inputs):
-                writer.progress["skipped_questions"] += 1
-            else:
-                stored -= 1
-            continue
         with naming_file(source):
             pair_tokenizer.add(question)
-        if pair_tokenizer.candidates >= COMMIT_CANDIDATES:
-            _commit(pair_tokenizer.take(), writer)
-    _commit(pair_tokenizer.take(), writer)
+        if pair_tokenizer.candidates >= BLOCK_CANDIDATES:
+            _append(pair_tokenizer.take(), writer, counts)
+    _append(pair_tokenizer.take(), writer, counts)
+    return counts
 
 
-def _commit(pairs: TokenizedPairs, writer: ArrayWriter) -> None:
+def _append(pairs: TokenizedPairs, writer: ArrayWriter, counts: Dict[str, int]) -> None:
     """Append pairs to the arrays; ends and indices are shifted by what the arrays hold."""
     shifts = {
         "question_ends": writer.count("question_tokens"),
@@ -348,8 +294,7 @@ def _commit(pairs: TokenizedPairs, writer: ArrayWriter) -> None:
     }
     for name, values in pairs.arrays.items():
         writer.append(name, values + shifts[name] if name in shifts else values)
-    writer.progress["questions"] += len(pairs.question_ends)
-    writer.progress["pairs"] += len(pairs)
+    counts["questions"] += len(pairs.question_ends)
+    counts["pairs"] += len(pairs)
     for name in COUNTS:
-        writer.progress[name] += getattr(pairs, name)
-    writer.commit()
+        counts[name] += getattr(pairs, name)

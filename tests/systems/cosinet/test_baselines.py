@@ -473,8 +473,6 @@ def test_what_a_baseline_does_not_do_is_said(tmp_path, capsys):
     assert "without exits" in error_of(capsys, "evaluate", "rr", *data, "--per-exit")
     assert "without exits" in error_of(capsys, "tune", "rr", *data)
     assert "tuned.json" in error_of(capsys, "evaluate", "rr", *data, "--drop-ratio", "tuned")
-    error = error_of(capsys, "evaluate", "rr", *data, "--cache", tmp_path)
-    assert "--cache: with rr, which reads no encodings" in error
     assert "a ranker without a network" in error_of(capsys, "export", "wo", tmp_path / "out")
     assert "wo" in error_of(capsys, "quantize", "wo", *data)
     documents = tmp_path / "documents.jsonl"

@@ -1,19 +1,15 @@
 """Ranking with DC-BERT: engines, the document cache, drops, sequences, int8, costs."""
 
-import itertools
 import json
 import threading
-import types
 
 import mxnet as mx
 import numpy as np
 import pytest
 from conftest import needs_onednn, needs_precision
 
-from wqa.cache.document_cache import CachedDocuments, text_digest
-from wqa.cache.document_cache_writer import DocumentCacheWriter
 from wqa.cli import main
-from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
+from wqa.config import BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.documents import Document, write_documents
 from wqa.engines.onednn import PackedBatch, PackedLayers
@@ -22,8 +18,13 @@ from wqa.engines.onednn.operations import Norm
 from wqa.engines.onednn.pair_rows import PairRows
 from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
+from wqa.inference.document_cache import (
+    DocumentCache,
+    document_key,
+    pack_documents,
+    write_cache,
+)
 from wqa.inference.document_encoder import StoredDocument, encodings_identity
-from wqa.systems import random as random_rankers
 from wqa.systems.dcbert.ranker import DecoupledRanker
 from wqa.systems.encode import encode_documents
 from wqa.systems.load import build_ranker, load_ranker
@@ -382,7 +383,7 @@ def test_a_cache_changes_scores_by_its_rounding_alone(
     run, questions, caches, store, tolerance, engine
 ):
     plain = list(load_ranker(run, engine=engine).rank_all(questions))
-    cache = CachedDocuments(caches[store])
+    cache = DocumentCache(caches[store])
     ranker = load_ranker(run, engine=engine, cache=cache)
     ranker.document_encoder.encode = lambda ids: pytest.fail("encoded") if len(ids) else []
     cached = list(ranker.rank_all(questions))
@@ -401,7 +402,7 @@ def test_a_changed_document_is_encoded_again(run, questions, caches):
         changed.append(
             question._replace(candidates=(first, second, third, *question.candidates[3:]))
         )
-    cache = CachedDocuments(caches["float32"])
+    cache = DocumentCache(caches["float32"])
     cached = list(load_ranker(run, engine="mxnet", cache=cache).rank_all(changed))
     assert_same(list(load_ranker(run, engine="mxnet").rank_all(changed)), cached, 1e-5)
     assert (cache.documents, cache.missing) == (32, 4 * 4)
@@ -413,14 +414,14 @@ def test_a_cache_of_first_rows_serves_the_linear_variant(tmp_path):
     identity = encodings_identity(network.document_encoder, Inputs.tokenizer, Inputs.max_length)
     path = tmp_path / "cache"
     ranker = ranker_of(network, by("mxnet"))
-    with DocumentCacheWriter(path, {**identity, "store": "float32", "tokens": 1}) as writer:
-        for number, pair in enumerate(group[0]):
-            [rows] = ranker.document_encoder.encode([pair.document.token_ids])
-            writer.put(f"D{number}", text_digest(f"text {number}"), rows)
-        writer.commit()
-    cache = CachedDocuments(path)
-    cache.open(identity)
-    candidates = [Candidate(f"text {number}", None, f"D{number}") for number in range(5)]
+    rows = ranker.document_encoder.encode([pair.document.token_ids for pair in group[0]])
+    candidates = [Candidate(f"text {number}", None, f"D{number}") for number in range(len(rows))]
+    arrays = pack_documents([candidate.id for candidate in candidates], rows, "float32", 1)
+    keys = b"".join(document_key(candidate.id, candidate.text) for candidate in candidates)
+    arrays.update(keys=np.frombuffer(keys, "<u8"), truncated=np.zeros(len(rows), np.uint8))
+    write_cache(path, {**identity, "store": "float32", "tokens": 1}, iter([arrays]))
+    cache = DocumentCache(path)
+    cache.check_made_with(identity)
     stored = []
     for document in cache.get(candidates, 1):
         assert document.rows.shape == (1, CONFIG.units)
@@ -486,8 +487,7 @@ def test_a_cache_of_another_tokenizer_or_length_is_refused(name, tmp_path):
 
     network = network_of()
     identity = encodings_identity(network.document_encoder, Inputs.tokenizer, Inputs.max_length)
-    with DocumentCacheWriter(tmp_path / "cache", {**identity, "store": "float32", "tokens": 0}):
-        pass
+    write_cache(tmp_path / "cache", {**identity, "store": "float32", "tokens": 0}, iter([]))
     options = {"engine": by("mxnet"), "cache": tmp_path / "cache"}
     build_ranker("dcbert", network, Inputs(), **options)
     with pytest.raises(DataError, match=f"made with {name}"):
@@ -514,7 +514,7 @@ def test_documents_with_more_tokens_than_a_cache_keeps_are_truncated(run, tmp_pa
 
 
 def test_documents_without_ids_are_counted_as_missing(run, caches):
-    cache = CachedDocuments(caches["float32"])
+    cache = DocumentCache(caches["float32"])
     ranker = load_ranker(run, engine="mxnet", cache=cache)
     ranker.rank("what is the moon", ["the moon", "a river", "the sun"])
     assert (cache.documents, cache.missing) == (3, 3)
@@ -538,7 +538,7 @@ def test_a_sequence_gives_the_cache_to_the_ranker_that_reads_it(
     path = tmp_path / "sequence.json"
     entries = {"rankers": [str(run), {"run": str(tiny_run), "drop_ratio": 0.5}], "keep": [3]}
     path.write_text(json.dumps(entries), encoding="utf-8")
-    cache = CachedDocuments(caches["float32"])
+    cache = DocumentCache(caches["float32"])
     sequence = load_ranker(path, cache=cache, engine="mxnet")
     first = list(load_ranker(run, engine="mxnet").rank_all(questions))
     for ranking, alone in zip(sequence.rank_all(questions), first):
@@ -621,48 +621,3 @@ def test_an_export_says_what_it_cannot_write(run, tmp_path, capsys, form):
     assert main(command) == 2
     assert "dcbert" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-@needs_onednn
-def test_costs_of_a_cache_by_hand(monkeypatch):
-    """A clock that is read once a second, and three questions with eight documents."""
-    seconds = {"it, cached": 10.0, "it, not cached": 40.0, "fast": 5.0}
-    clock = types.SimpleNamespace(perf_counter=itertools.count().__next__)
-    rows = [{"ranker": name, "seconds": value} for name, value in seconds.items()]
-    monkeypatch.setattr(random_rankers, "time", clock)
-    monkeypatch.setattr(random_rankers, "time_rankers", lambda *_: rows)
-    ranker = ranker_of(network_of(), by("mxnet"))
-    times = random_rankers.time_cached("it", ranker, questions_of(), {"fast": None})
-    # One second for the documents of a question, for all questions, and to read all documents.
-    assert times.parts == pytest.approx(
-        {
-            "encode_question": 1e3 / 3,
-            "read_documents": 1e3 / 3,
-            "interaction": 1e3 * (10 - 2) / 3,
-            "encode_document": 1e3 * 3 / 8,
-        }
-    )
-    # 1,000 documents cost 375 s; a question saves 10 s.
-    assert times.paid_after == {"it, not cached": 38}
-    assert [row["questions_per_second"] for row in times.rows] == [3 / 10, 3 / 40, 3 / 5]
-
-
-def test_bench_times_a_cache_beside_other_rankers(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(BACKBONES, "tiny", CONFIG)
-    output = tmp_path / "times.json"
-    command = ["bench", "--random", "tiny", "--system", "dcbert", "--question-length", "20"]
-    command += ["--beside", "tiny", "--num-candidates", "5", "--tokens", "20-30", "--rounds", "1"]
-    assert main([*command, "--json", str(output)]) == 0
-    text_of_table = capsys.readouterr().out
-    times = json.loads(output.read_text(encoding="utf-8"))
-    assert f"encoding costs {times['parts']['encode_document']:.2f} ms a document" in text_of_table
-    assert text_of_table.count("has paid for itself") == len(times["paid_after"])
-    names = [row["ranker"] for row in times["rows"]]
-    assert names == ["tiny dcbert, cached", "tiny dcbert, not cached", "tiny pairwise"]
-    assert all(row["questions_per_second"] > 0 for row in times["rows"])
-    assert times["parts"]["encode_document"] > 0
-    assert main([*command, "--cache", "folder"]) == 2
-    assert "--cache" in capsys.readouterr().err
-    command[command.index("--random") + 1] = "tiny,tiny"
-    assert main(command) == 2
-    assert "error: --random: several shapes with --system dcbert" in capsys.readouterr().err

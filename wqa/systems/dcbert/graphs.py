@@ -6,9 +6,9 @@ from typing import Dict, Sequence, Tuple
 
 import numpy as np
 
-from wqa.cache.cache_index import as_float32
 from wqa.engines.onnx.engine import OnnxEngine
 from wqa.engines.onnx.inputs import MASKS, mask_of
+from wqa.io.parameter_files import widen
 from wqa.systems.dcbert.ranker import EncodedPair, TextRows
 
 
@@ -28,5 +28,6 @@ def _padded(texts: Sequence[TextRows]) -> Tuple[np.ndarray, np.ndarray]:
     lengths = np.array([text.length for text in texts])
     encodings = np.zeros((len(texts), lengths.max(), texts[0].rows.shape[1]), np.float32)
     for row, text in zip(encodings, texts):
-        row[: text.length] = as_float32(text.rows)
+        rows = text.rows
+        row[: text.length] = widen(rows) if rows.dtype == np.uint16 else rows
     return encodings, mask_of(lengths, lengths.max())

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 import numpy as np
 
-from wqa.cache.document_cache import CachedDocuments
 from wqa.config import STRENGTH, EngineConfig
 from wqa.data import Question
 from wqa.engines.engine import Engine, EngineTypes
+from wqa.inference.document_cache import DocumentCache, open_cache
 from wqa.inference.document_encoder import DocumentEncoder, StoredDocument, encodings_identity
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.inference.loop import GroupPairs
@@ -73,7 +73,7 @@ class DecoupledRanker(CascadeRanker):
     quantized : list of dict, optional
         `Quantized` products, for int8: those of the question encoder's layers, of the
         document encoder's, and of the interaction's.
-    cache : str, path-like or CachedDocuments, optional
+    cache : str, path-like or DocumentCache, optional
         Document cache of this network's document encoder, as `wqa encode` writes it. Documents that
         it does not hold, or with another text, and candidates without an id, are encoded.
     **options
@@ -101,7 +101,7 @@ class DecoupledRanker(CascadeRanker):
         inputs: PairInputs,
         engine: Optional[EngineConfig] = None,
         quantized: Optional[QuantizedLayers] = None,
-        cache: Union[PathLike, CachedDocuments, None] = None,
+        cache: Union[PathLike, DocumentCache, None] = None,
         **options: Any,
     ) -> None:
         config = engine or EngineConfig(engine="mxnet")
@@ -120,11 +120,13 @@ class DecoupledRanker(CascadeRanker):
                     backbone, inputs.tokenizer, most, config, layers
                 )
         self._text_encoders = [encoders[backbone] for backbone in network.encoders]
-        self._cache: Optional[CachedDocuments] = None
+        self._cache: Optional[DocumentCache] = None
         if cache is not None:
-            self._cache = CachedDocuments.of(cache)
+            self._cache = open_cache(cache)
             backbone = network.document_encoder
-            self._cache.open(encodings_identity(backbone, inputs.tokenizer, inputs.max_length))
+            self._cache.check_made_with(
+                encodings_identity(backbone, inputs.tokenizer, inputs.max_length)
+            )
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
         return super()._build_engine(quantized and quantized[2 * self.network.num_layers :])

@@ -1,0 +1,399 @@
+"""Encodings of documents: the encoder of single texts, the cache, and `wqa encode`."""
+
+import json
+import multiprocessing
+import shutil
+import threading
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import needs_onednn, needs_precision
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wqa.cli import main
+from wqa.config import EngineConfig
+from wqa.data import Candidate
+from wqa.data.documents import Document, read_documents, write_documents
+from wqa.engines.onednn.library import as_float32
+from wqa.errors import DataError, InputError, OptionError
+from wqa.inference.document_cache import (
+    DocumentCache,
+    cache_output,
+    document_key,
+    pack_documents,
+    write_cache,
+)
+from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
+from wqa.io.locks import lock_output
+from wqa.pretrained import load_backbone
+from wqa.systems.encode import EncodingTask, encode_documents
+from wqa.systems.run_directory import load_run
+from wqa.text import SingleInputs, load_tokenizer
+
+# The encoder of single texts
+
+
+@pytest.fixture(scope="module")
+def backbone(tiny_encoder):
+    return load_backbone(tiny_encoder)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_encoder):
+    return load_tokenizer(tiny_encoder)
+
+
+def texts_of(lengths, vocab_size, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(5, vocab_size, length).astype(np.int32) for length in lengths]
+
+
+def expected_encodings(backbone, token_ids):
+    """Each text by itself, through the blocks."""
+    encodings = []
+    for ids in token_ids:
+        tokens = mx.nd.array(ids[None], dtype="int32")
+        length = mx.nd.array([len(ids)])
+        encodings.append(backbone.hidden_states(tokens, length)[-1].asnumpy()[0])
+    return encodings
+
+
+ENGINES = (
+    pytest.param("onednn", "float32", 2e-5, marks=needs_onednn),
+    pytest.param("mxnet", "float32", 2e-5),
+    pytest.param("onednn", "bfloat16", 6e-2, marks=needs_precision("bfloat16")),
+)
+
+
+@pytest.mark.parametrize("engine, precision, tolerance", ENGINES)
+def test_texts_are_encoded_apart_in_their_order(backbone, tokenizer, engine, precision, tolerance):
+    token_ids = texts_of((7, 30, 3, 12, 7, 64, 1, 12), backbone.config.vocab_size)
+    config = EngineConfig(engine, precision, batch_tokens=80)
+    encoder = DocumentEncoder(backbone, tokenizer, 64, config)
+    encodings = encoder.encode(token_ids)
+    for rows, expected in zip(encodings, expected_encodings(backbone, token_ids)):
+        assert rows.shape == expected.shape
+        assert rows.dtype == (np.uint16 if encoder.kind == "bfloat16" else np.float32)
+        np.testing.assert_allclose(as_float32(rows), expected, atol=tolerance)
+    assert encoder.encode([]) == []
+
+
+def test_what_cannot_be_encoded_is_refused(backbone, tokenizer):
+    encoder = DocumentEncoder(backbone, tokenizer, 16, EngineConfig("mxnet"))
+    with pytest.raises(InputError, match="text 2: 17 tokens; expected 1 to 16"):
+        encoder.encode(texts_of((3, 17), 9))
+    with pytest.raises(InputError, match="text 1: 0 tokens"):
+        encoder.encode([np.zeros(0, np.int32)])
+    with pytest.raises(InputError, match="text 1: token id 10000000"):
+        encoder.encode([np.array([5, 10**7], np.int32)])
+    with pytest.raises(OptionError, match="max_length: 999; expected 1 to 160"):
+        DocumentEncoder(backbone, tokenizer, 999)
+
+
+# The cache
+
+UNITS = 16
+SETTINGS = {"encoder_sha256": "a", "units": UNITS, "store": "float32", "tokens": 0}
+LENGTHS = (3, 1, 7, 2)
+
+
+def rows_of(lengths=LENGTHS, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((length, UNITS)).astype(np.float32) for length in lengths]
+
+
+def part_of(ids, encodings, **options):
+    """Arrays of documents; the text of a document is its id."""
+    arrays = pack_documents(ids, encodings, **options)
+    arrays["keys"] = np.frombuffer(b"".join(document_key(id, id) for id in ids), "<u8")
+    arrays["truncated"] = np.array([id == "D2" for id in ids], np.uint8)
+    return arrays
+
+
+def cache_of(path, encodings, store="float32", tokens=0):
+    ids = [f"D{index}" for index in range(len(encodings))]
+    parts = []
+    for start in range(0, len(ids), 3):
+        part = slice(start, start + 3)
+        parts.append(part_of(ids[part], encodings[part], store=store, tokens=tokens))
+    write_cache(path, {**SETTINGS, "store": store, "tokens": tokens}, iter(parts))
+    return DocumentCache(path)
+
+
+def candidates_of(*ids):
+    return [Candidate(id, None, id) for id in ids]
+
+
+def test_documents_are_looked_up_by_id_and_text(tmp_path):
+    encodings = rows_of()
+    cache = cache_of(tmp_path / "cache", encodings)
+    wanted = candidates_of("D2", "D0", "D9", "D1", "D3")
+    wanted += [Candidate("D0"), Candidate("another text", None, "D0")]
+    documents = cache.get(wanted)
+    assert [document is None for document in documents] == [False, False, True] + [False] * 2 + [
+        True
+    ] * 2
+    for index, place in ((2, 0), (0, 1), (1, 3), (3, 4)):
+        assert documents[place].rows.tolist() == encodings[index].tolist()
+        assert documents[place].truncated == (index == 2)
+    assert (len(cache), cache.documents, cache.missing) == (4, 7, 3)
+    assert [len(document.rows) for document in cache.get(candidates_of("D2", "D1"), 2)] == [2, 1]
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 4), max_size=9), st.sampled_from(["float16", "float32", "int8"]))
+def test_any_lengths_are_read_as_they_were_written(tmp_path_factory, lengths, store):
+    encodings = rows_of(lengths) if lengths else []
+    cache = cache_of(tmp_path_factory.mktemp("any") / "cache", encodings, store)
+    documents = cache.get(candidates_of(*(f"D{index}" for index in range(len(lengths)))))
+    for rows, document in zip(encodings, documents):
+        if not len(rows):  # a blank document is left out
+            assert document is None
+            continue
+        error = {"float32": 0, "float16": 2e-3, "int8": np.abs(rows).max() / 127}[store]
+        np.testing.assert_allclose(document.rows, rows, atol=error)
+    assert cache.meta["blank"] == lengths.count(0)
+    assert cache.meta["documents"] == len(lengths) - lengths.count(0)
+
+
+def test_a_row_of_int8_has_its_own_scale(tmp_path):
+    rows = np.zeros((3, UNITS), np.float32)
+    rows[0, 0], rows[1, :2] = 127.0, (0.5, -0.25)
+    [document] = cache_of(tmp_path / "cache", [rows], "int8").get(candidates_of("D0"))
+    expected = [0.5, -np.rint(127 / 2) * 0.5 / 127]
+    np.testing.assert_allclose(document.rows[1, :2], expected, rtol=1e-6)
+    assert document.rows[0, 0] == 127.0 and not document.rows[2].any()
+
+
+def test_bfloat16_is_widened():
+    bits = np.array([[0x3F80] * UNITS], np.uint16)
+    assert pack_documents(["D"], [bits], "float32")["rows"].tolist() == [[1.0] * UNITS]
+
+
+@pytest.mark.parametrize("store", ["float16", "float32", "int8"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_refused(store, value):
+    encodings = rows_of()
+    encodings[2][3, 1] = value
+    with pytest.raises(DataError, match="document 'D2': encodings that are no finite numbers"):
+        pack_documents(["D0", "D1", "D2", "D3"], encodings, store)
+
+
+def test_values_beyond_float16_are_refused():
+    with pytest.raises(DataError, match="float16.*store float32"):
+        pack_documents(["D0"], [np.full((1, UNITS), 7e4, np.float32)], "float16")
+
+
+def test_a_cache_of_something_else_is_refused(tmp_path):
+    cache = cache_of(tmp_path / "cache", rows_of())
+    cache.check_made_with({"encoder_sha256": "a"})
+    with pytest.raises(DataError, match="made with encoder_sha256 'a'.*encode the documents by"):
+        cache.check_made_with({"encoder_sha256": "b"})
+
+
+@pytest.mark.parametrize(
+    "name, change",
+    [
+        ("rows", lambda content: content[:-4]),
+        ("ends", lambda content: content[8:] + content[:8]),
+        ("ends", lambda content: b"\xff" * 8 + content[8:]),
+        ("keys", lambda content: content[:-8]),
+        ("truncated", None),
+    ],
+)
+def test_a_damaged_cache_is_refused(tmp_path, name, change):
+    cache_of(tmp_path / "cache", rows_of())
+    path = tmp_path / "cache" / f"{name}.bin"
+    if change is None:
+        path.unlink()
+    else:
+        path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(DataError, match=f"{name}.bin"):
+        DocumentCache(tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"store": "float8"}, {"units": 15}, {"tokens": -1}, {"format": 1}]
+)
+def test_another_meta_is_refused(tmp_path, changes):
+    cache_of(tmp_path / "cache", rows_of())
+    path = tmp_path / "cache" / "meta.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    with pytest.raises(DataError, match="cache"):
+        DocumentCache(tmp_path / "cache")
+
+
+def test_a_cache_of_an_earlier_version_is_named(tmp_path):
+    (tmp_path / "index.sqlite").write_bytes(b"SQLite format 3\0")
+    with pytest.raises(DataError, match="a document cache of version 0.2.*wqa encode"):
+        DocumentCache(tmp_path)
+    with pytest.raises(DataError, match="is no document cache"):
+        DocumentCache(tmp_path / "no")
+
+
+def test_threads_and_forked_processes_read(tmp_path):
+    encodings = rows_of()
+    cache = cache_of(tmp_path / "cache", encodings)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=lambda: queue.put(cache.get(candidates_of("D2"))[0].rows.sum()))
+    child.start()
+    assert queue.get(timeout=60) == encodings[2].sum()
+    child.join()
+
+    def read():
+        for _ in range(50):
+            cache.get(candidates_of("D0", "D9"))
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (cache.documents, cache.missing) == (400, 200)
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def run(dcbert_run):
+    return dcbert_run
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory, encoded_documents):
+    """A file of 21 documents, the first longer than the run reads."""
+    path = tmp_path_factory.mktemp("collection") / "documents.jsonl"
+    write_documents(path, encoded_documents)
+    return path
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def encode(run, documents, out, *options):
+    command = ["encode", str(run), "--documents", str(documents), "--out", str(out), *options]
+    return main(command)
+
+
+def candidates_in(collection):
+    documents = list(read_documents(collection))
+    return [Candidate(document.full_text, None, document.id) for document in documents]
+
+
+def test_the_cache_has_the_networks_encodings(run, collection, tmp_path, capsys):
+    out = tmp_path / "cache"
+    assert encode(run, collection, out, "--store", "float32") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{out}: 21 documents, 1 shortened, 0 without a token left out; ")
+    assert lines[1].endswith(" ms a document")
+    loaded = load_run(run)
+    inputs = SingleInputs(loaded.inputs.tokenizer, 40)
+    candidates = candidates_in(collection)
+    texts = inputs.encode([candidate.text for candidate in candidates])
+    backbone = loaded.network.document_encoder
+    cache = DocumentCache(out)
+    stored = cache.get(candidates)
+    for document, expected in zip(
+        stored, expected_encodings(backbone, [t.token_ids for t in texts])
+    ):
+        np.testing.assert_allclose(document.rows, expected, atol=2e-5)
+    assert [document.truncated for document in stored] == [True] + [False] * 20
+    cache.check_made_with(encodings_identity(backbone, loaded.inputs.tokenizer, 40))
+
+
+@pytest.mark.parametrize("store, first_tokens", [("float16", 0), ("int8", 3)])
+def test_shards_make_the_cache_of_one_process(run, collection, tmp_path, store, first_tokens):
+    options = ["--store", store, "--first-tokens", str(first_tokens), "--partition-tokens", "120"]
+    assert encode(run, collection, tmp_path / "one", *options) == 0
+    for index in (2, 3, 1):
+        assert encode(run, collection, tmp_path / "out", *options, "--shard", f"{index}/3") == 0
+    assert contents(tmp_path / "out") == contents(tmp_path / "one")
+    assert not (tmp_path / "out.partitions").exists()
+    task = EncodingTask(str(run), str(collection), str(tmp_path / "x"), 120)
+    assert len(list(task.divide())) == 3
+
+
+def test_a_document_without_a_token_is_left_out(run, tmp_path, capsys):
+    path, out = tmp_path / "documents.jsonl", tmp_path / "cache"
+    write_documents(path, [Document("D1", "the moon"), Document("D2", "\u200b\u200b")])
+    assert encode(run, path, out) == 0
+    assert "1 documents, 0 shortened, 1 without a token left out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "line, problem",
+    [
+        ('{"id": "D1", "text": "again"}', "line 3: document id 'D1' is on line 1 too"),
+        ('{"id": "D3", "text": " "}', "line 3: text is blank"),
+    ],
+)
+def test_duplicate_ids_and_empty_documents_are_refused(run, jsonl, tmp_path, capsys, line, problem):
+    """Before anything is encoded or written."""
+    path = jsonl('{"id": "D1", "text": "one"}', '{"id": "D2", "text": "two"}', line)
+    assert encode(run, path, tmp_path / "cache") == 2
+    error = capsys.readouterr().err
+    assert f"{path}, {problem}" in error and error.count("\n") == 1
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_cache_of_other_weights_or_options_is_kept(run, collection, tmp_path, capsys):
+    out, other = tmp_path / "cache", tmp_path / "other"
+    assert encode(run, collection, out) == 0
+    before = contents(out)
+    shutil.copytree(run, other)
+    parameters = mx.nd.load(str(other / "model.params"))
+    name = next(name for name in parameters if name.startswith("document_encoder.layers"))
+    parameters[name] = parameters[name] + 1e-3
+    mx.nd.save(str(other / "model.params"), parameters)
+    config = json.loads((other / "config.json").read_text())
+    del config["sha256"]
+    (other / "config.json").write_text(json.dumps(config))
+    capsys.readouterr()
+    assert encode(other, collection, out) == 2
+    assert "made with run_sha256" in capsys.readouterr().err
+    assert encode(run, collection, out, "--first-tokens", "3") == 2
+    assert "made with tokens 0; expected 3" in capsys.readouterr().err
+    assert contents(out) == before
+    assert encode(run, collection, out) == 0
+    assert contents(out) == before
+
+
+def test_a_cache_that_was_not_copied_whole_is_made_again(run, collection, tmp_path):
+    encode_documents(run, collection, tmp_path / "cache")
+    before = contents(tmp_path / "cache")
+    (tmp_path / "cache" / "rows.bin").unlink()
+    encode_documents(run, collection, tmp_path / "cache")
+    assert contents(tmp_path / "cache") == before
+
+
+def test_options_that_do_not_fit_are_refused(run, tiny_run, collection, tmp_path, capsys):
+    out = tmp_path / "cache"
+    documents = ["--documents", str(collection)]
+    cases = [
+        (["encode", str(tiny_run), *documents], "reads question and candidate"),
+        (["encode", "no", *documents], "no: cannot be read"),
+        (["encode", str(run)], "--documents"),
+        (["encode", str(run), "--documents", "no.jsonl"], "no.jsonl: cannot be read"),
+        (["encode", str(run), *documents, "--first-tokens", "-1"], "--first-tokens: -1"),
+        (["encode", str(run), *documents, "--partition-tokens", "0"], "--partition-tokens: 0"),
+    ]
+    for command, message in cases:
+        assert main([*command, "--out", str(out)]) == 2
+        assert message in capsys.readouterr().err
+    assert not out.exists()
+    (tmp_path / "file").write_text("mine")
+    assert main(["encode", str(run), *documents, "--out", str(tmp_path / "file")]) == 2
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_one_process_merges_at_a_time(run, collection, tmp_path, capsys):
+    with lock_output(tmp_path / "cache"):
+        assert encode(run, collection, tmp_path / "cache") == 0
+    assert "not merged yet" in capsys.readouterr().out
+    assert encode(run, collection, tmp_path / "cache", "--merge") == 0
+    assert cache_output(tmp_path / "cache").meta()["documents"] == 21

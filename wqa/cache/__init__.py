@@ -1,1 +1,0 @@
-"""The document cache: encodings of documents on disk. Nothing here needs MXNet."""

@@ -1,0 +1,469 @@
+"""Work on a large file in parts, which one process computes, or several that share a folder.
+
+`run_parts` computes the parts of one shard; a single process is shard 1 of 1. The parts of ``OUT``
+wait in ``OUT.partitions``: a manifest, which divides the file and names what the results depend on,
+and one ``.npz`` file a part, which appears under its name when it is whole. So a command that was
+stopped does not compute a part again. Whoever computes the last part merges all of them, in order,
+and removes the folder. The parts depend on the manifest alone, so that the merged bytes do not
+depend on who computed them.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import hashlib
+import json
+import logging
+import pathlib
+import re
+import time
+import zipfile
+import zlib
+from typing import Any, ClassVar, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from wqa.config import read_json
+from wqa.data.partitions import Partition
+from wqa.errors import DataError, OptionError, OutputLocked, Stopped, WqaError, printable, shorten
+from wqa.io.files import atomic_writer, is_temporary
+from wqa.io.locks import lock_output
+from wqa.io.progress import StopRequest, progress_bar, with_bar
+
+LOGGER = logging.getLogger(__name__)
+
+#: Changes whenever older manifests, or files of parts, can no longer be read.
+FORMAT = 2
+MANIFEST = "manifest.json"
+#: Greatest size of a manifest in bytes.
+LARGEST_MANIFEST = 1 << 30
+#: Seconds between two looks at a manifest that another process writes.
+PAUSE = 0.5
+
+Arrays = Dict[str, np.ndarray]
+
+
+class PartTask(abc.ABC):
+    """Work on a file that can be done in parts.
+
+    Attributes
+    ----------
+    data : str
+        File that is divided.
+    out : str
+        Folder to make of the results.
+    verb, unit : str
+        What is done, such as "score", and what a part is counted in, such as "candidate".
+    """
+
+    data: str
+    out: str
+    verb: ClassVar[str]
+    unit: ClassVar[str]
+
+    @abc.abstractmethod
+    def settings(self) -> Dict[str, Any]:
+        """Digests and options that the results depend on, in values of JSON.
+
+        No model is loaded for them.
+        """
+
+    def loaded_settings(self) -> Dict[str, Any]:
+        """Further settings, which only the loaded model tells."""
+        return {}
+
+    def machine_settings(self) -> Dict[str, Any]:
+        """What the last bits of the results depend on, such as the number of threads."""
+        return {}
+
+    @abc.abstractmethod
+    def divide(self) -> Iterator[Partition]:
+        """Divide the file. An unreadable record is an error now, not hours later."""
+
+    @abc.abstractmethod
+    def compute(self, partition: Partition) -> Arrays:
+        """Compute a part."""
+
+    @abc.abstractmethod
+    def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+        """``meta.json`` of the merged results; None where there are none yet.
+
+        Raises
+        ------
+        WqaError
+            If ``out`` holds results of other settings, or other files.
+        """
+
+    @abc.abstractmethod
+    def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
+        """Write the results of all parts, which come in order, to ``out``."""
+
+
+class PartsReport(NamedTuple):
+    """What a command has done.
+
+    Attributes
+    ----------
+    meta : dict or None
+        ``meta.json`` of the merged results; None where parts are missing, or another process
+        merges them.
+    partitions : int
+        Number of parts; 0 where the results were merged before.
+    computed : int
+        Number of parts that this command has computed.
+    missing : int
+        Number of parts that are not computed yet.
+    seconds : float
+        Time that this command has spent on computing parts.
+    """
+
+    meta: Optional[Dict[str, Any]]
+    partitions: int = 0
+    computed: int = 0
+    missing: int = 0
+    seconds: float = 0.0
+
+
+def parse_shard(text: str) -> Tuple[int, int]:
+    """Parse the name of a shard.
+
+    Parameters
+    ----------
+    text : str
+        ``I/N``: the I-th of N shards, from 1.
+
+    Returns
+    -------
+    tuple of int
+        I and N.
+
+    Raises
+    ------
+    OptionError
+        If it is no such text, or I is not from 1 to N.
+    """
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    if match is None:
+        raise OptionError("shard", shorten(text), "I/N, such as 1/8")
+    index, count = int(match[1]), int(match[2])
+    if not 1 <= index <= count:
+        expected = f"I/{count} with I from 1 to {count}" if count else "N from 1"
+        raise OptionError("shard", shorten(text), expected, "the first shard is 1")
+    return index, count
+
+
+def run_parts(
+    task: PartTask,
+    shard: Tuple[int, int] = (1, 1),
+    progress: bool = False,
+    stop: Optional[StopRequest] = None,
+) -> PartsReport:
+    """Compute the parts of a shard that are missing, and merge all parts once they are there.
+
+    Parameters
+    ----------
+    task : PartTask
+        The work.
+    shard : tuple of int
+        I and N: this process computes the parts p with p mod N = I - 1.
+    progress : bool
+        Show a bar on standard error.
+    stop : StopRequest, optional
+        Once it holds a signal, the work ends after the current part.
+
+    Returns
+    -------
+    PartsReport
+
+    Raises
+    ------
+    Stopped
+        If a signal has stopped the work. What is computed stays.
+    WqaError
+        If the data cannot be read or computed, the parts are those of other work, or a file cannot
+        be written.
+    """
+    meta = _finished(task, task.settings())
+    if meta is not None:
+        return PartsReport(meta)
+    parts = open_parts(task)
+    if parts is None:  # merged by another process while this one has loaded its model
+        return PartsReport(task.finished(task.settings()))
+    stop = stop or StopRequest()
+    mine = range(shard[0] - 1, len(parts.partitions), shard[1])
+    if not mine:
+        LOGGER.warning(
+            f"shard {shard[0]}/{shard[1]} has nothing to {task.verb}: there are "
+            f"{len(parts.partitions)} partitions; a smaller partition_tokens gives more"
+        )
+    left = [index for index in mine if not parts.path(index).is_file()]
+    total = sum(parts.partitions[index].texts for index in mine)
+    done = total - sum(parts.partitions[index].texts for index in left)
+    start = time.perf_counter()
+    with progress_bar(total, task.verb, task.unit, progress, initial=done) as bar:
+        for count, index in enumerate(left):
+            if stop.signal:
+                where = f"{parts.folder}, {count} of {len(left)} partitions"
+                raise Stopped(stop.signal, where, "they are in the folder")
+            parts.compute(index)
+            bar.update(parts.partitions[index].texts)
+    seconds = time.perf_counter() - start
+    report = merge_if_whole(parts, progress, stop)
+    return report._replace(computed=len(left), seconds=round(seconds, 3))
+
+
+def merge_parts(
+    task: PartTask, progress: bool = False, stop: Optional[StopRequest] = None
+) -> PartsReport:
+    """Merge the parts that shards have computed. No model is loaded.
+
+    Parameters
+    ----------
+    task, progress, stop
+        As for `run_parts`.
+
+    Returns
+    -------
+    PartsReport
+
+    Raises
+    ------
+    DataError
+        If parts are missing or damaged, or those of other work.
+    OutputLocked
+        If another process merges them.
+    Stopped
+        If a signal has stopped the merge. The parts stay.
+    """
+    settings = task.settings()
+    meta = _finished(task, settings)
+    if meta is not None:
+        return PartsReport(meta)
+    parts = read_parts(task)
+    if parts is None:
+        hint = f"{task.verb} them first"
+        raise DataError(_folder(task), "holds no partitions", "those of shards", hint)
+    parts.check(settings)
+    missing = parts.missing()
+    if missing:
+        raise DataError(
+            parts.folder,
+            f"partition {missing[0]} is missing, of {len(missing)} that are",
+            f"{len(parts.partitions)} partitions",
+            "run the shards that have not ended",
+        )
+    return _merge(parts, progress, stop or StopRequest())
+
+
+def merge_if_whole(parts: Parts, progress: bool, stop: StopRequest) -> PartsReport:
+    """Merge the parts if none is missing, and no other process merges them."""
+    missing = parts.missing()
+    # All are missing where another process has merged and removed them.
+    if missing and parts.task.finished(parts.settings) is None:
+        return PartsReport(None, len(parts.partitions), 0, len(missing))
+    try:
+        return _merge(parts, progress, stop)
+    except OutputLocked as locked:
+        LOGGER.info(
+            printable(f"the partitions are not merged yet: {locked.where} is {locked.found}")
+        )
+        return PartsReport(None, len(parts.partitions))
+
+
+def _merge(parts: Parts, progress: bool, stop: StopRequest) -> PartsReport:
+    task = parts.task
+    with lock_output(task.out):
+        meta = task.finished(parts.settings)
+        if meta is None:
+            task.merge(parts.settings, parts.read_all(progress, stop))
+            meta = task.finished(parts.settings)
+        parts.remove()
+    return PartsReport(meta, len(parts.partitions))
+
+
+def _finished(task: PartTask, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+    """``meta.json`` of results that are merged; the parts that a killed merge has left go."""
+    meta = task.finished(settings)
+    if meta is not None:
+        with contextlib.suppress(WqaError):
+            parts = read_parts(task)
+            if parts is not None:
+                parts.check(settings)
+                parts.remove()
+    return meta
+
+
+def open_parts(task: PartTask) -> Optional[Parts]:
+    """Read the manifest of some work, or write it if nobody has; None where all is merged.
+
+    One process divides the file, and others wait meanwhile.
+    """
+    waits = False
+    while True:
+        parts = read_parts(task)
+        if parts is not None:
+            parts.check({**task.settings(), **task.loaded_settings(), **task.machine_settings()})
+            return parts
+        try:
+            with lock_output(_folder(task)):
+                if read_parts(task) is None:
+                    if task.finished(task.settings()) is not None:
+                        return None
+                    _write_manifest(task)
+        except OutputLocked as locked:
+            if not waits:
+                LOGGER.info(printable(f"waiting for the manifest: {locked.found}"))
+            waits = True
+            time.sleep(PAUSE)
+
+
+def _folder(task: PartTask) -> pathlib.Path:
+    """Folder of the manifest and the parts."""
+    out = pathlib.Path(task.out)
+    return out.with_name(f"{out.name}.partitions")
+
+
+def _write_manifest(task: PartTask) -> None:
+    folder = _folder(task)
+    if folder.is_dir() and not all(map(is_temporary, folder.iterdir())):
+        expected = "a path beside which the partitions can be written"
+        hint = "choose another path, or move that folder"
+        raise OptionError("out", f"{folder} is beside it, with other files", expected, hint)
+    manifest = {
+        "format": FORMAT,
+        "settings": {**task.settings(), **task.loaded_settings()},
+        "machine": task.machine_settings(),
+        "partitions": list(task.divide()),
+    }
+    with atomic_writer(folder / MANIFEST) as file:
+        json.dump(manifest, file)
+
+
+def read_parts(task: PartTask) -> Optional[Parts]:
+    """Read the manifest of some work; None where there is none."""
+    path = _folder(task) / MANIFEST
+    try:
+        manifest = read_json(path, LARGEST_MANIFEST)
+        if manifest["format"] != FORMAT:
+            raise ValueError(f"format {shorten(manifest['format'])}, not {FORMAT}")
+        return Parts(task, manifest)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        hint = f"delete {path.parent}, then run the command again"
+        raise DataError(path, f"cannot be read ({error})", "a manifest", hint) from None
+
+
+class Parts:
+    """The parts of some work, by its manifest.
+
+    Parameters
+    ----------
+    task : PartTask
+        The work.
+    manifest : dict
+        Content of its manifest.
+
+    Attributes
+    ----------
+    task : PartTask
+        The work.
+    settings : dict
+        What the results depend on.
+    partitions : list of Partition
+        How the file is divided.
+    folder : pathlib.Path
+        Folder of the manifest and the parts.
+    """
+
+    def __init__(self, task: PartTask, manifest: Mapping[str, Any]) -> None:
+        self.task = task
+        self.settings: Dict[str, Any] = dict(manifest["settings"])
+        self._machine: Dict[str, Any] = dict(manifest["machine"])
+        self.partitions = [Partition(*row) for row in manifest["partitions"]]
+        self.folder = _folder(task)
+        content = json.dumps(manifest, sort_keys=True).encode("utf-8")
+        self._digest = hashlib.sha256(content).hexdigest()
+
+    def check(self, expected: Mapping[str, Any]) -> None:
+        """Check that the parts are those of a command with certain settings.
+
+        Raises
+        ------
+        DataError
+            If a setting has another value.
+        """
+        stored = {**self.settings, **self._machine}
+        for name, value in expected.items():
+            if stored.get(name) == value:
+                continue
+            hint = f"repeat the command that began it, or delete {self.folder}"
+            if name == "threads":
+                hint = f"give threads={stored.get(name)} on every machine, or delete {self.folder}"
+            found = f"made with {name} {shorten(stored.get(name), 70)}"
+            raise DataError(self.folder / MANIFEST, found, shorten(value, 70), hint)
+
+    def path(self, index: int) -> pathlib.Path:
+        """File of a part."""
+        return self.folder / f"{index:06d}.npz"
+
+    def missing(self) -> List[int]:
+        """Indices of the parts that are not computed yet, ascending."""
+        # Each file is looked up, as network file systems may list a folder as it was a while ago.
+        indices = range(len(self.partitions))
+        return [index for index in indices if not self.path(index).is_file()]
+
+    def compute(self, index: int) -> None:
+        """Compute a part and write its file."""
+        arrays = self.task.compute(self.partitions[index])
+        if not (self.folder / MANIFEST).is_file():
+            raise DataError(
+                self.folder,
+                "the manifest is gone",
+                "that of the partitions until they are merged",
+                "run the command again, if another has not merged them",
+            )
+        with atomic_writer(self.path(index), "wb") as file:
+            np.savez(file, manifest=np.array(self._digest), **arrays)
+
+    def read_all(self, progress: bool, stop: StopRequest) -> Iterator[Arrays]:
+        """Read all parts in order, one at a time."""
+        count = len(self.partitions)
+        for index in with_bar(range(count), count, "merge", progress, "partition"):
+            if stop.signal:
+                where = f"{self.task.out}, {index} of {count} partitions merged"
+                raise Stopped(stop.signal, where, f"they stay in {self.folder}")
+            yield self._read(index)
+
+    def _read(self, index: int) -> Arrays:
+        path = self.path(index)
+        try:
+            # NumPy checks the CRC-32 of each array.
+            with np.load(path, allow_pickle=False) as file:
+                arrays = dict(file)
+            if str(arrays.pop("manifest")) != self._digest:
+                raise ValueError("a part of another manifest")
+            return arrays
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+            hint = "delete it, then run its shard again"
+            raise DataError(path, f"cannot be read ({error})", "a whole partition", hint) from None
+
+    def remove(self) -> None:
+        """Remove the folder; where it holds files of others, these stay."""
+        own = [entry for entry in self._entries() if self._is_own(entry)]
+        with contextlib.suppress(OSError):  # the results are there: nothing is in the way
+            for path in sorted(own, key=lambda path: path.name != MANIFEST):
+                path.unlink()
+            self.folder.rmdir()
+
+    def _entries(self) -> List[pathlib.Path]:
+        try:
+            return list(self.folder.iterdir())
+        except OSError:
+            return []
+
+    @staticmethod
+    def _is_own(path: pathlib.Path) -> bool:
+        is_named = path.name == MANIFEST or re.fullmatch(r"[0-9]{6,}\.npz", path.name) is not None
+        return (is_named and path.is_file()) or is_temporary(path)
