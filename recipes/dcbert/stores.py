@@ -70,7 +70,7 @@ def measured(options, questions, store, tokens):
     )
     row = {"store": store, "first_tokens": tokens or "all"}
     row.update({name: f"{100 * figures[metric]:.2f}" for name, metric in METRICS.items()})
-    row["bytes_a_document"] = round(report.bytes / report.documents)
+    row["bytes_a_document"] = round(sum(report["files"].values()) / report["documents"])
     return row, [np.asarray(ranking.scores) for ranking in rankings]
 
 
@@ -81,7 +81,7 @@ def arguments():
     )
     for name in ("run", "questions", "documents", "table"):
         parser.add_argument(name)
-    parser.add_argument("--stores", nargs="+", default=["float32", "float16", "bfloat16", "int8"])
+    parser.add_argument("--stores", nargs="+", default=["float32", "float16", "int8"])
     parser.add_argument("--first-tokens", nargs="*", type=int, default=[])
     parser.add_argument("--total", type=int, default=0)
     parser.add_argument("--precision", default="float32")

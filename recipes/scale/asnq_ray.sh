@@ -14,5 +14,4 @@ if [ -n "$CLUSTER" ]; then
 fi
 for split in $SPLITS; do
   score "$split" ray ray "${where[@]}"
-  arithmetic "$split" ray ray
 done

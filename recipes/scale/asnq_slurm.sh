@@ -28,6 +28,5 @@ fi
 for split in $SPLITS; do
   for shard in $shards; do
     score "$split" slurm "slurm.$shard" --shard "$shard/$SHARDS"
-    arithmetic "$split" slurm "slurm.$shard"
   done
 done

@@ -16,7 +16,6 @@ CLUSTER=${CLUSTER-local}                # local, local:N, ray://HOST[:PORT]; emp
 THREADS=${THREADS:-${SLURM_CPUS_PER_TASK:-1}}               # of each worker, the same everywhere: they decide the last bits
 PARTITION_TOKENS=${PARTITION_TOKENS:-262144}
 FORMAT=${FORMAT:-trec}                  # trec, jsonl, or logits for `wqa train --teachers`
-WORKERS=${WORKERS:-16 256 1024}         # of the arithmetic
 mkdir -p "$RUNS/scale"
 
 score() {  # SPLIT NAME JSON OPTIONS...: each shard has a file of figures, JSON, of its own
@@ -24,12 +23,4 @@ score() {  # SPLIT NAME JSON OPTIONS...: each shard has a file of figures, JSON,
   "$wqa" score "$RUN" --data "$ASNQ/$split.jsonl" --out "$RUNS/scale/$name/$split" --format "$FORMAT" --ctx "$device" \
     --precision "$PRECISION" --threads "$THREADS" --partition-tokens "$PARTITION_TOKENS" \
     --json "$RUNS/scale/$json.$split.json" "$@"
-}
-
-# SPLIT NAME JSON: of the command that merged, as the others know the rate of their own shard alone.
-arithmetic() {
-  if "$python" recipes/scale/arithmetic.py --is-measured "$RUNS/scale/$3.$1.json"; then
-    "$python" recipes/scale/arithmetic.py "$RUNS/scale/$3.$1.json" --threads "$THREADS" --workers $WORKERS \
-      | tee "$RESULTS/$2_$1.txt"
-  fi
 }

@@ -5,7 +5,6 @@ import importlib
 import json
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 
@@ -201,24 +200,6 @@ def test_a_training_goes_on_with_its_own_figures_alone(
     is_own = b"update" in content  # cut off by a full disk
     assert run([*good, "--resume"]) == (0 if is_own else 2)
     assert is_own or contents(path.parent) == {path.name: content}
-
-
-@pytest.mark.parametrize("statement", [None, "VACUUM", "CREATE TABLE mine (value)"])
-def test_encode_keeps_other_databases(
-    statement, texts, tiny_run, tiny_encoder, dcbert_run, tmp_path
-):
-    folder = tmp_path / "encode"
-    folder.mkdir()
-    (folder / "encodings-1.bin").write_bytes(b"mine")
-    (folder / "index.sqlite").write_bytes(b"")
-    if statement:
-        with contextlib.closing(sqlite3.connect(folder / "index.sqlite")) as connection:
-            connection.execute("PRAGMA user_version = 7")
-            connection.execute(statement)
-    before = contents(folder)
-    good, _ = commands(texts, tiny_run, tiny_encoder, dcbert_run, tmp_path)["encode"]
-    assert run(good) == 2
-    assert contents(folder) == before
 
 
 @pytest.mark.parametrize(

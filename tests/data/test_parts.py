@@ -300,8 +300,9 @@ def test_a_damaged_manifest_is_named(task, content):
 
 def test_parts_of_other_work_are_refused(task, data, tmp_path):
     run_parts(task, (1, 2))
-    with pytest.raises(DataError, match="made with power 2"):
-        run_parts(Squares(data, tmp_path / "out", 3))
+    for shard in ((1, 1), (2, 2)):
+        with pytest.raises(DataError, match="made with power 2"):
+            run_parts(Squares(data, tmp_path / "out", 3), shard)
     other = Squares(data, tmp_path / "out")
     other.machine_settings = lambda: {"threads": 4}
     with pytest.raises(DataError, match="give threads=1 on every machine"):
@@ -309,6 +310,24 @@ def test_parts_of_other_work_are_refused(task, data, tmp_path):
     run_parts(task)
     with pytest.raises(DataError, match="made with power 2"):
         run_parts(Squares(data, tmp_path / "out", 3))
+    check_merged(task)
+
+
+def test_a_single_process_begins_again_with_other_settings(task, data, tmp_path):
+    def fails(partition):
+        raise DataError("numbers.txt, line 1", "no number")
+
+    task.compute = fails
+    with pytest.raises(DataError, match="line 1"):
+        run_parts(task)
+    report = run_parts(Squares(data, tmp_path / "out", 3))
+    assert report.computed == 6 and report.meta["power"] == 3
+
+
+def test_one_single_process_at_a_time(task):
+    with lock_output(folder_of(task)), pytest.raises(OutputLocked):
+        run_parts(task)
+    run_parts(task)
     check_merged(task)
 
 

@@ -1008,40 +1008,6 @@ def test_the_figures_of_a_pretraining(tmp_path):
         run_script(MSPP / "pretraining.py", tmp_path)
 
 
-SCALE = ROOT / "recipes" / "scale"
-
-
-def test_the_arithmetic_of_scale(tmp_path):
-    """Rates of scores and of timings; what has none is refused."""
-    path = tmp_path / "measured.json"
-    path.write_text(json.dumps({"seconds": 50.0, "meta": {"pairs": 1000}}))
-    options = ("--pairs", "72e3", "1e9", "--workers", "4", "--threads", "2")
-    lines = run_script(SCALE / "arithmetic.py", path, *options).splitlines()
-    assert lines[0] == "20.0 pairs a second of one worker of 2 processors, measured"
-    assert lines[1].split()[:3] == ["pairs", "worker-hours", "core-hours"]
-    assert lines[2].split() == ["72,000", "1.00", "2.00", "0.25"]
-    assert lines[3].split() == ["1,000,000,000", "13,888.89", "27,777.78", "3,472.22"]
-    rows = [{"drop_ratio": ratio, "candidates_per_second": 10 / ratio} for ratio in (1, 0.5)]
-    path.write_text(json.dumps(rows))
-    assert run_script(SCALE / "arithmetic.py", path).startswith("10.0 pairs")
-    assert run_script(SCALE / "arithmetic.py", path, "--drop-ratio", "0.5").startswith("20.0")
-    for value in ({"seconds": 0.0, "meta": {"pairs": 9}}, {"seconds": 9, "meta": None}, [], 7):
-        path.write_text(json.dumps(value))
-        with pytest.raises(AssertionError, match="measured.json: no rate"):
-            run_script(SCALE / "arithmetic.py", path)
-
-
-@pytest.mark.nightly
-def test_the_overhead_of_shards(tiny_run):
-    data = builtin_path("dev")
-    options = ("--ways", "shards", "--turns", 1, "--partition-tokens", 1000)
-    lines = run_script(SCALE / "overhead.py", tiny_run, data, *options).splitlines()
-    assert lines[0].split() == ["CPU", "seconds", "seconds", "overhead"]
-    assert [line.split("  ")[0] for line in lines[1:]] == ["one process", "shards"]
-    one, shards = (float(line[12:].split()[0]) for line in lines[1:])
-    assert 0.5 < one < shards  # two commands start
-
-
 def left_out(name, precision):
     """The line that a comparison prints for a precision that this machine lacks."""
     return f"left out: {name} {precision}: {lacks(precision)}"

@@ -80,7 +80,6 @@ class Commands:
             importlib.import_module(name)
         # Several parts and commits even for a tiny corpus.
         importlib.import_module("partition").QUESTIONS = 2
-        importlib.import_module("wqa.text.store").COMMIT_CANDIDATES = 20
 
     def choose(self, random):
         """Choose the name of a command."""

@@ -187,19 +187,35 @@ def run_parts(
     meta = _finished(task, task.settings())
     if meta is not None:
         return PartsReport(meta)
-    parts = open_parts(task)
-    if parts is None:  # merged by another process while this one has loaded its model
-        return PartsReport(task.finished(task.settings()))
     stop = stop or StopRequest()
-    mine = range(shard[0] - 1, len(parts.partitions), shard[1])
+    with contextlib.ExitStack() as stack:
+        if shard == (1, 1):
+            stack.enter_context(lock_output(_folder(task)))
+            parts = _open_alone(task)
+        else:
+            opened = open_parts(task)
+            if opened is None:  # merged by another process while this one has loaded its model
+                return PartsReport(task.finished(task.settings()))
+            parts = opened
+        computed, seconds = _compute(parts, shard, progress, stop)
+    report = merge_if_whole(parts, progress, stop)
+    return report._replace(computed=computed, seconds=round(seconds, 3))
+
+
+def _compute(
+    parts: Parts, shard: Tuple[int, int], progress: bool, stop: StopRequest
+) -> Tuple[int, float]:
+    """Compute what is missing of a shard; returns the number of parts and their time."""
+    task, partitions = parts.task, parts.partitions
+    mine = range(shard[0] - 1, len(partitions), shard[1])
     if not mine:
         LOGGER.warning(
             f"shard {shard[0]}/{shard[1]} has nothing to {task.verb}: there are "
-            f"{len(parts.partitions)} partitions; a smaller partition_tokens gives more"
+            f"{len(partitions)} partitions; a smaller partition_tokens gives more"
         )
     left = [index for index in mine if not parts.path(index).is_file()]
-    total = sum(parts.partitions[index].texts for index in mine)
-    done = total - sum(parts.partitions[index].texts for index in left)
+    total = sum(partitions[index].texts for index in mine)
+    done = total - sum(partitions[index].texts for index in left)
     start = time.perf_counter()
     with progress_bar(total, task.verb, task.unit, progress, initial=done) as bar:
         for count, index in enumerate(left):
@@ -207,10 +223,8 @@ def run_parts(
                 where = f"{parts.folder}, {count} of {len(left)} partitions"
                 raise Stopped(stop.signal, where, "they are in the folder")
             parts.compute(index)
-            bar.update(parts.partitions[index].texts)
-    seconds = time.perf_counter() - start
-    report = merge_if_whole(parts, progress, stop)
-    return report._replace(computed=len(left), seconds=round(seconds, 3))
+            bar.update(partitions[index].texts)
+    return len(left), time.perf_counter() - start
 
 
 def merge_parts(
@@ -294,6 +308,30 @@ def _finished(task: PartTask, settings: Mapping[str, Any]) -> Optional[Dict[str,
     return meta
 
 
+def _open_alone(task: PartTask) -> Parts:
+    """Read the manifest of a single process, or write it in place of one of other settings.
+
+    What several processes have computed is not replaced.
+    """
+    parts = read_parts(task)
+    if parts is not None:
+        try:
+            parts.check(_all_settings(task))
+            return parts
+        except DataError:
+            if not parts.is_alone:
+                raise
+            parts.remove()
+    _write_manifest(task, is_alone=True)
+    written = read_parts(task)
+    assert written is not None
+    return written
+
+
+def _all_settings(task: PartTask) -> Dict[str, Any]:
+    return {**task.settings(), **task.loaded_settings(), **task.machine_settings()}
+
+
 def open_parts(task: PartTask) -> Optional[Parts]:
     """Read the manifest of some work, or write it if nobody has; None where all is merged.
 
@@ -303,7 +341,7 @@ def open_parts(task: PartTask) -> Optional[Parts]:
     while True:
         parts = read_parts(task)
         if parts is not None:
-            parts.check({**task.settings(), **task.loaded_settings(), **task.machine_settings()})
+            parts.check(_all_settings(task))
             return parts
         try:
             with lock_output(_folder(task)):
@@ -324,7 +362,7 @@ def _folder(task: PartTask) -> pathlib.Path:
     return out.with_name(f"{out.name}.partitions")
 
 
-def _write_manifest(task: PartTask) -> None:
+def _write_manifest(task: PartTask, is_alone: bool = False) -> None:
     folder = _folder(task)
     if folder.is_dir() and not all(map(is_temporary, folder.iterdir())):
         expected = "a path beside which the partitions can be written"
@@ -334,6 +372,7 @@ def _write_manifest(task: PartTask) -> None:
         "format": FORMAT,
         "settings": {**task.settings(), **task.loaded_settings()},
         "machine": task.machine_settings(),
+        "is_alone": is_alone,
         "partitions": list(task.divide()),
     }
     with atomic_writer(folder / MANIFEST) as file:
@@ -371,6 +410,8 @@ class Parts:
         The work.
     settings : dict
         What the results depend on.
+    is_alone : bool
+        Whether a single process has begun the work.
     partitions : list of Partition
         How the file is divided.
     folder : pathlib.Path
@@ -381,6 +422,7 @@ class Parts:
         self.task = task
         self.settings: Dict[str, Any] = dict(manifest["settings"])
         self._machine: Dict[str, Any] = dict(manifest["machine"])
+        self.is_alone = bool(manifest["is_alone"])
         self.partitions = [Partition(*row) for row in manifest["partitions"]]
         self.folder = _folder(task)
         content = json.dumps(manifest, sort_keys=True).encode("utf-8")

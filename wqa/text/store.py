@@ -10,15 +10,16 @@ The option does not matter where it changed nothing: such a store is that of eac
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Iterator, Mapping, Optional
 
 import numpy as np
 
 from wqa.config import LONG_QUESTIONS
-from wqa.data import read_questions
-from wqa.data.formats import data_digest
+from wqa.data.formats import data_digest, read_placed_questions
 from wqa.data.ir_names import is_ir_name
-from wqa.errors import DataError, shorten
+from wqa.data.partitions import Partition, PartitionReader, group_questions, partitions_of
+from wqa.data.parts import Arrays, PartTask, run_parts
+from wqa.errors import DataError, OutputLocked, shorten
 from wqa.io.arrays import (
     ArrayFolder,
     ArrayWriter,
@@ -28,7 +29,6 @@ from wqa.io.arrays import (
     values_below,
 )
 from wqa.io.files import PathLike
-from wqa.io.locks import lock_output
 from wqa.io.outputs import output_of
 from wqa.io.progress import with_bar
 from wqa.text.inputs import PairInputs
@@ -37,9 +37,6 @@ from wqa.text.tokenized import COUNTS, PairTokenizer, TokenizedPairs, array_type
 
 #: Changes whenever older stores can no longer be read.
 FORMAT = 1
-
-#: Candidates that are tokenized and written at once.
-BLOCK_CANDIDATES = 100_000
 
 
 def is_store(path: PathLike) -> bool:
@@ -220,7 +217,7 @@ def _fits_option(record: Mapping[str, Any], inputs: PairInputs) -> bool:
 
 
 def build_store(source: PathLike, out: PathLike, inputs: PairInputs) -> Dict[str, Any]:
-    """Tokenize a corpus into a store.
+    """Tokenize a corpus into a store; a build that was stopped continues.
 
     Parameters
     ----------
@@ -256,45 +253,71 @@ def build_store(source: PathLike, out: PathLike, inputs: PairInputs) -> Dict[str
     """
     if not is_ir_name(source) and not pathlib.Path(source).is_file():
         raise DataError(source, "there is no such file", "canonical JSONL", "check the path")
-    with lock_output(out):
-        made_with = {"source_sha256": data_digest(source), **_settings(inputs)}
-        types = array_types(inputs.tokenizer.vocab_size)
-        output = output_of(out, FORMAT, "store", types, ("source_sha256", "max_length"))
-        if reusable_folder(output, made_with) is not None:
-            store = PairStore(out)
-            store.check_fits(inputs)
-            return store.meta
-        with ArrayWriter(output, types, made_with) as writer:
-            counts = _tokenize(source, inputs, writer)
-            if not counts["pairs"]:
-                raise DataError(source, "no candidate has a token", "at least one that has")
-            writer.finish({**counts, "long_questions": inputs.long_questions})
-        return PairStore(out).meta
+    report = run_parts(_Tokenizing(str(source), str(out), inputs), progress=True)
+    if report.meta is None:
+        raise OutputLocked(out, "merged by another process", f"{out}.partitions")
+    return report.meta
 
 
-def _tokenize(source: PathLike, inputs: PairInputs, writer: ArrayWriter) -> Dict[str, int]:
-    """Append the pairs of all questions to the arrays, and count them."""
-    counts = dict.fromkeys(("questions", "pairs", *COUNTS), 0)
-    pair_tokenizer = PairTokenizer(inputs, with_keys=True)
-    for question in with_bar(read_questions(source), None, "tokenizing", True):
-        with naming_file(source):
-            pair_tokenizer.add(question)
-        if pair_tokenizer.candidates >= BLOCK_CANDIDATES:
-            _append(pair_tokenizer.take(), writer, counts)
-    _append(pair_tokenizer.take(), writer, counts)
-    return counts
+class _Tokenizing(PartTask):
+    """Tokenization of a corpus, in parts."""
+
+    verb, unit = "tokenize", "candidate"
+
+    def __init__(self, data: str, out: str, inputs: PairInputs) -> None:
+        self.data, self.out = data, out
+        self._inputs = inputs
+        self._settings = {"source_sha256": data_digest(data), **_settings(inputs)}
+        self._types = array_types(inputs.tokenizer.vocab_size)
+        self._output = output_of(out, FORMAT, "store", self._types, ("source_sha256", "max_length"))
+        self._reader = PartitionReader(data)
+
+    def settings(self) -> Dict[str, Any]:
+        return self._settings
+
+    def loaded_settings(self) -> Dict[str, Any]:
+        # Not among `settings`, as a whole store may fit several options.
+        return {"long_questions": self._inputs.long_questions}
+
+    def divide(self) -> Iterator[Partition]:
+        groups = group_questions(read_placed_questions(self.data), lambda question: True)
+        return (partition for partition, _ in partitions_of(groups))
+
+    def compute(self, partition: Partition) -> Arrays:
+        pair_tokenizer = PairTokenizer(self._inputs, with_keys=True)
+        for question in self._reader.read(partition):
+            with naming_file(self.data):
+                pair_tokenizer.add(question)
+        pairs = pair_tokenizer.take()
+        counts = [getattr(pairs, name) for name in COUNTS]
+        return {**pairs.arrays, "counts": np.array(counts, np.int64)}
+
+    def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+        if reusable_folder(self._output, self._settings) is None:
+            return None
+        store = PairStore(self.out)
+        store.check_fits(self._inputs)
+        return store.meta
+
+    def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
+        counts = np.zeros(len(COUNTS), np.int64)
+        with ArrayWriter(self._output, self._types, settings) as writer:
+            for arrays in parts:
+                counts += arrays.pop("counts")
+                _append(arrays, writer)
+            questions, pairs = writer.count("question_ends"), writer.count("labels")
+            if not pairs:
+                raise DataError(self.data, "no candidate has a token", "at least one that has")
+            facts = {"questions": questions, "pairs": pairs, **dict(zip(COUNTS, counts.tolist()))}
+            writer.finish(facts)
 
 
-def _append(pairs: TokenizedPairs, writer: ArrayWriter, counts: Dict[str, int]) -> None:
-    """Append pairs to the arrays; ends and indices are shifted by what the arrays hold."""
+def _append(arrays: Arrays, writer: ArrayWriter) -> None:
+    """Append the arrays of a part; ends and indices are shifted by what the store holds."""
     shifts = {
         "question_ends": writer.count("question_tokens"),
         "candidate_ends": writer.count("candidate_tokens"),
         "question_of": writer.count("question_ends"),
     }
-    for name, values in pairs.arrays.items():
+    for name, values in arrays.items():
         writer.append(name, values + shifts[name] if name in shifts else values)
-    counts["questions"] += len(pairs.question_ends)
-    counts["pairs"] += len(pairs)
-    for name in COUNTS:
-        counts[name] += getattr(pairs, name)
