@@ -114,7 +114,7 @@ docs: .venv/.tests
 
 # Figures between the marks of the pages, from docs/figures/.
 figures: .venv/.installed
-	$(BIN)/python docs/make_figures.py
+	$(BIN)/python recipes/tables.py
 
 # The peers' NumPy is newer than MXNet's, so they have an environment of their own.
 .venv-peers/.installed: recipes/bench/peers.txt

@@ -424,14 +424,3 @@ def jsonl(tmp_path):
         return path
 
     return write
-
-
-def write_published(folder, text):
-    """Write a published table of one paper, and claims about it, for `recipes/reproduce.py`."""
-    for name in ("published", "claims"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    (folder / "published" / "table1.tsv").write_text(text, encoding="utf-8")
-    (folder / "claims" / "table1.yaml").write_text(
-        "title: Table 1\nabout: figures\npublished: published/table1.tsv\n"
-        'units: {"*": per cent}\npaper: {cannot: [{why: not run}]}\n'
-    )

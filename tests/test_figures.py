@@ -1,4 +1,4 @@
-"""Figures of the pages come from files: `make figures`."""
+"""Figures of the pages come from files, and claims from intervals: `recipes/tables.py`."""
 
 import importlib.util
 import re
@@ -10,22 +10,22 @@ from wqa.errors import DataError
 
 
 @pytest.fixture
-def make_figures():
-    path = ROOT / "docs" / "make_figures.py"
-    spec = importlib.util.spec_from_file_location("make_figures", path)
+def tables():
+    path = ROOT / "recipes" / "tables.py"
+    spec = importlib.util.spec_from_file_location("tables", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_the_pages_are_what_their_sources_give(make_figures, capsys):
-    status = make_figures.main(["--check"])
+def test_the_pages_are_what_their_sources_give(tables, capsys):
+    status = tables.main(["--check"])
     assert status == 0, f"run make figures:\n{capsys.readouterr().out}"
 
 
-def test_tables_of_results_stand_between_marks(make_figures):
+def test_tables_of_results_stand_between_marks(tables):
     for page in sorted((ROOT / "docs" / "results").glob("*.md")):
-        outside = make_figures.MARKED.sub("", page.read_text(encoding="utf-8"))
+        outside = tables.MARKED.sub("", page.read_text(encoding="utf-8"))
         assert not re.findall(r"^\|.*$", outside, re.MULTILINE), page
 
 
@@ -37,11 +37,11 @@ FIGURE = re.compile(
 )
 
 
-def test_tables_of_figures_have_a_source(make_figures):
+def test_tables_of_figures_have_a_source(tables):
     """Those of README and the guides stand between marks, or behind a comment with their source."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     for page in [path for path in pages if path.name not in UNMEASURED]:
-        outside = make_figures.MARKED.sub("", page.read_text(encoding="utf-8"))
+        outside = tables.MARKED.sub("", page.read_text(encoding="utf-8"))
         for table in re.finditer(r"^(?:\|.*\n)+", outside, re.MULTILINE):
             rows = [line.strip("|").split("|")[1:] for line in table[0].splitlines()]
             cells = [cell.strip() for row in rows for cell in row]
@@ -51,9 +51,9 @@ def test_tables_of_figures_have_a_source(make_figures):
 
 
 @pytest.fixture
-def pages(make_figures, tmp_path, monkeypatch):
-    monkeypatch.setattr(make_figures, "ROOT", tmp_path)
-    make_figures.read_file.cache_clear()
+def pages(tables, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    tables.read_file.cache_clear()
     (tmp_path / "docs" / "figures").mkdir(parents=True)
     (tmp_path / "t.tsv").write_text("row\tmap\tp@1\none\t78.36 (1.24)\t-\ntwo\t65.50\t70\n")
     (tmp_path / "docs" / "page.md").write_text(
@@ -74,18 +74,18 @@ figures:
 """
 
 
-def test_figures_are_written_between_their_marks(make_figures, pages, capsys):
+def test_figures_are_written_between_their_marks(tables, pages, capsys):
     (pages / "figures" / "page.yaml").write_text(SPEC)
     before = (pages / "page.md").read_text()
-    assert make_figures.main(["--check"]) == 1
+    assert tables.main(["--check"]) == 1
     assert "+It is <!--=gap-->+12.9 of MAP<!--/--> below." in capsys.readouterr().out
     assert (pages / "page.md").read_text() == before
-    assert make_figures.main([]) == 0
+    assert tables.main([]) == 0
     assert (pages / "page.md").read_text() == (
         "It is <!--=gap-->+12.9 of MAP<!--/--> below.\n\n<!--=table-->\n\n| | MAP | P@1 |\n"
         "| --- | --- | --- |\n| one | 78.36 (1.24) |  |\n\n<!--/-->\n\nAt 0.3 and `0.4`.\n"
     )
-    assert make_figures.main(["--check"]) == 0
+    assert tables.main(["--check"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -102,16 +102,76 @@ def test_figures_are_written_between_their_marks(make_figures, pages, capsys):
         ("page: docs", "page: [", "cannot be read"),
     ],
 )
-def test_what_is_wrong_with_a_page_is_one_error(old, new, message, make_figures, pages):
+def test_what_is_wrong_with_a_page_is_one_error(old, new, message, tables, pages):
     assert old in SPEC
     (pages / "figures" / "page.yaml").write_text(SPEC.replace(old, new, 1))
     with pytest.raises(DataError) as caught:
-        make_figures.main(["--check"])
+        tables.main(["--check"])
     assert message in str(caught.value)
 
 
-def test_outcomes_of_claims(make_figures):
-    assert make_figures.outcome_of(["mhs/table2", "distillation"]) == "not shown"
-    assert "| transfer helps | shown |" in make_figures.claims_of(["cascade"]).splitlines()
-    with pytest.raises(DataError, match="no such claim"):
-        make_figures.outcome_of(["mhs/table2", "absent"])
+def test_holms_correction_by_hand(tables):
+    # Sorted: 0.01 x 4, 0.02 x 3, 0.02 x 2 (not below the one before), 0.9.
+    assert tables.holm([0.02, 0.9, 0.01, 0.02]) == pytest.approx([0.06, 0.9, 0.04, 0.06])
+    assert tables.holm([]) == []
+
+
+CLAIMS = """# a; b
+metric  difference   low  high
+map           +4.0  +2.0  +6.0
+p@1           -0.5  -1.5  +0.5
+
+# a; c
+metric  difference   low  high
+map           -0.1  -0.3  +0.1
+"""
+
+
+@pytest.mark.parametrize(
+    "comparison, metric, margin, better, says",
+    [
+        ("a; b", "map", 0, "second", "shown"),
+        ("a; b", "map", 0, "first", "refuted"),
+        ("a; b", "p@1", 0, "second", "open"),
+        ("a; b", "p@1", 2, "second", "shown"),
+        ("a; c", "map", 1, "second", "shown"),
+        ("a; c", "map", 1, "first", "shown"),
+    ],
+)
+def test_a_claim_is_judged_by_its_interval(tables, pages, comparison, metric, margin, better, says):
+    folder = pages.parent / "recipes" / "paper"
+    folder.mkdir(parents=True)
+    (folder / "tests.txt").write_text(CLAIMS)
+    (folder / "claims.tsv").write_text(
+        "claim\tdata\tfile\tcomparison\tmetric\tmargin\tbetter\tscale\n"
+        f"it\tX\ttests.txt\t{comparison}\t{metric}\t{margin}\t{better}\t1\n"
+    )
+    assert tables.claims_of(["paper"]).endswith(f"| {says} |")
+
+
+def test_the_p_value_is_that_of_the_interval(tables, pages):
+    """4 with a standard error of 4 / (2 x 1.96): 3.92 standard deviations from 0."""
+    folder = pages.parent / "recipes" / "paper"
+    folder.mkdir(parents=True)
+    (folder / "tests.txt").write_text(CLAIMS)
+    row = {"file": "tests.txt", "comparison": "a; b", "metric": "map"}
+    claim = tables.read_claim("paper", {**row, "margin": "0", "better": "second", "scale": "1"})
+    assert claim.p_value == pytest.approx(8.857e-05, rel=1e-3)
+    assert tables.read_claim(
+        "paper", {**row, "margin": "0", "better": "second", "scale": "100"}
+    ).high == pytest.approx(600)
+
+
+def test_a_headline_has_the_figure_in_print_and_ours(tables, pages):
+    folder = pages.parent / "recipes" / "paper"
+    for name in ("published", "results"):
+        (folder / name).mkdir(parents=True)
+    (folder / "published" / "table2.tsv").write_text(
+        "table\trow\tdrop_ratio\tmap\n2\tMT\t0\t89.1\n"
+    )
+    (folder / "results" / "small.tsv").write_text("row\tdrop_ratio\tx_map\nours\t0\t81.65\n")
+    head = "figure\ttable\trow\tdrop_ratio\tcolumn\tresults\t"
+    head += "our_row\tour_drop_ratio\tour_column\twhy\n"
+    row = "MAP\t2\tMT\t0\tmap\tsmall\tours\t0\tx_map\tsmaller\n"
+    (folder / "headline.tsv").write_text(head + row)
+    assert tables.headline_of(["paper"]) == "| MAP | 89.1 | 81.65 | smaller |"

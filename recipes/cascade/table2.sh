@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Table 2 (Soldaini and Moschitti 2020): monolithic rankers and every exit of the cascade on WikiQA and TREC-QA, nothing
-# dropped. Trains what is missing (recipes/tanda/adapt.sh, recipes/cascade/adapt.sh); writes $RESULTS/table2.tsv, which
-# `recipes/reproduce.py cascade` lays beside the published figures.
+# dropped. Trains what is missing (recipes/tanda/adapt.sh, recipes/cascade/adapt.sh); writes $RESULTS/table2.tsv.
 #
 #   recipes/cascade/table2.sh        RoBERTa-base; settings: recipes/settings.sh
 #   SMOKE=1 recipes/cascade/table2.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Table 2 (Bonadiman and Moschitti 2020): how large the corpora's test sets are, and how far word overlap and the original rank
-# lead by themselves. Nothing is trained. Writes $RESULTS/table2.tsv, which `recipes/reproduce.py cosinet` lays beside the published figures.
+# lead by themselves. Nothing is trained. Writes $RESULTS/table2.tsv.
 #
 #   CORPORA="wikiqa squad nqla" recipes/cosinet/table2.sh      settings: recipes/cosinet/settings.bash
 #   SMOKE=1 recipes/cosinet/table2.sh

@@ -13,7 +13,7 @@ import unicodedata
 from random import Random
 
 import pytest
-from conftest import ROOT, child_environment, needs_full_device, write_published
+from conftest import ROOT, child_environment, needs_full_device
 
 from wqa.cli import COMMANDS, main
 from wqa.cli.output import show
@@ -21,7 +21,6 @@ from wqa.config.environment import check_environment, openmp_threads
 from wqa.errors import DataError, OptionError, StorageError, printable, shorten
 from wqa.evaluation.comparison import comparison_table
 from wqa.evaluation.report import align, table
-from wqa.evaluation.reproduction import check
 
 #: A text with everything that could act on a terminal: a title, a colour, a bell, an override.
 HOSTILE = "a\x1b]0;title\x07\x1b[31m\x9b2J\r\n\u202eb\u2066\u2028c\x7f\u200b\udce9"
@@ -431,22 +430,6 @@ def test_mxnet_starts_with_a_list_of_threads_and_not_with_a_word():
 def test_importing_the_package_reads_no_variable():
     code = "import sys, wqa.cli.process; assert not {'mxnet', 'numpy'} & set(sys.modules)"
     assert child(code=code, environment={"OMP_NUM_THREADS": "abc"}).returncode == 0
-
-
-@pytest.mark.parametrize(
-    "damage, found",
-    [
-        (lambda text: "", "line 1: ''; expected names of columns"),
-        (lambda text: text.replace("\trecipe", "\tx"), "table and row and drop_ratio and recipe"),
-        (lambda text: text.partition("\n")[0], "the table has no row"),
-        (lambda text: text.replace("\t1.0", ""), "line 2: 4 columns; expected 5"),
-    ],
-)
-def test_a_damaged_published_table(damage, found, tmp_path):
-    text = "table\trow\tdrop_ratio\trecipe\tmap\n1\tfull\t0\tx.sh\t1.0\n"
-    write_published(tmp_path / "cascade", damage(text))
-    with pytest.raises(DataError, match=re.escape(found)):
-        check("cascade", tmp_path)
 
 
 ODD = ["0", "-1", "nan", "inf", "1e400", "", " ", "\u0663", "9" * 30, "9" * 5000, "1_0", "0x10"]

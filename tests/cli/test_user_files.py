@@ -1,6 +1,5 @@
 """Commands that write into folders leave a user's files as they are, whatever happens."""
 
-import contextlib
 import importlib
 import json
 import shutil

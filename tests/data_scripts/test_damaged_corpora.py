@@ -21,12 +21,11 @@ import time
 import zipfile
 
 import pytest
-from conftest import child_environment, needs_full_device, write_published
+from conftest import child_environment, needs_full_device
 
 from wqa.data import read_questions
 from wqa.errors import DataError, StorageError
 from wqa.evaluation import read_run
-from wqa.evaluation.reproduction import check
 from wqa.io.archives import checked_members, open_tar, require_space, tar_errors
 from wqa.io.lines import text_lines
 from wqa.io.locks import lock_output
@@ -854,19 +853,6 @@ def test_the_download_of_an_encoder_is_locked_and_stops_in_one_line(tmp_path, ca
     assert encoders.main(command) == 130
     assert capsys.readouterr().err == "interrupted; run the same command again\n"
     assert not list((tmp_path / "out").iterdir())
-
-
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("table\trow\tdrop_ratio\trecipe\n", "the table has no row"),
-        ("row\tdrop_ratio\nx\t0\n", "table and row and drop_ratio and recipe among them"),
-    ],
-)
-def test_a_published_table_that_is_not_whole(tmp_path, text, message):
-    write_published(tmp_path / "paper", text)
-    with pytest.raises(DataError, match=message):
-        check("paper", tmp_path)
 
 
 def test_a_server_that_breaks_off_is_one_typed_error(tmp_path, monkeypatch):

@@ -23,7 +23,6 @@ from wqa.data.paragraphs import read_paragraphs
 from wqa.data.vector_files import read_vector_file
 from wqa.errors import WqaError
 from wqa.evaluation import read_qrels, read_run
-from wqa.evaluation.cells import TableFile
 from wqa.evaluation.run_metadata import header_of, read_metadata
 from wqa.io.archives import checked_members, open_tar, tar_errors
 from wqa.pretrained.configs import from_huggingface, read_object
@@ -93,7 +92,6 @@ TARGETS = {
     "markdown": ("input.md", _folder),
     "run": ("input.trec", _run),
     "qrels": ("input.qrels", read_qrels),
-    "figures": ("input.txt", TableFile),
     "yaml": ("input.yaml", _yaml),
     "config": ("config.json", read_run_config),
     "encoder_config": ("config.json", _encoder_config),

@@ -9,7 +9,6 @@ from conftest import ROOT, child_environment
 
 from wqa.data import read_questions
 from wqa.evaluation import qrels_from, read_run, score_run
-from wqa.evaluation.claims import SCALES, find_claims
 from wqa.evaluation.report import read_rows
 from wqa.evaluation.run_metadata import read_metadata
 from wqa.evaluation.significance import over_seeds
@@ -19,16 +18,16 @@ RUNS = sorted((ROOT / "recipes").glob("*/runs/*"))
 
 
 def named_runs():
-    """Runs of the files of claims, by paper and row."""
+    """Runs of each paper's list, by paper and row."""
     named = {}
-    for file in find_claims("", ROOT / "recipes"):
-        for scale in SCALES:
-            for row, paths in file.scale(scale).runs.items():
-                named[file.folder.name, row] = [file.folder / path for path in paths]
+    for path in (ROOT / "recipes").glob("*/runs.tsv"):
+        for entry in read_rows(path, ("row", "file")):
+            key = (path.parent.name, entry["row"])
+            named.setdefault(key, []).append(path.parent / entry["file"])
     return named
 
 
-def test_files_of_claims_name_the_runs():
+def test_lists_name_the_runs():
     named = {path for paths in named_runs().values() for path in paths}
     assert sorted(named) == RUNS and len(RUNS) > 8
     assert sum(path.stat().st_size for path in RUNS) < 6e6

@@ -62,7 +62,7 @@ MOVED = {
     "agreement": "recipes/mhs/agreement.py takes its place",
     "completion": "nothing takes its place",
     "demo": "wqa rank takes its place",
-    "reproduce": "recipes/reproduce.py takes its place",
+    "reproduce": "recipes/tables.py writes the tables of docs/results",
 }
 
 _ONE_LETTER = re.compile("--[a-z]")

@@ -5,7 +5,6 @@ the paper. Its columns are ``table``, ``row``, ``drop_ratio`` and ``recipe``, th
 figure, named CORPUS_METRIC, in per cent as printed; a dash where the paper has none.
 ``published/tableN.txt``, if there is one, holds remarks on the table. ``results/`` holds the
 figures that the recipes reproduced, under the same names, or on another corpus.
-`wqa.evaluation.reproduction` lays one beside the other.
 """
 
 from __future__ import annotations
@@ -69,12 +68,8 @@ def _cell(name: str, value: Cell) -> str:
     return f"{value:.3f}"
 
 
-#: Columns that are no figures.
-KEYS = ("table", "row", "drop_ratio", "recipe")
 #: Greatest size of a table in bytes.
 LARGEST_TABLE = 1 << 26
-#: Characters of a line of a report.
-WIDTH = 100
 
 
 def read_rows(
@@ -105,26 +100,3 @@ def write_rows(path: PathLike, rows: Sequence[Mapping[str, str]]) -> None:
         file.write("\t".join(names) + "\n")
         for row in rows:
             file.write("\t".join(row.get(name, "-") for name in names) + "\n")
-
-
-def lay_out(rows: Sequence[Mapping[str, str]], width: int = WIDTH) -> str:
-    """Rows under their column names, padded."""
-    names = list(rows[0])
-    keys = [name for name in names if name in ("row", "drop_ratio")] or names[:1]
-    parts = []
-    part = keys
-    for name in names:
-        if name in keys:
-            continue
-        if part != keys and len(max(_columns(rows, [*part, name]).splitlines(), key=len)) > width:
-            parts.append(part)
-            part = keys
-        part = [*part, name]
-    return "\n\n".join(_columns(rows, part) for part in [*parts, part])
-
-
-def _columns(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> str:
-    lines = [list(names)]
-    for row in rows:
-        lines.append([row[name] for name in names])
-    return align(lines, left=1)
