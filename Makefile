@@ -133,8 +133,6 @@ measurements: .venv/.installed .venv-peers/.installed
 	$(BIN)/python recipes/bench/compare.py --shape tiny_bert --questions 2 --candidates 4 --peers-python .venv-peers/bin/python
 	$(BIN)/python recipes/bench/compare_training.py --shape tiny_bert --updates 1 --turns 1 \
 	  --peers-python .venv-peers/bin/python
-	.venv-peers/bin/python recipes/cascade/speed_pytorch.py $(MINILM) $(BUILTIN)/train.jsonl 5
-	.venv-peers/bin/python recipes/cascade/finetune_pytorch.py $(MINILM) $(BUILTIN) first 1
 
 soak: .venv/.tests
 	$(BIN)/python tests/soak/run.py $(SOAK)

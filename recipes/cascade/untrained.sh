@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Rankers without training, on the questions of the small tables: the similarity of tokens and of means by MiniLM, which its authors
 # trained on a billion pairs of texts, BM25, and word overlap. The files of TREC-QA list correct candidates first, so that the
-# original order counts on WikiQA alone. Writes $RESULTS/untrained.tsv, and to $LOGS/untrained_dev.txt the figures on WikiQA's dev
-# that MaxSim's constants are taken from.
+# original order counts on WikiQA alone. Writes $RESULTS/untrained.tsv.
 # SIZE=base adds all-mpnet-base-v2 and takes the test questions of both corpora, into $RESULTS/base_untrained.tsv.
 #
 #   DATA=data recipes/cascade/untrained.sh   a minute and a half on two cores
@@ -36,6 +35,3 @@ for corpus in $CORPORA; do
   done
 done
 cat "$table"
-if [ "${SIZE:-minilm}" = base ]; then exit; fi
-mkdir -p "$LOGS"
-"$python" recipes/cascade/untrained_dev.py "$(dev_of wikiqa)" "$ENCODER" | tee "$LOGS/untrained_dev.txt"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tables 3 and 4 with the word vectors that a machine without internet can make, and MiniLM in place of BERT-base: chooses the
 # table of word vectors on dev (results/embed_words.tsv), trains every row with five seeds, Compare-Aggregate with three (results/minilm_wikiqa.tsv), holds the
-# paper's claims to tests over questions and seeds (results/minilm_claims.txt), and puts Cosinet before a cascade (results/minilm_first_stage.tsv).
+# paper's claims to tests over questions and seeds (results/minilm_claims.txt).
 #
 #   DATA=data recipes/cosinet/wikiqa_minilm.sh   four hours on one core, three of them for Compare-Aggregate
 #   SMOKE=1 recipes/cosinet/wikiqa_minilm.sh
@@ -25,6 +25,5 @@ recipes/cosinet/embed_words.sh
 TABLE_KIND=$(cat "$RUNS/cosinet/chosen_words.txt")
 export TABLE_KIND
 TABLE=$RESULTS/minilm_wikiqa.tsv TABLE3=$RUNS/cosinet/table3.tsv CLAIMS=$RESULTS/minilm_claims.txt recipes/cosinet/table4.sh
-TABLE=$RESULTS/minilm_first_stage.tsv recipes/cosinet/first_stage.sh
 
 keep_logs "$RUNS/cosinet" minilm_

@@ -13,19 +13,15 @@ import pytest
 from conftest import ROOT, child_environment, lacks, needs_precision, write_command
 
 import wqa
-from wqa.cli import COMMANDS, parse
 from wqa.data import (
     Candidate,
-    Document,
     Question,
     builtin_path,
     read_questions,
-    write_documents,
     write_questions,
 )
 from wqa.data.documents import read_documents
 from wqa.evaluation.report import read_rows
-from wqa.retrieval import build_index
 from wqa.systems.load import load_ranker
 
 #: What a recipe leaves, and a word that stands in it; a recipe comes after those that it goes on
@@ -35,21 +31,14 @@ RECIPES = {
     "tanda/adapt": {"tanda/wikiqa_3_seed0/metrics.jsonl": "loss"},
     "cascade/transfer": {"cascade/transfer/metrics.jsonl": "loss"},
     "cascade/adapt": {"cascade/wikiqa_seed0/metrics.jsonl": "loss"},
-    "scale/asnq_slurm": {
-        "scale/slurm/test/run.trec": " wqa\n",
-        "results/scale/slurm_test.txt": "core-hours",
-    },
-    "scale/asnq_ray": {
-        "scale/ray/dev/run.trec": " wqa\n",
-        "results/scale/ray_dev.txt": "1,000,000,000",
-    },
+    "scale/asnq_slurm": {"scale/slurm/test/run.trec": " wqa\n"},
+    "scale/asnq_ray": {"scale/ray/dev/run.trec": " wqa\n"},
     "cascade/table2": {"results/cascade/table2.tsv": "CT 3 layers"},
     "cascade/table3": {"results/cascade/table3.tsv": "SR"},
     "cascade/figure2": {
         "results/cascade/figure2.txt": "tuned",
         "results/cascade/figure2.pareto.txt": "cost",
     },
-    "cascade/place_exits": {"results/cascade/place_exits.txt": "tuned"},
     "cascade/minilm_train": {"cascade/trecqa_drawn_seed1/metrics.jsonl": "loss"},
     "cascade/minilm_tables": {
         "results/cascade/minilm_claims_wikiqa.txt": "3 layers; cascade at 0 (2 and 2 seeds)",
@@ -59,15 +48,7 @@ RECIPES = {
     },
     "cascade/base_train": {},  # the trainings of minilm_train, which may be there already
     "cascade/base_tables": {"results/cascade/base_trecqa.tsv": "one exit an update"},
-    "cascade/last_exit": {
-        "results/cascade/last_exit_dev.txt": "| all_taught | 0.3 |",
-        "results/cascade/logs/last_exit_all_taught_wikiqa_seed0.metrics.jsonl": "loss",
-    },
-    "cascade/untrained": {
-        "results/cascade/untrained.tsv": "wo+rr",
-        "results/cascade/logs/untrained_dev.txt": "MAP with special tokens",
-    },
-    "cascade/wikiqa_minilm": {"results/cascade/wikiqa_minilm.txt": "questions scored"},
+    "cascade/untrained": {"results/cascade/untrained.tsv": "wo+rr"},
     "mhs/teachers": {"mhs/a_wikiqa_seed0/metrics.jsonl": "loss"},
     "mhs/grid": {"mhs/mhs_wikiqa/grid.tsv": "0.5\t1\t", "mhs/mhs_wikiqa/chosen.txt": "0.5 1"},
     "mhs/table2": {"results/mhs/table2.tsv": "14 MHS"},
@@ -97,7 +78,6 @@ RECIPES = {
         "results/dcbert/figure2a.tsv": "DC-BERT-LSTM",
         "results/dcbert/figure2b.tsv": "K = 2",
     },
-    "dcbert/stages": {"results/dcbert/stages.tsv": "DC-BERT, its best 3 to the cascade"},
     "dcbert/stores": {"results/dcbert/stores_squad.tsv": "float16\t8\t"},
     "dcbert/untrained": {"results/dcbert/untrained.tsv": "cosine:"},
     "dcbert/base_speed": {
@@ -137,16 +117,9 @@ RECIPES = {
         "results/cosinet/table6.tsv": "\nCA\t",
         "results/cosinet/claims_nqla.txt": "WO+RR; Cosinet list BiRNN",
     },
-    "cosinet/first_stage": {
-        "results/cosinet/first_stage.tsv": "WO+RR, cascade at 0.3, loss 0.01",
-        "results/cosinet/speed_first_stage.txt": "Cosinet list BiRNN",
-        "results/cosinet/first_stage_dev/wo_rr_before_0.tsv": "drop_ratio_1",
-    },
-    "cosinet/speed": {"results/cosinet/speed.tsv": "latency of 100 candidates"},
     "cosinet/wikiqa_minilm": {
         "results/cosinet/minilm_wikiqa.tsv": "MiniLM",
         "results/cosinet/minilm_claims.txt": "t_test",
-        "results/cosinet/minilm_first_stage.tsv": "cascade at 0",
         "results/cosinet/logs/minilm_cosinet_wikiqa_0.metrics.jsonl": "loss",
     },
     "mspp/pretrain": {
@@ -178,12 +151,6 @@ RECIPES = {
         "results/mspp/minilm_rerank_full.tsv": "joint IE_k, MSPP",
         "results/mspp/minilm_rerank_claims.txt": "t_test_seeds",
         "results/mspp/logs/minilm_pretrained_IE_k.metrics.jsonl": "mlm_loss",
-    },
-    "cascade/collection": {
-        "results/cascade/collection.tsv": "sequence\t0.5",
-        "results/cascade/collection_tuned.txt": "picked drop ratios",
-        "results/cascade/collection_claims.txt": "the cascade at tuned, wikiqa_4",
-        "results/cascade/collection_times.tsv": "tuned",
     },
     "mspp/separator": {
         "results/mspp/separator_wikiqa.tsv": "joint IE_k, masked tokens",
@@ -246,13 +213,9 @@ def test_every_recipe_is_run():
 #: Recipes at a small scale, most of which consist of others that `make test` runs, those that
 #: measure speeds alone, and a long one.
 NIGHTLY = {
-    "cosinet/first_stage",
-    "cosinet/speed",
     "dcbert/base_speed",
     "mspp/speed",
     "mhs/table5",
-    "cascade/last_exit",
-    "cascade/wikiqa_minilm",
     "cascade/minilm_train",
     "cascade/minilm_tables",
     "cascade/base_train",
@@ -416,18 +379,6 @@ def test_a_recipe_that_has_run_does_not_train_again(recipe_out, tmp_path, wqa_co
     assert again.returncode == 0
     assert "==" not in again.stdout
     assert "training" not in again.stderr
-
-
-def test_figures_by_other_options_are_made_anew(recipe_out, tmp_path, wqa_command):
-    arguments = ("dcbert/stages", recipe_out, tmp_path, wqa_command)
-    assert run_recipe(*arguments).returncode == 0
-    again = run_recipe(*arguments)
-    assert again.returncode == 0 and "==" not in again.stdout
-    other = run_recipe(*arguments, RATIOS="0.5")
-    assert other.returncode == 0, other.stderr
-    assert other.stdout.count("==") == 1 and "exits_squad_seed0 on squad" in other.stdout
-    rows = read_rows(recipe_out / "results/dcbert/stages.tsv")
-    assert "0.5" in [row["drop_ratio"] for row in rows if row["row"].startswith("DC-BERT, exits")]
 
 
 @needs_precision("bfloat16")
@@ -828,38 +779,6 @@ def test_the_statistics_of_a_corpus(tmp_path):
     }
 
 
-def test_the_row_of_a_first_stage(tmp_path):
-    """What was kept, the figures of dev and test, and the time by the ranker's name."""
-    contents = {
-        "tuned.json": {"rankers": [], "keep": [4], "tuned": {"metrics": {"map": 0.75}}},
-        "alone.json": {"rankers": []},
-        "figures.json": {"map": 0.5, "mrr": 0.625, "p@1": 0.25, "cost": 0.4},
-        "speed.json": [
-            {"ranker": "alone", "seconds": 2.0, "speedup": 1.0},
-            {"ranker": "both", "seconds": 0.8, "speedup": 2.5},
-        ],
-    }
-    for name, content in contents.items():
-        (tmp_path / name).write_text(json.dumps(content))
-    table, figures, speed = (tmp_path / name for name in ("t.tsv", "figures.json", "speed.json"))
-    for row, ranker in (("alone", "tuned.json"), ("both", "tuned.json"), ("alone", "alone.json")):
-        given = (row, "wikiqa", figures, speed, tmp_path / ranker)
-        run_script(COSINET / "stages.py", table, *given)
-    alone, both = read_rows(table)
-    assert (both["handed_on"], both["wikiqa_dev_map"]) == ("best 4", "75.00")
-    assert both["wikiqa_map"] == "50.00"
-    assert (both["wikiqa_cost"], both["wikiqa_seconds"]) == ("0.400", "0.800")
-    assert both["wikiqa_speedup"] == "2.50x"
-    assert (alone["handed_on"], alone["wikiqa_dev_map"]) == ("-", "-")
-    assert alone["wikiqa_speedup"] == "1.00x"
-    for ratio, shown in ((0.25, "all but 0.25"), (0.0, "all")):
-        content = {"drop_ratio": [ratio], "tuned": {"metrics": {"map": 0.7}}}
-        (tmp_path / "ratio.json").write_text(json.dumps(content))
-        given = ("both", "wikiqa", figures, speed, tmp_path / "ratio.json")
-        run_script(COSINET / "stages.py", table, *given)
-        assert read_rows(table)[1]["handed_on"] == shown
-
-
 def test_a_table_of_words_is_chosen(tmp_path):
     table, out = tmp_path / "table.tsv", tmp_path / "chosen.txt"
     figures = {"first": "70.10 (0.50)", "best": "71.20 (1.00)", "last": "71.20 (0.10)"}
@@ -1220,82 +1139,3 @@ class SentenceTransformer:
         means = np.array([rows.mean(0, np.float32) for rows in self.encoder.encode(token_ids)])
         return means / np.linalg.norm(means, axis=1, keepdims=True)
 """
-
-
-@pytest.mark.onednn
-@pytest.mark.once
-def test_the_comparison_of_cosines(tiny_encoder, tmp_path):
-    (tmp_path / "sentence_transformers.py").write_text(SENTENCE_TRANSFORMERS)
-    options = ("--peers-python", sys.executable, "--encoder", tiny_encoder)
-    folders = child_environment()["PYTHONPATH"]
-    path = {"PYTHONPATH": f"{tmp_path}:{folders}"}
-    first, *lines = run_script(BENCH / "similarity.py", *options, **path).splitlines()
-    assert first.startswith("sentence-transformers 0, ")
-    if lacks():
-        assert lines.pop(0) == f"left out: onednn: {lacks()}"
-    assert len(lines) == (1 if lacks() else 2)
-    assert lines[-1].startswith("mxnet: greatest difference ")
-    for line in lines:
-        assert float(line.split()[-1]) < 1e-5
-
-
-@pytest.mark.onednn
-def test_the_log_of_memory(tiny_run):
-    lines = run_script(BENCH / "memory.py", tiny_run, 100, "float32", "bfloat16").splitlines()
-    assert lines[0].startswith("float32: ")
-    if lacks("bfloat16"):
-        assert lines[1] == f"left out: bfloat16: {lacks('bfloat16')}"
-    else:
-        assert lines[1].startswith("bfloat16: ")
-    for line in lines[: 1 if lacks("bfloat16") else 2]:
-        words = line.split()
-        assert "MiB after 10 questions" in line
-        assert "MiB after 100, " in line
-        assert float(words[1]) > 50
-        assert 0.8 < float(words[-2]) < 2
-
-
-def test_the_measurement_of_asnq(minilm, tmp_path):
-    output = run_script(ROOT / "recipes" / "tanda" / "measure_asnq.py", tmp_path, 2000)
-    lines = [line.split() for line in output.splitlines()[1:]]
-    assert [words[:2] for words in lines] == [
-        ["2,000", "convert"],
-        ["2,000", "tokenize"],
-        ["2,000", "read"],
-        ["2,000", "read"],
-    ]
-    assert int(lines[1][3].replace(",", "")) > 0
-
-
-def test_the_measurement_of_a_collection(tmp_path, tiny_run):
-    documents = [Document(f"D{n}", f"Caves number {n} . Ice melts .") for n in range(3)]
-    documents += [Document(f"E{n}", f"Snow {n} lies on hills .") for n in range(9)]
-    write_documents(tmp_path / "d.jsonl", documents)
-    build_index(tmp_path / "d.jsonl", tmp_path / "index", sentences=True)
-    question = Question("q", "which caves ?", (), ("number 1",))
-    write_questions(tmp_path / "q.jsonl", [question, question._replace(id="r")])
-    command = [BENCH / "ask.py", tmp_path / "index", tmp_path / "q.jsonl", tiny_run, "wo"]
-    out = run_script(*command, "--top", 2, "--top", 3, "--drop-ratio", 0.5, "--rounds", 2)
-    lines = [line.split() for line in out.splitlines()]
-    assert lines[0][:2] == ["2", "questions,"] and "2 rounds" in out
-    head, *rows = lines[1:]
-    assert [row[1:4] for row in rows] == [
-        ["0.5", "2", "4"],
-        ["0.5", "3", "6"],
-        ["-", "2", "4"],
-        ["-", "3", "6"],
-    ]
-    overlap = dict(zip(head, rows[-1]))
-    assert overlap["hit@1"] == "0.00" and overlap["mrr"] == "50.00"  # all three tie, in order
-    assert float(overlap["seconds"]) >= 0
-
-
-def test_the_measurement_of_commands():
-    """Each of its commands is one of `wqa`, and all but what needs no measuring are among them."""
-    script = runpy.run_path(str(BENCH / "commands.py"))
-    measured = set()
-    for _, command in script["COMMANDS"]:
-        words = script["words_of"](command)
-        parse(words)
-        measured.add(words[0])
-    assert set(COMMANDS) - measured == {"serve"}

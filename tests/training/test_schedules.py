@@ -362,12 +362,10 @@ CORPORA = {
     "gpd/train.jsonl": (1_000 * 99.8, 67.4),
     "wikiqa/train.jsonl": (8_672, 42.7),
     "trecqa/train-all.jsonl": (53_417, 48.2),
-    # TREC-QA's 89 judged questions and the half of SQuAD's development set: 159 and 416 updates of
-    # 2,000 tokens an epoch, in the logs of recipes/cascade/logs.
+    # TREC-QA's 89 judged questions: 159 updates of 2,000 tokens an epoch.
     "trecqa/train-clean.jsonl": (5_914, 159 * 2_000 / 5_914),
     # recipes/transfer_corpus.sh: 2,119 updates an epoch.
     "cascade_transfer/asnq.store": (1, 2_119 * 2_000),
-    "last_exit/asnq.store": (1, 416 * 2_000),
 }
 
 #: Stands in for `wqa`: it writes down its arguments, and leaves the files that recipes copy.
@@ -388,7 +386,7 @@ def commands(recipe, folder, only="", **variables):
     command.chmod(0o755)
     environment = child_environment(WQA=str(command), PYTHON="true", RECORD=str(record))
     environment.update(variables)
-    for runs in ("cascade_transfer", "cascade_collection", "mhs_transfer"):
+    for runs in ("cascade_transfer", "mhs_transfer"):
         transfer = folder / "runs" / runs / "transfer.jsonl"  # of SQuAD and SelQA
         transfer.parent.mkdir(parents=True)
         transfer.touch()
@@ -418,10 +416,7 @@ def schedule_of(train_file, config, devices):
     [
         ("tanda/adapt", {"CORPORA": "wikiqa trecqa gpd"}, 20, True),
         ("cascade/adapt", {"CORPORA": "wikiqa trecqa gpd"}, 4, True),
-        ("cascade/place_exits", {}, 2, True),
         ("cascade/minilm_train", {}, 18, False),
-        ("cascade/last_exit", {"SEEDS": "0"}, 27, False),
-        ("cascade/wikiqa_minilm", {}, 2, False),
     ],
 )
 def test_a_recipe_reaches_its_peak(recipe, variables, count, same_on_devices, tmp_path):
@@ -455,20 +450,10 @@ def test_recipes_give_the_learning_rate_and_the_warmup(tmp_path):
     assert started >= {
         "tanda/transfer",
         "cascade/minilm_train",
-        "cascade/collection",
         "mhs/minilm_train",
         "dcbert/minilm_train",
         "cosinet/wikiqa_minilm",
     }
-
-
-def test_the_last_exit_on_test_never_evaluates_on_dev(tmp_path):
-    """Also where TREC-QA's test, which needs a download, is not at hand."""
-    trainings("cascade/last_exit", tmp_path, SPLIT="test", SEEDS="0", VARIANTS="mono")
-    record = (tmp_path / "record").read_text()
-    evaluations = [call for call in record.split("\n--\n") if call.startswith("evaluate\n")]
-    assert len(evaluations) == 1
-    assert "data/wikiqa/test.jsonl" in evaluations[0]
 
 
 def test_the_schedule_of_the_paper(tmp_path):
@@ -483,73 +468,3 @@ def test_the_schedule_of_the_paper(tmp_path):
     assert schedule_of("wikiqa/train.jsonl", started["data/wikiqa/train.jsonl"], devices=1) == (
         Schedule(24, 1440, 144)
     )
-
-
-#: What tells a variant of recipes/cascade/last_exit.sh from another, by its comments there.
-VARIANTS = {
-    ("mono", "head"): {"system"},
-    ("head", "peak"): {"exits"},
-    ("uniform", "peak"): {"learning_rate"},
-    ("uniform", "depth"): {"trained_exits"},
-    ("peak", "all"): {"trained_exits"},
-    ("all", "all_taught"): {"distillation"},
-    ("uniform", "transfer"): {"transfer epochs"},
-    ("peak", "longer"): {"transfer epochs", "epochs"},
-}
-
-
-def test_variants_of_the_last_exit_differ_by_what_they_are_named_for(tmp_path):
-    settings = {}
-    for options in commands("cascade/last_exit", tmp_path, SEEDS="0"):
-        if options.command == "train":
-            variant, corpus = options.out.split("/")[-1].rsplit("_", 2)[:2]
-            row = settings.setdefault(variant, {})
-            epochs = "transfer epochs" if corpus == "transfer" else "epochs"
-            assert row.setdefault(epochs, options.epochs) == options.epochs
-            for name in ("system", "exits", "learning_rate", "trained_exits", "distillation"):
-                default = {"trained_exits": "uniform", "distillation": 0.0}.get(name)
-                value = getattr(options, name, default)
-                assert row.setdefault(name, value) == value, (variant, corpus)
-    for (first, second), expected in VARIANTS.items():
-        one, two = settings[first], settings[second]
-        assert {name for name in one if one[name] != two[name]} == expected, (first, second)
-    # Three exits share the updates of the twin.
-    assert settings["mono"]["transfer epochs"] == settings["uniform"]["transfer epochs"]
-    assert settings["transfer"]["transfer epochs"] == 3 * settings["mono"]["transfer epochs"]
-    assert settings["longer"]["epochs"] == 3 * settings["mono"]["epochs"]
-
-
-@pytest.mark.parametrize("split, corpora", [("dev", 2), ("test", 1)])
-def test_the_last_exit_is_trained_and_evaluated_by_seed(split, corpora, tmp_path):
-    variables = {"SEEDS": "3 5", "VARIANTS": "mono uniform", "PRECISION": "bfloat16"}
-    calls = commands("cascade/last_exit", tmp_path, SPLIT=split, DATA="data", **variables)
-    filters = {"wikiqa": "no-all-negative", "trecqa": "all", "transfer": "all"}
-    data = {"wikiqa": f"data/wikiqa/{split}.jsonl", "trecqa": "data/trecqa/dev-clean.jsonl"}
-    names = []
-    for options in calls:
-        if options.command == "train":
-            name = options.out.split("/")[-1]
-            variant, corpus, seed = name.split("_")
-            assert seed == f"seed{options.seed}"
-            assert options.train_filter == filters[corpus]
-            assert options.precision == "bfloat16"
-            if corpus == "transfer":
-                assert (options.encoder, options.init) == ("minilm", "")
-            else:
-                assert options.init.endswith(f"/{variant}_transfer_{seed}")
-            names.append(name)
-        elif options.command == "evaluate":
-            [run] = options.runs
-            assert run.endswith("/" + names[-1])  # what has just been trained
-            assert options.json == f"{run}/{split}.json"
-            assert options.filter == filters[corpus]
-            assert options.data == data[corpus]
-            ratios = [] if variant == "mono" else ["0", "0.3"]
-            assert [value for _, value in options.drops or []] == ratios
-    # TREC-QA's test split is not at hand here.
-    assert len(set(names)) == 4 * (1 + corpora)
-    assert [options.command for options in calls].count("evaluate") == 4 * corpora
-
-
-def test_a_misspelt_split_of_the_last_exit_is_named(tmp_path):
-    assert commands("cascade/last_exit", tmp_path, SPLIT="tset", SEEDS="0") == []
