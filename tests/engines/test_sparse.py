@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wqa.engines.sparse.lists import Relatedness, WordLists, lists_of_arrays
+from wqa.engines.sparse.lists import Relatedness, WordLists
 from wqa.engines.sparse.rows import Steps, Windows, WordRows
 from wqa.engines.threads import in_threads
 
@@ -180,21 +180,6 @@ def test_batches_hold_each_candidate_once_and_no_more_words(candidates, words):
         assert batch and (len(batch) == 1 or lists.candidate_lengths[batch].sum() <= words)
         numbers += batch
     assert numbers == list(range(len(asked)))
-
-
-def test_lists_of_padded_arrays():
-    lists = lists_of_arrays(
-        np.array([[5, 6, 0], [7, 0, 0]]),
-        np.array([2, 1], np.float32),
-        np.array([[[1, 2], [3, 0]], [[4, 0], [0, 0]]]),
-        np.array([[2, 1], [1, 0]], np.float32),
-        np.array([2, 1], np.float32),
-    )
-    assert lists.question_ids.tolist() == [5, 6, 7]
-    assert lists.candidate_ids.tolist() == [1, 2, 3, 4]
-    assert lists.candidate_lengths.tolist() == [2, 1, 1]
-    words, lengths = lists.repeated_questions()
-    assert words.tolist() == [0, 1, 0, 1, 2] and lengths.tolist() == [2, 2, 1]
 
 
 # Threads

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Union
+from typing import List, Optional
 
 from wqa.config import PAIR_FORMS, EngineConfig, TrainingConfig
 from wqa.config.systems import import_part
 from wqa.engines.engine import MXNET_LOCK, Engine, EngineTypes
 from wqa.engines.onednn import GradientEngine, choose_engine
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.engines.sparse import ListGradients, count_threads, takes_sparse
+from wqa.engines.sparse import takes_sparse
 from wqa.errors import OptionError
 from wqa.models import Network, parse_devices
 from wqa.text import Tokenizer
@@ -74,29 +74,18 @@ def build_engine(
         return import_part(engines.onednn)(*shared, quantized=quantized)
 
 
-#: An engine that is attached to a network.
-TrainingEngine = Union[GradientEngine, ListGradients]
-
-
 def choose_training_engine(network: Network, config: TrainingConfig) -> str:
     """Choose what computes a network in training."""
-    wanted = config.engine_config
-    if takes_sparse(wanted, network):
-        return "sparse"
     obstacle = "" if network.encoders else "a network without a transformer encoder"
-    return choose_engine(wanted, obstacle)
+    return choose_engine(config.engine_config, obstacle)
 
 
 def attach_engines(
     network: Network, config: TrainingConfig, tokens: int, length: int
-) -> List[TrainingEngine]:
+) -> List[GradientEngine]:
     """Let an engine compute each encoder of a network, or the network as a whole."""
-    chosen = choose_training_engine(network, config)
-    engines: List[TrainingEngine] = []
-    if chosen == "sparse":
-        engines.append(ListGradients(network, config.engine_config.threads or count_threads()))
-        network.attach(engines[0])
-    if chosen == "onednn":
+    engines: List[GradientEngine] = []
+    if choose_training_engine(network, config) == "onednn":
         for backbone in network.encoders:
             engine = GradientEngine(backbone.config, config.precision, tokens, length)
             backbone.attach(engine)

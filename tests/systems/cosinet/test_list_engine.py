@@ -1,4 +1,4 @@
-"""Sparse products rank and train Cosinet as its Gluon blocks do."""
+"""Sparse products rank by Cosinet as its Gluon blocks do."""
 
 import functools
 import os
@@ -7,9 +7,7 @@ import signal
 import mxnet as mx
 import numpy as np
 import pytest
-from mxnet import autograd
 from test_concurrency import in_threads, is_same
-from test_cosinet import batch, random_network
 from test_lists import files as files
 from test_lists import metrics, small_ranker, training, wqa
 from test_lists import questions as questions
@@ -17,13 +15,12 @@ from test_lists import questions as questions
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question
 from wqa.engines.choice import choose_training_engine
-from wqa.engines.sparse import ListGradients, ListScorer
+from wqa.engines.sparse import ListScorer
 from wqa.errors import OptionError
 from wqa.systems.cosinet.config import RECURRENT
 from wqa.systems.cosinet.engines import HybridListEngine, SparseListEngine
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.registry import build_network
-from wqa.training.losses import listwise_divergence
 
 MXNET, SPARSE = EngineConfig(engine="mxnet"), EngineConfig(engine="auto")
 
@@ -71,16 +68,6 @@ def test_scores_are_those_of_the_blocks(recurrent, threads):
         np.testing.assert_array_equal(ranking.blank, expected.blank)
         assert ranking.cost.multiply_adds == expected.cost.multiply_adds
         assert ranking.cost.padded_multiply_adds == ranking.cost.multiply_adds
-
-
-@pytest.mark.parametrize("width, recurrent", [(1, "birnn"), (300, "bilstm"), (300, "none")])
-def test_widths_of_vectors(width, recurrent):
-    rng = np.random.default_rng(6)
-    network, _ = random_network(50, width, recurrent=recurrent)
-    arrays = batch([rng.integers(1, 50, 7)], [[rng.integers(1, 50, n) for n in (3, 1, 20)]])
-    expected = network(*arrays)
-    network.attach(ListGradients(network, 1))
-    np.testing.assert_allclose(network(*arrays).asnumpy(), expected.asnumpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_a_list_of_2000_candidates(threads):
@@ -193,132 +180,21 @@ def test_another_precision_is_refused():
         build_ranker("cosinet", ranker.network, ranker.inputs, engine=config)
 
 
-def test_mxnet_computes_compare_aggregate():
-    network = build_network("compare_aggregate", rows=9, width=4)
-    assert choose_training_engine(network, TrainingConfig()) == "mxnet"
-    with pytest.raises(OptionError):
-        choose_training_engine(network, TrainingConfig(engine="onednn"))
-    cosinet = build_network("cosinet", rows=9, width=4)
-    assert choose_training_engine(cosinet, TrainingConfig()) == "sparse"
-    assert choose_training_engine(cosinet, TrainingConfig(engine="mxnet")) == "mxnet"
-    assert choose_training_engine(cosinet, TrainingConfig(ctx="cpu:0-1")) == "mxnet"
+def test_mxnet_trains_networks_on_lists():
+    for system in ("compare_aggregate", "cosinet"):
+        network = build_network(system, rows=9, width=4)
+        assert choose_training_engine(network, TrainingConfig()) == "mxnet"
+        with pytest.raises(OptionError):
+            choose_training_engine(network, TrainingConfig(engine="onednn"))
 
 
 # Training
-
-
-def lists_of_words(rng, counts, words=12):
-    """Inputs of a network, padded, and the labels of the lists."""
-    asked = [rng.integers(1, words, rng.integers(1, 9)).tolist() for _ in counts]
-    lists = [
-        [rng.integers(1, words, rng.integers(1, 15)).tolist() for _ in range(n)] for n in counts
-    ]
-    arrays = batch(asked, lists, width=3, candidates=1)
-    labels = np.zeros(arrays[2].shape[:2], np.float32)
-    labels[:, 0] = 1
-    return arrays, mx.nd.array(labels)
-
-
-def gradients(network, arrays, labels):
-    """Scores, and gradients by the names of parameters."""
-    with autograd.record():
-        scores = network(*arrays)
-        loss = listwise_divergence(scores, labels, arrays[-1]).sum()
-    loss.backward()
-    found = {}
-    for name, parameter in network._collect_params_with_prefix().items():
-        if parameter.grad_req != "null":
-            found[name] = parameter.grad().asnumpy().copy()
-    return scores.asnumpy(), found
-
-
-@pytest.mark.parametrize("threads, least_words", [(1, 1), (2, 1), (2, 1000)])
-@pytest.mark.parametrize("counts", [(3, 1, 6), (1, 1, 1, 1), (1,)], ids=["lists", "pairs", "pair"])
-@pytest.mark.parametrize("recurrent", RECURRENT)
-def test_gradients_are_those_of_the_blocks(recurrent, counts, threads, least_words, monkeypatch):
-    """Threads share the lists, or the positions of a window where there are few words."""
-    monkeypatch.setattr("wqa.engines.sparse.gradients._LEAST_WORDS", least_words)
-    network, rng = random_network(40, recurrent=recurrent)
-    arrays, labels = lists_of_words(rng, counts, 40)
-    expected_scores, expected = gradients(network, arrays, labels)
-    network.attach(ListGradients(network, threads))
-    scores, found = gradients(network, arrays, labels)
-    np.testing.assert_allclose(scores, expected_scores, rtol=1e-4, atol=1e-4)
-    assert set(found) == set(expected) and len(found) > 5
-    for name, values in expected.items():
-        limit = 1e-4 * max(1, np.abs(values).max())
-        np.testing.assert_allclose(found[name], values, atol=limit, err_msg=name)
-
-
-def test_windows_that_share_a_maximum_share_its_gradient():
-    network, _ = random_network()
-    # Sums of these are exact, so that equal windows are equal however a machine adds them up.
-    for name, parameter in network._collect_params_with_prefix().items():
-        values = np.round(parameter.data().asnumpy() * 128) / 128
-        if name.endswith("filters.weight"):
-            values[:, -1] = 0  # of relatedness, whose rounding differs
-        parameter.set_data(mx.nd.array(values))
-    words = [1, 2, 3, 4, 5, 6, 7]
-    arrays = batch([words * 2], [[words * 3, [8, 9]]])
-    labels = mx.nd.array([[1, 0]])
-    _, expected = gradients(network, arrays, labels)
-    network.attach(ListGradients(network, 1))
-    _, found = gradients(network, arrays, labels)
-    for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, atol=1e-4 * max(1, np.abs(values).max()))
-
-
-def test_gradients_are_added_where_they_are_wanted_so():
-    network, rng = random_network(recurrent="birnn")
-    arrays, labels = lists_of_words(rng, (3, 2))
-    network.attach(ListGradients(network, 1))
-    _, once = gradients(network, arrays, labels)
-    for parameter in network.collect_params().values():
-        if parameter.grad_req != "null":
-            parameter.grad_req = "add"
-    for _ in range(2):
-        _, twice = gradients(network, arrays, labels)
-    for name, values in once.items():
-        np.testing.assert_allclose(twice[name], 2 * values, rtol=1e-5, atol=1e-6)
-
-
-def test_a_detached_network_is_computed_by_mxnet():
-    network, rng = random_network()
-    arrays, _ = lists_of_words(rng, (3, 2))
-    expected = network(*arrays).asnumpy()
-    engine = ListGradients(network, 1)
-    network.attach(engine)
-    engine.scores = None  # it is not called any more
-    network.attach(None)
-    np.testing.assert_array_equal(network(*arrays).asnumpy(), expected)
 
 
 def parameters(run):
     """Parameters of a run, by name."""
     loaded = load_ranker(run).network._collect_params_with_prefix()
     return {name: parameter.data().asnumpy() for name, parameter in loaded.items()}
-
-
-@pytest.mark.parametrize("more", [("--recurrent", "birnn"), ("--loss", "pointwise")])
-def test_a_training_gives_the_parameters_that_mxnet_gives(
-    more, files, tiny_words, tmp_path, monkeypatch
-):
-    found, computed = {}, []
-    scores = ListGradients.scores
-
-    def counting(engine, *arrays):
-        computed.append(engine)
-        return scores(engine, *arrays)
-
-    monkeypatch.setattr(ListGradients, "scores", counting)
-    for engine in ("mxnet", "auto"):
-        out = tmp_path / engine
-        assert not computed
-        assert wqa(*training(files, tiny_words, out, *more, "--engine", engine)) == 0
-        found[engine] = parameters(out)
-    assert len(computed) == metrics(out)[-1]["update"]  # no update is left to MXNet
-    for name, values in found["mxnet"].items():
-        np.testing.assert_allclose(found["auto"][name], values, atol=1e-4, err_msg=name)
 
 
 def test_the_same_training_gives_the_same_bits(files, tiny_words, tmp_path):

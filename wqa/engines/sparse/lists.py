@@ -125,24 +125,6 @@ def stretches(begins: np.ndarray, length: int) -> List[Tuple[int, int]]:
     return list(zip(bounds, [*bounds[1:], len(begins)]))
 
 
-def lists_of_arrays(
-    question_ids: np.ndarray,
-    question_valid: np.ndarray,
-    candidate_ids: np.ndarray,
-    candidate_valid: np.ndarray,
-    list_valid: np.ndarray,
-) -> WordLists:
-    """Take the words out of padded arrays."""
-    question_lengths = question_valid.astype(np.intp)
-    counts = list_valid.astype(np.intp)
-    in_question = np.arange(question_ids.shape[1]) < question_lengths[:, None]
-    in_list = np.arange(candidate_ids.shape[1]) < counts[:, None]
-    lengths = candidate_valid[in_list].astype(np.intp)
-    in_candidate = np.arange(candidate_ids.shape[2]) < lengths[:, None]
-    candidates = candidate_ids[in_list][in_candidate]
-    return WordLists(question_ids[in_question], question_lengths, candidates, lengths, counts)
-
-
 #: Words of candidates whose cosines are computed at once.
 _WORDS = 4096
 #: Below every cosine.

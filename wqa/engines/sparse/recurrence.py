@@ -8,7 +8,7 @@ Shapes: n candidates of all questions, C units of an encoded pair, H units of a 
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Sequence, Tuple
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -37,19 +37,12 @@ class Direction(NamedTuple):
         return len(self.hidden_weight) == 4 * self.units
 
 
-class Pass(NamedTuple):
-    """What the forward pass of a direction leaves for the backward pass, rows by step."""
-
-    rows: np.ndarray  # (n,) index of the candidate of each row
-    hidden: np.ndarray  # (n, H) outputs
-    gates: np.ndarray  # (n, G) activations of the gates
-    memory: np.ndarray  # (n, H) of an LSTM
-
-
-def run_forward(direction: Direction, pairs: np.ndarray, steps: Steps, backwards: bool) -> Pass:
+def _run_direction(
+    direction: Direction, pairs: np.ndarray, steps: Steps, backwards: bool
+) -> np.ndarray:
     """Run one direction over the candidates of all questions.
 
-    Shapes: `pairs` (n, C).
+    Shapes: `pairs` (n, C), the result (n, H).
     """
     rows = steps.rows(backwards)
     gates = np.take(pairs @ direction.input_weight.T, rows, axis=0, mode="clip")
@@ -69,7 +62,9 @@ def run_forward(direction: Direction, pairs: np.ndarray, steps: Steps, backwards
         else:
             np.tanh(state, out=hidden[start:end])
         before = start
-    return Pass(rows, hidden, gates, memory)
+    outputs = np.empty_like(hidden)
+    outputs[rows] = hidden
+    return outputs
 
 
 def _lstm_cell(gates: np.ndarray, previous: Any, memory: np.ndarray, hidden: np.ndarray) -> None:
@@ -89,104 +84,12 @@ def _lstm_cell(gates: np.ndarray, previous: Any, memory: np.ndarray, hidden: np.
     np.multiply(np.tanh(memory), gates[:, 3 * units :], out=hidden)
 
 
-def run_backward(
-    direction: Direction, pairs: np.ndarray, done: Pass, gradient: np.ndarray, steps: Steps
-) -> Tuple[Direction, np.ndarray]:
-    """Gradients of one direction.
-
-    Shapes: `pairs` (n, C), `gradient` (n, H), `pairs` (n, C).
-    """
-    hidden_gradient = gradient[done.rows]
-    gates_gradient = np.empty_like(done.gates)
-    starts = steps.starts.tolist()
-    following = np.zeros((steps.starts[1], direction.units), np.float32)
-    memory_gradient = np.zeros_like(following)
-    is_lstm = direction.is_lstm
-    for step in range(len(starts) - 2, -1, -1):
-        start, end = starts[step], starts[step + 1]
-        count = end - start
-        wanted, result = hidden_gradient[start:end], gates_gradient[start:end]
-        wanted += following[:count]
-        if is_lstm:
-            previous = None
-            if start:
-                previous = done.memory[starts[step - 1] : starts[step - 1] + count]
-            gates, memory = done.gates[start:end], done.memory[start:end]
-            _lstm_gradient(gates, previous, memory, wanted, memory_gradient[:count], result)
-        else:
-            hidden = done.hidden[start:end]
-            np.multiply(wanted, 1 - hidden * hidden, out=result)
-        np.matmul(result, direction.hidden_weight, out=following[:count])
-    bias = gates_gradient.sum(axis=0)
-    later = slice(starts[1], None)
-    # The row of the same question one step before.
-    before = steps.starts[steps.steps[later] - 1] + steps.ranks[later]
-    of_hidden = gates_gradient[later].T @ done.hidden[before]
-    in_order = np.empty_like(gates_gradient)
-    in_order[done.rows] = gates_gradient
-    weights = Direction(in_order.T @ pairs, of_hidden, bias, bias)
-    return weights, in_order @ direction.input_weight
-
-
-def _lstm_gradient(
-    gates: np.ndarray,
-    previous: Any,
-    memory: np.ndarray,
-    wanted: np.ndarray,
-    memory_gradient: np.ndarray,
-    result: np.ndarray,
-) -> None:
-    """One step back; ``memory_gradient`` becomes that of the step before."""
-    units = memory.shape[1]
-    enters, keeps, new, leaves = (gates[:, i * units : (i + 1) * units] for i in range(4))
-    parts = [result[:, i * units : (i + 1) * units] for i in range(4)]
-    squashed = np.tanh(memory)
-    memory_gradient += wanted * leaves * (1 - squashed * squashed)
-    np.multiply(memory_gradient * new, enters * (1 - enters), out=parts[0])
-    parts[1][:] = 0
-    if previous is not None:
-        np.multiply(memory_gradient * previous, keeps * (1 - keeps), out=parts[1])
-    np.multiply(memory_gradient * enters, 1 - new * new, out=parts[2])
-    np.multiply(wanted * squashed, leaves * (1 - leaves), out=parts[3])
-    memory_gradient *= keeps
-
-
-def run_layer(
-    directions: Sequence[Direction], pairs: np.ndarray, steps: Steps
-) -> Tuple[np.ndarray, List[Pass]]:
+def run_layer(directions: Sequence[Direction], pairs: np.ndarray, steps: Steps) -> np.ndarray:
     """Run a recurrent layer of one direction or of two.
 
-    Shapes: `pairs` (n, C), `outputs` (n, units).
+    Shapes: `pairs` (n, C), the result (n, units).
     """
-    outputs = np.empty((len(pairs), sum(one.units for one in directions)), np.float32)
-    passes = []
-    column = 0
+    outputs = []
     for index, direction in enumerate(directions):
-        done = run_forward(direction, pairs, steps, backwards=index == 1)
-        outputs[done.rows, column : column + direction.units] = done.hidden
-        column += direction.units
-        passes.append(done)
-    return outputs, passes
-
-
-def run_layer_backward(
-    directions: Sequence[Direction],
-    pairs: np.ndarray,
-    passes: Sequence[Pass],
-    gradient: np.ndarray,
-    steps: Steps,
-) -> Tuple[List[Direction], np.ndarray]:
-    """Gradients of a recurrent layer.
-
-    Shapes: `pairs` (n, C), `gradient` (n, units), `pairs` (n, C).
-    """
-    pairs_gradient = np.zeros_like(pairs)
-    parameters = []
-    column = 0
-    for direction, done in zip(directions, passes):
-        own = gradient[:, column : column + direction.units]
-        weights, share = run_backward(direction, pairs, done, own, steps)
-        parameters.append(weights)
-        pairs_gradient += share
-        column += direction.units
-    return parameters, pairs_gradient
+        outputs.append(_run_direction(direction, pairs, steps, backwards=index == 1))
+    return np.concatenate(outputs, axis=1)

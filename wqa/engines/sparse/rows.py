@@ -180,28 +180,6 @@ def word_weights(weights: np.ndarray) -> np.ndarray:
     return by_place.reshape(-1, by_place.shape[2]).T
 
 
-class Distinct:
-    """Finds the distinct ids among many.
-
-    It is not safe in several threads at once.
-    """
-
-    def __init__(self, rows: int) -> None:
-        self._last = np.zeros(rows, np.intp)  # where each id came last; stale for other ids
-
-    def of(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-        """Distinct ids.
-
-        Shapes: `ids` (words,), `distinct` (W,), `indices` (words,).
-        """
-        numbers = np.arange(len(ids))
-        self._last[ids] = numbers
-        last = self._last[ids]
-        is_last = last == numbers
-        ranks = np.cumsum(is_last) - 1
-        return ids[is_last], ranks[last]
-
-
 def combine(questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     """Encoded pairs: ``[q * c; q - c]`` (Bonadiman and Moschitti 2020, section 4.1.2).
 
@@ -212,15 +190,3 @@ def combine(questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     np.multiply(questions, candidates, out=pairs[:, :filters])
     np.subtract(questions, candidates, out=pairs[:, filters:])
     return pairs
-
-
-def combine_backward(
-    questions: np.ndarray, candidates: np.ndarray, gradient: np.ndarray
-) -> Tuple[np.ndarray, np.ndarray]:
-    """Gradients of `combine`.
-
-    Shapes: `questions, candidates` (n, F), `gradient` (n, 2 F), `questions, candidates` (n, F).
-    """
-    filters = questions.shape[1]
-    product, difference = gradient[:, :filters], gradient[:, filters:]
-    return product * candidates + difference, product * questions - difference

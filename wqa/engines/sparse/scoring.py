@@ -82,7 +82,7 @@ class ListScorer:
         candidates = self._candidates.encode(candidate_texts, threads)
         hidden = combine(questions, candidates)
         if self._parameters.directions:
-            hidden, _ = run_layer(self._parameters.directions, hidden, Steps(lists.counts))
+            hidden = run_layer(self._parameters.directions, hidden, Steps(lists.counts))
         return hidden @ self._parameters.weight[0] + self._parameters.bias
 
 

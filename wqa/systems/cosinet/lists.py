@@ -20,7 +20,7 @@ from mxnet.gluon import HybridBlock, Parameter, nn, rnn
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
-from wqa.models.embeddings import Computation, break_cycles
+from wqa.models.embeddings import break_cycles
 from wqa.models.masks import real_positions
 from wqa.models.network import Network
 from wqa.systems.cosinet.config import ListConfig
@@ -130,7 +130,6 @@ class ListNetwork(Network):
         self, backbone: Optional[BackboneConfig], config: Optional[ListConfig] = None, **kwargs
     ) -> None:
         super().__init__(backbone, config, **kwargs)
-        self._computation = Computation()
         if backbone is not None:
             raise OptionError("backbone", "an encoder", "none: the network reads word vectors")
         own = self.own_config
@@ -164,24 +163,6 @@ class ListNetwork(Network):
             D, the width of the word embeddings.
         """
         raise NotImplementedError
-
-    def attach(self, engine: Any) -> None:
-        """Attach an engine, which then computes the scores.
-
-        The engine computes a network that runs on arrays. MXNet computes a hybridized one.
-
-        Parameters
-        ----------
-        engine : wqa.engines.sparse.ListGradients or None
-            Engine to attach; None to detach it.
-        """
-        self._computation.engine = engine
-
-    def forward(self, question_ids: Tensor, *inputs: Tensor) -> Tensor:
-        """Compute the scores by the attached engine, or by MXNet."""
-        if self._computation.takes(question_ids):
-            return self._computation.engine.scores(question_ids, *inputs)
-        return super().forward(question_ids, *inputs)
 
     def encode_words(self, F, words: Tensor, real: Tensor) -> Tensor:
         """Encode the words of a text before it meets the other one; by default they stay.
