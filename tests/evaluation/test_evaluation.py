@@ -98,10 +98,11 @@ def test_equal_to_trec_eval(run, qrels):
     theirs = pytrec_eval.RelevanceEvaluator(
         qrels, {"map", "recip_rank", "P.1,5", "ndcg_cut.5,10"}
     ).evaluate(run)
+    assume(theirs)
     ours = score_run(run, qrels, metrics=list(names.values()))
     assert ours["questions"] == len(theirs)
     for their_name, name in names.items():
-        expected = np.mean([row[their_name] for row in theirs.values()]) if theirs else 0
+        expected = np.mean([row[their_name] for row in theirs.values()])
         assert ours[name] == pytest.approx(expected, abs=1e-6), name
 
 
@@ -149,8 +150,15 @@ def test_evaluate_refuses_what_does_not_fit():
 def test_questions_that_a_run_leaves_out():
     run, qrels = {"q1": {"a": 1.0}, "q9": {"a": 1.0}}, {"q1": {"a": 1}, "q2": {"a": 1}}
     assert score_run(run, qrels)["map"] == 1
-    assert score_run(run, qrels, complete=True)["map"] == 0.5
     assert score_run(run, qrels)["missing"] == 1 and score_run(run, qrels)["unjudged"] == 1
+
+
+def test_figures_of_no_question_are_an_error():
+    run, qrels = {"q8": {"a": 1.0}}, {"q1": {"a": 1, "b": 0}, "q2": {"a": 0}}
+    with pytest.raises(DataError, match="1 questions, of which none is among the 2 judged ones"):
+        score_run(run, qrels)
+    with pytest.raises(DataError, match="none is among the 1 judged ones"):
+        score_run({"q2": {"a": 1.0}}, qrels, "no-all-negative")
 
 
 class Fake:

@@ -170,10 +170,6 @@ def test_trec_runs_are_compared_on_the_questions_that_count():
     del runs[1][1]["q3"]
     with pytest.raises(DataError, match="1 only in the first"):
         compare_trec_runs(runs, qrels)
-    completed = compare_trec_runs(runs, qrels, "clean", ("map",), complete=True)
-    assert completed["comparisons"][0]["metrics"][0]["second"] == pytest.approx(1 / 4)
-    assert completed["comparisons"][0]["metrics"][0]["questions"] == 2
-    assert completed["comparisons"][0]["spearman"] == pytest.approx(-1)  # of q1; two has no q3
     with pytest.raises(OptionError, match="at least two"):
         compare_trec_runs(runs[:1], qrels)
 

@@ -170,7 +170,6 @@ def compare_trec_runs(
     qrels: Qrels,
     filter: str = DEFAULT_FILTER,
     metrics: Sequence[str] = METRICS,
-    complete: bool = False,
 ) -> Comparisons:
     """Compare TREC runs with the first one.
 
@@ -182,15 +181,15 @@ def compare_trec_runs(
         Grades by question and document.
     filter : {"all", "no-all-negative", "clean"}
         Filter of judged questions.
-    metrics, complete
+    metrics : sequence of str
         As `wqa.evaluation.score_run` takes them.
 
     Returns
     -------
     dict
         ``rows`` and ``comparisons``, as `compare_rankers` returns them. The tests are over the
-        questions that the filter keeps, and with ``complete`` over all of them. Spearman's rho is
-        over those of them for which both runs rank the same documents.
+        questions that the filter keeps. Spearman's rho is over those of them for which both runs
+        rank the same documents.
 
     Raises
     ------
@@ -204,9 +203,9 @@ def compare_trec_runs(
     rows = []
     values = []
     for name, run in runs:
-        figures = score_run(run, qrels, filter, metrics, complete)
+        figures = score_run(run, qrels, filter, metrics)
         rows.append({"run": name, "filter": filter, **figures})
-        values.append(per_question_of_run(run, judged, metrics, complete))
+        values.append(per_question_of_run(run, judged, metrics))
     first_name, first = runs[0]
     comparisons = []
     for (name, run), run_values in zip(runs[1:], values[1:]):

@@ -87,7 +87,6 @@ def score_run(
     qrels: Qrels,
     filter: str = "all",
     metrics: Sequence[str] = METRICS,
-    complete: bool = False,
 ) -> Figures:
     """Mean metrics of a TREC run, equal to trec_eval's.
 
@@ -101,27 +100,31 @@ def score_run(
         Which judged questions count.
     metrics : sequence of str
         Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
-    complete : bool
-        Count a judged question that the run leaves out as 0 (``trec_eval -c``); otherwise it
-        is left out of the mean, as trec_eval does by default.
 
     Returns
     -------
     dict
         The metrics; ``questions`` scored; ``missing``, judged questions that the run leaves
-        out; ``unjudged``, questions of the run that have no judgement and cannot count.
+        out, which do not count, as in trec_eval; ``unjudged``, questions of the run that have no
+        judgement and cannot count.
 
     Raises
     ------
     OptionError
         If the filter or a metric is unknown.
+    DataError
+        If the run and the judgements have no question in common.
     """
     kept = filter_qrels(qrels, filter)
     rows = []
     for qid, grades in kept.items():
-        if qid in run or complete:
-            ranked = [grades.get(doc, UNJUDGED) for doc in trec_order(run.get(qid, {}))]
+        if qid in run:
+            ranked = [grades.get(doc, UNJUDGED) for doc in trec_order(run[qid])]
             rows.append(metrics_of(ranked, list(grades.values()), metrics))
+    if not rows:
+        found = f"{len(run)} questions, of which none is among the {len(kept)} judged ones"
+        hint = "check that both are of one corpus, and the filter"
+        raise DataError("run", found, "questions of the judgements", hint)
     figures = _mean(rows, metrics)
     figures["missing"] = sum(qid not in run for qid in kept)
     figures["unjudged"] = sum(qid not in qrels for qid in run)

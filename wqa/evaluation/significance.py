@@ -54,10 +54,8 @@ def per_question(
     return _by_metric(rows, metrics)
 
 
-def per_question_of_run(
-    run: Run, qrels: Qrels, metrics: Sequence[str] = METRICS, complete: bool = False
-) -> PerQuestion:
-    """Metrics of each judged question of a TREC run.
+def per_question_of_run(run: Run, qrels: Qrels, metrics: Sequence[str] = METRICS) -> PerQuestion:
+    """Metrics of each judged question that a TREC run has.
 
     Parameters
     ----------
@@ -67,8 +65,6 @@ def per_question_of_run(
         Grades by question and document.
     metrics : sequence of str
         Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
-    complete : bool
-        Count a judged question that the run leaves out as 0; otherwise it is not in the result.
 
     Returns
     -------
@@ -77,8 +73,8 @@ def per_question_of_run(
     """
     rows = {}
     for qid, grades in qrels.items():
-        if qid in run or complete:
-            ranked = [grades.get(doc, 0) for doc in trec_order(run.get(qid, {}))]
+        if qid in run:
+            ranked = [grades.get(doc, 0) for doc in trec_order(run[qid])]
             rows[qid] = metrics_of(ranked, list(grades.values()), metrics)
     return _by_metric(rows, metrics)
 
