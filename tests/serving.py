@@ -6,7 +6,8 @@ import json
 import threading
 
 from wqa.serve.app import build_app
-from wqa.serve.service import ServeConfig, Service
+from wqa.serve.server import ServeConfig
+from wqa.serve.service import Service
 from wqa.systems.cosinet.baselines import WordOverlap
 
 

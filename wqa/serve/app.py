@@ -32,7 +32,8 @@ from starlette.requests import ClientDisconnect
 import wqa
 from wqa.errors import InputError, WqaError, shorten
 from wqa.serve.requests import ANSWERS, BODIES, error_answer, read_request
-from wqa.serve.service import METRICS_FOLDER, RequestError, Service
+from wqa.serve.server import METRICS_FOLDER
+from wqa.serve.service import RequestError, Service
 
 LOGGER = logging.getLogger(__name__)
 #: Seconds in which the service still takes connections after it is told to stop. It closes each
@@ -79,8 +80,9 @@ def build_app(service: Service) -> FastAPI:
         _drain_before_the_end(service)
         yield
         service.batcher.close()
-        _log("stopped", cut_off=service.active)
-        if service.active:
+        cut_off = service.cut_off + service.active
+        _log("stopped", cut_off=cut_off)
+        if cut_off:
             service.on_cut_off()
 
     # The schema, without its pages: these read scripts from elsewhere.
@@ -165,6 +167,9 @@ class Watch:
         self._service.active += 1
         try:
             await self._app(scope, receive, send_and_note)
+        except asyncio.CancelledError:
+            self._service.cut_off += 1
+            raise
         finally:
             self._service.active -= 1
 

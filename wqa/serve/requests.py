@@ -8,7 +8,7 @@ both.
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, Union
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,7 +16,10 @@ from typing_extensions import Annotated
 
 from wqa.inference.pipeline import in_order
 from wqa.inference.ranking import Ranking
-from wqa.serve.service import Answered, RankRequest, RequestError, ServeConfig
+from wqa.serve.service import Answered, RankRequest, RequestError
+
+if TYPE_CHECKING:
+    from wqa.serve.server import ServeConfig
 
 #: Types of fields, with what the page says of them.
 Question = Annotated[str, Field(examples=["how are caves formed ?"])]

@@ -1,4 +1,4 @@
-"""The service behind its endpoints: settings, rankers, the key, and the way of a request."""
+"""The service behind its endpoints: rankers, the key, and the way of a request."""
 
 from __future__ import annotations
 
@@ -6,138 +6,35 @@ import asyncio
 import dataclasses
 import hmac
 import logging
-import math
-import os
 import re
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+)
 
 import numpy as np
 
-from wqa.config.systems import option, without_option
 from wqa.data import Question
-from wqa.errors import DataError, OptionError, QuestionTooLong, WqaError, shorten
+from wqa.errors import DataError, QuestionTooLong, WqaError, shorten
 from wqa.inference.pipeline import AnswerSentence, sentences_of
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
 from wqa.inference.windows import first_tokens
 from wqa.serve.batching import Batcher, Job, QueueFull
 
+if TYPE_CHECKING:
+    from wqa.serve.server import ServeConfig
+
 LOGGER = logging.getLogger(__name__)
-#: Environment variable with the key that clients send.
-API_KEY = "WQA_API_KEY"
-#: Environment variable with the folder where workers keep their metrics, prometheus_client's own.
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 #: Names that no foreign site can have.
 _OWN_HOSTS = re.compile(r"(.+\.)?localhost|[0-9]+(\.[0-9]+){3}|\[[0-9a-f:.]+\]")
-#: Settings that are whole numbers from 1.
-_COUNTS = ("workers", "queue", "max_bytes", "max_candidates", "max_characters")
-
-
-@dataclasses.dataclass(frozen=True)
-class ServeConfig:
-    """Settings of the service.
-
-    Parameters
-    ----------
-    host : str
-        Address to listen on.
-    port : int
-        Port to listen on; 0 for any that is free.
-    workers : int
-        Number of processes, each with a ranker of its own.
-    timeout : float
-        Seconds in which the body of a request has to come, and as many until its ranking.
-    drain : float
-        Seconds that requests have to finish after SIGTERM.
-    queue : int
-        Requests of a process that may wait for its ranker; further ones are answered 429.
-    group_candidates : int
-        Candidates that are ranked together; a request with more is ranked by itself.
-    max_bytes : int
-        Bytes of the body of a request, decompressed.
-    max_candidates : int
-        Candidates of a request.
-    max_characters : int
-        Characters of a question or a candidate.
-    allowed_hosts : tuple of str
-        Names by which clients may address a service without a key, beside ``host``, ``localhost``
-        and IP addresses; pages of these hosts may ask it. ``*`` allows all.
-    index : str
-        Folder that `wqa.retrieval.build_index` wrote with sentences, whose documents ``POST /ask``
-        answers from; without one it is not served.
-    models : tuple of str
-        Further rankers, each as ``NAME=RUN``, where RUN is what `wqa.load_ranker` takes. A request
-        chooses one by ``model``.
-    api_key : str, optional
-        Key that clients send as ``Authorization: Bearer KEY``; without it all clients are served.
-
-    Raises
-    ------
-    OptionError
-        If a value is out of range.
-    """
-
-    host: str = option("127.0.0.1", "address to listen on")
-    port: int = option(8080, "port to listen on; 0 for any that is free")
-    workers: int = option(1, "processes, each with a ranker of its own")
-    timeout: float = option(30.0, "seconds of a request's body, and as many of its ranking")
-    drain: float = option(30.0, "seconds that requests have to finish after SIGTERM")
-    queue: int = option(128, "requests of a process that wait; further ones are answered 429")
-    group_candidates: int = without_option(256)
-    max_bytes: int = option(1 << 24, "bytes of the body of a request")
-    max_candidates: int = option(1000, "candidates of a request")
-    max_characters: int = option(100_000, "characters of a question or a candidate")
-    allowed_hosts: Tuple[str, ...] = option((), "names of the service in URLs; * allows all")
-    index: str = option("", "folder that `wqa index` wrote, which POST /ask answers from")
-    models: Tuple[str, ...] = without_option(())
-    # No option: the arguments of a process are not secret. Nor does a message show it.
-    api_key: Optional[str] = dataclasses.field(default=None, repr=False, metadata={"option": False})
-
-    def __post_init__(self) -> None:
-        bounds = dict.fromkeys(_COUNTS, (1.0, math.inf))
-        seconds = (0.001, 86_400.0)
-        bounds.update(port=(0.0, 65535.0), timeout=seconds, drain=seconds)
-        for name, (least, most) in bounds.items():
-            if not least <= getattr(self, name) <= most:
-                raise OptionError(name, getattr(self, name), f"a number from {least:g} to {most:g}")
-        for name in self.allowed_hosts:
-            if not name.strip(".") or set(name) & set(":/ "):
-                raise OptionError("allowed_hosts", repr(name), "names of hosts, without a port")
-        for model in self.models:
-            name, _, run = model.partition("=")
-            if not name.strip() or not run:
-                raise OptionError("model", shorten(model), "NAME=RUN")
-
-
-def read_api_key(path: Optional[str] = None) -> Optional[str]:
-    """Read the key that clients send, from a file or the environment.
-
-    Parameters
-    ----------
-    path : str, optional
-        File with the key, in one line; by default the environment variable ``WQA_API_KEY``.
-
-    Returns
-    -------
-    str or None
-        The key; None where neither is given.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, or a key is blank, not UTF-8 or of several words.
-    """
-    key: Optional[str] = os.environ.get(API_KEY)
-    if path is not None:
-        try:
-            with open(path, encoding="utf-8") as file:
-                key = file.read(1 << 16)
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(path, f"cannot be read ({error})", "a key in one line") from None
-    words = (key or "").split()
-    if key is not None and (len(words) != 1 or not words[0].isprintable()):
-        raise DataError(path or API_KEY, "holds no key", "a key in one line")
-    return words[0] if words else None
 
 
 class RequestError(WqaError):
@@ -208,8 +105,9 @@ class Service:
         self.index: Any = None
         #: What ``GET /api/ranker`` says of each ranker, as it was loaded.
         self.descriptions: Dict[str, Dict[str, Any]] = {}
-        #: Requests that are not answered yet, and whether the server is to stop.
-        self.active, self.is_draining = 0, False
+        #: Requests that are not answered yet, those of them that the end of the server has cut off,
+        #: and whether it is to stop.
+        self.active, self.cut_off, self.is_draining = 0, 0, False
         #: Called where the end of the server cuts requests off.
         self.on_cut_off: Callable[[], Any] = int
 
