@@ -87,8 +87,8 @@ setup(
         ],
         # `wqa export --format onnx`, and what runs the graphs, also where MXNet is not installed.
         "onnx": ["onnx>=1.14", "onnxruntime>=1.16"],
-        # `wqa serve`, which builds on parts of uvicorn that its documentation does not name.
-        "serve": ["fastapi", "pydantic>=2", "uvicorn>=0.29,<0.55", "prometheus-client"],
+        # `wqa serve`, whose workers are those of uvicorn 0.30.
+        "serve": ["fastapi", "pydantic>=2", "uvicorn>=0.30", "prometheus-client"],
         # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
         "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],
         # Rankers as parts of these, `wqa.adapters`; they work beside MXNet's numpy.

@@ -6,7 +6,7 @@ import json
 import threading
 
 from wqa.serve.app import build_app
-from wqa.serve.config import ServeConfig
+from wqa.serve.server import ServeConfig
 from wqa.serve.service import Service
 from wqa.systems.cosinet.baselines import WordOverlap
 
@@ -65,12 +65,6 @@ async def running(ranker, **settings):
     """Application of a ranker that is loaded."""
     app = serving(ranker, **settings)
     async with app.router.lifespan_context(app):
-        for _ in range(20_000):
-            if app.state.service.owner.rankers:
-                break
-            await asyncio.sleep(0.001)
-        else:
-            raise AssertionError("the ranker is not loaded")
         yield app
 
 

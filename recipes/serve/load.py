@@ -1,240 +1,268 @@
-"""Measure a service beside the library on the same questions, in one sitting.
+"""Measure a service: requests a second, a killed worker, silent connections, and its end.
 
-    python recipes/serve/load.py RUN --data QUESTIONS.jsonl [--clients 16] [--rounds 5]
-        [--json FILE] [-- OPTIONS OF wqa serve]
+    python recipes/serve/load.py --data QUESTIONS.jsonl [--questions N] [--clients 1 16]
+        [--seconds 5] [--only requests] [--json FILE] -- wqa serve RUN --workers 2
 
-Throughput: many clients send the questions, each its next one when the last is answered, in turn
-with `rank_all` over the same questions in this process. Latency: one client sends each question, in
-turn with a call of `rank`. Figures are medians over the rounds; the machine's speed changes, so
-that the ratio and the difference count. Both have the drop ratio, the threads and the
-precision that are given.
+Any server of the dialects will do; ``{port}`` in its command becomes a free port, and
+``--port`` is added where the command has none. Clients are sockets and prepared bytes, as they
+share the machine with what they measure.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
+import contextlib
 import json
+import os
 import pathlib
-import statistics
+import resource
+import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Sequence
-
-from clients import Client, ServiceProcess, make_parser, parse, request_of
+from typing import Any, Counter, Dict, Iterator, List, Sequence
 
 from wqa.data import Question, read_questions
-from wqa.systems.load import load_ranker
+
+#: Connections of the check of silent ones, and the soft limit of descriptors of the service.
+CONNECTIONS, DESCRIPTORS = 1100, 1024
 
 
 def main() -> int:
-    """Measure, and print the figures.
-
-    Returns
-    -------
-    int
-        Exit status: 1 where the throughput is below 90 % of the library's, or the latency of one
-        client more than 5 ms above a call.
-    """
-    options = options_of_command()
+    """Run the measurements; exit status 1 where a request was lost as the service ended."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", required=True, help="questions, canonical JSONL")
+    parser.add_argument("--questions", type=int, help="first questions of the file alone")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each number of clients")
+    parser.add_argument("--only", choices=("requests",), help="leave out what disturbs the service")
+    parser.add_argument("--json", metavar="FILE", help="write the figures")
+    parser.add_argument("command", nargs="+", help="after --: the service")
+    options = parser.parse_args()
     questions = list(read_questions(options.data))[: options.questions]
-    shared = {}
-    arguments = list(options.serve)
-    for name in ("drop_ratio", "threads", "precision"):
-        value = getattr(options, name)
-        if value is not None:
-            shared[name] = value
-            arguments += ["--" + name.replace("_", "-"), str(value)]
-    ranker = load_ranker(options.run, **shared)
-    service = ServiceProcess(options.run, arguments)
-    try:
-        service.wait_for("ready", 1)
-        figures = {
-            "run": str(options.run),
-            "questions": len(questions),
-            "candidates": sum(len(question.candidates) for question in questions),
-            **throughput(ranker, service.port, questions, options.clients, options.rounds),
-            **latency(ranker, service.port, questions[: options.latency]),
-        }
-    finally:
-        service.stop()
-    print(report(figures))
+    load = Load(options.command, [request_of(question) for question in questions])
+    figures: Dict[str, Any] = {"command": " ".join(options.command), "lost at the end": 0}
+    with load.service():
+        for clients in options.clients:
+            rate = load.requests_a_second(clients, options.seconds)
+            figures[f"requests a second, {clients} clients"] = rate
+        if options.only is None:
+            figures.update(load.killed_workers())
+            figures.update(load.silent_connections())
+            figures.update(load.end(max(options.clients)))
+    for name, figure in figures.items():
+        print(f"{name}: {figure}")
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
-    return int(figures["ratio"] < 0.9 or figures["added_ms"] > 5)
+    return int(figures["lost at the end"] > 0)
 
 
-def options_of_command() -> argparse.Namespace:
-    """Parse the command line.
-
-    Returns
-    -------
-    argparse.Namespace
-    """
-    parser = make_parser(__doc__ or "")
-    parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--latency", type=int, default=200, help="questions of the latency")
-    parser.add_argument("--drop-ratio", type=float)
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--precision")
-    return parse(parser)
+def request_of(question: Question) -> bytes:
+    """The bytes of a request for the ranking of a question, in Cohere's dialect."""
+    body = json.dumps({"query": question.question, "documents": question.texts}).encode()
+    head = f"POST /v2/rerank HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
-def throughput(
-    ranker: Any, port: int, questions: Sequence[Question], clients: int, rounds: int
-) -> Dict[str, Any]:
-    """Candidates a second of clients and of `rank_all`, in turn.
+class Client:
+    """A connection that is kept, and opened again where it was closed."""
 
-    Parameters
-    ----------
-    ranker : Ranker
-        The ranker in this process.
-    port : int
-        Port of the service.
-    questions : sequence of Question
-        The questions.
-    clients : int
-        Number of clients.
-    rounds : int
-        Number of turns, after one that does not count.
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._socket: Any = None
 
-    Returns
-    -------
-    dict
-        ``library`` and ``service``, candidates a second; ``ratio``; and ``ratios`` of each round.
-    """
-    requests = [request_of(question) for question in questions]
-    candidates = sum(len(question.candidates) for question in questions)
-    library: List[float] = []
-    service: List[float] = []
-    for _ in range(rounds + 1):
-        start = time.perf_counter()
-        for _ranking in ranker.rank_all(questions):
-            pass
-        library.append(candidates / (time.perf_counter() - start))
-        start = time.perf_counter()
-        send_all(port, requests, clients)
-        service.append(candidates / (time.perf_counter() - start))
-    ratios = [ours / theirs for ours, theirs in zip(service[1:], library[1:])]
-    return {
-        "clients": clients,
-        "library": statistics.median(library[1:]),
-        "service": statistics.median(service[1:]),
-        "ratio": statistics.median(ratios),
-        "ratios": ratios,
-    }
+    def send(self, request: bytes) -> str:
+        """Send a request; returns the status of its answer, ``lost``, or ``not accepted``."""
+        try:
+            if self._socket is None:
+                self._socket = socket.create_connection(("127.0.0.1", self._port), 60)
+        except OSError:
+            return "not accepted"
+        try:
+            self._socket.sendall(request)
+            return self._read_answer()
+        except OSError:
+            self.close()
+            return "lost"
 
+    def _read_answer(self) -> str:
+        raw = b""
+        while b"\r\n\r\n" not in raw:
+            raw += self._receive()
+        head, _, body = raw.partition(b"\r\n\r\n")
+        lines = head.lower().split(b"\r\n")
+        [left] = [int(line[15:]) for line in lines if line.startswith(b"content-length:")]
+        left -= len(body)
+        while left > 0:
+            left -= len(self._receive())
+        if b"connection: close" in lines:
+            self.close()
+        return head[9:12].decode()
 
-def send_all(port: int, requests: Sequence[bytes], clients: int) -> None:
-    """Send requests by several clients, each its next one when the last is answered.
+    def _receive(self) -> bytes:
+        part = self._socket.recv(1 << 16)
+        if not part:
+            raise ConnectionResetError
+        return part
 
-    Parameters
-    ----------
-    port : int
-        Port of the service.
-    requests : sequence of bytes
-        The requests.
-    clients : int
-        Number of clients.
-
-    Raises
-    ------
-    SystemExit
-        If one is not answered by a ranking.
-    """
-    left = iter(requests)
-    lock = threading.Lock()
-    failures: List[str] = []
-
-    def run() -> None:
-        client = Client(port)
-        while not failures:
-            with lock:
-                request = next(left, None)
-            if request is None:
-                break
-            try:
-                status, body = client.send(request)
-            except OSError as error:
-                failures.append(str(error))
-                break
-            if status != 200:
-                failures.append(f"{status} {body[:200]!r}")
-        client.close()
-
-    threads = [threading.Thread(target=run, daemon=True) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise SystemExit(f"a request was not answered: {failures[0]}")
+    def close(self) -> None:
+        """Close the connection."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
 
-def latency(ranker: Any, port: int, questions: Sequence[Question]) -> Dict[str, float]:
-    """Milliseconds of a request and of a call of `rank`, in turn.
+class Load:
+    """A service, the requests that it gets, and what becomes of them."""
 
-    Parameters
-    ----------
-    ranker : Ranker
-        The ranker in this process.
-    port : int
-        Port of the service.
-    questions : sequence of Question
-        The questions.
+    def __init__(self, command: Sequence[str], requests: Sequence[bytes]) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        words = [word.replace("{port}", str(self.port)) for word in command]
+        if words == list(command):
+            words += ["--port", str(self.port)]
+        self._command, self._requests = words, requests
 
-    Returns
-    -------
-    dict of str to float
-        ``call_ms`` and ``request_ms``, medians; ``added_ms``, their difference; and
-        ``request_p99_ms``.
-    """
-    client = Client(port)
-    calls: List[float] = []
-    requests: List[float] = []
-    for question in questions:
-        request = request_of(question)
-        start = time.perf_counter()
-        ranker.rank(question.question, question.candidates)
-        middle = time.perf_counter()
-        client.send(request)
-        end = time.perf_counter()
-        calls.append(1000 * (middle - start))
-        requests.append(1000 * (end - middle))
-    client.close()
-    call, request_time = statistics.median(calls), statistics.median(requests)
-    return {
-        "call_ms": call,
-        "request_ms": request_time,
-        "added_ms": request_time - call,
-        "request_p99_ms": sorted(requests)[int(0.99 * (len(requests) - 1))],
-    }
+    @contextlib.contextmanager
+    def service(self) -> Iterator[None]:
+        """Run the service inside the block, from its first answer on."""
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
+        def limit() -> None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, hard))
 
-def report(figures: Dict[str, Any]) -> str:
-    """The figures in lines.
+        self._process = subprocess.Popen(
+            self._command, preexec_fn=limit, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            self._await_answer(120)
+            yield
+        finally:
+            self._process.terminate()
+            self._process.wait(120)
 
-    Parameters
-    ----------
-    figures : dict
-        Figures of `throughput` and `latency`.
+    def _await_answer(self, seconds: float) -> float:
+        """Wait for a ranking; returns the seconds that it took."""
+        start = time.monotonic()
+        while Client(self.port).send(self._requests[0]) != "200":
+            if time.monotonic() - start > seconds:
+                raise SystemExit(f"{' '.join(self._command)}: no answer within {seconds:g} s")
+            time.sleep(0.05)
+        return time.monotonic() - start
 
-    Returns
-    -------
-    str
-    """
-    ratios = " ".join(f"{ratio:.2f}" for ratio in figures["ratios"])
-    return "\n".join(
-        [
-            f"{figures['questions']:,} questions, {figures['candidates']:,} candidates",
-            f"rank_all: {figures['library']:,.0f} candidates/s",
-            f"{figures['clients']} clients: {figures['service']:,.0f} candidates/s, "
-            f"{100 * figures['ratio']:.0f} % of rank_all (rounds: {ratios})",
-            f"one client: p50 {figures['request_ms']:.1f} ms, {figures['added_ms']:.1f} ms above a "
-            f"call of rank ({figures['call_ms']:.1f} ms); p99 {figures['request_p99_ms']:.1f} ms",
-        ]
-    )
+    def requests_a_second(self, clients: int, seconds: float) -> float:
+        """Requests a second of clients that send the next one when the last is answered."""
+        self._send_for(clients, 1.0)  # does not count
+        statuses = self._send_for(clients, seconds)
+        if set(statuses) != {"200"}:
+            raise SystemExit(f"not every request got a ranking: {dict(statuses)}")
+        return round(statuses["200"] / seconds, 1)
+
+    def _send_for(self, clients: int, seconds: float) -> Counter[str]:
+        end = time.monotonic() + seconds
+        return self._send(clients, lambda: time.monotonic() < end)
+
+    def _send(self, clients: int, goes_on: Any) -> Counter[str]:
+        """Send requests by several clients; returns how many were answered by each status."""
+        statuses: Counter[str] = collections.Counter()
+
+        def send(first: int) -> None:
+            client, number = Client(self.port), first
+            while goes_on():
+                status = client.send(self._requests[number % len(self._requests)])
+                statuses[status] += 1
+                number += clients
+                if status == "not accepted":
+                    time.sleep(0.1)
+            client.close()
+
+        threads = [threading.Thread(target=send, args=(first,)) for first in range(clients)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return statuses
+
+    def _workers(self) -> List[int]:
+        """Processes that the service has started and that listen, but for helpers of Python's."""
+        children = pathlib.Path(f"/proc/{self._process.pid}/task").glob("*/children")
+        workers = []
+        for path in children:
+            for child in map(int, path.read_text().split()):
+                line = pathlib.Path(f"/proc/{child}/cmdline").read_bytes()
+                if b"resource_tracker" not in line:
+                    workers.append(child)
+        return workers
+
+    def killed_workers(self) -> Dict[str, Any]:
+        """Kill a worker, then all of them; the seconds until a worker is back and answers."""
+        workers = self._workers()
+        if not workers:
+            return {"killed workers": "there is one process"}
+        end = time.monotonic() + 10
+        killer = threading.Timer(1.0, os.kill, (workers[0], signal.SIGKILL))
+        killer.start()
+        statuses = self._send(4, lambda: time.monotonic() < end)
+        back = len(self._workers()) == len(workers)
+        for worker in self._workers():
+            os.kill(worker, signal.SIGKILL)
+        return {
+            "a killed worker": f"{dict(statuses)} of 4 clients, back within 10 s: {back}",
+            "all workers killed": f"an answer after {self._await_answer(60):.1f} s",
+        }
+
+    def silent_connections(self) -> Dict[str, Any]:
+        """Seconds of a request beside silent connections, and how many are closed in 40 s."""
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        with contextlib.ExitStack() as stack:
+            clients = []
+            for number in range(CONNECTIONS):
+                client = socket.create_connection(("127.0.0.1", self.port), 60)
+                clients.append(stack.enter_context(client))
+                if number % 2:
+                    client.sendall(self._requests[0][:40])
+            seconds = self._await_answer(60)
+            time.sleep(40)
+            closed = 0
+            for client in clients:
+                client.setblocking(False)
+                try:
+                    client.recv(1 << 16)  # an end, or an error such as 408
+                    closed += 1
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    closed += 1
+        text = f"an answer after {seconds:.2f} s, {closed} closed within 40 s"
+        return {f"{CONNECTIONS} silent connections": text}
+
+    def end(self, clients: int) -> Dict[str, Any]:
+        """Stop the service while clients send; the requests that were lost, and its status."""
+        told = threading.Event()
+
+        def stop() -> None:
+            self._process.send_signal(signal.SIGTERM)
+            told.set()
+
+        threading.Timer(2.0, stop).start()
+        over = [False]
+
+        def goes_on() -> bool:
+            over[0] = over[0] or (told.is_set() and self._process.poll() is not None)
+            return not over[0]
+
+        start = time.monotonic()
+        statuses = self._send(clients, goes_on)
+        return {
+            "SIGTERM under load": f"{dict(statuses)}",
+            "lost at the end": statuses["lost"],
+            "exit status": self._process.wait(60),
+            "seconds to the end": round(time.monotonic() - start - 2, 1),
+        }
 
 
 if __name__ == "__main__":

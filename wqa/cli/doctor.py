@@ -3,6 +3,7 @@
 example:
   wqa doctor
   wqa doctor --json -
+  wqa doctor indexes/docs
 
 The command ranks a few random pairs by each engine and precision, and loads ONNX Runtime, in a
 process of its own, so that it has an answer also where MXNet cannot be imported. The exit status is
@@ -78,11 +79,19 @@ print(json.dumps(result))
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa doctor`` to its parser."""
+    text = "read a document index and compare its digests, in place of the installation"
+    parser.add_argument("index", metavar="INDEX", nargs="?", help=text)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run ``wqa doctor`` and print the report."""
+    if options.index is not None:
+        from wqa.retrieval import Index
+
+        Index(options.index).check_digests(progress=True)
+        show(f"{options.index}: the index is whole", {"works": True}, options.json)
+        return 0
     report = diagnose()
     show(as_text(report), report, options.json)
     return 0 if report["works"] else 2

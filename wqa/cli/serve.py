@@ -21,14 +21,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import sys
 
 from wqa.cli.options import add_fields, add_long_candidates, add_ranking, fields_of, ranking_options
 from wqa.cli.runs import add_drops, one_drop_setting
 from wqa.io.streams import LossyStream
 from wqa.serve import ServeConfig, read_api_key, serve
-from wqa.serve.server import is_ranking
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="file with the key that clients send (default: the variable WQA_API_KEY, or no key)",
     )
     add_drops(parser)
-    add_ranking(parser, with_cache=False, long_questions=("error", "truncate"))
+    add_ranking(parser, with_cache=False, long_questions=("truncate", "error"))
     add_long_candidates(parser)
 
 
@@ -60,10 +58,7 @@ def run(options: argparse.Namespace) -> int:
     key = read_api_key(options.api_key_file)
     config = dataclasses.replace(config, api_key=key, models=tuple(options.model))
     setting = one_drop_setting(options.drops)
-    status = serve(options.run, config, _show, **setting.arguments, **ranking_options(options))
-    if is_ranking():
-        os._exit(status)
-    return status
+    return serve(options.run, config, _show, **setting.arguments, **ranking_options(options))
 
 
 def _show(url: str) -> None:

@@ -4,7 +4,7 @@ TF-IDF in DrQA's manner (Chen et al. 2017) and BM25. `build_index` writes an ind
 in it, `retrieve` gives questions their candidates.
 """
 
-from wqa.retrieval.collection import build_index, retrieve, write_retrieved
+from wqa.retrieval.collection import build_index, open_collection, retrieve, write_retrieved
 from wqa.retrieval.index import Hit, Index
 from wqa.retrieval.methods import (
     BM25,
@@ -15,7 +15,6 @@ from wqa.retrieval.methods import (
     contains_answer,
     tokenize,
 )
-from wqa.retrieval.opening import open_collection
 
 __all__ = [
     "BM25",

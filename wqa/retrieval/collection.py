@@ -1,21 +1,24 @@
 """From documents to an index, and from questions to their candidates.
 
-`build_index` writes the index of a collection. Questions get the documents that they retrieve as
-candidates, with distant labels.
+`build_index` writes the index of a collection, `open_collection` opens one. Questions get the
+documents that they retrieve as candidates, with distant labels.
 """
 
 from __future__ import annotations
 
+import array
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import itertools
 import json
+import os
 import pathlib
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+import tempfile
+from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix
 
 from wqa.data import Candidate, Document, Question, read_questions, write_questions
 from wqa.data.folders import collection_digest, is_collection, read_collection
@@ -28,12 +31,15 @@ from wqa.io.locks import lock_output
 from wqa.io.outputs import output_of
 from wqa.io.progress import with_bar
 from wqa.retrieval.index import FORMAT, KIND, SENTENCES, TEXTS, TYPES, Index
-from wqa.retrieval.methods import Method, contains_spans, count_terms, joined, method_of
+from wqa.retrieval.methods import BUCKETS, Method, contains_spans, count_terms, joined, method_of
 
 #: Documents whose texts are written at once.
 _BLOCK_DOCUMENTS = 1000
-#: Postings whose weights are computed, and written, at once.
-_BLOCK_POSTINGS = 1 << 20
+#: Postings that are in memory: those of a part of the collection, and later of a range of terms.
+_PART_POSTINGS = 1 << 24
+
+#: A term, a document and how often the document holds the term.
+_POSTING = np.dtype([("term", "<u4"), ("document", "<i4"), ("count", "<u4")])
 
 
 def build_index(
@@ -48,8 +54,9 @@ def build_index(
 ) -> Dict[str, Any]:
     """Index a collection of documents.
 
-    The counts of all terms are in memory, about 50 bytes for each pair of a term and a document
-    that holds it; the texts are not.
+    Parts of the counts are written to a temporary folder, 16 bytes for each pair of a term and a
+    document that holds it, and merged by ranges of terms, so that the memory does not grow with
+    the collection but for 8 bytes a document.
 
     Parameters
     ----------
@@ -145,29 +152,96 @@ def _write(
 ) -> Dict[str, int]:
     """Write all arrays; returns the facts of the index."""
     waiting: List[Document] = []
-    terms: List[np.ndarray] = []
-    counts: List[np.ndarray] = []
-    for document in documents:
-        document_terms, document_counts = count_terms(document.full_text, method.longest)
-        terms.append(document_terms.astype(np.uint32))
-        counts.append(document_counts.astype(np.uint32))
-        waiting.append(document)
-        if len(waiting) == _BLOCK_DOCUMENTS:
-            _write_texts(writer, waiting, splitter)
-            waiting = []
-    _write_texts(writer, waiting, splitter)
-    if not any(map(len, terms)):
-        raise DataError(
-            path,
-            "its documents hold only stop words and punctuation marks",
-            "words that questions could find",
-        )
-    names, postings = _postings(terms, counts)
-    _write_postings(writer, names, postings, method)
-    facts = {"documents": len(terms), "terms": len(names), "postings": int(postings.nnz)}
+    lengths = array.array("q")
+    frequencies = np.zeros(BUCKETS, np.int64)  # by term
+    with tempfile.TemporaryDirectory(prefix="wqa-") as folder:
+        parts = _Parts(folder)
+        for number, document in enumerate(documents):
+            terms, counts = count_terms(document.full_text, method.longest)
+            postings = np.empty(len(terms), _POSTING)
+            postings["term"], postings["document"], postings["count"] = terms, number, counts
+            frequencies[terms] += 1
+            lengths.append(int(counts.sum()))
+            parts.add(postings)
+            waiting.append(document)
+            if len(waiting) == _BLOCK_DOCUMENTS:
+                _write_texts(writer, waiting, splitter)
+                waiting = []
+        _write_texts(writer, waiting, splitter)
+        names = np.flatnonzero(frequencies)
+        if not len(names):
+            raise DataError(
+                path,
+                "its documents hold only stop words and punctuation marks",
+                "words that questions could find",
+            )
+        ends = np.cumsum(frequencies[names])
+        writer.append("terms", names)
+        writer.append("term_ends", ends)
+        idf = method.idf(frequencies[names], len(lengths))
+        relative = np.array(lengths, np.float64)
+        relative /= relative.mean()
+        for postings in parts.merged(names, ends):
+            documents_of, counted = postings["document"], postings["count"].astype(float)
+            weights = method.in_documents(counted, relative[documents_of])
+            columns = np.searchsorted(names, postings["term"])
+            writer.append("posting_documents", documents_of)
+            writer.append("posting_weights", weights * idf[columns])
+    facts = {"documents": len(lengths), "terms": len(names), "postings": int(ends[-1])}
     if splitter is not None:
         facts["sentences"] = writer.count("sentence_ends")
     return facts
+
+
+class _Parts:
+    """Postings of parts of a collection, each in a file by term and document."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._paths: List[str] = []
+        self._waiting: List[np.ndarray] = []
+        self._count = 0
+
+    def add(self, postings: np.ndarray) -> None:
+        """Add the postings of the next document."""
+        self._waiting.append(postings)
+        self._count += len(postings)
+        if self._count >= _PART_POSTINGS:
+            self._write()
+
+    def _write(self) -> None:
+        part = np.concatenate(self._waiting)
+        # A stable sort keeps the documents of a term in their order.
+        part = part[np.argsort(part["term"], kind="stable")]
+        path = os.path.join(self._folder, str(len(self._paths)))
+        np.save(f"{path}.terms.npy", part["term"])  # searched in without being read whole
+        np.save(f"{path}.npy", part)
+        self._paths.append(path)
+        self._waiting, self._count = [], 0
+
+    def merged(self, names: np.ndarray, ends: np.ndarray) -> Iterator[np.ndarray]:
+        """Postings of all parts in the order of terms and documents, a range of terms at a time.
+
+        Shapes: `names, ends` (terms,), the terms and the ends of their postings.
+        """
+        if self._waiting:
+            self._write()
+        terms = [np.load(f"{path}.terms.npy", mmap_mode="r") for path in self._paths]
+        parts = [np.load(f"{path}.npy", mmap_mode="r") for path in self._paths]
+        starts = [0] * len(parts)
+        first = 0
+        while first < len(names):
+            before = int(ends[first - 1]) if first else 0
+            last = int(np.searchsorted(ends, before + _PART_POSTINGS, side="right"))
+            last = max(last, first + 1)
+            pieces = []
+            for index, part in enumerate(parts):
+                end = int(np.searchsorted(terms[index], names[last - 1], side="right"))
+                pieces.append(part[starts[index] : end])
+                starts[index] = end
+            postings = np.concatenate(pieces)
+            yield postings[np.argsort(postings["term"], kind="stable")]
+            first = last
 
 
 def _write_texts(
@@ -194,39 +268,38 @@ def _content(document: Document, name: str) -> bytes:
     return value.encode("utf-8")
 
 
-def _postings(
-    terms: Iterable[np.ndarray], counts: Iterable[np.ndarray]
-) -> Tuple[np.ndarray, csc_matrix]:
-    """Terms of the collection, and the counts as a matrix of documents by terms.
+@contextlib.contextmanager
+def open_collection(path: PathLike, progress: bool = False) -> Iterator[Index]:
+    """Open an index, or index texts for as long as the block lasts.
 
-    Its columns are in the order of the terms, and the documents of a column in their own order.
+    Parameters
+    ----------
+    path : str or path-like
+        Folder that `build_index` wrote, or a folder, a table or JSONL of documents, as
+        `wqa.data.read_collection` reads it.
+    progress : bool
+        Show bars on standard error.
+
+    Yields
+    ------
+    Index
+        An index with sentences where it was made here. It is deleted at the end of the block.
+
+    Raises
+    ------
+    DataError
+        If the index is damaged, or the documents cannot be read.
+    MissingDependency
+        If the extra that finds sentences, or reads HTML, is not installed.
     """
-    lengths = np.array([len(document) for document in terms])
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    names, columns = np.unique(np.concatenate(list(terms)), return_inverse=True)
-    values = np.concatenate(list(counts))
-    shape = (len(lengths), len(names))
-    return names, csr_matrix((values, columns, starts), shape=shape).tocsc()
-
-
-def _write_postings(
-    writer: ArrayWriter, names: np.ndarray, postings: csc_matrix, method: Method
-) -> None:
-    """Write the terms, and the documents and weights of each term."""
-    ends = postings.indptr[1:].astype(np.int64)
-    frequencies = np.diff(postings.indptr)
-    idf = method.idf(frequencies, postings.shape[0])
-    lengths = np.asarray(postings.sum(axis=1), np.float64).ravel()
-    lengths /= lengths.mean()
-    writer.append("terms", names)
-    writer.append("term_ends", ends)
-    for start in range(0, postings.nnz, _BLOCK_POSTINGS):
-        end = min(start + _BLOCK_POSTINGS, postings.nnz)
-        columns = np.searchsorted(ends, np.arange(start, end), side="right")
-        documents = postings.indices[start:end]
-        weights = method.in_documents(postings.data[start:end].astype(float), lengths[documents])
-        writer.append("posting_documents", documents)
-        writer.append("posting_weights", weights * idf[columns])
+    is_index = os.path.isfile(os.path.join(path, "meta.json"))
+    if is_index or not (is_collection(path) or os.path.isfile(path)):
+        yield Index(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="wqa-") as folder:
+        made = os.path.join(folder, "index")
+        build_index(path, made, progress=progress, sentences=True)
+        yield Index(made)
 
 
 #: Documents that a question retrieves by default, as in the paper (section 3).
@@ -319,7 +392,7 @@ def write_retrieved(
     if pathlib.Path(out).resolve() == pathlib.Path(questions).resolve():
         # Questions that retrieve nothing would be lost.
         raise OptionError("out", f"{out}, the file of the questions", "another file")
-    opened = Index(index, progress)
+    opened = Index(index)
     counts = dict.fromkeys(COUNTS, 0)
     read = read_questions(questions, with_candidates=False)
     retrieved = with_bar(retrieve(opened, read, top), None, "retrieving", progress)

@@ -8,17 +8,17 @@ compressed sparse matrix of terms by documents, without rows for the terms that 
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
 from wqa.data import Document
 from wqa.errors import DataError, OptionError, shorten
-from wqa.io.arrays import ArrayFolder, BlockCheck, check_text_ends, values_below
+from wqa.io.arrays import ArrayFolder
 from wqa.io.files import PathLike
 from wqa.io.lines import json_value, meta_of
 from wqa.io.progress import with_bar
-from wqa.retrieval.methods import BUCKETS, Method, contains_spans, count_terms, joined, method_of
+from wqa.retrieval.methods import Method, contains_spans, count_terms, joined, method_of
 
 #: Changes whenever older indexes can no longer be read, or their terms are no longer those of
 #: `wqa.retrieval.methods`.
@@ -83,8 +83,6 @@ class Index:
     ----------
     path : str or path-like
         The folder that `build_index` wrote.
-    progress : bool
-        Show a bar on standard error while the digests are checked.
 
     Attributes
     ----------
@@ -98,11 +96,11 @@ class Index:
     Raises
     ------
     DataError
-        If the folder is absent, incomplete, damaged, of another version, or no index. All of it is
-        read once.
+        If the folder is absent, incomplete, of another version, or no index, by the sizes of its
+        files; `check_digests` reads them.
     """
 
-    def __init__(self, path: PathLike, progress: bool = False) -> None:
+    def __init__(self, path: PathLike) -> None:
         folder = ArrayFolder(path, FORMAT, KIND, _MEND, ("documents", "terms", "postings"))
         self.path = folder.path
         self.meta = folder.meta
@@ -115,9 +113,7 @@ class Index:
         arrays = folder.arrays(types)
         self._fields = [name for name in TEXTS if f"{name}_ends" in types]
         self._check_lengths(folder, arrays)
-        checks = self._checks(arrays)
-        for name in with_bar(checks, len(checks), "checking the index", progress, "array"):
-            folder.check(name, arrays[name], checks[name])
+        self._folder, self._arrays = folder, arrays
         self._terms = arrays["terms"]
         self._term_ends = arrays["term_ends"]
         self._documents = arrays["posting_documents"]
@@ -163,24 +159,22 @@ class Index:
                 _MEND_DAMAGE,
             )
 
-    def _checks(self, arrays: Dict[str, np.ndarray]) -> Dict[str, Optional[BlockCheck]]:
-        """Checks of the elements, by array."""
-        checks: Dict[str, Optional[BlockCheck]] = {
-            "terms": values_below(BUCKETS, "term"),
-            "term_ends": check_text_ends(self.meta["documents"], 1, "document"),
-            "posting_documents": values_below(self.meta["documents"], "document"),
-            "posting_weights": _check_weights,
-        }
-        for name in self._fields:
-            size = len(arrays[f"{name}_bytes"])
-            checks[f"{name}_bytes"] = None  # decoding checks them
-            checks[f"{name}_ends"] = check_text_ends(size, 0, "byte")
-        if "document_sentences" in arrays:
-            count, most = len(arrays["sentence_ends"]), len(arrays["text_bytes"]) + 1
-            checks["document_sentences"] = check_text_ends(count, 0, "sentence")
-            checks["sentence_starts"] = values_below(most, "character")
-            checks["sentence_ends"] = values_below(most, "character")
-        return checks
+    def check_digests(self, progress: bool = False) -> None:
+        """Read all of the index, and compare it with the digests that were written with it.
+
+        Parameters
+        ----------
+        progress : bool
+            Show a bar on standard error.
+
+        Raises
+        ------
+        DataError
+            If a file is damaged.
+        """
+        names = list(self._arrays)
+        for name in with_bar(names, len(names), "checking the index", progress, "array"):
+            self._folder.check(name, self._arrays[name])
 
     def __len__(self) -> int:
         return self.meta["documents"]
@@ -384,14 +378,6 @@ def best(scores: np.ndarray, top: int) -> np.ndarray:
         level = indices[values == last][: top - len(above)]
         indices = np.concatenate([above, level])
     return indices[np.lexsort((indices, -scores[indices]))]
-
-
-def _check_weights(block: np.ndarray, start: int) -> str:
-    wrong = ~(np.isfinite(block) & (block >= 0))
-    if not wrong.any():
-        return ""
-    index = int(wrong.argmax())
-    return f"weight {block[index]} at index {start + index}, not a finite number from 0 on"
 
 
 def _bounds(ends: np.ndarray, index: int) -> Tuple[int, int]:

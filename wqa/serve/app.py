@@ -3,53 +3,61 @@
 A browser that obeys the headers of the page loads nothing from elsewhere, runs no script but the
 page's own files, and does not show the page inside another one. The page itself holds no secret, so
 that it needs no key; its requests do.
-
-A page of a foreign site can reach a service on the reader's own machine: by a request across sites,
-which names the site in ``Origin``, or by a name whose address it changes to 127.0.0.1, which then
-stands in ``Host``. It does not know the key of a service that has one. `Guard` refuses both.
-
-Bodies are checked by `wqa.serve.requests.Fields`, not by pydantic, whose models only describe them
-in `/openapi.json`: a thousand documents then cost a millisecond, and errors have the shape of their
-dialect.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import ipaddress
+import logging
+import os
 import pathlib
+import signal
 import time
+import uuid
+import zlib
 from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Tuple
-from urllib.parse import urlsplit
 
+import anyio
+import prometheus_client as prometheus
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
-from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.datastructures import Headers
+from fastapi.responses import FileResponse
+from fastapi.staticfiles import StaticFiles
+from prometheus_client.multiprocess import MultiProcessCollector
+from pydantic_core import to_json
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 import wqa
-from wqa.errors import shorten
-from wqa.serve.config import ServeConfig
-from wqa.serve.dialects import ALL_DIALECTS, DIALECTS
-from wqa.serve.exchange import Exchange, json_response, refuse
-from wqa.serve.requests import RequestError
-from wqa.serve.service import Service
+from wqa.errors import InputError, WqaError, shorten
+from wqa.serve.requests import ANSWERS, BODIES, error_answer, read_request
+from wqa.serve.server import METRICS_FOLDER
+from wqa.serve.service import RequestError, Service
 
+LOGGER = logging.getLogger(__name__)
+#: Seconds in which the service still takes connections after it is told to stop. It closes each
+#: with its answer, so that clients that keep connections lose no request.
+LAST_REQUESTS = 0.5
+#: Health checks, without the checks of key and Host.
+HEALTH = ("/health", "/ready")
+
+# Metrics. With several workers each process writes its values to files, and any of them answers for
+# all of them.
+REQUESTS = prometheus.Counter("wqa_requests", "Requests answered.", ["path", "status"])
+SECONDS = prometheus.Histogram(
+    "wqa_request_seconds", "Seconds from a request to its answer.", ["path"]
+)
+CANDIDATES = prometheus.Counter("wqa_candidates", "Candidates ranked.")
+DROPPED = prometheus.Counter("wqa_dropped_candidates", "Candidates that an exit dropped.", ["exit"])
+GROUP = prometheus.Histogram(
+    "wqa_group_requests", "Requests ranked together.", buckets=(1, 2, 4, 8, 16, 32)
+)
+QUEUE = prometheus.Gauge("wqa_queue_requests", "Requests that wait.", multiprocess_mode="livesum")
+
+#: Files of the page, and the headers of each.
 FOLDER = pathlib.Path(__file__).parent / "page"
-
-#: The page's files and their types, by path. No other file can be requested.
-FILES: Dict[str, Tuple[str, str]] = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/page/style.css": ("style.css", "text/css; charset=utf-8"),
-    "/page/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/page/asking.js": ("asking.js", "text/javascript; charset=utf-8"),
-    "/page/ranking.js": ("ranking.js", "text/javascript; charset=utf-8"),
-    "/page/icon.svg": ("icon.svg", "image/svg+xml"),
-}
-
-#: Headers of each file.
-HEADERS = {
+PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -61,235 +69,306 @@ HEADERS = {
 }
 
 
-#: What `/openapi.json` says of errors.
-_ERROR = {"description": "An error, as an object in the dialect of the path"}
-
-
 def build_app(service: Service) -> FastAPI:
-    """Build the application of a service."""
+    """Build the application of a service, whose lifespan loads the rankers."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service.begin()
-        try:
-            yield
-        finally:
-            await service.close()
+        start = time.monotonic()
+        await service.load()
+        _log("ready", model=", ".join(service.names), seconds=round(time.monotonic() - start, 3))
+        _drain_before_the_end(service)
+        yield
+        service.batcher.close()
+        cut_off = service.cut_off + service.active
+        _log("stopped", cut_off=cut_off)
+        if cut_off:
+            service.on_cut_off()
 
     # The schema, without its pages: these read scripts from elsewhere.
     app = FastAPI(
         title="wqa", version=wqa.__version__, lifespan=lifespan, docs_url=None, redoc_url=None
     )
     app.state.service = service
-    for path, dialect in (ALL_DIALECTS if service.config.index else DIALECTS).items():
-        request = dialect.request_model
-        body = {"application/json": {"schema": request.model_json_schema()}}
-        app.add_api_route(
-            path,
-            _rank,
-            methods=["POST"],
-            summary=(request.__doc__ or path).rstrip("."),  # python -OO has no docstrings
-            responses={
-                200: {"description": "The answer", "model": dialect.answer_model},
-                "default": _ERROR,
-            },
-            openapi_extra={"requestBody": {"required": True, "content": body}},
-        )
+    for path, body in BODIES.items():
+        if path != "/ask" or service.config.index:
+            content = {"application/json": {"schema": body.model_json_schema()}}
+            more = {"requestBody": {"required": True, "content": content}}
+            summary = (body.__doc__ or path).rstrip(".")  # python -OO has no docstrings
+            app.post(path, summary=summary, openapi_extra=more)(_rank)
     for path, (endpoint, summary) in ENDPOINTS.items():
-        kind = PlainTextResponse if endpoint is _metrics else JSONResponse
-        app.add_api_route(path, endpoint, methods=["GET"], summary=summary, response_class=kind)
-    for path in FILES:
-        app.add_api_route(path, _file, methods=["GET", "HEAD"], include_in_schema=False)
+        app.get(path, summary=summary)(endpoint)
+    for path in HEALTH:
+        app.head(path, include_in_schema=False)(ENDPOINTS[path][0])
+    app.get("/", include_in_schema=False)(_page)
+    app.head("/", include_in_schema=False)(_page)
+    app.mount("/page", Page(directory=FOLDER))
     app.add_exception_handler(HTTPException, _not_served)  # type: ignore[arg-type]
-    app.add_exception_handler(RequestError, _refused)  # type: ignore[arg-type]
-    app.add_middleware(Guard, config=service.config)
+    app.add_exception_handler(RequestError, refuse)  # type: ignore[arg-type]
+    app.add_middleware(Watch, service=service)
     return app
 
 
-def _path(request: Request) -> str:
-    """Path of the endpoint, also where the application is mounted below another path."""
-    return request.scope["route"].path
+def _drain_before_the_end(service: Service) -> None:
+    """Let `LAST_REQUESTS` pass between a signal and the server's own handler of it."""
+    loop = asyncio.get_running_loop()
+
+    def drain(number: int, handler: Any) -> None:
+        service.is_draining = True
+        loop.call_later(LAST_REQUESTS, handler, number, None)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        handler = signal.getsignal(number)
+        if callable(handler):
+            with contextlib.suppress(ValueError, RuntimeError):  # not the main thread
+                loop.add_signal_handler(number, drain, number, handler)
 
 
-async def _rank(request: Request) -> Response:
-    return await Exchange(request.app.state.service, _path(request), request).response()
+class Page(StaticFiles):
+    """The files of the page, with its headers."""
+
+    def file_response(self, *args: Any, **options: Any) -> Response:
+        """The response of a file."""
+        response = super().file_response(*args, **options)
+        response.headers.update(PAGE_HEADERS)
+        return response
 
 
-async def _file(request: Request) -> Response:
-    name, kind = FILES[_path(request)]
-    return FileResponse(FOLDER / name, media_type=kind, headers=HEADERS)
+def _log(event: str, **fields: Any) -> None:
+    LOGGER.info(event, extra={"fields": fields})
+
+
+class Watch:
+    """Gives each request an id, logs and counts it, and closes connections of a service that stops.
+
+    A request for a ranking has a line in the log, any other one if it is refused. No text is in it.
+    """
+
+    def __init__(self, app: Any, service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, id = time.monotonic(), str(uuid.uuid4())
+        state = scope["state"] = {**scope.get("state", {}), "id": id, "log": {}}
+
+        async def send_and_note(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["x-request-id"] = id
+                if self._service.is_draining:
+                    headers["connection"] = "close"
+                self._note(scope, message["status"], time.monotonic() - start, **state["log"])
+            await send(message)
+
+        self._service.active += 1
+        try:
+            await self._app(scope, receive, send_and_note)
+        except asyncio.CancelledError:
+            self._service.cut_off += 1
+            raise
+        finally:
+            self._service.active -= 1
+
+    def _note(self, scope: Any, status: int, seconds: float, **facts: Any) -> None:
+        path = scope["path"]
+        # A counter of each path that clients make up would take any amount of memory.
+        label = path if "route" in scope else "other"
+        REQUESTS.labels(label, str(status)).inc()
+        SECONDS.labels(label).observe(seconds)
+        QUEUE.set(len(self._service.batcher.waiting))
+        if path in BODIES or status >= 400:
+            fields = {"id": scope["state"]["id"], "path": path[:60], "status": status}
+            _log("request", **fields, seconds=round(seconds, 6), **facts)
+
+
+def _respond(value: Any, status: int = 200, **headers: str) -> Response:
+    """Make a response of a value of JSON, where numbers without a finite value are null."""
+    return Response(to_json(value, inf_nan_mode="null"), status, headers, "application/json")
+
+
+async def refuse(request: Request, error: RequestError) -> Response:
+    """Make the response of an error, in the dialect of the path."""
+    request.state.log["refused"] = error.kind
+    status, body = error_answer(request.scope["path"], error, request.state.id)
+    more = {"busy": {"retry-after": "1"}, "key": {"www-authenticate": "Bearer"}}
+    return _respond(body, status, **more.get(error.kind, {}))
+
+
+async def _not_served(request: Request, error: HTTPException) -> Response:
+    """Answer for a path or a method that has no endpoint."""
+    path, headers = request.scope["path"], error.headers or {}
+    expected = "one that is served"
+    if path == "/ask":
+        expected += "; this service was started without --index, a collection to ask"
+    refused = RequestError("path", "path", f"is {shorten(path)}", expected)
+    if error.status_code == 405:
+        refused = RequestError("method", "method", f"is {request.method}", headers.get("Allow", ""))
+    response = await refuse(request, refused)
+    response.headers.update(headers)
+    return response
 
 
 def _service(request: Request) -> Service:
-    """The service of a request, whose key is checked."""
-    service = request.app.state.service
-    service.check_key(request)
+    """The service of a request, which may ask it."""
+    service, headers = request.app.state.service, request.headers
+    if service.config.api_key is None:  # a page of another site does not know the key
+        service.check_site(headers.get("host", ""), headers.get("origin", ""))
+    else:
+        service.check_key(headers.get("authorization", ""))
     return service
+
+
+async def _rank(request: Request) -> Response:
+    """Answer a request for a ranking."""
+    service = _service(request)
+    path, timeout = request.scope["route"].path, service.config.timeout
+    try:
+        with anyio.fail_after(timeout):
+            raw = await _read_body(request, service.config.max_bytes)
+    except TimeoutError:
+        raise RequestError("slow", "body", f"took more than {timeout:g} seconds") from None
+    except ClientDisconnect:
+        raise RequestError("gone", "client", "closed the connection") from None
+    rank_request = read_request(path, raw, service.config)
+    try:
+        work = service.answer(rank_request, request.state.id)
+        answered = await _unless_gone(request, work, timeout)
+    except RequestError:
+        raise
+    except InputError as error:
+        name = rank_request.names["question"]
+        raise RequestError("value", name, error.found, error.expected) from None
+    except Exception as error:
+        LOGGER.error("request_failed", exc_info=error)
+        text = str(error) if isinstance(error, WqaError) else "internal error"
+        raise RequestError("failed", "service", text) from None
+    for job, ranking in zip(answered.jobs, answered.rankings):
+        CANDIDATES.inc(job.size)
+        GROUP.observe(job.group)
+        for layer in ranking.exits[ranking.dropped].tolist():
+            DROPPED.labels(str(layer)).inc()
+        facts = {"candidates": job.size, "waited": round(job.waited, 6), "group": job.group}
+        request.state.log.update(facts, dropped=int(ranking.dropped.sum()))
+    return _respond(ANSWERS[path](answered))
+
+
+async def _read_body(request: Request, most: int) -> bytes:
+    """Read the body, which is refused before it is whole where it is too large."""
+    coding = request.headers.get("content-encoding", "identity").lower()
+    if coding not in ("identity", "gzip"):
+        found = f"is {shorten(coding)}"
+        raise RequestError("encoding", "Content-Encoding", found, "gzip or none")
+    large = RequestError("size", "body", "is too large", f"at most {most:,} bytes")
+    if int(request.headers.get("content-length", 0)) > most:
+        raise large
+    body, gzip = bytearray(), zlib.decompressobj(wbits=31)
+    async for chunk in request.stream():
+        try:
+            body += gzip.decompress(chunk, most + 1 - len(body)) if coding == "gzip" else chunk
+        except zlib.error:
+            raise RequestError("syntax", "body", "is no gzip", "a JSON object") from None
+        if len(body) > most:
+            raise large
+    return bytes(body)  # one that is cut short is no JSON
+
+
+async def _unless_gone(request: Request, work: Awaitable[Any], seconds: float) -> Any:
+    """Result of some work, unless the client goes away or the time is over before it."""
+
+    async def until_gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(until_gone())
+    try:
+        first = asyncio.FIRST_COMPLETED
+        done, _ = await asyncio.wait({working, gone}, timeout=seconds, return_when=first)
+        if working in done:
+            return working.result()
+        if gone in done:
+            raise RequestError("gone", "client", "closed the connection")
+        raise RequestError("deadline", "service", f"no ranking within {seconds:g} seconds")
+    finally:
+        working.cancel()
+        gone.cancel()
 
 
 async def _info(request: Request) -> Response:
     service = _service(request)
     config, name = service.config, service.names[0]
     # Clients read numbers, whatever the ranker: without a limit of tokens that of characters holds.
-    inputs = service.ranker(name).inputs
+    inputs = service.batcher.rankers[name].inputs
     length = getattr(inputs, "max_length", None) or config.max_characters
-    return json_response(
-        {
-            "model_id": name,
-            "model_sha": None,
-            "model_dtype": service.precision,
-            "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
-            "max_concurrent_requests": config.queue,
-            "max_input_length": length,
-            "max_batch_tokens": length * config.group_candidates,
-            "max_batch_requests": None,
-            "max_client_batch_size": config.max_candidates,
-            "auto_truncate": True,
-            "tokenization_workers": 1,
-            "version": wqa.__version__,
-            "sha": None,
-            "docker_label": None,
-        }
-    )
+    facts = {
+        "model_id": name,
+        "model_dtype": service.precision,
+        "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
+        "max_concurrent_requests": config.queue,
+        "max_input_length": length,
+        "max_batch_tokens": length * config.group_candidates,
+        "max_client_batch_size": config.max_candidates,
+        "auto_truncate": True,
+        "tokenization_workers": 1,
+        "version": wqa.__version__,
+    }
+    unknown = dict.fromkeys(("model_sha", "max_batch_requests", "sha", "docker_label"))
+    return _respond({**facts, **unknown})
 
 
 async def _describe(request: Request) -> Response:
     service = _service(request)
     config = service.config
     name = service.name_of(request.query_params.get("model"))
-    return json_response(
-        {
-            "model": name,
-            "models": service.names,
-            **service.description(name),
-            "limits": {
-                "bytes": config.max_bytes,
-                "candidates": config.max_candidates,
-                "characters": config.max_characters,
-                "seconds": config.timeout,
-            },
-            "version": wqa.__version__,
-        }
-    )
+    limits = {
+        "bytes": config.max_bytes,
+        "candidates": config.max_candidates,
+        "characters": config.max_characters,
+        "seconds": config.timeout,
+    }
+    facts = {"model": name, "models": service.names, **service.descriptions[name]}
+    return _respond({**facts, "limits": limits, "version": wqa.__version__})
 
 
 async def _models(request: Request) -> Response:
-    service = _service(request)
-    models = []
-    for name in service.names:
-        models.append({"id": name, "object": "model", **service.description(name)})
-    return json_response({"object": "list", "data": models})
+    descriptions = _service(request).descriptions
+    models = [{"id": name, "object": "model", **facts} for name, facts in descriptions.items()]
+    return _respond({"object": "list", "data": models})
 
 
 async def _metrics(request: Request) -> Response:
-    service = _service(request)
-    service.metrics.set_queue(service.owner.waiting)
-    return Response(service.metrics.text(), 200, None, CONTENT_TYPE_LATEST)
+    QUEUE.set(len(_service(request).batcher.waiting))
+    registry = prometheus.REGISTRY
+    if METRICS_FOLDER in os.environ:
+        registry = prometheus.CollectorRegistry()
+        MultiProcessCollector(registry)
+    return Response(prometheus.generate_latest(registry), media_type=prometheus.CONTENT_TYPE_LATEST)
 
 
 async def _health(request: Request) -> Response:
-    return json_response({"status": "ok"})
+    return _respond({"status": "ok"})
 
 
 async def _ready(request: Request) -> Response:
-    service = request.app.state.service
-    if service.is_draining():
-        return json_response({"status": "draining"}, 503)
-    if not service.owner.rankers or not service.owner.is_alive:
-        return json_response({"status": "loading"}, 503)
-    return json_response({"status": "ready"})
+    is_draining = request.app.state.service.is_draining
+    return _respond({"status": "draining"}, 503) if is_draining else _respond({"status": "ready"})
 
 
+async def _page(request: Request) -> Response:
+    return FileResponse(FOLDER / "index.html", headers=PAGE_HEADERS)
+
+
+_LIST = "List the rankers, of which the first one is the default"
 #: Endpoints beside those of the dialects, and their summaries, by path.
 ENDPOINTS: Dict[str, Tuple[Callable[[Request], Awaitable[Response]], str]] = {
     "/info": (_info, "Describe the ranker, as Text Embeddings Inference does"),
     "/api/ranker": (_describe, "Describe a ranker and the limits of requests"),
-    "/models": (_models, "List the rankers, of which the first one is the default"),
+    "/models": (_models, _LIST),
+    "/v1/models": (_models, _LIST),
     "/health": (_health, "Whether the service runs"),
-    "/ready": (_ready, "Whether the rankers are loaded: 200, otherwise 503"),
+    "/ready": (_ready, "Whether the service takes requests: 200, otherwise 503"),
     "/metrics": (_metrics, "Metrics of Prometheus"),
 }
-
-
-async def _refused(request: Request, error: RequestError) -> Response:
-    return refuse(request, error)
-
-
-async def _not_served(request: Request, error: HTTPException) -> Response:
-    """Answer for a path or a method that has no endpoint."""
-    if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
-        refused = RequestError("method", "method", f"is {request.method}", allowed)
-    else:
-        path, expected = request.scope["path"], "one that is served"
-        if path == "/ask":
-            expected += "; this service was started without --index, a collection to ask"
-        refused = RequestError("path", "path", f"is {shorten(path)}", expected)
-    response = refuse(request, refused)
-    response.headers.update(error.headers or {})
-    return response
-
-
-#: Health checks, answered for any Host.
-_OPEN = ("/health", "/ready")
-
-
-class Guard:
-    """An ASGI application before another one, which it hands the requests that it takes."""
-
-    def __init__(self, app: Any, config: ServeConfig) -> None:
-        self._app = app
-        self._names = {_plain(name) for name in config.allowed_hosts}
-        self._hosts = {"localhost", _plain(config.host), *self._names}
-        self._is_open = config.api_key is not None or "*" in self._names
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request, or hand it on."""
-        application = self._app
-        if scope["type"] == "http":
-            request = Request(scope)
-            request.state.start = time.monotonic()
-            try:
-                self._check(request.headers, scope["path"])
-            except RequestError as error:
-                application = refuse(request, error)
-                application.headers["connection"] = "close"
-        await application(scope, receive, send)
-
-    def _check(self, headers: Headers, path: str) -> None:
-        if "content-length" in headers and "transfer-encoding" in headers:
-            both = "stands beside Transfer-Encoding"
-            raise RequestError("syntax", "Content-Length", both, "one of them")
-        if self._is_open or path in _OPEN:
-            return
-        host, origin = headers.get("host", "").lower(), headers.get("origin", "").lower()
-        if host and not self._is_own(_name_of(f"//{host}")):
-            own = "localhost, an IP address or one of --allowed-hosts"
-            raise RequestError("host", "Host", f"is {shorten(host)}", own)
-        is_same = bool(host) and origin.partition("://")[2] == host
-        if origin and not is_same and _name_of(origin) not in self._names:
-            own = "the service's own, or that of one of --allowed-hosts"
-            raise RequestError("origin", "Origin", f"is {shorten(origin)}", own)
-
-    def _is_own(self, name: str) -> bool:
-        """Whether no foreign site can have a name."""
-        if name in self._hosts or name.endswith(".localhost"):
-            return True
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
-
-
-def _name_of(address: str) -> str:
-    """Name or IP address of the host of an address, empty where it has none."""
-    try:
-        return _plain(urlsplit(address).hostname or "")
-    except ValueError:
-        return ""
-
-
-def _plain(name: str) -> str:
-    """A name in lower case, without the dot that ends an absolute name."""
-    return name.lower().rstrip(".")

@@ -1,67 +1,181 @@
-"""Fields of a request's body, and errors of requests, whose status and body the dialect gives.
+"""Dialects of the service: fields of requests, answers, and errors.
 
-Fields that a dialect does not name are ignored.
+The models of `BODIES` are the table of JSON names: they validate the bodies, and describe them in
+`/openapi.json`. Cohere's v1 and Jina's API share a path and nearly all fields; one answer serves
+both.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, Union
 
-from wqa.errors import WqaError, shorten
-from wqa.serve.config import ServeConfig
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing_extensions import Annotated
 
-#: HTTP status of each kind of error; a dialect may have another for some.
-STATUSES: Dict[str, int] = {
-    "syntax": 400,  # a body that is no JSON object
-    "value": 422,  # a field with a wrong value
-    "empty": 422,  # a list without candidates
-    "key": 401,
-    "origin": 403,  # a page of another site asks
-    "path": 404,
-    "method": 405,
-    "slow": 408,  # the body did not come in time
-    "size": 413,
-    "host": 421,  # the service does not know itself by this name
-    "busy": 429,
-    "gone": 499,  # the client closed the connection
-    "failed": 500,
-    "draining": 503,
-    "deadline": 504,
+from wqa.inference.pipeline import in_order
+from wqa.inference.ranking import Ranking
+from wqa.serve.service import Answered, RankRequest, RequestError
+
+if TYPE_CHECKING:
+    from wqa.serve.server import ServeConfig
+
+#: Types of fields, with what the page says of them.
+Question = Annotated[str, Field(examples=["how are caves formed ?"])]
+Texts = Annotated[List[str], Field(min_length=1, examples=[["Ice .", "Water carves caves ."]])]
+Documents = Annotated[List[Union[str, Dict[str, Any]]], Field(min_length=1, examples=[["Ice ."]])]
+Names = Annotated[Optional[List[str]], Field(min_length=1)]
+Count = Annotated[Optional[int], Field(ge=1)]
+Share = Annotated[Optional[float], Field(ge=0, lt=1)]
+Flag = Optional[bool]
+
+
+class Body(BaseModel):
+    """Fields of all dialects. ``truncate`` false refuses texts that are too long for the model."""
+
+    # The text "3" is no number. Fields that a dialect does not have are ignored.
+    model_config = ConfigDict(strict=True)
+    model: Optional[str] = None
+    truncate: Flag = None
+
+
+class Cohere2(Body):
+    """Rank documents, as Cohere's v2 API does."""
+
+    question: Question = Field(alias="query")
+    documents: Documents
+    top: Count = Field(None, alias="top_n")
+    return_documents: Flag = None
+    max_tokens: Count = Field(None, alias="max_tokens_per_doc")
+
+
+class Cohere1(Cohere2):
+    """Rank documents, as Cohere's v1 and Jina's API do."""
+
+    rank_fields: Names = None
+
+
+class Tei(Body):
+    """Rank texts, as Text Embeddings Inference does."""
+
+    question: Question = Field(alias="query")
+    documents: Texts = Field(alias="texts")
+    return_documents: Flag = Field(None, alias="return_text")
+    raw_scores: Flag = None
+
+
+class Own(Body):
+    """Rank candidates, with the scores of every exit."""
+
+    question: Question
+    documents: Texts = Field(alias="candidates")
+    drop_ratio: Share = None
+    compare: Flag = None
+
+
+class Ask(Body):
+    """Answer a question by the sentences of the documents that it retrieves."""
+
+    question: Question
+    retrieve: Count = Field(None, alias="top")
+    top: Count = Field(None, alias="n_best")
+    drop_ratio: Share = None
+
+
+#: Bodies of the requests of each dialect, by the path of its endpoint.
+BODIES: Dict[str, Type[Body]] = {
+    "/v1/rerank": Cohere1,
+    "/v2/rerank": Cohere2,
+    "/rerank": Tei,
+    "/api/rank": Own,
+    "/ask": Ask,
 }
 
-#: Kinds of errors by which Text Embeddings Inference names its own; all others are ``Validation``.
-_TEI_TYPES = {
-    "busy": "Overloaded",
-    "deadline": "Overloaded",
-    "draining": "Unhealthy",
-    "empty": "Empty",
-    "failed": "Backend",
-    "key": "Unauthorized",
+
+def read_request(path: str, raw: bytes, config: ServeConfig) -> RankRequest:
+    """Read the body of a request in the dialect of a path."""
+    try:
+        body = BODIES[path].model_validate_json(raw)
+    except ValidationError as error:
+        raise _first_error(error) from None
+    names = {}
+    given: Dict[str, Any] = {"retrieve": 80, "top": 3} if path == "/ask" else {}
+    for field, info in type(body).model_fields.items():
+        names[field] = info.alias or field
+        if getattr(body, field) is not None:
+            given[field] = getattr(body, field)
+    keys = given.pop("rank_fields", ["text"])
+    documents = given.setdefault("documents", [])
+    if len(documents) > config.max_candidates:
+        found = f"has {len(documents):,} entries"
+        raise RequestError("size", names["documents"], found, f"at most {config.max_candidates:,}")
+    texts = [_text_of(document, keys, index) for index, document in enumerate(documents)]
+    _check_characters([given["question"]], names["question"], config.max_characters)
+    _check_characters(texts, names.get("documents", "") + "[{}]", config.max_characters)
+    if not given["question"].strip():
+        raise RequestError("value", names["question"], "is empty", "the text of a question")
+    return RankRequest(names=names, texts=texts, **given)
+
+
+def _first_error(error: ValidationError) -> RequestError:
+    """What is wrong with a body, in one sentence that names the field as JSON does."""
+    problem = error.errors(include_url=False, include_context=False)[0]
+    kind, value = problem["type"], json.dumps(problem["input"], default=str)
+    if not problem["loc"]:
+        return RequestError("syntax", "body", problem["msg"], "a JSON object")
+    where = str(problem["loc"][0])
+    if len(problem["loc"]) > 1:  # a third part is the name of a type
+        where += f"[{problem['loc'][1]}]"
+    if kind == "missing":
+        return RequestError("value", where, "is missing")
+    if kind == "too_short":
+        return RequestError("empty", where, "list must not be empty", "at least one entry")
+    return RequestError("value", where, f"{problem['msg']}, not {value[:60]}")
+
+
+def _text_of(document: Any, keys: Sequence[str], index: int) -> str:
+    """The text of a document, which is a text itself or an object."""
+    if isinstance(document, str):
+        return document
+    parts = [document[key] for key in keys if document.get(key) is not None]
+    if not parts or not all(isinstance(part, str) for part in parts):
+        expected = "an object with a text in " + " or ".join(keys)
+        raise RequestError("value", f"documents[{index}]", "has no text", expected)
+    return "\n".join(parts)
+
+
+def _check_characters(texts: Sequence[str], name: str, most: int) -> None:
+    for index, text in enumerate(texts):
+        if len(text) > most:
+            found = f"has {len(text):,} characters"
+            raise RequestError("size", name.format(index), found, f"at most {most:,}")
+
+
+#: HTTP status of each kind of error, and its name in Text Embeddings Inference's answers.
+KINDS: Dict[str, Tuple[int, str]] = {
+    "syntax": (400, "Validation"),  # a body that is no JSON object
+    "value": (422, "Validation"),  # a field with a wrong value
+    "empty": (422, "Empty"),  # a list without candidates
+    "key": (401, "Unauthorized"),
+    "origin": (403, "Validation"),  # a page of another site asks
+    "path": (404, "Validation"),
+    "method": (405, "Validation"),
+    "slow": (408, "Validation"),  # the body did not come in time
+    "size": (413, "Validation"),
+    "encoding": (415, "Validation"),
+    "host": (421, "Validation"),  # the service does not know itself by this name
+    "busy": (429, "Overloaded"),
+    "gone": (499, "Validation"),  # the client closed the connection
+    "failed": (500, "Backend"),
+    "deadline": (504, "Overloaded"),
 }
-
-
-class RequestError(WqaError):
-    """A request that is not answered with a ranking."""
-
-    def __init__(
-        self,
-        kind: str,
-        where: object,
-        found: object,
-        expected: object = "",
-        mend: object = "",
-        retry_after: Optional[int] = None,
-    ) -> None:
-        self.kind, self.retry_after = kind, retry_after
-        super().__init__(where, found, expected, mend)
 
 
 def error_answer(path: str, error: RequestError, id: str) -> Tuple[int, Dict[str, Any]]:
     """Status and body of an error in the dialect of a path, whether or not the path is served."""
-    first = "".join(path.partition("?")[0].split("/")[1:2])
-    status, text = STATUSES[error.kind], str(error)
+    first = "".join(path.split("/")[1:2])
+    (status, name), text = KINDS[error.kind], str(error)
     if first in ("v1", "v2"):  # Cohere's and Jina's
         body = {"id": id, "message": text}
         if first == "v1":
@@ -69,167 +183,141 @@ def error_answer(path: str, error: RequestError, id: str) -> Tuple[int, Dict[str
         return 400 if error.kind in ("value", "empty") else status, body
     if first in ("rerank", "info"):  # Text Embeddings Inference's
         status = {"failed": 424, "empty": 400}.get(error.kind, status)
-        return status, {"error": text, "error_type": _TEI_TYPES.get(error.kind, "Validation")}
+        return status, {"error": text, "error_type": name}
     return status, {"id": id, "error": text, "kind": error.kind}
 
 
-def parse_body(raw: Union[bytes, bytearray]) -> Dict[str, Any]:
-    """Parse the body of a request."""
-    try:
-        body = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
-    except UnicodeDecodeError as error:
-        problem = f"byte {error.start} is not UTF-8"
-        raise RequestError("syntax", "body", problem, "JSON in UTF-8") from None
-    except RecursionError:
-        raise RequestError("syntax", "body", "it is nested too deeply", "a JSON object") from None
-    except ValueError as error:
-        raise RequestError("syntax", "body", f"is not JSON ({error})", "a JSON object") from None
-    if not isinstance(body, dict):
-        raise RequestError("syntax", "body", f"is {shorten(body)}", "a JSON object")
-    return body
+#: Score of a blank candidate where a dialect asks for log-odds, which JSON cannot say are infinite.
+BLANK_SCORE = -100.0
+#: Fields of a candidate that stand beside those of every dialect.
+_OWN = ("index", "probability", "exit", "dropped", "truncated", "blank")
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+def _rows(ranking: Ranking, score: str) -> List[Dict[str, Any]]:
+    """The candidates in order; ``score`` names their relevance."""
+    rows = []
+    for row in ranking.to_dicts():
+        fields = {score: row["relevance"], **{name: row[name] for name in _OWN}}
+        if row.get("window"):
+            fields["window"] = row["window"]
+        rows.append(fields)
+    return rows
 
 
-class Fields:
-    """The fields of a body, checked when they are read. A field that is null counts as absent."""
-
-    def __init__(self, body: Dict[str, Any], config: ServeConfig) -> None:
-        self._body, self._config = body, config
-
-    def question(self, name: str) -> str:
-        """The text of a question, which is not blank."""
-        text = self._body.get(name)
-        if text is None:
-            raise RequestError("value", name, "is missing", "the text of a question")
-        self._check_text(text, name)
-        if not text.strip():
-            raise RequestError("value", name, "is empty", "the text of a question")
-        return text
-
-    def texts(self, name: str) -> List[str]:
-        """The texts of candidates."""
-        texts = self._candidates(name)
-        self._check_texts(texts, name)
-        return texts
-
-    def documents(self, name: str, keys: Sequence[str] = ("text",)) -> Tuple[List[Any], List[str]]:
-        """Candidates that are texts or objects, and the text of each."""
-        documents = self._candidates(name)
-        texts = documents
-        if any(isinstance(document, dict) for document in documents):
-            texts = [_text_of(item, keys, name, index) for index, item in enumerate(documents)]
-        self._check_texts(texts, name)
-        return documents, texts
-
-    def check_returned(self, name: str) -> None:
-        """Check that candidates can be returned as they came: JSON may say what UTF-8 cannot."""
-        for index, value in enumerate(self._body[name]):
-            try:
-                json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
-            except UnicodeEncodeError:
-                raise _half_surrogate(f"{name}[{index}]") from None
-            except ValueError:
-                problem = "holds a number that is too large"
-                expected = "numbers below 1.8e308"
-                raise RequestError("value", f"{name}[{index}]", problem, expected) from None
-
-    def names(self, name: str, default: Sequence[str]) -> Sequence[str]:
-        """A list of names."""
-        names = self._body.get(name)
-        if names is None:
-            return default
-        is_list = isinstance(names, list) and names
-        if not is_list or not all(isinstance(item, str) for item in names):
-            raise RequestError("value", name, f"is {shorten(names)}", "a list of names")
-        self._check_texts(names, name)
-        return names
-
-    def flag(self, name: str) -> Optional[bool]:
-        """True or false; None where it is absent."""
-        value = self._body.get(name)
-        if value is not None and not isinstance(value, bool):
-            raise RequestError("value", name, f"is {shorten(value)}", "true or false")
-        return value
-
-    def model(self) -> Optional[str]:
-        """Name of the ranker; None where it is absent."""
-        name = self._body.get("model")
-        if name is not None:
-            self._check_text(name, "model")
-        return name
-
-    def count(self, name: str) -> Optional[int]:
-        """A whole number from 1; None where it is absent."""
-        value = self._body.get(name)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise RequestError("value", name, f"is {shorten(value)}", "a whole number from 1")
-        return value
-
-    def share(self, name: str) -> Optional[float]:
-        """A number from 0 up to, not including, 1; None where it is absent."""
-        value = self._body.get(name)
-        if value is None:
-            return None
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not 0 <= value < 1 or not math.isfinite(value):
-            expected = "a number from 0 up to, not including, 1"
-            raise RequestError("value", name, f"is {shorten(value)}", expected)
-        return float(value)
-
-    def _candidates(self, name: str) -> List[Any]:
-        values = self._body.get(name)
-        if values is None:
-            raise RequestError("value", name, "is missing", "a list of at least one text")
-        if not isinstance(values, list):
-            raise RequestError("value", name, f"is {shorten(values)}", "a list of texts")
-        if not values:
-            raise RequestError("empty", name, "list must not be empty", "at least one text")
-        most = self._config.max_candidates
-        if len(values) > most:
-            raise RequestError("size", name, f"has {len(values):,} entries", f"at most {most:,}")
-        return values
-
-    def _check_texts(self, texts: Sequence[Any], name: str) -> None:
-        """Check that values are texts of UTF-8 within the limit of characters."""
-        try:
-            "".join(texts).encode("utf-8")  # a fast check of all at once
-            if len(max(texts, key=len)) <= self._config.max_characters:
-                return
-        except (TypeError, UnicodeEncodeError):
-            pass
-        for index, text in enumerate(texts):
-            self._check_text(text, f"{name}[{index}]")
-
-    def _check_text(self, text: Any, name: str) -> None:
-        most = self._config.max_characters
-        if not isinstance(text, str):
-            raise RequestError("value", name, f"is {shorten(text)}", "a text")
-        if len(text) > most:
-            raise RequestError("size", name, f"has {len(text):,} characters", f"at most {most:,}")
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise _half_surrogate(name) from None
+def _cost(ranking: Ranking) -> Dict[str, float]:
+    names = ("relative", "multiply_adds", "full_multiply_adds")
+    return {name: float(getattr(ranking.cost, name)) for name in names}
 
 
-def _half_surrogate(name: str) -> RequestError:
-    return RequestError("value", name, "holds half a surrogate pair", "whole characters")
+def _answer_cohere_1(answered: Answered) -> Dict[str, Any]:
+    [ranking] = answered.rankings
+    tokens, cost = 0, ranking.cost
+    if cost.full_candidate_work:
+        count = int(np.sum(~ranking.blank))
+        tokens = round(cost.full_multiply_adds / cost.full_candidate_work * count)
+    usage = {"total_tokens": tokens, "prompt_tokens": tokens}
+    return {**_answer_cohere_2(answered, "1"), "model": answered.model, "usage": usage}
 
 
-def _text_of(document: Any, keys: Sequence[str], name: str, index: int) -> str:
-    """The text of a document, which is a text itself or an object."""
-    if not isinstance(document, dict):
-        return document
-    parts = [document[key] for key in keys if document.get(key) is not None]
-    if not parts:
-        expected = "an object with " + " or ".join(keys)
-        raise RequestError("value", f"{name}[{index}]", "has no text", expected)
-    for part in parts:
-        if not isinstance(part, str):
-            raise RequestError("value", f"{name}[{index}]", f"holds {shorten(part)}", "texts")
-    return "\n".join(parts)
+def _answer_cohere_2(answered: Answered, version: str = "2") -> Dict[str, Any]:
+    request, [ranking] = answered.request, answered.rankings
+    results = _rows(ranking.top(request.top), "relevance_score")
+    if request.return_documents:  # strict clients do not take a document that is null
+        for row in results:
+            document = request.documents[row["index"]]
+            more = document if isinstance(document, dict) else {}
+            row["document"] = {"text": request.texts[row["index"]], **more}
+    meta = {"api_version": {"version": version}, "billed_units": {"search_units": 0}}
+    return {
+        "id": answered.id,
+        "results": results,
+        "meta": {**meta, **answered.notes},
+        "cost": _cost(ranking),
+        "seconds": answered.jobs[0].seconds,
+    }
+
+
+def _answer_tei(answered: Answered) -> List[Dict[str, Any]]:
+    request, [ranking] = answered.request, answered.rankings
+    scores = np.where(ranking.blank, BLANK_SCORE, ranking.scores)
+    # Log-odds do not rise along the order.
+    scores[ranking.order] = np.minimum.accumulate(scores[ranking.order])
+    rows = _rows(ranking, "score")
+    for row in rows:
+        if request.raw_scores:
+            row["score"] = float(scores[row["index"]])
+        if request.return_documents:
+            row["text"] = request.texts[row["index"]]
+        row.update(answered.notes)  # the answer is a list, without a place for them
+    return rows
+
+
+def _answer_own(answered: Answered) -> Dict[str, Any]:
+    rankings = []
+    for ranking, job in zip(answered.rankings, answered.jobs):
+        rankings.append(_own_ranking(answered, ranking, job.seconds))
+    full = rankings[-1] if answered.request.compare else None
+    return {"id": answered.id, **rankings[0], "without_dropping": full, **answered.notes}
+
+
+def _own_ranking(answered: Answered, ranking: Ranking, seconds: float) -> Dict[str, Any]:
+    by_candidate = ranking.exit_scores.T.tolist()
+    candidates = ranking.to_dicts()
+    for row in candidates:
+        row["text"] = answered.request.texts[row["index"]]
+        row.setdefault("window", None)
+        scores = by_candidate[row["index"]]
+        # NaN, which is not equal to itself, stands for an exit that did not score the candidate.
+        row["exit_scores"] = [score if score == score else None for score in scores]
+    threshold = ranking.threshold
+    return {
+        "order": ranking.order.tolist(),
+        "candidates": candidates,
+        "threshold": threshold,
+        "answered": None if threshold is None else ranking.answered(threshold),
+        "exits": answered.exits,
+        "cost": _cost(ranking),
+        "seconds": seconds,
+    }
+
+
+def _answer_ask(answered: Answered) -> Dict[str, Any]:
+    request = answered.request
+    documents = []
+    for hit in request.hits:
+        document = {"id": hit.document.id, "title": hit.document.title}
+        documents.append({**document, "retrieval_score": hit.score})
+    answer: Dict[str, Any] = {
+        "id": answered.id,
+        "documents": documents,
+        "sentences": [],
+        "ranked": len(request.texts),
+        "left_out": len(request.sentences) - len(request.texts),
+        "threshold": None,
+        "answered": False,
+        "exits": [],
+        "cost": None,
+        "seconds": 0.0,
+        **answered.notes,
+    }
+    for ranking in answered.rankings:
+        ranked = in_order(request.sentences[: len(request.texts)], ranking)
+        for rank, sentence in enumerate(ranked[: request.top], 1):
+            answer["sentences"].append({"rank": rank, **sentence._asdict()})
+        threshold = answer["threshold"] = ranking.threshold
+        answer["answered"] = None if threshold is None else ranking.answered(threshold)
+        scored = np.count_nonzero(~np.isnan(ranking.exit_scores), axis=1).tolist()  # by exit
+        for layer, read, left in zip(answered.exits, scored, [*scored[1:], scored[-1]]):
+            answer["exits"].append({"exit": layer, "read": read, "dropped": read - left})
+        answer.update(cost=_cost(ranking), seconds=answered.jobs[0].seconds)
+    return answer
+
+
+#: What makes the answers of each dialect, by the path of its endpoint.
+ANSWERS: Dict[str, Callable[[Answered], Any]] = {
+    "/v1/rerank": _answer_cohere_1,
+    "/v2/rerank": _answer_cohere_2,
+    "/rerank": _answer_tei,
+    "/api/rank": _answer_own,
+    "/ask": _answer_ask,
+}

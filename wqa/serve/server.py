@@ -1,34 +1,190 @@
-"""The server: a socket, and the processes that answer what comes in."""
+"""The server: its settings, a socket, and uvicorn's workers, which answer what comes in."""
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import functools
-import hashlib
 import importlib.util
+import inspect
+import json
+import logging
+import math
+import multiprocessing
 import os
 import pathlib
+import resource
 import signal
 import socket
+import tempfile
 import threading
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Union
+import traceback
+from typing import Any, Callable, Dict, Optional, Tuple, Union
 
+from wqa.config.systems import option, without_option
 from wqa.data.baselines import parse_baseline
-from wqa.data.digests import ranker_digest
 from wqa.errors import (
     DataError,
-    EncoderError,
     MissingDependency,
     OptionError,
     RunDirectoryError,
     how_to_install,
+    shorten,
 )
-from wqa.serve.config import BACKLOG, THREAD, ServeConfig
-from wqa.serve.logs import json_logs, log
 
-#: Exit status of a process that could not load its ranker, and of one that stopped too late.
+LOGGER = logging.getLogger(__name__)
+#: Environment variable with the key that clients send.
+API_KEY = "WQA_API_KEY"
+#: Environment variable with the folder where workers keep their metrics, prometheus_client's own.
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+#: Settings that are whole numbers from 1.
+_COUNTS = ("workers", "queue", "max_bytes", "max_candidates", "max_characters")
+#: Exit status of a service that could not load its ranker, and of one that cut requests off.
 FAILED, LATE = 2, 1
-_LIBRARIES = ("fastapi", "uvicorn", "prometheus_client")
+#: Seconds for which a connection without a request is kept, longer than those of most clients.
+_KEEP_ALIVE = 75
+#: Descriptors that are left to files and pipes.
+_OTHER_FILES = 128
+_LIBRARIES = ("fastapi", "pydantic", "uvicorn", "prometheus_client")
+
+_LOGGED = {"handlers": ["stderr"], "level": "INFO", "propagate": False}
+#: Logs of the package and the server: lines of JSON on standard error.
+LOGS = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"json": {"()": "wqa.serve.server.JsonLines"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+    "loggers": dict.fromkeys(("wqa", "uvicorn", "asyncio"), _LOGGED),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ServeConfig:
+    """Settings of the service.
+
+    Parameters
+    ----------
+    host : str
+        Address to listen on.
+    port : int
+        Port to listen on; 0 for any that is free.
+    workers : int
+        Number of processes, each with a ranker of its own.
+    timeout : float
+        Seconds in which the body of a request has to come, and as many until its ranking.
+    drain : float
+        Seconds that requests have to finish after SIGTERM.
+    queue : int
+        Requests of a process that may wait for its ranker; further ones are answered 429.
+    group_candidates : int
+        Candidates that are ranked together; a request with more is ranked by itself.
+    max_bytes : int
+        Bytes of the body of a request, decompressed.
+    max_candidates : int
+        Candidates of a request.
+    max_characters : int
+        Characters of a question or a candidate.
+    allowed_hosts : tuple of str
+        Names by which clients may address a service without a key, beside ``host``, ``localhost``
+        and IP addresses; pages of these hosts may ask it. ``*`` allows all.
+    index : str
+        Folder that `wqa.retrieval.build_index` wrote with sentences, whose documents ``POST /ask``
+        answers from; without one it is not served.
+    models : tuple of str
+        Further rankers, each as ``NAME=RUN``, where RUN is what `wqa.load_ranker` takes. A request
+        chooses one by ``model``.
+    api_key : str, optional
+        Key that clients send as ``Authorization: Bearer KEY``; without it all clients are served.
+
+    Raises
+    ------
+    OptionError
+        If a value is out of range.
+    """
+
+    host: str = option("127.0.0.1", "address to listen on")
+    port: int = option(8080, "port to listen on; 0 for any that is free")
+    workers: int = option(1, "processes, each with a ranker of its own")
+    timeout: float = option(30.0, "seconds of a request's body, and as many of its ranking")
+    drain: float = option(30.0, "seconds that requests have to finish after SIGTERM")
+    queue: int = option(128, "requests of a process that wait; further ones are answered 429")
+    group_candidates: int = without_option(256)
+    max_bytes: int = option(1 << 24, "bytes of the body of a request")
+    max_candidates: int = option(1000, "candidates of a request")
+    max_characters: int = option(100_000, "characters of a question or a candidate")
+    allowed_hosts: Tuple[str, ...] = option((), "names of the service in URLs; * allows all")
+    index: str = option("", "folder that `wqa index` wrote, which POST /ask answers from")
+    models: Tuple[str, ...] = without_option(())
+    # No option: the arguments of a process are not secret. Nor does a message show it.
+    api_key: Optional[str] = dataclasses.field(default=None, repr=False, metadata={"option": False})
+
+    def __post_init__(self) -> None:
+        bounds = dict.fromkeys(_COUNTS, (1.0, math.inf))
+        seconds = (0.001, 86_400.0)
+        bounds.update(port=(0.0, 65535.0), timeout=seconds, drain=seconds)
+        for name, (least, most) in bounds.items():
+            if not least <= getattr(self, name) <= most:
+                raise OptionError(name, getattr(self, name), f"a number from {least:g} to {most:g}")
+        for name in self.allowed_hosts:
+            if not name.strip(".") or set(name) & set(":/ "):
+                raise OptionError("allowed_hosts", repr(name), "names of hosts, without a port")
+        for model in self.models:
+            name, _, run = model.partition("=")
+            if not name.strip() or not run:
+                raise OptionError("model", shorten(model), "NAME=RUN")
+
+
+def read_api_key(path: Optional[str] = None) -> Optional[str]:
+    """Read the key that clients send, from a file or the environment.
+
+    Parameters
+    ----------
+    path : str, optional
+        File with the key, in one line; by default the environment variable ``WQA_API_KEY``.
+
+    Returns
+    -------
+    str or None
+        The key; None where neither is given.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or a key is blank, not UTF-8 or of several words.
+    """
+    key: Optional[str] = os.environ.get(API_KEY)
+    if path is not None:
+        try:
+            with open(path, encoding="utf-8") as file:
+                key = file.read(1 << 16)
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(path, f"cannot be read ({error})", "a key in one line") from None
+    words = (key or "").split()
+    if key is not None and (len(words) != 1 or not words[0].isprintable()):
+        raise DataError(path or API_KEY, "holds no key", "a key in one line")
+    return words[0] if words else None
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record as a line of JSON.
+
+    Of an exception it has the type and where it was raised: its message may quote a text.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        line = {
+            "time": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "process": record.process,
+            "event": record.getMessage().partition("\n")[0],
+            **getattr(record, "fields", {}),
+        }
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            frames = traceback.extract_tb(error.__traceback__)
+            places = [f"{os.path.basename(frame.filename)}:{frame.lineno}" for frame in frames]
+            line.update(error=type(error).__name__, places=places[-8:])
+        return json.dumps(line, default=str)
 
 
 def create_app(
@@ -44,7 +200,8 @@ def create_app(
         Limits and the key; without a key, ``host`` and ``allowed_hosts`` also decide which ``Host``
         headers are answered. Port, workers and drain are for `serve`.
     **options
-        Keywords of `wqa.load_ranker`.
+        Keywords of `wqa.load_ranker`. Questions that are too long are truncated, unless
+        ``long_questions`` says otherwise.
 
     Returns
     -------
@@ -56,19 +213,16 @@ def create_app(
     MissingDependency
         If a library of the extra ``serve`` is missing.
     """
-    return _create_app(run, config or ServeConfig(), options)
-
-
-def _create_app(
-    run: Any, config: ServeConfig, options: Any, digests: Mapping[str, str] = {}
-) -> Any:
     check_installed()
     from wqa.serve.app import build_app
     from wqa.serve.service import Service
+    from wqa.systems.load import load_ranker
 
+    config = config or ServeConfig()
+    options.setdefault("long_questions", "truncate")
     loads = {}
     for name, path in served_runs(run, config).items():
-        loads[name] = functools.partial(_load, path, options, digests.get(name, ""))
+        loads[name] = functools.partial(load_ranker, path, **options)
     return build_app(Service(loads, config, options.get("precision", "float32")))
 
 
@@ -81,36 +235,6 @@ def served_runs(run: Any, config: ServeConfig) -> Dict[str, Any]:
             raise OptionError("model", f"{name} twice", "a name of its own for each ranker")
         runs[name] = path
     return runs
-
-
-def served_digests(run: Any, config: ServeConfig, options: Dict[str, Any]) -> Dict[str, str]:
-    """Digests of the rankers of a service, by name."""
-    runs = served_runs(run, config)
-    return {name: served_digest(path, options) for name, path in runs.items()}
-
-
-def _load(run: Any, options: Any, digest: str) -> Any:
-    from wqa.systems.load import load_ranker
-
-    ranker = load_ranker(run, **options)
-    # Afterwards, so that what was replaced in the meantime is noticed too.
-    if digest and served_digest(run, options) != digest:
-        found = "has changed since the service began"
-        raise RunDirectoryError(run, found, "the same ranker", "restore it, or restart the service")
-    return ranker
-
-
-def served_digest(run: Union[str, os.PathLike[str]], options: Dict[str, Any]) -> str:
-    """Compute the digest of all that the answers of a service depend on."""
-    digest = hashlib.sha256()
-    try:
-        digest.update(ranker_digest(run, options.get("precision", "float32")).encode("ascii"))
-        # Drop ratios that were tuned and probabilities that were calibrated.
-        for path in sorted(pathlib.Path(run).glob("*.json")):
-            digest.update(path.read_bytes())
-    except (OSError, RunDirectoryError, EncoderError):
-        return ""
-    return digest.hexdigest()
 
 
 def ranker_name(run: Union[str, os.PathLike[str]]) -> str:
@@ -135,7 +259,7 @@ def serve(
     on_listening: Callable[[str], None] = lambda url: None,
     **options: Any,
 ) -> int:
-    """Serve a ranker until SIGTERM, SIGINT or SIGHUP; requests then have some time to finish.
+    """Serve a ranker until SIGTERM or SIGINT; requests then have some time to finish.
 
     Parameters
     ----------
@@ -146,14 +270,14 @@ def serve(
     on_listening : callable
         Called with the URL of the page once the service listens.
     **options
-        Keywords of `wqa.load_ranker`. With several workers the processors are divided
-        among them, where ``threads`` does not say otherwise.
+        Keywords of `create_app`. With several workers the processors are divided among them, where
+        ``threads`` does not say otherwise.
 
     Returns
     -------
     int
-        Exit status: 0, or 1 where a request did not finish in time or the ranker's thread ended.
-        A thread may still load the ranker or rank, `is_ranking`.
+        Exit status: 0, 1 where requests did not finish in time, or 2 where a ranker cannot be
+        loaded, for the reason in the log.
 
     Raises
     ------
@@ -161,31 +285,78 @@ def serve(
         If a library of the extra ``serve`` is missing.
     OptionError
         If the address cannot be listened on.
-    WqaError
-        If the ranker cannot be loaded.
+    RunDirectoryError, DataError
+        If a run is not there, or the index is not whole.
     """
     check_installed()
+    import uvicorn
+    from uvicorn.main import STARTUP_FAILURE
+    from uvicorn.supervisors import Multiprocess
+
     config = config or ServeConfig()
     _check_paths(run, config)
-    listener = listen(config.host, config.port)
-    processors = len(os.sched_getaffinity(0))
     if config.workers > 1 and options.get("threads") is None:
-        options["threads"] = max(1, processors // config.workers)
-    with json_logs(), listener:
+        options["threads"] = max(1, len(os.sched_getaffinity(0)) // config.workers)
+    _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    settings = uvicorn.Config(
+        functools.partial(_create_worker, run, config, options),
+        factory=True,
+        workers=config.workers,
+        loop="asyncio",
+        ws="none",
+        log_config=LOGS,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=descriptors - _OTHER_FILES if descriptors > 2 * _OTHER_FILES else None,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=math.ceil(config.drain),
+    )
+
+    class Workers(Multiprocess):
+        """Refuses connections as soon as the workers are told to stop."""
+
+        def terminate_all(self) -> None:
+            listener.close()
+            super().terminate_all()
+
+    with listen(config.host, config.port) as listener, tempfile.TemporaryDirectory() as folder:
+        os.environ[METRICS_FOLDER] = folder  # before a worker imports prometheus_client
+        arguments: Dict[str, Any] = {"sockets": [listener]}
+        if "target" in inspect.signature(Multiprocess).parameters:  # of earlier versions
+            arguments["target"] = uvicorn.Server(settings).run
+        workers = Workers(settings, **arguments)  # from now on it handles signals
         host, port = listener.getsockname()[:2]
+        LOGGER.info("listening", extra={"fields": {"host": host, "port": port}})
+        on_listening(_page_url(config.host, port))
+        workers.run()
+        del os.environ[METRICS_FOLDER]
+    statuses = [worker.process.exitcode for worker in workers.processes]
+    if STARTUP_FAILURE in statuses:
+        return FAILED
+    return LATE if LATE in statuses else 0
 
-        def announce() -> None:
-            log("listening", host=host, port=port, workers=config.workers)
-            if config.workers > processors:
-                log("more workers than processors", processors=processors)
-            on_listening(_page_url(config.host, port))
 
-        if config.workers == 1:
-            return work(listener, run, config, options, announce)
-        from wqa.serve.supervisor import supervise
+def _create_worker(run: Any, config: ServeConfig, options: Dict[str, Any]) -> Any:
+    """The application of a worker."""
+    from prometheus_client.multiprocess import mark_process_dead
 
-        announce()
-        return supervise(listener, run, config, options)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of a terminal: it is for the first process
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    for path in pathlib.Path(os.environ[METRICS_FOLDER]).glob("gauge_live*.db"):
+        pid = int(path.stem.rpartition("_")[2])
+        if not os.path.exists(f"/proc/{pid}"):
+            mark_process_dead(pid)
+    app = create_app(run, config, **options)
+    app.state.service.on_cut_off = functools.partial(os._exit, LATE)
+    return app
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _check_paths(run: Any, config: ServeConfig) -> None:
@@ -194,8 +365,10 @@ def _check_paths(run: Any, config: ServeConfig) -> None:
         if parse_baseline(path) is None and not os.path.exists(path):
             expected = "a run, the .json file of several rankers, or a name such as minilm"
             raise RunDirectoryError(path, "there is no such directory or file", expected)
-    if config.index and not os.path.exists(os.path.join(config.index, "meta.json")):
-        raise DataError(config.index, "is no document index", "a folder that `wqa index` wrote")
+    if config.index:
+        from wqa.retrieval import Index
+
+        Index(config.index).check_sentences()
 
 
 def _page_url(host: str, port: int) -> str:
@@ -207,85 +380,16 @@ def _page_url(host: str, port: int) -> str:
 def listen(host: str, port: int) -> socket.socket:
     """Listen on an address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Connections inherit it. asyncio sets it only where a socket names its protocol, and without it
-    # the body of an answer waits 40 ms for the client's acknowledgement of the headers.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
-        return listener
+        listener = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, UnicodeError, OverflowError) as error:
-        listener.close()
         raise OptionError(
             "host and port",
             f"{host} and {port} cannot be listened on ({error})",
             "an address of this machine, and a port that is free",
         ) from None
-
-
-def work(
-    listener: socket.socket,
-    run: Any,
-    config: ServeConfig,
-    options: Any,
-    on_begin: Callable[[], None] = lambda: None,
-    on_ready: Callable[[], None] = lambda: None,
-    digests: Mapping[str, str] = {},
-    loads_first: bool = False,
-) -> int:
-    """Load a ranker and answer requests in this process, until it is told to stop."""
-    told: List[bool] = []
-    server: Any = None
-
-    def stop() -> None:
-        told.append(True)
-        if server is not None:
-            server.should_exit = True
-
-    with stopping_signals(stop):
-        on_begin()
-        app = _create_app(run, config, options, digests)
-        from wqa.serve.connections import build_server
-
-        service, server = app.state.service, build_server(app, config, loads_first)
-        service.on_ready, service.stop = on_ready, stop
-        service.is_draining = lambda: server.should_exit
-        if told:
-            server.should_exit = True
-        # uvicorn has handlers of its own while it runs, and raises the signals again at its end.
-        server.run(sockets=[listener])
-    if service.failure is not None:
-        raise service.failure
-    log("stopped")
-    # A server that has not started has taken no request.
-    is_late = server.started and is_ranking() and service.is_ready
-    if is_late or service.cut_off:
-        log("late", seconds=config.drain, requests=service.cut_off)
-    return LATE if is_late or service.cut_off or service.has_ended else 0
-
-
-@contextlib.contextmanager
-def stopping_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call a function at each signal that stops a server, inside the block.
-
-    SIGHUP, of a terminal that is closed, is one of them unless nohup ignores it.
-    """
-    numbers = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    before = [signal.signal(number, lambda got, frame: stop()) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before):
-            signal.signal(number, handler)
-
-
-def is_ranking() -> bool:
-    """Whether a thread of this process still loads a ranker or ranks.
-
-    Such a thread crashes in the end of the interpreter, so that its process ends by `os._exit`.
-    """
-    return any(thread.name == THREAD for thread in threading.enumerate())
+    # Connections inherit both. Without the first one the body of an answer waits 40 ms for the
+    # client's acknowledgement of the headers; the second one ends those whose client is gone.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return listener

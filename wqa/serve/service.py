@@ -1,103 +1,95 @@
-"""The service: its rankers, its limits, its key, and its metrics in Prometheus's format.
-
-With several workers each process writes its values to files, and any of them answers for all
-(prometheus_client's multiprocess mode, by the variable ``PROMETHEUS_MULTIPROC_DIR``).
-"""
+"""The service behind its endpoints: rankers, the key, and the way of a request."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hmac
-import os
-import time
-from typing import Any, Callable, Dict, List, Mapping, Optional
+import logging
+import re
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+)
 
 import numpy as np
-from fastapi import Request
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
 
-from wqa.errors import shorten
+from wqa.data import Question
+from wqa.errors import DataError, QuestionTooLong, WqaError, shorten
+from wqa.inference.pipeline import AnswerSentence, sentences_of
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
-from wqa.serve.config import METRICS_FOLDER, ServeConfig
-from wqa.serve.logs import log
-from wqa.serve.owner import RankerThread
-from wqa.serve.requests import RequestError
+from wqa.inference.windows import first_tokens
+from wqa.serve.batching import Batcher, Job, QueueFull
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+if TYPE_CHECKING:
+    from wqa.serve.server import ServeConfig
 
-
-class Metrics:
-    """Counters of requests, candidates and drops, and the length of the queue."""
-
-    def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "wqa_requests", "Requests answered.", ("path", "status"), registry=registry
-        )
-        self._seconds = Histogram(
-            "wqa_request_seconds",
-            "Seconds from a request to its answer.",
-            ("path",),
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._candidates = Counter("wqa_candidates", "Candidates ranked.", registry=registry)
-        self._dropped = Counter(
-            "wqa_dropped_candidates",
-            "Candidates dropped, by the exit that scored them last.",
-            ("exit",),
-            registry=registry,
-        )
-        self._group = Histogram(
-            "wqa_group_requests",
-            "Requests that were ranked together, for each of them.",
-            buckets=_SIZES,
-            registry=registry,
-        )
-        self._queue = Gauge(
-            "wqa_queue_requests",
-            "Requests that wait for the ranker.",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-
-    def count_request(self, path: str, status: int, seconds: float) -> None:
-        """Count a request that is answered."""
-        self._requests.labels(path, str(status)).inc()
-        self._seconds.labels(path).observe(seconds)
-
-    def count_ranking(self, ranking: Ranking, group: int) -> None:
-        """Count the candidates of a ranking, and those that it dropped."""
-        self._candidates.inc(len(ranking.scores))
-        self._group.observe(group)
-        exits, counts = np.unique(ranking.exits[ranking.dropped], return_counts=True)
-        for layer, count in zip(exits.tolist(), counts.tolist()):
-            self._dropped.labels(str(layer)).inc(count)
-
-    def set_queue(self, length: int) -> None:
-        """Set the number of requests that wait."""
-        self._queue.set(length)
-
-    def text(self) -> bytes:
-        """The values, those of all workers where there are several."""
-        registry = self._registry
-        if METRICS_FOLDER in os.environ:
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry)
-        return generate_latest(registry)
+LOGGER = logging.getLogger(__name__)
+#: Names that no foreign site can have.
+_OWN_HOSTS = re.compile(r"(.+\.)?localhost|[0-9]+(\.[0-9]+){3}|\[[0-9a-f:.]+\]")
 
 
-#: Seconds for which the end of the service waits for the group that is being ranked.
-_JOIN = 5.0
+class RequestError(WqaError):
+    """A request that is not answered with a ranking; its dialect gives status and body by kind."""
+
+    def __init__(
+        self, kind: str, where: object, found: object, expected: object = "", mend: object = ""
+    ) -> None:
+        self.kind = kind
+        super().__init__(where, found, expected, mend)
+
+
+class RankRequest(NamedTuple):
+    """A request of any dialect. ``names`` are the JSON names of its fields, for errors."""
+
+    names: Mapping[str, str]
+    question: str
+    texts: List[str]
+    documents: Sequence[Any]
+    model: Optional[str] = None
+    top: Optional[int] = None
+    return_documents: bool = False
+    raw_scores: bool = False
+    truncate: Optional[bool] = None  # if false, a text that is too long is an error
+    max_tokens: Optional[int] = None  # of a candidate; what is behind them is not read
+    drop_ratio: Optional[float] = None
+    compare: bool = False
+    retrieve: int = 0  # documents whose sentences are the candidates; 0 where they came with it
+    hits: Sequence[Any] = ()
+    sentences: Sequence[AnswerSentence] = ()
+
+
+class Answered(NamedTuple):
+    """A request and its rankings: the one that it asks for, and with ``compare`` the full one."""
+
+    request: RankRequest
+    id: str
+    model: str
+    exits: List[int]
+    rankings: List[Ranking]  # none where a question retrieves no sentence
+    jobs: List[Job]
+    notes: Dict[str, List[str]]  # ``warnings`` of the answer, where there are some
 
 
 class Service:
-    """Rankers, and what their endpoints share.
+    """Rankers by name, of which the first ranks where a request names none.
 
-    ``loads`` loads each of them, by name; the first one ranks where a request names none.
+    Parameters
+    ----------
+    loads : mapping of str to callable
+        Loads each of them.
+    config : ServeConfig
+        Limits and the key.
+    precision : str
+        Precision of the rankers, for ``GET /info``.
     """
 
     def __init__(
@@ -109,99 +101,45 @@ class Service:
         self.config, self.precision = config, precision
         self.names = list(loads)
         self._loads = loads
-        self.owner = RankerThread(self._load_all, config)
-        self._descriptions: Dict[str, Dict[str, Any]] = {}
-        #: Index that ``POST /ask`` retrieves from, once it is loaded; None without one.
+        self.batcher = Batcher(config.queue, config.group_candidates)
         self.index: Any = None
-        self.metrics = Metrics()
-        self.owner.on_waiting = self.metrics.set_queue
-        self.owner.on_ended = self._ended
-        #: Called when the rankers are loaded.
-        self.on_ready: Callable[[], None] = _ignore
-        #: Called where a ranker is not loaded, for the reason in ``failure``, and where its
-        #: thread has ended by itself, so that nothing is ranked any more.
-        self.stop: Callable[[], None] = _ignore
-        self.failure: Optional[BaseException] = None
-        self.is_ready = self.has_ended = False
-        #: Whether the server has been told to stop.
-        self.is_draining: Callable[[], bool] = bool
-        self.held_bytes = 0
-        #: Number of requests that the end of the server cut off.
-        self.cut_off = 0
-        self._loading: Optional[asyncio.Task] = None
+        #: What ``GET /api/ranker`` says of each ranker, as it was loaded.
+        self.descriptions: Dict[str, Dict[str, Any]] = {}
+        #: Requests that are not answered yet, those of them that the end of the server has cut off,
+        #: and whether it is to stop.
+        self.active, self.cut_off, self.is_draining = 0, 0, False
+        #: Called where the end of the server cuts requests off.
+        self.on_cut_off: Callable[[], Any] = int
 
-    def begin(self) -> asyncio.Task:
-        """Begin to load the rankers, where that has not begun; requests wait for them meanwhile."""
-        if self._loading is None:
-            self._loading = asyncio.ensure_future(self._load())
-        return self._loading
-
-    async def _load(self) -> None:
-        start = time.monotonic()
-        try:
-            await self.owner.start()
-        except Exception as error:
-            self.failure = error
-            self.stop()
-            return
-        self.is_ready = True
-        self.on_ready()
-        log("ready", model=", ".join(self.names), seconds=round(time.monotonic() - start, 3))
-
-    def _ended(self) -> None:
-        log("ranker_ended", model=", ".join(self.names))
-        self.has_ended = True
-        self.stop()
-
-    async def close(self) -> None:
-        """End the thread of the ranker."""
-        if self._loading is not None:
-            self._loading.cancel()
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self.owner.close, _JOIN)
-
-    def ranker(self, name: str) -> Ranker:
-        """The ranker of a name."""
-        if name not in self.owner.rankers:
-            raise _not_loaded()
-        return self.owner.rankers[name]
-
-    def _load_all(self) -> Dict[str, Ranker]:
+    async def load(self) -> None:
         """Load the index and the rankers."""
+        try:
+            await self.batcher.load(self._load)
+        except Exception as error:
+            text = str(error) if isinstance(error, WqaError) else ""
+            LOGGER.error("failed", exc_info=error, extra={"fields": {"message": text}})
+            raise
+
+    def _load(self) -> Dict[str, Ranker]:
         if self.config.index:
             from wqa.retrieval import Index
 
             self.index = Index(self.config.index)
             self.index.check_sentences()
-        rankers = {}
-        for name, load in self._loads.items():
-            rankers[name] = load()
-            # Before it ranks: a request may have other drops for a moment.
-            self._descriptions[name] = self._describe(rankers[name])
+        rankers = {name: load() for name, load in self._loads.items()}
+        for name, ranker in rankers.items():
+            capabilities = ranker.capabilities
+            self.descriptions[name] = {
+                "system": capabilities.system,
+                "exits": list(capabilities.exits) or list(range(1, capabilities.stages + 1)),
+                "num_layers": capabilities.num_layers,
+                "stage_layers": capabilities.stage_layers,
+                "stages": capabilities.stages,
+                "drop_ratios": ranker.drop_ratio,
+                "keep": [drop.keep or None for drop in ranker.drops],
+                "documents": None if self.index is None else len(self.index),
+            }
         return rankers
-
-    def _describe(self, ranker: Ranker) -> Dict[str, Any]:
-        capabilities = ranker.capabilities
-        return {
-            "system": capabilities.system,
-            "exits": list(capabilities.exits) or list(range(1, capabilities.stages + 1)),
-            "num_layers": capabilities.num_layers,
-            "stage_layers": capabilities.stage_layers,
-            "stages": capabilities.stages,
-            "drop_ratios": ranker.drop_ratio,
-            "keep": [drop.keep or None for drop in ranker.drops],
-            "documents": None if self.index is None else len(self.index),
-        }
-
-    def description(self, name: str) -> Dict[str, Any]:
-        """What `GET /api/ranker` says of a ranker, as it was loaded."""
-        if name not in self._descriptions:
-            raise _not_loaded()
-        return self._descriptions[name]
-
-    def exits(self, name: str) -> List[int]:
-        """Layer of each stage, or its number where stages are not layers of one encoder."""
-        return list(self.description(name)["exits"])
 
     def name_of(self, given: Optional[str]) -> str:
         """Name of the ranker that a request gives; with a single one it may give any."""
@@ -212,25 +150,91 @@ class Service:
             raise RequestError("value", "model", f"is {shorten(given)}", expected)
         return given
 
-    def check_key(self, request: Request) -> None:
-        """Check the key of a request."""
-        if self.config.api_key is None:
-            return
-        given = request.headers.get("authorization", "")
-        scheme, _, key = given.partition(" ")
+    def check_key(self, authorization: str) -> None:
+        """Check the key in the header of a request."""
+        scheme, _, key = authorization.partition(" ")
         # Headers are decoded as Latin-1, so that this restores their bytes.
-        is_same = hmac.compare_digest(
-            key.strip().encode("latin-1"), self.config.api_key.encode("utf-8")
-        )
-        if scheme.lower() != "bearer" or not is_same:
-            raise RequestError(
-                "key", "Authorization", "invalid api token", "Bearer and the key of the service"
-            )
+        given, expected = key.strip().encode("latin-1"), str(self.config.api_key).encode("utf-8")
+        if not hmac.compare_digest(given, expected) or scheme.lower() != "bearer":
+            hint = "Bearer and the key of the service"
+            raise RequestError("key", "Authorization", "invalid api token", hint)
+
+    def check_site(self, host: str, origin: str) -> None:
+        """Refuse requests of other sites' pages to a service on the machine of their reader.
+
+        Such a page is named by ``Origin``, or has changed the address of its own name, in ``Host``.
+        """
+        own_host, *allowed = map(_without_port, (self.config.host, *self.config.allowed_hosts))
+        if "*" in allowed:
+            return
+        name, site = _without_port(host), origin.lower().partition("://")[2]
+        if host and name not in (*allowed, own_host) and not _OWN_HOSTS.fullmatch(name):
+            own = "localhost, an IP address or a host that the service allows"
+            raise RequestError("host", "Host", f"is {shorten(host)}", own)
+        is_same = bool(host) and site == host.lower()
+        if origin and not is_same and _without_port(site) not in allowed:
+            own = "the service's own, or that of a host that it allows"
+            raise RequestError("origin", "Origin", f"is {shorten(origin)}", own)
+
+    async def answer(self, request: RankRequest, id: str) -> Answered:
+        """Rank what a request asks for."""
+        loop = asyncio.get_running_loop()
+        model = self.name_of(request.model)
+        exits = self.descriptions[model]["exits"]
+        if request.retrieve:
+            request = await loop.run_in_executor(None, self._retrieve, request)
+        notes = self._check_length(request, model)
+        if request.retrieve and not request.texts:
+            return Answered(request, id, model, exits, [], [], notes)
+        texts = request.texts
+        if request.max_tokens is not None:
+            given = (self.batcher.rankers[model], texts, request.max_tokens)
+            texts = await loop.run_in_executor(None, first_tokens, *given)
+        jobs = [Job(model, request.question, texts, request.drop_ratio)]
+        if request.compare and request.drop_ratio != 0:
+            jobs.append(Job(model, request.question, texts, 0.0))
+        try:
+            rankings = await self.batcher.rank(jobs)
+        except QueueFull:
+            reason = f"{len(self.batcher.waiting)} requests wait for the ranker"
+            raise RequestError("busy", "service", reason) from None
+        if request.max_tokens is not None:
+            rankings = [_shortened(ranking, request.texts, texts) for ranking in rankings]
+        if request.truncate is False and not request.retrieve and rankings[0].truncated.any():
+            name = f"{request.names['documents']}[{int(rankings[0].truncated.argmax())}]"
+            raise _too_long("size", name)
+        return Answered(request, id, model, exits, rankings, jobs, notes)
+
+    def _retrieve(self, request: RankRequest) -> RankRequest:
+        """The request with the sentences of the documents that its question retrieves."""
+        hits = self.index.search(request.question, request.retrieve)
+        sentences = sentences_of(self.index, hits)
+        texts = [sentence.text for sentence in sentences[: self.config.max_candidates]]
+        return request._replace(texts=texts, hits=hits, sentences=sentences)
+
+    def _check_length(self, request: RankRequest, model: str) -> Dict[str, List[str]]:
+        """Notes of an answer: of a question that is too long for the model, which is cut."""
+        name = request.names["question"]
+        try:
+            ranker = self.batcher.rankers[model]
+            is_cut = ranker.prepare([Question("", request.question, ())]).truncated > 0
+        except (QuestionTooLong, DataError):  # the operator wants an error
+            raise _too_long("value", name) from None
+        if is_cut and request.truncate is False:
+            raise _too_long("size", name)
+        return {"warnings": [f"{name}: is too long for the model and was cut"]} if is_cut else {}
 
 
-def _not_loaded() -> RequestError:
-    return RequestError("draining", "ranker", "is not loaded yet", mend="try again")
+def _without_port(host: str) -> str:
+    """Name of a host in lower case, without the dot that ends an absolute name."""
+    return re.sub(r"\.?(:[0-9]*)?$", "", host.lower())
 
 
-def _ignore(*arguments: object) -> None:
-    pass
+def _too_long(kind: str, name: str) -> RequestError:
+    return RequestError(kind, name, "loses tokens to the length limit", "a shorter text")
+
+
+def _shortened(ranking: Ranking, texts: List[str], read: List[str]) -> Ranking:
+    """The ranking, in which candidates of which only the start was read count as truncated."""
+    cut = np.array([len(start) < len(text) for start, text in zip(read, texts)])
+    return dataclasses.replace(ranking, truncated=ranking.truncated | cut)
