@@ -243,7 +243,7 @@ def test_a_ranker_that_is_a_file_or_is_misspelt(index, tmp_path, capsys):
     assert "minlm: there is no such directory; " in (said := capsys.readouterr().err)
     assert said.endswith("did you mean minilm?\n")
     assert ask(index, "random:x", "--question", QUESTION) == 2
-    assert "--ranker: 'random:x'; expected random:SEED" in capsys.readouterr().err
+    assert "'random:x'; expected random:SEED" in capsys.readouterr().err
     (tmp_path / "sentences.txt").write_text("Ice melts.\n")
     assert ask(index, tmp_path / "sentences.txt", "--question", QUESTION) == 2
     assert "sentences.txt: is a file; expected a run" in capsys.readouterr().err

@@ -683,9 +683,6 @@ def test_pipes_and_devices_in_a_run(run, put, limited_time, capsys):
             arguments = ["evaluate", "wo", name, str(run / "data")]
         assert main(arguments) == 2
         assert "cannot be read (is no regular file)" in capsys.readouterr().err
-    put(run / "options.yaml")
-    assert main(["train", "cascade", "--config", str(run / "options.yaml")]) == 2
-    assert "cannot be read (is no regular file)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["/dev/fd", "/proc/self/fd"])

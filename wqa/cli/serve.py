@@ -24,11 +24,21 @@ import dataclasses
 import os
 import sys
 
-from wqa.cli.options import add_fields, add_long_candidates, add_ranking, fields_of, ranking_options
-from wqa.cli.runs import add_drops, one_drop_setting
+from wqa.cli.options import (
+    add_drops,
+    add_fields,
+    add_long_candidates,
+    add_ranking,
+    fields_of,
+    one_drop_setting,
+    ranking_options,
+)
 from wqa.io.streams import LossyStream
 from wqa.serve import ServeConfig, read_api_key, serve
 from wqa.serve.server import is_ranking
+
+#: Options that ``--help`` explains.
+FIRST = ("host", "port", "workers", "model", "index", "api_key_file", "drops", "precision")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,8 +69,8 @@ def run(options: argparse.Namespace) -> int:
     config = ServeConfig(**fields_of(options, ServeConfig))
     key = read_api_key(options.api_key_file)
     config = dataclasses.replace(config, api_key=key, models=tuple(options.model))
-    setting = one_drop_setting(options.drops)
-    status = serve(options.run, config, _show, **setting.arguments, **ranking_options(options))
+    drops = one_drop_setting(options.drops)
+    status = serve(options.run, config, _show, **drops, **ranking_options(options))
     if is_ranking():
         os._exit(status)
     return status

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     claim = utf8_argument(options.claim, "claim")
     evidence: List[str] = []
     if options.evidence:
-        evidence = read_lines(options.evidence, "evidence")
+        evidence = read_lines(options.evidence)
     # MXNet takes a second to load, longer than the errors above need.
     from wqa.systems.load_readers import load_verifier
 
