@@ -17,7 +17,8 @@ def main() -> int:
         if sys.stdout is None:
             print("error: standard output: it is closed", file=sys.stderr)
             return cli.FAILED
-        sys.stdout.reconfigure(errors="backslashreplace")
+        encoding = sys.stdout.encoding  # buffered, as Python's -u loses what is written in part
+        sys.stdout = open(1, "w", encoding=encoding, errors="backslashreplace", closefd=False)
         status = cli.main()
     except KeyboardInterrupt:
         os.write(2, b"interrupted\n")
