@@ -1,6 +1,7 @@
 """The console script `wqa`, and `python -m wqa`."""
 
 import gc
+import io
 import os
 import sys
 
@@ -17,8 +18,10 @@ def main() -> int:
         if sys.stdout is None:
             print("error: standard output: it is closed", file=sys.stderr)
             return cli.FAILED
-        encoding = sys.stdout.encoding  # buffered, as Python's -u loses what is written in part
-        sys.stdout = open(1, "w", encoding=encoding, errors="backslashreplace", closefd=False)
+        # Buffered, as Python's -u loses what is written in part.
+        raw = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
+        encoding, is_terminal = sys.stdout.encoding, sys.stdout.isatty()
+        sys.stdout = io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=is_terminal)
         status = cli.main()
     except KeyboardInterrupt:
         os.write(2, b"interrupted\n")

@@ -117,7 +117,7 @@ def test_the_command_describes_its_runs(tiny_run, tmp_path, capsys, name):
 def test_a_header_needs_a_run_to_stand_in(tiny_run, capsys):
     command = ["evaluate", str(tiny_run), "--data", str(builtin_path("test")), "--run-metadata"]
     assert main(command) == 2
-    assert "--run-metadata: without --trec-run" in capsys.readouterr().err
+    assert "--run-metadata: without trec_run" in capsys.readouterr().err
     assert main([*command, "--seeds"]) == 2
     assert "--run-metadata: with --seeds" in capsys.readouterr().err
 

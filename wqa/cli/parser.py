@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import functools
+import re
 import sys
 import textwrap
 from typing import Any, Callable, Dict, NoReturn, Optional, Sequence
@@ -21,6 +22,8 @@ MOVED = {
     "reproduce": "recipes/reproduce.py takes its place",
 }
 
+#: An argument with its value, as Python takes it: ``ctx="cpu"``.
+_ARGUMENT = re.compile(r'\b([a-z]\w*)="([^"]*)"')
 #: Longest message of argparse that is shown, which may quote an argument of any length.
 _LONGEST = 300
 
@@ -122,12 +125,18 @@ class _HelpAll(argparse.Action):
 def at_the_command_line(error: WqaError, parser: argparse.ArgumentParser) -> str:
     """Message of an error, whose arguments have the names that they have on the command line.
 
-    The argument ``learning_rate`` is the option ``--learning-rate``, and ``run`` is ``RUN``.
+    The argument ``learning_rate`` is the option ``--learning-rate``, ``ctx="cpu"`` in a hint is
+    ``--ctx cpu``, and ``run`` is ``RUN``.
     """
     flags: Dict[str, str] = {}
     for action in parser._actions:  # argparse has no public list of them
         flags[action.dest] = str(action.metavar)
         for flag in action.option_strings:
             flags[action.dest] = flags[flag.lstrip("-").replace("-", "_")] = flag
-    names = [flags.get(name, name) for name in error.where.split(" and ")]
-    return str(WqaError(" and ".join(names), error.found, error.expected, error.mend))
+
+    def as_flag(match: re.Match[str]) -> str:
+        return f"{flags[match[1]]} {match[2]}" if match[1] in flags else match[0]
+
+    where = " and ".join(flags.get(name, name) for name in error.where.split(" and "))
+    parts = [_ARGUMENT.sub(as_flag, part) for part in (error.found, error.expected, error.mend)]
+    return str(WqaError(where, *parts))
