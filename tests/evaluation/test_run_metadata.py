@@ -6,11 +6,11 @@ import json
 import pytest
 
 from wqa.cli import main
-from wqa.config.yaml_text import yaml_of
 from wqa.data import builtin_path
 from wqa.errors import DataError
 from wqa.evaluation import read_qrels, read_run
 from wqa.evaluation.run_metadata import END, START, describe_run, header_of, read_metadata
+from wqa.evaluation.yaml_text import yaml_of
 from wqa.io.files import sha256
 
 RANKINGS = "q Q0 a 1 2.5 x\n#r Q0 b 1 0.5 x\n"

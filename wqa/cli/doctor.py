@@ -24,8 +24,7 @@ from typing import Any, Dict, List, Optional
 
 import wqa
 from wqa.cli.output import add_json, show
-from wqa.config.environment import processor
-from wqa.config.versions import MXNET_PACKAGES, installed_version
+from wqa.config.environment import MXNET_PACKAGES, installed_version, processor
 from wqa.errors import MissingDependency, WqaError, printable
 
 #: Time that the other process may take, in seconds.

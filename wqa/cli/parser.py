@@ -131,7 +131,7 @@ def at_the_command_line(error: WqaError, parser: argparse.ArgumentParser) -> str
     flags: Dict[str, str] = {}
     for action in parser._actions:  # argparse has no public list of them
         flags[action.dest] = str(action.metavar)
-        for flag in action.option_strings:
+        for flag in reversed(action.option_strings):
             flags[action.dest] = flags[flag.lstrip("-").replace("-", "_")] = flag
 
     def as_flag(match: re.Match[str]) -> str:

@@ -20,7 +20,7 @@ from mxnet import gluon
 from safetensors import SafetensorError, safe_open
 
 from wqa.config import parse_json
-from wqa.config.reading import open_file
+from wqa.config.runs import open_file
 from wqa.errors import RunDirectoryError, shorten
 from wqa.io.files import storage_errors
 from wqa.io.parameter_files import is_finite
