@@ -19,7 +19,7 @@ MOVED = {
     "agreement": "recipes/mhs/agreement.py takes its place",
     "completion": "nothing takes its place",
     "demo": "wqa rank takes its place",
-    "reproduce": "recipes/reproduce.py takes its place",
+    "reproduce": "recipes/tables.py writes the tables of docs/results",
 }
 
 #: An argument with its value, as Python takes it: ``ctx="cpu"``.
