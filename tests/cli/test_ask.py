@@ -177,8 +177,7 @@ def test_figures_of_questions_with_known_answers(index, tmp_path, capsys):
     write_questions(tmp_path / "q.jsonl", bare)
     assert ask(index, "wo", "--data", tmp_path / "q.jsonl") == 0
     said = capsys.readouterr().out
-    assert "6 questions, without known answers" in said and "nothing: no answer found" in said
-    assert f"{questions[0].id}: Glacier caves form in ice. (" in said
+    assert said == "6 questions, without known answers\n"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
 from wqa.cli.options import (
     add_choice,
@@ -138,14 +138,14 @@ def _rank(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
     items = Pipeline(index, ranker=ranker, top=options.top).ask_all(questions)
     figures, results = Figures(index, options.n_best), []
     for item in with_bar(items, len(questions), "asking", progress=bool(options.data)):
-        results.append(sentences_result(item, options.n_best, options.threshold))
+        results.append(item.to_dict(options.n_best, options.threshold))
         if options.data:
             figures.add(item, [sentence.text for sentence in item.sentences])
     if not options.data:
         show(_sentences_text(results[0], index), results[0], options.json)
         return
     shares = figures.of_sentences() if figures.are_known else {}
-    _show_all(options, {**figures.counts, **shares}, results, _first_sentence)
+    _show_all(options, {**figures.counts, **shares}, results)
 
 
 def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker: Any) -> None:
@@ -165,7 +165,7 @@ def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
     items = pipeline.answer_all(questions, options.n_best)
     figures, results, predictions = Figures(index, options.read), [], {}
     for item in with_bar(items, len(questions), "answering", progress=True):
-        results.append(spans_result(item))
+        results.append(item.to_dict())
         figures.add(item)
         if item.answers:
             predictions[item.question.id] = item.answers[0].text
@@ -179,7 +179,7 @@ def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
     if figures.are_known:
         shares = score_answers(predictions, questions)
         shares[f"hit@{options.read}"] = figures.documents / len(questions)
-    _show_all(options, {**figures.counts, **shares}, results, _first_span)
+    _show_all(options, {**figures.counts, **shares}, results)
 
 
 class Figures:
@@ -223,74 +223,26 @@ class Figures:
 
 
 def _show_all(
-    options: argparse.Namespace,
-    figures: Dict[str, Any],
-    results: List[Dict[str, Any]],
-    first: Callable[[Dict[str, Any]], str],
+    options: argparse.Namespace, figures: Dict[str, Any], results: List[Dict[str, Any]]
 ) -> None:
-    """The figures of questions, or the first answer of each where the right ones are not known."""
+    """Print the figures of questions; their answers are in the JSON."""
     from wqa.evaluation import table
 
-    count = figures["questions"]
+    count = f"{figures['questions']:,} questions"
     if figures["retrieved_nothing"]:
-        LOGGER.warning(
-            f"{figures['retrieved_nothing']:,} of {count:,} questions retrieve no document"
-        )
+        LOGGER.warning(f"{figures['retrieved_nothing']:,} of {count} retrieve no document")
     if figures.get("unanswerable"):
         text = f"no document of the index contains an answer of {figures['unanswerable']:,}"
-        LOGGER.warning(f"{text} of {count:,} questions")
+        LOGGER.warning(f"{text} of {count}")
     shares = {name: value for name, value in figures.items() if isinstance(value, float)}
-    lines = [f"{count:,} questions"]
-    if not shares:
-        lines = [f"{count:,} questions, without known answers", *map(first, results)]
-    elif "documents" in shares:
+    title = count if shares else f"{count}, without known answers"
+    if "documents" in shares:
         reached = [
             f"{100 * shares.pop(name):.2f} % in {name}" for name in ("documents", "sentences")
         ]
-        lines = [f"{count:,} questions, with an answer {', '.join(reached)}"]
-    if shares:
-        lines.append(table([shares]))
-    show("\n".join(lines), {**figures, "results": results}, options.json)
-
-
-def sentences_result(item: Any, n_best: int, threshold: Optional[float]) -> Dict[str, Any]:
-    """A question with its documents and first sentences, in types of JSON."""
-    documents = []
-    for rank, hit in enumerate(item.documents, 1):
-        fields = {"rank": rank, "id": hit.document.id, "title": hit.document.title}
-        documents.append({**fields, "retrieval_score": hit.score})
-    sentences = []
-    for rank, sentence in enumerate(item.sentences[:n_best], 1):
-        fields = {"rank": rank, **sentence._asdict()}
-        sentences.append({**fields, "document": documents[sentence.document]["id"]})
-    result = {"id": item.question.id, "question": item.question.question}
-    result.update(documents=documents, sentences=sentences, ranked=len(item.sentences))
-    ranking = item.ranking
-    if ranking is None:
-        return {**result, "cost": 0.0, "threshold": threshold, "answered": False}
-    if threshold is None:
-        threshold = ranking.threshold
-    answered = None if threshold is None else ranking.answered(threshold)
-    return {**result, "cost": ranking.cost.relative, "threshold": threshold, "answered": answered}
-
-
-def spans_result(item: Any) -> Dict[str, Any]:
-    """A question with its documents and answers, in types of JSON."""
-    documents = []
-    for rank, entry in enumerate(item.documents, 1):
-        fields = {"rank": rank, "id": entry.document.id, "retrieval_score": entry.retrieval_score}
-        score = None if entry.relevance == 0 else entry.score  # a blank document has none
-        documents.append({**fields, "score": score, "relevance": entry.relevance})
-    answers = []
-    for answer in item.answers:
-        document = item.documents[answer.document].document
-        fields = {"text": answer.text, "score": answer.score, "document": document.id}
-        before = _end(document.full_text[: answer.start])
-        after = _start(document.full_text[answer.end :])
-        fields.update(start=answer.start, end=answer.end, before=before, after=after)
-        answers.append(fields)
-    result = {"id": item.question.id, "question": item.question.question}
-    return {**result, "retrieved": item.retrieved, "documents": documents, "answers": answers}
+        title += f", with an answer {', '.join(reached)}"
+    text = f"{title}\n{table([shares])}" if shares else title
+    show(text, {**figures, "results": results}, options.json)
 
 
 def _sentences_text(result: Dict[str, Any], index: Any) -> str:
@@ -307,7 +259,7 @@ def _sentences_text(result: Dict[str, Any], index: Any) -> str:
     lines = ["rank    score  sentence"]
     for row in result["sentences"]:
         lines.append(f"{row['rank']:4} {row['score']:>8.3f}  {_one_line(_shown(row))}")
-        around = f"{row['document']}: {_end(row['before'])} [...] {_start(row['after'])}"
+        around = f"{row['document']}: {row['before'][-_CONTEXT:]} [...] {row['after'][:_CONTEXT]}"
         lines.append(f"{'':15}{_one_line(around)}")
     lines.append(
         f"{result['ranked']:,} sentences of {len(result['documents']):,} documents, "
@@ -331,22 +283,6 @@ def _spans_text(result: Dict[str, Any], index: Any) -> str:
     return "\n".join(lines)
 
 
-def _first_sentence(result: Dict[str, Any]) -> str:
-    """The first sentence of a question."""
-    if not result["sentences"] or result["answered"] is False:
-        return f"{result['id']}: no answer found"
-    row = result["sentences"][0]
-    return _one_line(f"{result['id']}: {_shown(row)} ({row['document']})")
-
-
-def _first_span(result: Dict[str, Any]) -> str:
-    """The first answer of a question."""
-    if not result["answers"]:
-        return f"{result['id']}: no answer found"
-    row = result["answers"][0]
-    return _one_line(f"{result['id']}: {row['text']} ({row['document']})")
-
-
 def _shown(row: Dict[str, Any]) -> str:
     """A sentence; of one that was read in windows the one that gave the score."""
     if row["window"] is None:
@@ -357,11 +293,3 @@ def _shown(row: Dict[str, Any]) -> str:
 def _one_line(text: str) -> str:
     """Part of a document as it is shown; a line end separates its title from its text."""
     return printable(" ".join(text.split()))
-
-
-def _end(text: str) -> str:
-    return text if len(text) <= _CONTEXT else f"...{text[-_CONTEXT:]}"
-
-
-def _start(text: str) -> str:
-    return text if len(text) <= _CONTEXT else f"{text[:_CONTEXT]}..."
