@@ -56,6 +56,13 @@ FIRST = ("data", "trec_runs", "qrels", "metrics", "drops", "seeds", "trec_run", 
 _OF_ONE_RUN = ("per_exit", "trec_run", "run_metadata", "trec_qrels", "total")
 _OF_RUNS = ("data", "drops", "seeds", "ties", *_OF_ONE_RUN)
 _OF_RANKINGS = ("runs", "trec_runs", "qrels", "drops", "seeds", "per_exit", "ties", "run_metadata")
+_FLAGS = {
+    "seeds": "the RUNs are seeds of one system: mean and deviation",
+    "retrieved": "score the order of the candidates in --data instead of a RUN's",
+    "per-exit": "add a row for each exit on its own, with nothing dropped",
+    "run-metadata": "begin the TREC run with a header of ir_metadata, which says how it was made; "
+    "trec_eval does not read such a run",
+}
 #: Figures that are shown in a line above the table.
 _ABOVE = ("questions", "filter", "truncated_questions", "skipped_questions")
 
@@ -65,42 +72,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run directory, or another ranker")
     text = "labelled questions, JSONL, .csv, .tsv or ir:NAME"
     parser.add_argument("--data", metavar="FILE", help=text)
-    parser.add_argument(
-        "--run", action="append", default=[], dest="trec_runs", metavar="FILE", help="TREC run"
-    )
+    keywords: Dict[str, Any] = {"action": "append", "default": [], "dest": "trec_runs"}
+    parser.add_argument("--run", metavar="FILE", help="TREC run", **keywords)
     parser.add_argument("--qrels", metavar="FILE", help="TREC judgements, for --run")
-    parser.add_argument(
-        "--metrics",
-        default="map,mrr,p@1,ndcg@10",
-        metavar="M[,M...]",
-        help="of map, mrr, p@K, ndcg@K, and hit@K, pbt@K, ptb@K, the P@N, PBT@N, PTB@N of the "
-        "DC-BERT paper; or of ir-measures, such as R@100 (default: map,mrr,p@1,ndcg@10)",
+    text = (
+        "of map, mrr, p@K, ndcg@K, and hit@K, pbt@K, ptb@K, the P@N, PBT@N, PTB@N of the DC-BERT "
     )
-    parser.add_argument(
-        "--ties",
-        choices=("trec", "pessimistic"),
-        help="candidates with equal scores: trec, by descending document id; pessimistic, the "
-        "correct ones last (default: trec, but for the baseline wo)",
+    text += "paper; or of ir-measures, such as R@100 (default: %(default)s)"
+    default = "map,mrr,p@1,ndcg@10"
+    parser.add_argument("--metrics", default=default, metavar="M[,M...]", help=text)
+    text = (
+        "candidates with equal scores: trec, by descending document id; pessimistic, the correct "
     )
+    text += "ones last (default: trec, but for the baseline wo)"
+    parser.add_argument("--ties", choices=("trec", "pessimistic"), help=text)
     add_filter(parser, "--filter", "", "questions to score")
     add_drops(parser, "; give it again for another row, or, with several RUNs, once for each")
-    for flag, text in (
-        ("--seeds", "the RUNs are seeds of one system: mean and deviation"),
-        ("--retrieved", "score the order of the candidates in --data instead of a RUN's"),
-        ("--per-exit", "add a row for each exit on its own, with nothing dropped"),
-        (
-            "--run-metadata",
-            "begin the TREC run with a header of ir_metadata, which says how it was made; "
-            "trec_eval does not read such a run",
-        ),
-    ):
-        parser.add_argument(flag, action="store_true", help=text)
+    for name, text in _FLAGS.items():
+        parser.add_argument(f"--{name}", action="store_true", help=text)
     text = "questions of the corpus: those that retrieved no candidate, and so are not in --data, "
-    parser.add_argument("--total", type=int, default=0, metavar="N", help=text + "count as 0")
+    text += "count as 0"
+    parser.add_argument("--total", type=int, default=0, metavar="N", help=text)
     text = "TREC run to write; {} in its name is replaced by the drop ratio"
     parser.add_argument("--trec-run", default="", metavar="FILE", help=text)
-    text = "TREC judgements to write"
-    parser.add_argument("--write-qrels", dest="trec_qrels", default="", metavar="FILE", help=text)
+    keywords = {"default": "", "dest": "trec_qrels", "metavar": "FILE"}
+    parser.add_argument("--write-qrels", help="TREC judgements to write", **keywords)
     add_json(parser)
     add_ranking(parser)
     add_long_candidates(parser)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import logging
 import math
 import shlex
@@ -158,9 +157,8 @@ def add_engine(
     note = ""
     if "int8" in precisions:
         note = "; a run ranks in int8 after `wqa quantize`"
-    parser.add_argument(
-        "--ctx", default="cpu", metavar="DEVICE", help="device: cpu or gpu:0 (default: cpu)"
-    )
+    text = "device: cpu or gpu:0 (default: cpu)"
+    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help=text)
     add_choice(parser, "--precision", precisions, f"precision of products{note}")
     text = "engine of the layers; auto takes oneDNN on a CPU where it is installed, and ONNX "
     text += "Runtime for an exported folder"
@@ -180,39 +178,27 @@ def add_ranking(
     add_choice(parser, "--pool", ("question", "batch"), text)
     add_number(parser, "--pool-size", 128, "candidates a batch, for --pool batch", "B")
     if with_cache:
-        parser.add_argument(
-            "--cache",
-            metavar="DIR",
-            help="document cache that `wqa encode` wrote, for a run that encodes documents apart",
-        )
+        text = "document cache that `wqa encode` wrote, for a run that encodes documents apart"
+        parser.add_argument("--cache", metavar="DIR", help=text)
     add_long_questions(parser, long_questions)
 
 
 def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
     """Add ``--drop-ratio`` and ``--keep``."""
-    for flag, metavar, text in (
-        (
-            "--drop-ratio",
-            "A[,A...]",
-            "share of its candidates that a stage drops: one number for all stages, or one for "
-            "each; or tuned, for what `wqa tune` stored in the run (default: 0)" + rows,
-        ),
-        ("--keep", "K[,K...]", "number of candidates that a stage keeps instead"),
-    ):
-        name = flag[2:].replace("-", "_")
-        parser.add_argument(
-            flag,
-            dest="drops",
-            action="append",
-            type=functools.partial(_named, name),
-            default=[],
-            metavar=metavar,
-            help=text,
-        )
+    text = (
+        "share of its candidates that a stage drops: one number for all stages, or one for each; "
+    )
+    text += "or tuned, for what `wqa tune` stored in the run (default: 0)" + rows
+    _add_drop(parser, "--drop-ratio", "A[,A...]", text)
+    _add_drop(parser, "--keep", "K[,K...]", "number of candidates that a stage keeps instead")
 
 
-def _named(name: str, text: str) -> Tuple[str, str]:
-    return name, text
+def _add_drop(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str) -> None:
+    def named(value: str) -> Tuple[str, str]:
+        return flag[2:].replace("-", "_"), value
+
+    keywords: Dict[str, Any] = {"action": "append", "type": named, "default": []}
+    parser.add_argument(flag, dest="drops", metavar=metavar, help=text, **keywords)
 
 
 def drop_settings(given: Sequence[Tuple[str, str]]) -> List[Tuple[str, Dict[str, Any]]]:
@@ -305,13 +291,9 @@ def add_long_questions(
 
 def add_filter(parser: Any, name: str, default: str, text: str) -> None:
     """Add a filter of questions."""
-    parser.add_argument(
-        name,
-        default=default,
-        choices=tuple(FILTERS),
-        help=f"{text}: all; no-all-negative, those with an answer; clean, those with both an "
-        f"answer and a wrong candidate (default: {default or DEFAULT_FILTER})",
-    )
+    text += ": all; no-all-negative, those with an answer; clean, those with both an answer and a "
+    text += f"wrong candidate (default: {default or DEFAULT_FILTER})"
+    parser.add_argument(name, default=default, choices=tuple(FILTERS), help=text)
 
 
 def add_partitions(
@@ -319,18 +301,13 @@ def add_partitions(
 ) -> None:
     """Add ``--shard``, ``--cluster``, ``--merge`` and ``--partition-tokens``."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--shard", metavar="I/N", help=f"{verb} the I-th of N shares of the partitions, I from 1"
-    )
-    where.add_argument(
-        "--cluster",
-        metavar="ADDRESS",
-        help=f"{verb} on Ray: local, local:N for N workers on this machine, ray://HOST[:PORT]; "
-        "--threads are those of a worker (default: 1)",
-    )
-    where.add_argument(
-        "--merge", action="store_true", help=f"{verb} nothing; merge what shards have {participle}"
-    )
+    text = f"{verb} the I-th of N shares of the partitions, I from 1"
+    where.add_argument("--shard", metavar="I/N", help=text)
+    text = f"{verb} on Ray: local, local:N for N workers on this machine, ray://HOST[:PORT]; "
+    text += "--threads are those of a worker (default: 1)"
+    where.add_argument("--cluster", metavar="ADDRESS", help=text)
+    text = f"{verb} nothing; merge what shards have {participle}"
+    where.add_argument("--merge", action="store_true", help=text)
     text = f"estimated tokens of the {unit} that are {participle} together"
     add_number(parser, "--partition-tokens", tokens, text)
 

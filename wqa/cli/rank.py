@@ -48,23 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run", metavar="RUN", help="run directory, .json file, or a name such as minilm or wo+rr"
     )
     parser.add_argument("--question", required=True, metavar="Q", help="the question")
-    parser.add_argument(
-        "--candidates",
-        required=True,
-        action="append",
-        metavar="FILE",
-        help="candidates, one a line; - for standard input; give it again for another file",
-    )
+    text = "candidates, one a line; - for standard input; give it again for another file"
+    keywords: Dict[str, Any] = {"required": True, "action": "append", "metavar": "FILE"}
+    parser.add_argument("--candidates", help=text, **keywords)
     add_drops(parser)
     add_number(parser, "--top-k", None, "show the first K only (default: all)", "K")
-    parser.add_argument(
-        "--threshold",
-        nargs="?",
-        const="",
-        metavar="X",
-        help='say "none of these" where the relevance of the first is below X, 0 to 1 (without X: '
-        "below the threshold of the calibrated run)",
-    )
+    text = 'say "none of these" where the relevance of the first is below X, 0 to 1 (without X: '
+    text += "below the threshold of the calibrated run)"
+    parser.add_argument("--threshold", nargs="?", const="", metavar="X", help=text)
     add_json(parser)
     # A cache is for the documents of a collection.
     add_ranking(parser, with_cache=False, long_questions=("error", "truncate"))
@@ -95,8 +86,12 @@ def run(options: argparse.Namespace) -> None:
         if threshold is None:
             threshold = ranking.threshold
         result.update(answered=ranking.answered(threshold), threshold=threshold)
-        if not result["answered"]:
-            text = f"none of these: {_refusal(result)}"
+        first = rows[0]
+        if first["blank"]:
+            text = "none of these: no candidate has text"
+        elif not result["answered"]:
+            text = f"none of these: the relevance of the first, {first['relevance']:.4f}, is below "
+            text += f"{threshold:.4f}"
     show(text, result, options.json)
 
 
@@ -164,15 +159,6 @@ def ranking_table(rows: List[Dict[str, Any]], cost: float) -> str:
         lines.append(f"{row['rank']:4} {score:>8} {row['exit']:5}  {text}")
     lines.append(f"cost {100 * cost:.0f} % of the full encoder")
     return "\n".join(lines)
-
-
-def _refusal(result: Dict[str, Any]) -> str:
-    """Why the first candidate does not answer the question."""
-    first = result["ranking"][0]
-    if first["blank"]:
-        return "no candidate has text"
-    relevance, threshold = first["relevance"], result["threshold"]
-    return f"the relevance of the first, {relevance:.4f}, is below {threshold:.4f}"
 
 
 def _notes(row: Dict[str, Any]) -> List[str]:

@@ -43,22 +43,13 @@ FIRST = ("host", "port", "workers", "model", "index", "api_key_file", "drops", "
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa serve`` to its parser."""
-    parser.add_argument(
-        "run", metavar="RUN", help="run directory, .json file, or a name such as minilm or wo+rr"
-    )
-    parser.add_argument(
-        "--model",
-        action="append",
-        default=[],
-        metavar="NAME=RUN",
-        help="a further ranker, which requests choose by its name in `model`; may be repeated",
-    )
+    text = "run directory, .json file, or a name such as minilm or wo+rr"
+    parser.add_argument("run", metavar="RUN", help=text)
+    text = "a further ranker, which requests choose by its name in `model`; may be repeated"
+    parser.add_argument("--model", action="append", default=[], metavar="NAME=RUN", help=text)
     add_fields(parser, ServeConfig)
-    parser.add_argument(
-        "--api-key-file",
-        metavar="FILE",
-        help="file with the key that clients send (default: the variable WQA_API_KEY, or no key)",
-    )
+    text = "file with the key that clients send (default: the variable WQA_API_KEY, or no key)"
+    parser.add_argument("--api-key-file", metavar="FILE", help=text)
     add_drops(parser)
     add_ranking(parser, with_cache=False, long_questions=("error", "truncate"))
     add_long_candidates(parser)

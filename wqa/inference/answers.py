@@ -163,7 +163,7 @@ class SentenceAnswers(NamedTuple):
             sentences.append({**fields, "document": documents[sentence.document]["id"]})
         result: Dict[str, Any] = {"id": self.question.id, "question": self.question.question}
         result.update(documents=documents, sentences=sentences, ranked=len(self.sentences))
-        cost, answered = 0.0, None if self.ranking else False
+        cost, answered = 0.0, False if self.ranking is None else None
         if self.ranking is not None:
             cost = self.ranking.cost.relative
             threshold = self.ranking.threshold if threshold is None else threshold
