@@ -17,7 +17,7 @@ from wqa.io.locks import lock_output
 from wqa.systems.load import load_ranker
 from wqa.systems.train import train
 from wqa.tuning import GRID, KEEPS, tune_sequence
-from wqa.tuning.sequences import ReplayedRanker, depends_on_others
+from wqa.tuning.replay import ReplayedRanker, depends_on_others
 
 DEV = builtin_path("dev")
 

@@ -15,8 +15,8 @@ from wqa.tuning.configurations import (
     pick,
     placements,
 )
+from wqa.tuning.replay import ScoredQuestions, score_questions
 from wqa.tuning.run import Picked, Tuning, tune, write_tuned
-from wqa.tuning.scored import ScoredQuestions, score_questions
 from wqa.tuning.sequences import KEEPS, tune_sequence
 from wqa.tuning.weights import TunedWeights, tune_weights
 

@@ -31,7 +31,7 @@ from wqa.tuning.configurations import (
     placements,
     write_front,
 )
-from wqa.tuning.scored import score_questions
+from wqa.tuning.replay import score_questions
 
 #: Drop ratios for all exits that the picture marks (Table 3).
 MARKED = (0.3, 0.4, 0.5)

@@ -14,9 +14,6 @@ import time
 from typing import (
     Any,
     Callable,
-    Dict,
-    Iterable,
-    Iterator,
     List,
     Mapping,
     Optional,
@@ -24,16 +21,14 @@ from typing import (
     Tuple,
 )
 
-import numpy as np
-
 from wqa.config import read_json
 from wqa.data import DEFAULT_FILTER, Question, read_questions
 from wqa.errors import OptionError, shorten
 from wqa.evaluation import evaluate
 from wqa.evaluation.picture import check_matplotlib
 from wqa.evaluation.rankers import questions_that_count, rank_questions
-from wqa.inference.dropping import Cost, Drop, total
-from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.dropping import Drop, total
+from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import is_sequence_file
 from wqa.inference.ranking import Ranking
 from wqa.inference.sequential import SequentialRanker
@@ -50,6 +45,7 @@ from wqa.tuning.configurations import (
     pick,
     write_front,
 )
+from wqa.tuning.replay import ReplayedRanker
 from wqa.tuning.run import Picked, Tuning, chosen_by, tuning_record
 
 #: Numbers of candidates that a ranker of a sequence may keep, by default.
@@ -262,79 +258,3 @@ def _stored(
 
 def _rank_all(ranker: Ranker) -> Callable[[Sequence[Question]], List[Ranking]]:
     return lambda questions: list(ranker.rank_all(questions))
-
-
-#: A question and the document ids of its candidates.
-_Key = Tuple[str, Tuple[str, ...]]
-
-
-class ReplayedRanker(Ranker):
-    """A ranker that scores questions once, and replays the scores for some of their candidates.
-
-    Where the score of a candidate depends on the others, as in a ranker that reads them together or
-    drops some of them, parts are ranked anew, each part once.
-    """
-
-    def __init__(self, ranker: Ranker, questions: Sequence[Question]) -> None:
-        self._ranker = ranker
-        self._replays = not depends_on_others(ranker)
-        self._questions = {question.id: question for question in questions}
-        self._rankings: Dict[_Key, Ranking] = {}
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Those of the ranker."""
-        return self._ranker.capabilities
-
-    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        group = list(questions)
-        if self._replays:
-            self._rank(self._questions[question.id] for question in group)
-        else:
-            self._rank(group)
-        for question in group:
-            key = _key_of(question)
-            if key not in self._rankings:
-                self._rankings[key] = self._part(question)
-            yield self._rankings[key]
-
-    def _rank(self, questions: Iterable[Question]) -> None:
-        """Rank those questions that have not been ranked."""
-        missing = [question for question in questions if _key_of(question) not in self._rankings]
-        rankings = list(self._ranker.rank_all(missing))
-        for question, ranking in zip(missing, rankings):
-            self._rankings[_key_of(question)] = ranking
-
-    def _part(self, question: Question) -> Ranking:
-        """Ranking of some candidates of a question whose ranking is known."""
-        whole = self._questions[question.id]
-        index = {key: number for number, key in enumerate(whole.document_ids)}
-        part = np.array([index[key] for key in question.document_ids], dtype=int)
-        ranking = self._rankings[_key_of(whole)]
-        scored = np.count_nonzero(~ranking.blank)
-        blank = ranking.blank[part]
-        share = np.count_nonzero(~blank) / scored if scored else 0.0
-        scores = ranking.scores[part]
-        return Ranking(
-            order=np.argsort(-scores, kind="stable"),
-            scores=scores,
-            exits=ranking.exits[part],
-            truncated=ranking.truncated[part],
-            blank=blank,
-            # Each candidate counts alike.
-            cost=Cost(ranking.cost.paper, *(share * part for part in ranking.cost[1:])),
-            exit_scores=ranking.exit_scores[:, part],
-            probabilities=ranking.probabilities[part],
-            threshold=ranking.threshold,
-        )
-
-
-def depends_on_others(ranker: Ranker) -> bool:
-    """Whether a ranker's score of a candidate depends on the others of its question."""
-    capabilities = ranker.capabilities
-    own = capabilities.joint or any(drop.discards for drop in ranker.drops)
-    return own or any(map(depends_on_others, capabilities.rankers))
-
-
-def _key_of(question: Question) -> _Key:
-    return question.id, question.document_ids
