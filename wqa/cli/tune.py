@@ -52,7 +52,6 @@ from wqa.errors import printable
 if TYPE_CHECKING:
     from wqa.tuning import Tuning
 
-_TRIALS, _SEED = 200, 0
 #: Options for the drops of a run or a sequence, and options for the weights of an ensemble.
 _OF_DROPS = ("grid", "keeps", "place_exits", "max_cost", "min_metric", "max_loss", "out", "picture")
 _OF_WEIGHTS = ("trials", "seed")
@@ -64,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help=text)
     add_data(parser, "labelled development questions, JSONL, .csv or .tsv")
     add_choice(parser, "--metric", ("map", "mrr", "p@1", "ndcg@10"), "metric that counts")
-    add_number(parser, "--trials", None, f"trials of an ensemble's weights (default: {_TRIALS})")
-    add_number(parser, "--seed", None, f"seed of these trials (default: {_SEED})")
+    add_number(parser, "--trials", 200, "trials of an ensemble's weights")
+    add_number(parser, "--seed", 0, "seed of these trials")
     text = "drop ratios that an exit, or a ranker of a sequence, may have (default: 0.1 to 0.6; of "
     text += "a sequence none beside --keeps)"
     parser.add_argument("--grid", metavar="A[,A...]", help=text)
@@ -148,14 +147,15 @@ def _tune_weights(options: argparse.Namespace) -> None:
     from wqa.text import note_long_questions
     from wqa.tuning import tune_weights
 
-    trials = _TRIALS if options.trials is None else options.trials
-    seed = _SEED if options.seed is None else options.seed
-    given = {**values_of(options, "metric", "filter"), **ranking_options(options)}
-    tuned = tune_weights(options.run, options.data, trials, seed, progress=True, **given)
+    search = values_of(options, "trials", "seed", "metric", "filter")
+    given = {**search, **ranking_options(options)}
+    tuned = tune_weights(options.run, options.data, progress=True, **given)
     note_long_questions(tuned.truncated_questions, tuned.skipped_questions, options.data)
-    result = {"filter": options.filter, "trials": trials, "seed": seed, **tuned.to_dict()}
+    del search["metric"]
+    result = {**search, **tuned.to_dict()}
     lines = [
-        f"{tuned.questions} questions, filter {options.filter}; {trials} trials, seed {seed}",
+        f"{tuned.questions} questions, filter {options.filter}; {options.trials} trials, seed "
+        f"{options.seed}",
         table(result["weights"]),
         f"{options.metric} {100 * tuned.metrics[options.metric]:.2f}, with equal weights "
         f"{100 * tuned.equal[options.metric]:.2f}; stored in {printable(str(tuned.path))}",
