@@ -25,7 +25,9 @@ def main() -> int:
         status = cli.main()
     except KeyboardInterrupt:
         os.write(2, b"interrupted\n")
-        return 130
+        os._exit(130)
+    if status == cli.INTERRUPTED:
+        os._exit(status)  # at its end the interpreter may repeat a signal that came in C code
     try:
         sys.stdout.flush()
     except OSError:  # the interpreter would fail once more
