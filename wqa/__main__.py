@@ -53,7 +53,10 @@ def _run() -> int:
     raw = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
     encoding, is_terminal = sys.stdout.encoding, sys.stdout.isatty()
     sys.stdout = io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=is_terminal)
-    return cli.main()
+    try:
+        return cli.main()
+    except SystemExit as end:  # argparse, after --help
+        return int(end.code or 0)
 
 
 if __name__ == "__main__":
