@@ -8,7 +8,6 @@ A page with the options of all commands and systems is made from the parser.
 
 from __future__ import annotations
 
-import argparse
 import os
 import pathlib
 import posixpath
@@ -19,7 +18,7 @@ from unittest import mock
 from mkdocs.structure.files import File
 
 from wqa.cli import COMMANDS, build_parser
-from wqa.cli.systems import add_own_options
+from wqa.cli.parser import CommandParser
 from wqa.systems import SYSTEMS
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -46,23 +45,23 @@ def targets(path: str) -> List[str]:
     return [posixpath.normpath(posixpath.join(folder, link)) for link in LINK.findall(markdown)]
 
 
+def section(parser: CommandParser) -> List[str]:
+    """Section of a command: its name, and what it prints with ``--help-all``."""
+    parser.complete()
+    parser.first = ()
+    return ["", f"## {parser.prog}", "", "```text", parser.format_help().rstrip(), "```"]
+
+
 def options_page() -> str:
-    """The page of options: what ``wqa COMMAND --help`` prints, and the options of each system."""
-    [commands] = [
-        action
-        for action in build_parser()._actions
-        if isinstance(action, argparse._SubParsersAction)
-    ]
-    lines = ["# Options", "", "What `wqa COMMAND --help` prints."]
+    """The page of options: what ``wqa COMMAND --help-all`` prints, and that of each system."""
+    [commands] = build_parser()._subparsers._group_actions
+    lines = ["# Options", "", "What `wqa COMMAND --help-all` prints."]
     with mock.patch.dict(os.environ, COLUMNS="100"):
         for name in COMMANDS:
-            text = commands.choices[name].format_help()
-            lines += ["", f"## wqa {name}", "", "```text", text.rstrip(), "```"]
+            lines += section(commands.choices[name])
+        [systems] = commands.choices["train"]._subparsers._group_actions
         for name in SYSTEMS:
-            parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
-            add_own_options(parser, name)
-            text = parser.format_help().strip()
-            lines += ["", f"## wqa train {name}", "", "```text", text or "no options", "```"]
+            lines += section(systems.choices[name])
     return "\n".join(lines) + "\n"
 
 

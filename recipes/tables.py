@@ -52,9 +52,9 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 from expressions import compute, number_of
 from figure_files import Cell, TableFile
 
-from wqa.config.yaml_text import parse_yaml
 from wqa.errors import DataError, WqaError, shorten
 from wqa.evaluation.report import read_rows
+from wqa.evaluation.yaml_text import parse_yaml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KEYS = ("page", "files", "figures", "numbers")

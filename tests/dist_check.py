@@ -135,7 +135,7 @@ def check_exported(python, wheel, folder, exported, expected):
         sys.exit(f"{python}: the export ranks in another order than its run")
     report = json.loads(call(programs / "wqa", "doctor", "--json", "-", **options))
     if report["versions"]["mxnet"] or not report["works"]:
-        sys.exit(f"{python}: {report['advice']}")
+        sys.exit(f"{python}: {report}")
     versions = report["versions"]
     return f"{versions['python']}: onnxruntime float32, NumPy {versions['numpy']}, without MXNet"
 

@@ -1,51 +1,62 @@
 """The console script `wqa`, and `python -m wqa`."""
 
+from __future__ import annotations
+
+import gc
+import io
 import os
 import signal
 import sys
-
-#: Exit status after an interrupt: 128 plus the number of SIGINT.
-INTERRUPTED = 130
+from typing import Any, List
 
 
 def main() -> int:
-    """Run the command line, in which an interrupt at any moment is one line."""
+    """Run the command line in a process of its own, whatever its streams are."""
+    while os.open(os.devnull, os.O_RDWR) <= 2:
+        pass  # a file that is opened later would take the number of a closed stream
+    interrupts: List[int] = []
+
+    def interrupt(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)  # a second one ends the process
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupt)
+        signal.signal(signal.SIGINT, interrupt)
     try:
-        from wqa.cli.process import run_process
-
-        return run_process()
-    except KeyboardInterrupt:
+        status = _run()
+    except BaseException as error:  # C code of modules that are imported replaces an interrupt
+        if not interrupts and not isinstance(error, KeyboardInterrupt):
+            raise
         os.write(2, b"interrupted\n")
-        return INTERRUPTED
+        os._exit(130)
+    if interrupts:
+        os._exit(130)
+    try:
+        sys.stdout.flush()
+    except OSError:  # the interpreter would fail once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    # The interpreter's last collection of garbage would visit all objects of MXNet, for 0.15 s.
+    gc.freeze()
+    return status
 
 
-def _interrupt(number, frame):  # noqa: ANN001, ANN202 - as `signal.signal` takes it
-    """Raise KeyboardInterrupt, or end at once while a command still imports what it needs.
+def _run() -> int:
+    from wqa import cli
+    from wqa.io.streams import LossyStream
 
-    Extension modules print or replace the exception. Such a command has nothing to undo, nor has
-    the loading of a ranker, which imports MXNet where it loads a run. Another module of the library
-    may hold a lock or a temporary file while it imports, so that there the exception is raised. A
-    second signal ends the process.
-    """
-    signal.signal(number, signal.SIG_DFL)
-    importer = None
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "importlib._bootstrap":
-            importer = frame.f_back
-        frame = frame.f_back
-    if importer is not None and _is_command_line(importer):
-        os.write(2, b"interrupted\n")
-        os._exit(INTERRUPTED)
-    raise KeyboardInterrupt
-
-
-def _is_command_line(frame):  # noqa: ANN001, ANN202
-    """Whether a frame runs code of this module, of `wqa.cli`, or of the loading of rankers."""
-    name = frame.f_globals.get("__name__", "")
-    is_ours = frame.f_globals is globals() or f"{name}.".startswith("wqa.cli.")
-    return is_ours or name == "wqa.systems.load"
+    sys.stderr = LossyStream(sys.stderr)
+    if sys.stdout is None:
+        print("error: standard output: it is closed", file=sys.stderr)
+        return cli.FAILED
+    # Buffered, as Python's -u loses what is written in part.
+    raw = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
+    encoding, is_terminal = sys.stdout.encoding, sys.stdout.isatty()
+    sys.stdout = io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=is_terminal)
+    try:
+        return cli.main()
+    except SystemExit as end:  # argparse, after --help
+        return int(end.code or 0)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, q
 
 from wqa import load_ranker, read_questions
 from wqa.config import EngineConfig, config_digest
-from wqa.config.exported import read_export_config
+from wqa.config.runs import read_export_config
 from wqa.data.digests import file_digests
 from wqa.engines.onnx.inputs import graph_inputs, mask_of
 from wqa.engines.onnx.sessions import GraphSessions

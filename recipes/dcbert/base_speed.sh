@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Speed at BERT-base's size with random weights (Zhang et al. 2020, section 3; Table 1 and 3, "Retriever Speedup"): DC-BERT and its
 # linear variant with and without a cache, in turn with the re-ranker of the concatenation, one question at a time. Writes
-# $RESULTS/base_speed_PRECISION.txt and base_speed_linear_PRECISION.txt, what `wqa bench` prints.
+# $RESULTS/base_speed_PRECISION.txt and base_speed_linear_PRECISION.txt, what `recipes/bench/random_weights.py` prints.
 #
 #   PRECISIONS="float32 bfloat16 int8" recipes/dcbert/base_speed.sh
 #   SMOKE=1 recipes/dcbert/base_speed.sh
@@ -13,7 +13,7 @@ if [ "${SMOKE:-0}" = 1 ]; then SHAPE=bert_6_384_12 DOCUMENTS=2 LENGTH=8 ROUNDS=1
 for precision in $PRECISIONS; do
   for interaction in transformer linear; do
     name=base_speed_${interaction}_$precision
-    "$wqa" bench --random "$SHAPE" --system dcbert --interaction "$interaction" --beside "$SHAPE" --num-candidates "$DOCUMENTS" \
+    "$python" recipes/bench/random_weights.py "$SHAPE" --system dcbert --interaction "$interaction" --beside "$SHAPE" --candidates "$DOCUMENTS" \
       --tokens "$LENGTH" --rounds "$ROUNDS" --precision "$precision" | tee "$RESULTS/${name/_transformer/}.txt"
   done
 done

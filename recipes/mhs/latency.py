@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Put the times of `wqa bench --beside ... --json TIMES.json` into Table 5 of the results.
+"""Put the times of `recipes/bench/random_weights.py --json TIMES.json` into Table 5 of the results.
 
     python recipes/mhs/latency.py TIMES.json TABLE.tsv
 
@@ -13,7 +13,7 @@ import sys
 from wqa.errors import WqaError
 from wqa.evaluation.report import write_rows
 
-#: Rows of the paper by what `wqa bench` calls the rankers.
+#: Rows of the paper by what it calls the rankers.
 ROWS = {
     "albert_12_768_12 pairwise": "albert-base",
     "roberta_12_768_12 pairwise": "roberta-base",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Table 5 (Matsubara et al. 2022, section 5.5): the time of 128 pairs of 128 tokens, with random weights. The rankers take turns
-# in each round. Writes $RESULTS/table5_PRECISION.txt, what `wqa bench` prints, for each of PRECISIONS, and the times in float32
+# in each round. Writes $RESULTS/table5_PRECISION.txt, what `recipes/bench/random_weights.py` prints, for each of PRECISIONS, and the times in float32
 # to $RESULTS/table5.tsv. The paper times a V100; compare ratios.
 #
 #   recipes/mhs/table5.sh
@@ -20,7 +20,7 @@ for shape in $BASE $LARGE; do beside+=(--beside "$shape"); done
 if [ "$BASE" != "$STUDENT" ]; then beside+=(--beside "${BASE// /,}"); fi  # the ensemble of rows 10 and 11 of Table 2
 beside+=(--beside "$STUDENT,$STUDENT,$STUDENT")                           # that of row 12
 for precision in $PRECISIONS; do
-  "$wqa" bench --random "$STUDENT" --system mhs --heads 3 --head-layers 1 "${beside[@]}" --num-candidates "$CANDIDATES" \
+  "$python" recipes/bench/random_weights.py "$STUDENT" --system mhs --heads 3 --head-layers 1 "${beside[@]}" --candidates "$CANDIDATES" \
     --tokens "$LENGTH" --rounds "$ROUNDS" --precision "$precision" --json "$RUNS/table5_$precision.json" |
     tee "$RESULTS/table5_$precision.txt"
 done

@@ -19,7 +19,7 @@ fi
 
 beside() {  # QUESTION-TOKENS TOKENS
   echo "# joint beside pairwise: $K candidates of $2 tokens, a question of $1"
-  "$wqa" bench --random "$SHAPE" --system mspp --k "$K" --segment-length "$LENGTH" --beside "$SHAPE" --num-candidates "$K" \
+  "$python" recipes/bench/random_weights.py "$SHAPE" --system mspp --k "$K" --segment-length "$LENGTH" --beside "$SHAPE" --candidates "$K" \
     --question-tokens "$1" --tokens "$2" --rounds "$ROUNDS" --precision "$precision"
   echo
 }

@@ -177,8 +177,7 @@ def test_figures_of_questions_with_known_answers(index, tmp_path, capsys):
     write_questions(tmp_path / "q.jsonl", bare)
     assert ask(index, "wo", "--data", tmp_path / "q.jsonl") == 0
     said = capsys.readouterr().out
-    assert "6 questions, without known answers" in said and "nothing: no answer found" in said
-    assert f"{questions[0].id}: Glacier caves form in ice. (" in said
+    assert said == "6 questions, without known answers\n"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +242,7 @@ def test_a_ranker_that_is_a_file_or_is_misspelt(index, tmp_path, capsys):
     assert "minlm: there is no such directory; " in (said := capsys.readouterr().err)
     assert said.endswith("did you mean minilm?\n")
     assert ask(index, "random:x", "--question", QUESTION) == 2
-    assert "--ranker: 'random:x'; expected random:SEED" in capsys.readouterr().err
+    assert "'random:x'; expected random:SEED" in capsys.readouterr().err
     (tmp_path / "sentences.txt").write_text("Ice melts.\n")
     assert ask(index, tmp_path / "sentences.txt", "--question", QUESTION) == 2
     assert "sentences.txt: is a file; expected a run" in capsys.readouterr().err

@@ -53,7 +53,7 @@ def test_a_program_configures_the_messages(tiny_encoder, tmp_path):
         assert "note: " not in error
 
 
-def test_the_command_line_prints_notes_with_flags(tiny_encoder, tmp_path, capsys):
+def test_the_command_line_prints_notes(tiny_encoder, tmp_path, capsys):
     dev = str(builtin_path("dev"))
     command = ["train", "pairwise", "--encoder", str(tiny_encoder), "--train", dev, "--dev", dev]
     command += ["--max-updates", "2", "--tokens-per-batch", "300", "--warmup-updates", "2"]
@@ -63,10 +63,10 @@ def test_the_command_line_prints_notes_with_flags(tiny_encoder, tmp_path, capsys
     lines = capsys.readouterr().err.replace("\r", "\n").splitlines()
     lines = [line.rstrip() for line in lines]
     assert lines.count(
-        f"note: {SHORT}, --warmup-updates 2: the learning rate does not pass its peak; leave the "
+        f"note: {SHORT}, warmup_updates=2: the learning rate does not pass its peak; leave the "
         "number out for a tenth of the updates"
     ) == 1  # fmt: skip
-    chosen = "--learning-rate 5e-05 is chosen for 2 updates, 2 of them up to the peak"
+    chosen = "learning_rate=5e-05 is chosen for 2 updates, 2 of them up to the peak"
     assert lines.count(chosen) == 1
     assert sum(line.startswith("update 2: dev map ") for line in lines) == 1
     assert (list(logger.handlers), logger.level) == before

@@ -17,7 +17,7 @@ from conftest import ROOT, child_environment, needs_full_device
 
 from wqa.cli import COMMANDS, main
 from wqa.cli.output import show
-from wqa.config.environment import check_environment, openmp_threads
+from wqa.config.environment import openmp_threads
 from wqa.errors import DataError, OptionError, StorageError, printable, shorten
 from wqa.evaluation.comparison import comparison_table
 from wqa.evaluation.report import align, table
@@ -176,7 +176,7 @@ def closing(*handles):
 def test_standard_output_that_is_full():
     with open("/dev/full", "w") as full:
         done = child("--help", stdout=full)
-        assert done.returncode == 2 and is_one_line(done.stderr, "standard output: could not")
+        assert done.returncode == 2 and is_one_line(done.stderr, "standard output or the system: ")
         assert child("rank", stdout=full, stderr=full).returncode == 2
 
 
@@ -186,9 +186,7 @@ def test_standard_output_over_the_limit_of_file_sizes(tmp_path):
 
     with open(tmp_path / "out", "w") as out:
         done = child("--help", stdout=out, preexec_fn=limit)
-    assert done.returncode == 2 and is_one_line(
-        done.stderr, "could not be written (File too large)"
-    )
+    assert done.returncode == 2 and is_one_line(done.stderr, "File too large")
 
 
 def test_closed_streams(tmp_path):
@@ -223,22 +221,6 @@ def test_a_result_is_in_its_file_before_it_is_printed(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "a.json").read_text()) == {"map": 0.5}
 
 
-def test_a_library_that_swallows_an_interrupt_during_its_import(tmp_path):
-    (tmp_path / "mxnet.py").write_text(
-        "import os, signal, time\n"
-        "try:\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    time.sleep(5)\n"
-        "except BaseException:\n"
-        "    raise ImportError('multiarray failed to import')\n"
-    )
-    folders = os.pathsep.join([str(tmp_path), str(ROOT)])
-    loading = ("rank", tmp_path, "--question", "q", "--candidates", ROOT / "LICENSE")
-    for command in (("train", "cascade", "--help"), loading):
-        done = child(*map(str, command), environment={"PYTHONPATH": folders})
-        assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
-
-
 #: Runs `wqa doctor` with another function in its place.
 REPLACED = """
 import os, signal, sys, time
@@ -248,10 +230,6 @@ from wqa.cli import doctor
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(0.01)
-
-class Interrupting:
-    def __del__(self):
-        interrupt()
 
 def run(options):
     {body}
@@ -266,8 +244,7 @@ sys.exit(wqa.__main__.main())
     "body, status, message",
     [
         ("interrupt()", 130, "interrupted\n"),
-        ("Interrupting(); time.sleep(5)", 130, "interrupted\n"),
-        ("import atexit; atexit.register(interrupt)", -signal.SIGINT, ""),
+        ("sys.stdout.write('a'); os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, ""),
     ],
 )
 def test_an_interrupt_at_any_moment(body, status, message):
@@ -294,45 +271,10 @@ def test_an_interrupt_while_the_library_imports_inside_a_lock_releases_it(tmp_pa
     assert done.stdout == "a line in the buffer\n" and not list(out.iterdir())
 
 
-def test_a_bug_is_one_line_with_its_traceback_in_a_file(tmp_path):
-    code = REPLACED.format(body="raise TypeError('two\\nlines \\x1b[2J')")
-    done = child(code=code, environment={"TMPDIR": str(tmp_path)})
-    [report] = tmp_path.iterdir()
-    assert done.returncode == 70 and is_one_line(done.stderr, "internal error: TypeError: two; ")
-    assert str(report) in done.stderr and report.stat().st_mode & 0o077 == 0
-    assert report.read_text().startswith("Traceback")
-    done = child(code=code, environment={"TMPDIR": str(tmp_path), "WQA_TRACEBACK": "1"})
-    assert done.returncode == 70 and done.stderr.startswith("Traceback")
-    assert len(list(tmp_path.iterdir())) == 1
-    error = "type('MXNetError', (Exception,), {})('std::bad_alloc')"
-    done = child(code=REPLACED.format(body=f"raise {error}"))
-    assert done.returncode == 2 and is_one_line(done.stderr, "memory: there is not enough")
-
-
-#: MXNet's work at the end of a process fails where there is no memory.
-AT_THE_END = "import atexit; atexit.register(lambda: 1 / 0)\n"
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        "MemoryError",
-        'RuntimeError("can\'t start new thread")',
-        "type('MXNetError', (Exception,), {})('Resource temporarily unavailable')",
-    ],
-)
-def test_a_process_without_memory_ends_after_one_line(error):
-    done = child(code=AT_THE_END + REPLACED.format(body=f"raise {error}"))
-    assert done.returncode == 2 and is_one_line(done.stderr, "memory: there is not enough")
-
-
-def test_an_address_space_that_is_too_small_for_mxnet(tiny_run, tmp_path):
-    (tmp_path / "candidates").write_text("ice\n")
-    arguments = ["rank", tiny_run, "--question", "q ?", "--candidates", tmp_path / "candidates"]
-    limits = (1_024_000_000, 1_024_000_000)
-    done = child(*arguments, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limits))
-    found = "ulimit -v: a limit of 1,000,000 KiB of address space; expected 1,953,125 KiB or more"
-    assert done.returncode == 2 and is_one_line(done.stderr, found)
+def test_a_bug_has_its_traceback():
+    done = child(code=REPLACED.format(body="raise TypeError('two')"))
+    assert done.returncode == 1 and done.stderr.startswith("Traceback")
+    assert done.stderr.endswith("TypeError: two\n")
 
 
 @pytest.mark.parametrize(
@@ -340,7 +282,7 @@ def test_an_address_space_that_is_too_small_for_mxnet(tiny_run, tmp_path):
     [
         (MemoryError(), "memory: there is not enough"),
         (PermissionError(13, "Permission denied", "/x/\x1b"), "/x/\\x1b: Permission denied"),
-        (OSError(28, "No space left on device"), "operating system: No space left"),
+        (OSError(28, "No space left on device"), "standard output or the system: No space left"),
     ],
 )
 def test_errors_of_the_system(error, found, monkeypatch, run_main):
@@ -375,46 +317,13 @@ def test_a_full_device_is_named_and_stays(tmp_path):
     assert (tmp_path / "full").is_symlink()
 
 
-@pytest.mark.parametrize(
-    "name, value",
-    [
-        ("OMP_NUM_THREADS", "abc"),
-        ("OMP_NUM_THREADS", "99999999"),
-        ("OMP_NUM_THREADS", "2,x"),
-        ("OMP_NUM_THREADS", "2,"),
-        ("OMP_NUM_THREADS", "0"),
-        ("OMP_NUM_THREADS", "\u0662"),
-        ("OMP_NUM_THREADS", "2\x1f"),
-        ("MXNET_CPU_WORKER_NTHREADS", "abc"),
-        ("MXNET_CPU_WORKER_NTHREADS", "2,1"),
-        ("MXNET_CPU_PRIORITY_NTHREADS", "-1"),
-        ("MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN", "99999999999"),
-        ("MXNET_EXEC_BULK_EXEC_TRAIN", "yes"),
-        ("MXNET_ENGINE_TYPE", "naive"),
-        ("ONEDNN_MAX_CPU_ISA", "AVX3"),
-        ("DNNL_MAX_CPU_ISA", "1"),
-    ],
-)
-def test_variables_that_would_abort_the_process(name, value):
-    with pytest.raises(OptionError, match=name) as caught:
-        check_environment({name: value})
-    assert "unset the environment variable" in str(caught.value)
+@pytest.mark.parametrize("value", ["abc", "99999", "x,2", "0", "-1", "\u0662", "2\x1f"])
+def test_a_number_of_threads_that_would_abort_the_process(value):
+    with pytest.raises(OptionError, match="OMP_NUM_THREADS: .*unset the environment variable"):
+        openmp_threads(value, 7)
 
 
-def test_variables_that_are_right():
-    check_environment({})
-    check_environment(
-        {
-            "OMP_NUM_THREADS": " 2 , 1",
-            "MXNET_CPU_WORKER_NTHREADS": "1",
-            "MXNET_MKLDNN_CACHE_NUM": "-1",
-            "MXNET_ENGINE_TYPE": "NaiveEngine",
-            "MXNET_EXEC_BULK_EXEC_TRAIN": "False",
-            "MXNET_SAFE_ACCUMULATION": "",
-            "MXNET_HOME": "abc",
-            "ONEDNN_MAX_CPU_ISA": "avx2",
-        }
-    )
+def test_numbers_of_threads_that_are_right():
     assert [openmp_threads(text, 7) for text in ("", "3", " 2 ,1")] == ["7", "3", "2"]
 
 
@@ -428,12 +337,12 @@ def test_mxnet_starts_with_a_list_of_threads_and_not_with_a_word():
 
 
 def test_importing_the_package_reads_no_variable():
-    code = "import sys, wqa.cli.process; assert not {'mxnet', 'numpy'} & set(sys.modules)"
+    code = "import sys, wqa.cli; assert not {'mxnet', 'numpy'} & set(sys.modules)"
     assert child(code=code, environment={"OMP_NUM_THREADS": "abc"}).returncode == 0
 
 
 ODD = ["0", "-1", "nan", "inf", "1e400", "", " ", "\u0663", "9" * 30, "9" * 5000, "1_0", "0x10"]
-ODD += [",", "0.3,", "2,1", "tuned", "-", "a\0b", "\udcff", "x" * 5000, "\n", ".", "/", "gpu:0-999"]
+ODD += [",", "0.3,", "2,1", "tuned", "-", "\udcff", "x" * 5000, "\n", ".", "/", "gpu:0-999"]
 
 
 @pytest.mark.parametrize(
@@ -443,11 +352,8 @@ ODD += [",", "0.3,", "2,1", "tuned", "-", "a\0b", "\udcff", "x" * 5000, "\n", ".
             "rank x --question q --candidates x --top-k -1",
             "--top-k: -1; expected a whole number from 1",
         ),
-        ("bench --random bert_6_384_12 --seed -1", "--seed: -1; expected a whole number from 0"),
-        ("bench --random bert_6_384_12 --num-candidates 2147483647", "expected 1 to 1000000"),
-        ("bench x --random bert_6_384_12", "--random: with RUN or --data"),
         (f"quantize x --data x --questions {'9' * 20}", "a whole number up to 2147483647"),
-        (f"bench x --rounds {'9' * 5000}", "a whole number"),
+        (f"bench x --data x --rounds {'9' * 5000}", "--rounds: invalid int value"),
         ("tune x --data x --max-cost nan", "--max-cost: nan; expected a number"),
     ],
 )
@@ -468,7 +374,7 @@ def test_odd_arguments(tiny_run, tmp_path, run_main):
     commands = {
         "rank": ([tiny_run, *question, "--candidates", tmp_path / "one"], ["--top-k", *ranking]),
         "evaluate": ([tiny_run, "--data", tmp_path / "one"], ["--metrics", "--run", *ranking]),
-        "bench": (["--random", "bert_1"], ["--tokens", "--latency", "--exits"]),
+        "bench": ([tiny_run, "--data", tmp_path / "one"], ["--rounds", "--latency"]),
         "quantize": ([tiny_run, "--data", tmp_path / "one"], ["--questions", "--strength"]),
         "tune": ([tiny_run, "--data", tmp_path / "one"], ["--grid", "--max-cost"]),
     }
@@ -486,18 +392,3 @@ def test_odd_arguments(tiny_run, tmp_path, run_main):
         assert code in (0, 2) and len(lines) == code // 2, arguments
         failures += code == 2
     assert failures > 50
-
-
-def test_an_argument_without_its_value_or_with_a_word_for_a_number(run_main):
-    for arguments, found in [
-        (
-            "rank x --question q --candidates x --top-k three",
-            "--top-k: 'three'; expected a whole",
-        ),
-        ("index x --k1 high --out y", "--k1: 'high'; expected a number"),
-        ("train cascade --epochs 1.5", "--epochs: '1.5'; expected a whole number"),
-        ("train cascade --epochs", "--epochs: no value; expected N; wqa train --help explains it"),
-        ("rank x --question", "--question: no value; expected Q; wqa rank --help explains it"),
-    ]:
-        code, out, err = run_main(*arguments.split())
-        assert code == 2 and not out and is_one_line(err, found)

@@ -9,7 +9,6 @@ import sys
 import pytest
 from conftest import ROOT, child_environment
 
-from wqa.cli.doctor import _advice, diagnose
 from wqa.config import environment
 from wqa.errors import DeviceError, MissingDependency
 from wqa.models import parse_devices, runtime
@@ -108,17 +107,6 @@ def test_a_device_that_the_driver_does_not_show(monkeypatch):
     with pytest.raises(DeviceError, match="nvidia-smi") as caught:
         parse_devices("gpu:0")
     assert "cu112" not in str(caught.value)
-
-
-def test_advice_keeps_to_the_extra_that_is_installed(monkeypatch):
-    monkeypatch.setattr("wqa.cli.doctor._rank_in_a_process", dict)
-    report = diagnose()
-    report["processor"]["machine"] = "x86_64"
-    for packages, extra in ((("mxnet", "mxnet-cu112"), "cpu"), (("mxnet-cu112", "mxnet"), "cu112")):
-        installed, missing = packages
-        report["versions"].update({installed: "1.9.1", missing: None, "onednn-cpu-gomp": None})
-        [line] = [line for line in _advice(report, "") if "onednn-cpu-gomp" in line]
-        assert f"'.[{extra}]'" in line
 
 
 def test_the_pins_of_the_extra():

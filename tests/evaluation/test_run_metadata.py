@@ -6,11 +6,11 @@ import json
 import pytest
 
 from wqa.cli import main
-from wqa.config.yaml_text import yaml_of
 from wqa.data import builtin_path
 from wqa.errors import DataError
 from wqa.evaluation import read_qrels, read_run
 from wqa.evaluation.run_metadata import END, START, describe_run, header_of, read_metadata
+from wqa.evaluation.yaml_text import yaml_of
 from wqa.io.files import sha256
 
 RANKINGS = "q Q0 a 1 2.5 x\n#r Q0 b 1 0.5 x\n"
@@ -117,7 +117,7 @@ def test_the_command_describes_its_runs(tiny_run, tmp_path, capsys, name):
 def test_a_header_needs_a_run_to_stand_in(tiny_run, capsys):
     command = ["evaluate", str(tiny_run), "--data", str(builtin_path("test")), "--run-metadata"]
     assert main(command) == 2
-    assert "--run-metadata: without --trec-run" in capsys.readouterr().err
+    assert "--run-metadata: without trec_run" in capsys.readouterr().err
     assert main([*command, "--seeds"]) == 2
     assert "--run-metadata: with --seeds" in capsys.readouterr().err
 

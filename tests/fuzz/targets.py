@@ -14,7 +14,6 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from wqa.config import read_run_config
-from wqa.config.yaml_text import parse_yaml
 from wqa.data import builtin_path, read_questions
 from wqa.data.claims import read_claims
 from wqa.data.documents import read_documents
@@ -24,6 +23,7 @@ from wqa.data.vector_files import read_vector_file
 from wqa.errors import WqaError
 from wqa.evaluation import read_qrels, read_run
 from wqa.evaluation.run_metadata import header_of, read_metadata
+from wqa.evaluation.yaml_text import parse_yaml
 from wqa.io.archives import checked_members, open_tar, tar_errors
 from wqa.pretrained.configs import from_huggingface, read_object
 from wqa.pretrained.weights import Weights
@@ -160,11 +160,11 @@ def seeds(name, folder):
             b"# A\n$ wqa bench\nrun  map\nCT    78.3 (1.2)\n\n| a | b |\n| --- | --- |\n| c | 1 |\n"
         ],
         "yaml": [b"title: a\nlist: [1, {b: c}]\nmap:\n  - d: 'e'\n"],
-        "config": [(FILES / "run_0_1_0" / "config.json").read_bytes()],
+        "config": [(FILES / "run_0_2_0" / "config.json").read_bytes()],
         "encoder_config": [(FILES / "tiny_roberta" / "config.json").read_bytes()],
         "pickle": [path.read_bytes() for path in sorted((FILES / "pickled").iterdir())],
         "safetensors": [_saved(folder)],
-        "params": [path.read_bytes() for path in sorted((FILES / "run_0_1_0").glob("*.params"))],
+        "params": [path.read_bytes() for path in sorted((FILES / "run_0_2_0").glob("*.params"))],
         "vectors": [b"2 3\ncave 1 2 3\nice 0.5 -1e2 0\n", b"cave 1 2\nthe 3 4\n"],
         "binary_vectors": [b"2 2\ncave " + np.ones(2, "<f4").tobytes() + b"ice " + bytes(8)],
         "sentencepiece": [(FILES / "tokenizers" / "sentencepiece" / "spiece.model").read_bytes()],

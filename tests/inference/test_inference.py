@@ -321,8 +321,7 @@ def test_trained_saved_and_loaded_scores_are_the_same(tiny_encoder, tmp_path):
 
 
 def test_a_run_of_the_version_before_still_loads():
-    """Its ``config.json`` holds the exits beside the backbone, not in the system's own part."""
-    run = DATA / "run_0_1_0"
+    run = DATA / "run_0_2_0"
     expected = json.loads((run / "expected.json").read_text())
     ranker = load_ranker(run, drop_ratio=expected["drop_ratio"])
     assert ranker.capabilities.exits == (1, 3)

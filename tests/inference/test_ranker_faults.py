@@ -25,7 +25,7 @@ from wqa.errors import DataError, InputError, ScoreError, StorageError, WqaError
 from wqa.inference import Cost, Ranker, Ranking, SequentialRanker
 from wqa.systems.load import load_ranker
 from wqa.systems.random import random_pairs, random_ranker
-from wqa.tuning.scored import ScoredQuestions
+from wqa.tuning.replay import ScoredQuestions
 
 ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
 CONFIG = BackboneConfig(

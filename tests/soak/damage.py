@@ -11,7 +11,7 @@ import stat
 import numpy as np
 
 from soak.attack import Attack, Fault
-from soak.mutations import damage_bytes, damage_json, damage_yaml
+from soak.mutations import damage_bytes, damage_json
 
 #: Targets by name, and how often they are drawn: the quick loads most.
 TARGETS = {
@@ -24,7 +24,6 @@ TARGETS = {
     "zipped": 2,
     "legacy": 2,
     "checkpoint": 0.1,
-    "options": 1,
 }
 #: Files whose changes cannot be noticed: settings, which no digest covers, and foreign files but
 #: for a zip archive, which has a checksum of each storage.
@@ -34,19 +33,10 @@ UNCOVERED = (
     "meta.json",
     "sequence.json",
     "state.json",
-    "options.yaml",
 )
 FOREIGN = ("encoder", "zipped", "legacy")
 #: Targets of one file.
-SINGLE = {"sequence": "sequence.json", "options": "options.yaml"}
-OPTIONS = """system: cascade
-encoder: minilm
-train: train.jsonl
-out: run
-exits: [2, 4, 6]
-epochs: 3
-learning_rate: 5.0e-5
-"""
+SINGLE = {"sequence": "sequence.json"}
 #: End of a folder's name, which is no UTF-8.
 ODD_NAME = os.fsdecode(b"\xff" * 238)
 QUESTION = "how do tides rise and fall ?"
@@ -58,11 +48,11 @@ COLLECTED = 50
 class Damage(Attack):
     """A file of a run, a store, a checkpoint or an encoder is damaged: bytes are flipped, cut,
     inserted, zeroed, doubled or swapped, or its JSON gets other types, sizes, keys and nesting, or
-    a key twice. A file of options gets aliases that stand for billions of values; a named pipe or
-    an endless device takes the place of a file. The folders have names of 245 bytes that are not
-    UTF-8. Loading is refused by an error of `wqa.errors`, or gives the same scores as without the
-    damage; where no digest can cover the file, it gives finite ones. A training resumes from the
-    weights of its checkpoint even where the checkpoint's settings are damaged.
+    a key twice. A named pipe or an endless device takes the place of a file. The folders have names
+    of 245 bytes that are not UTF-8. Loading is refused by an error of `wqa.errors`, or gives the
+    same scores as without the damage; where no digest can cover the file, it gives finite ones. A
+    training resumes from the weights of its checkpoint even where the checkpoint's settings are
+    damaged.
     """
 
     name = "damage"
@@ -81,7 +71,6 @@ class Damage(Attack):
             shutil.copytree(self.material / name, copied / name)
         content = {"rankers": ["run", {"run": "run", "drop_ratio": 0.3}], "keep": [2]}
         (copied / "sequence.json").write_text(json.dumps(content), encoding="utf-8")
-        (copied / "options.yaml").write_text(OPTIONS, encoding="utf-8")
         self._copies, self._count = copied, 0
         self._damaged = None
         self._loads = {
@@ -92,7 +81,6 @@ class Damage(Attack):
             "zipped": lambda: self._backbone("zipped"),
             "legacy": lambda: self._backbone("legacy"),
             "checkpoint": self._resume,
-            "options": self._options,
         }
         if available():
             self._loads["run"] = lambda: self._rank("run", "tuned", engine="onednn")
@@ -150,8 +138,6 @@ class Damage(Attack):
     def _damage(random, path, raw):
         if path.suffix == ".json" and random.random() < 0.5:
             return damage_json(random, raw)
-        if path.suffix == ".yaml" and random.random() < 0.5:
-            return damage_yaml(random, raw)
         damaged = damage_bytes(random, raw)
         while random.random() < 0.2:
             damaged = damage_bytes(random, damaged)
@@ -211,11 +197,6 @@ class Damage(Attack):
         from wqa.pretrained import load_backbone
 
         return _finite_arrays(load_backbone(self._copies / name))
-
-    def _options(self):
-        cli = importlib.import_module("wqa.cli")
-        options = cli.parse(["train", "--config", str(self._copies / "options.yaml")])
-        return [np.array([options.epochs])]
 
     def _resume(self):
         """Resume a stopped training, in a copy of its folder."""

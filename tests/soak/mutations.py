@@ -158,34 +158,6 @@ def damage_json(random, raw):
     return text.encode("utf-8", "surrogatepass")
 
 
-def damage_yaml(random, raw):
-    """Add anchors to a YAML mapping, and aliases that stand for many values or keys.
-
-    Parameters
-    ----------
-    random : random.Random
-        Random numbers.
-    raw : bytes
-        YAML text, a key a line.
-
-    Returns
-    -------
-    bytes
-        YAML text.
-    """
-    first, row = random.choice((("[x]", "[{}]"), ("{x: 1}", "{{<<: [{}]}}"), ("x", "{}")))
-    width = 1 if row == "{}" else random.choice((2, 9))
-    lines = [f"a0: &a0 {first}"]
-    for level in range(random.choice((1, 5, 30))):
-        aliases = ", ".join([f"*a{level}"] * width)
-        anchor = "" if row == "{}" else f"&a{level + 1} "
-        lines.append(f"{random.choice(('a', 'exits', 'epochs'))}: {anchor}{row.format(aliases)}")
-        if not anchor:
-            break
-    lines[1:1] = raw.decode("utf-8").splitlines()
-    return "\n".join(lines).encode("utf-8")
-
-
 def _collect(value, parents):
     keys = []
     if isinstance(value, dict):

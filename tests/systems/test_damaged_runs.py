@@ -317,7 +317,7 @@ WRONG_VALUES = [
     (("backbone", "hidden_size"), 2**31 - 1, "parameter .* of shape"),
     (("backbone", "num_heads"), 3, "multiple of the 3"),
     (("backbone",), None, "backbone: none"),
-    (("network", "exits"), list(range(1, 10**6)), "exits: a list of 999999 values"),
+    (("network", "exits"), list(range(1, 10**6)), "exits: .*expected at most 1000 values"),
     (("network", "exits"), [1] * 900, "exits: 1,1,1"),
     (("network", "exits"), [1, "3"], "exits: '3'"),
     (("network",), [], "field network"),
@@ -393,8 +393,8 @@ def test_a_run_without_digests_loads(run):
     forget_digests(run, [*RUN_FILES, "config.json"])
     assert read_config(run)["sha256"] == {}
     load_ranker(run)
-    assert "sha256" not in read_config(DATA / "run_0_1_0")
-    load_ranker(DATA / "run_0_1_0")
+    assert "sha256" not in read_config(DATA / "run_0_2_0")
+    load_ranker(DATA / "run_0_2_0")
 
 
 def test_conversion_records_digests(tiny_encoder, tmp_path):
@@ -683,9 +683,6 @@ def test_pipes_and_devices_in_a_run(run, put, limited_time, capsys):
             arguments = ["evaluate", "wo", name, str(run / "data")]
         assert main(arguments) == 2
         assert "cannot be read (is no regular file)" in capsys.readouterr().err
-    put(run / "options.yaml")
-    assert main(["train", "cascade", "--config", str(run / "options.yaml")]) == 2
-    assert "cannot be read (is no regular file)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["/dev/fd", "/proc/self/fd"])

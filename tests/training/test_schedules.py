@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT, child_environment
 
 from wqa.cli import parse
-from wqa.cli.options import fields_of
+from wqa.cli.train import training_config
 from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import OptionError, RunDirectoryError
@@ -244,7 +244,7 @@ def test_help_shows_what_is_chosen_and_what_a_system_has(capsys):
     texts = {}
     for system in ("cascade", "cosinet", "mspp"):
         with pytest.raises(SystemExit):
-            parse(["train", system, "--help"])
+            parse(["train", system, "--help-all"])
         texts[system] = " ".join(capsys.readouterr().out.split())
     assert "peak of the schedule (default: chosen from the number of upd" in texts["cascade"]
     assert "updates up to the peak (default: a tenth of them)" in texts["cascade"]
@@ -257,7 +257,7 @@ def test_a_share_takes_the_place_of_a_warmup_that_a_system_has():
     command = ["train", "mspp", "--train", "x", "--out", "y", "--encoder", "z"]
 
     def settings(*more):
-        return TrainingConfig(**fields_of(parse([*command, *more]), TrainingConfig))
+        return training_config(parse([*command, *more]))
 
     assert settings().warmup_updates == 1000
     assert settings("--warmup-share", "0.2").warmup_share == 0.2
@@ -400,7 +400,7 @@ def trainings(recipe, folder, **variables):
     """Training file and settings of each training that a recipe starts."""
     started = []
     for options in commands(recipe, folder, "train\n", **variables):
-        started.append((options.train, TrainingConfig(**fields_of(options, TrainingConfig))))
+        started.append((options.train, training_config(options)))
     return started
 
 

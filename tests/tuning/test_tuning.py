@@ -171,7 +171,7 @@ def test_the_pareto_front_is_thinned_for_a_table(tmp_path):
     from wqa.tuning import Tuning
 
     front = [configuration(cost / 100, cost / 200) for cost in range(1, 51)]
-    tuning = Tuning((2, 6), 3, 0.1, front, front, tmp_path, None)
+    tuning = Tuning(3, 0.1, front, front, ("exit_2",), tmp_path)
     rows = tuning.front_rows(5)
     assert [row["exit_2"] for row in rows] == [0.01, 0.13, 0.25, 0.37, 0.5]
     assert tuning.front_rows(100) == tuning.front_rows(50)
@@ -187,7 +187,7 @@ def test_what_can_be_tuned(tiny_run, tmp_path):
     with pytest.raises(OptionError, match="place_exits: 9"):
         tune(tiny_run, builtin_path("dev"), place_exits=9, picture=False, out=tmp_path)
     tuning = tune(tiny_run, builtin_path("dev"), (0.5,), picture=False, out=tmp_path)
-    assert tuning.exits == (1, 2, 3) and tuning.picked is None
+    assert tuning.columns == ("exit_1", "exit_2") and tuning.picked is None
     assert len(tuning.configurations) == 1 and tuning.questions == 25
     assert not (tiny_run / "tuned.json").exists()
     # The grid has no ratio of 0; a loss is measured beside it all the same.
@@ -197,6 +197,3 @@ def test_what_can_be_tuned(tiny_run, tmp_path):
     assert len(tuning.configurations) == 2 and full.cost == 1
     assert tuning.picked.configuration.metrics["map"] >= full.metrics["map"]
     assert json.loads((copy / "tuned.json").read_text())["chosen_by"]["max_loss"] == 0
-    (tmp_path / "sr.json").write_text(f'{{"rankers": ["{tiny_run}", "{tiny_run}"]}}')
-    with pytest.raises(OptionError, match="run: .* a sequence of rankers"):
-        tune(tmp_path / "sr.json", builtin_path("dev"), picture=False)

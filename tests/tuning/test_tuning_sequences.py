@@ -16,8 +16,8 @@ from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker
 from wqa.io.locks import lock_output
 from wqa.systems.load import load_ranker
 from wqa.systems.train import train
-from wqa.tuning import GRID, KEEPS, tune_sequence
-from wqa.tuning.sequences import ReplayedRanker, depends_on_others
+from wqa.tuning import GRID, KEEPS, tune
+from wqa.tuning.replay import ReplayedRanker, depends_on_others
 
 DEV = builtin_path("dev")
 
@@ -78,8 +78,8 @@ def tuned(questions, tmp_path, monkeypatch):
         content = content or {"rankers": ["x"] * len(rankers)}
         path.write_text(json.dumps(content))
         sequence = SequentialRanker(rankers)
-        monkeypatch.setattr("wqa.tuning.sequences.load_ranker", lambda path: sequence)
-        result = tune_sequence(path, data, **{"picture": False, **options})
+        monkeypatch.setattr("wqa.tuning.drops.load_ranker", lambda path: sequence)
+        result = tune(path, data, **{"picture": False, **options})
         return result, json.loads(path.read_text())
 
     return run
@@ -280,15 +280,11 @@ def test_what_cannot_be_tuned(tuned, tmp_path):
             tuned(pair, **options)
     with pytest.raises(OptionError, match="a sequence of one ranker; expected at least two"):
         tuned(pair[:1])
-    ensemble = tmp_path / "ensemble.json"
-    ensemble.write_text('{"ensemble": ["x"]}')
-    with pytest.raises(OptionError, match="no file of a sequence; expected a .json file"):
-        tune_sequence(ensemble, DEV)
     with lock_output(tmp_path / "sequence.json"), pytest.raises(OutputLocked):
         tuned(pair)
     (tmp_path / "broken.json").write_text('{"rankers": 7}')
     with pytest.raises(RunDirectoryError, match="broken.json"):
-        tune_sequence(tmp_path / "broken.json", DEV)
+        tune(tmp_path / "broken.json", DEV)
 
 
 def test_on_the_command_line(tiny_run, tmp_path, capsys):
@@ -303,7 +299,7 @@ def test_on_the_command_line(tiny_run, tmp_path, capsys):
     [kind] = {"keep", "drop_ratio"} & set(tuned)
     [value] = tuned[kind]
     drop = f"{kind}_1 {value}" if value else "keep_1 all, drop_ratio_1 0.0"
-    assert f"picked {drop}; map " in out and "s by its last ranker (" in out
+    assert f"picked {drop}; map " in out and "with nothing dropped (" in out
     assert (tmp_path / "sequence.tune" / "figure.png").read_bytes().startswith(b"\x89PNG")
     flags = ["--data", str(DEV), "--filter", "no-all-negative", "--json", "-"]
     assert main(["evaluate", str(path), *flags]) == 0
@@ -313,7 +309,7 @@ def test_on_the_command_line(tiny_run, tmp_path, capsys):
     assert row["cost"] == pytest.approx(record["cost"])
     for option in (["--trials", "3"], ["--seed", "1"], ["--place-exits", "1"]):
         assert main([*arguments, *option]) == 2
-        assert f"{option[0]}: with a sequence; expected " in capsys.readouterr().err
+        assert f"{option[0]}: with a " in capsys.readouterr().err
     assert main(["tune", str(tiny_run), "--data", str(DEV), "--keeps", "2"]) == 2
     assert "--keeps: with a run; expected the .json" in capsys.readouterr().err
     assert main([*arguments, "--keeps", "2,x"]) == 2

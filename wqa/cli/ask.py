@@ -18,25 +18,29 @@ from __future__ import annotations
 
 import argparse
 import logging
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, List, Sequence
 
 from wqa.cli.options import (
     add_choice,
+    add_drops,
     add_long_candidates,
     add_number,
     add_ranking,
+    loading_options,
+    one_drop_setting,
     ranking_options,
     refuse,
+    values_of,
 )
 from wqa.cli.output import add_json, show
 from wqa.cli.rank import threshold_of, utf8_argument
-from wqa.cli.runs import add_drops, one_drop_setting
-from wqa.cli.spans import first_span, one_line, read_spans, span_figures, span_result, spans_text
-from wqa.errors import DataError, InputError, OptionError, shorten
+from wqa.errors import DataError, InputError, OptionError, printable, shorten
 
 LOGGER = logging.getLogger(__name__)
 
-#: Characters of a neighbouring sentence that are shown.
+#: Options that ``--help`` explains.
+FIRST = ("question", "data", "ranker", "reader", "drops", "top", "n_best", "threshold", "json")
+#: Characters of the text around an answer that are shown.
 _CONTEXT = 80
 #: Options of a reader.
 _OF_READERS = ("read", "max_answer_tokens", "span_scores", "out", "cache")
@@ -49,27 +53,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--question", metavar="Q", help="the question")
-    source.add_argument(
-        "--data", metavar="FILE", help="questions, JSONL, .csv or .tsv; they need no candidates"
-    )
-    parser.add_argument(
-        "--ranker",
-        metavar="RUN",
-        help="ranker, anything that `wqa rank` takes (default: minilm; with --reader none)",
-    )
-    parser.add_argument(
-        "--reader", metavar="RUN", help="run of `wqa train reader`, which finds spans of documents"
-    )
+    text = "questions, JSONL, .csv or .tsv; they need no candidates"
+    source.add_argument("--data", metavar="FILE", help=text)
+    text = "ranker, anything that `wqa rank` takes (default: minilm; with --reader none)"
+    parser.add_argument("--ranker", metavar="RUN", help=text)
+    text = "run of `wqa train reader`, which finds spans of documents"
+    parser.add_argument("--reader", metavar="RUN", help=text)
     add_drops(parser)
     add_number(parser, "--top", 80, "documents to retrieve for a question")
     text = "sentences to show, and N of hit@N (default: 3), or answers of a reader (default: 1)"
     add_number(parser, "--n-best", None, text)
-    parser.add_argument(
-        "--threshold",
-        metavar="X",
-        help='say "no answer found" where the relevance of the first is below X, 0 to 1 (default: '
-        "the threshold of a calibrated run)",
-    )
+    text = 'say "no answer found" where the relevance of the first is below X, 0 to 1 (default: '
+    text += "the threshold of a calibrated run)"
+    parser.add_argument("--threshold", metavar="X", help=text)
     add_json(parser)
     reading = parser.add_argument_group("with --reader")
     add_number(reading, "--read", 10, "documents to read")
@@ -89,132 +85,167 @@ def run(options: argparse.Namespace) -> None:
     if options.n_best < 1:
         raise OptionError("n_best", options.n_best, "a whole number from 1")
     if options.reader:
-        _check_reading(options)
+        refuse(options, ("threshold",), "with --reader", "sentences")
+        if options.cache and not options.ranker:
+            raise OptionError("cache", "without a ranker", "a ranker, which reads it")
+        if options.out and not options.data:
+            raise OptionError("out", "with one question", "data, whose questions have ids")
     else:
         refuse(options, _OF_READERS, "without --reader", "a reader")
-    threshold = threshold_of(options.threshold)
-    one_drop_setting(options.drops)
+    options.threshold = threshold_of(options.threshold)
+    drops = one_drop_setting(options.drops)
     questions = _questions(options)
     from wqa.retrieval import open_collection
+    from wqa.systems.load import load_ranker
 
     with open_collection(options.index, progress=True) as index:
-        if options.reader:
-            _read(options, index, questions)
-            return
-        index.check_sentences()
-        _ask(options, index, questions, threshold)
-
-
-def _check_reading(options: argparse.Namespace) -> None:
-    refuse(options, ("threshold",), "with --reader", "sentences")
-    if options.cache and not options.ranker:
-        raise OptionError("cache", "without a ranker", "a ranker, which reads it")
-    if options.out and not options.data:
-        raise OptionError("out", "with one question", "data, whose questions have ids")
+        ranker = None
+        if not options.reader:
+            index.check_sentences()
+        if options.ranker or not options.reader:
+            run = options.ranker or "minilm"
+            ranker = load_ranker(run, progress=True, **drops, **ranking_options(options))
+        (_read if options.reader else _rank)(options, index, questions, ranker)
 
 
 def _questions(options: argparse.Namespace) -> List[Any]:
+    """The questions; answers are known for all or for none, so that the figures are over all."""
     from wqa.data import Question, read_questions
 
-    if options.data:
-        questions = list(read_questions(options.data, with_candidates=False))
-        _check_answers(questions, options.data)
-        return questions
-    text = utf8_argument(options.question)
-    if not text.strip():
-        raise InputError("question", "the question is empty", "text")
-    return [Question("", text, ())]
-
-
-def _check_answers(questions: List[Any], path: str) -> None:
-    """Answers are known for all questions or for none, so that the figures are over all."""
+    if not options.data:
+        text = utf8_argument(options.question)
+        if not text.strip():
+            raise InputError("question", "the question is empty", "text")
+        return [Question("", text, ())]
+    questions = list(read_questions(options.data, with_candidates=False))
     unknown = [question for question in questions if not question.answers]
     if unknown and len(unknown) < len(questions):
         raise DataError(
-            f"{path}, question {shorten(unknown[0].id)}",
+            f"{options.data}, question {shorten(unknown[0].id)}",
             f"no answers, as {len(unknown):,} of {len(questions):,} questions",
             "answers on all questions, or on none",
         )
+    return questions
 
 
-def _ranker(options: argparse.Namespace) -> Any:
-    from wqa.systems.load import load_ranker
-
-    drops = one_drop_setting(options.drops).arguments
-    run = options.ranker or "minilm"
-    return load_ranker(run, progress=True, **drops, **ranking_options(options))
-
-
-def _ask(
-    options: argparse.Namespace, index: Any, questions: List[Any], threshold: Optional[float]
-) -> None:
+def _rank(options: argparse.Namespace, index: Any, questions: List[Any], ranker: Any) -> None:
+    """Answer questions by sentences."""
     from wqa.inference.pipeline import Pipeline
     from wqa.io.progress import with_bar
     from wqa.text import note_long_questions
 
-    ranker = _ranker(options)
     note_long_questions(ranker.prepare(questions).truncated, 0)
-    asked = Pipeline(index, ranker=ranker, top=options.top).ask_all(questions)
-    results = []
-    figures = _Figures(index, options.n_best)
-    for item in with_bar(asked, len(questions), "asking", progress=bool(options.data)):
+    items = Pipeline(index, ranker=ranker, top=options.top).ask_all(questions)
+    figures, results = Figures(index, options.n_best), []
+    for item in with_bar(items, len(questions), "asking", progress=bool(options.data)):
+        results.append(item.to_dict(options.n_best, options.threshold))
         if options.data:
-            figures.add(item)
-        results.append(_result(item, options.n_best, threshold))
+            figures.add(item, [sentence.text for sentence in item.sentences])
     if not options.data:
-        show(_text(results[0], index), results[0], options.json)
+        show(_sentences_text(results[0], index), results[0], options.json)
         return
-    _show_all(options, figures.values(), results, map(_first, results))
+    shares = figures.of_sentences() if figures.are_known else {}
+    _show_all(options, {**figures.counts, **shares}, results)
 
 
-def _read(options: argparse.Namespace, index: Any, questions: List[Any]) -> None:
-    ranker = _ranker(options) if options.ranker else None
-    answered = read_spans(options, index, questions, ranker)
-    results = [span_result(item) for item in answered]
+def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker: Any) -> None:
+    """Answer questions by spans; over-long questions are found before any is answered."""
+    from wqa.evaluation import score_answers, write_predictions
+    from wqa.inference.pipeline import Pipeline
+    from wqa.io.progress import with_bar
+    from wqa.systems.load_readers import load_reader
+    from wqa.text import note_long_questions
+
+    settings = values_of(options, "max_answer_tokens", "span_scores")
+    reader = load_reader(options.reader, **settings, **loading_options(options))
+    # A question is cut where it is too long for one of them.
+    models = [reader] if ranker is None else [reader, ranker]
+    note_long_questions(max(model.prepare(questions).truncated for model in models), 0)
+    pipeline = Pipeline(index, reader, ranker, options.top, options.read)
+    items = pipeline.answer_all(questions, options.n_best)
+    figures, results, predictions = Figures(index, options.read), [], {}
+    for item in with_bar(items, len(questions), "answering", progress=True):
+        results.append(item.to_dict())
+        figures.add(item)
+        if item.answers:
+            predictions[item.question.id] = item.answers[0].text
+    if options.out:
+        ids = [question.id for question in questions]
+        write_predictions(options.out, {id: predictions.get(id, "") for id in ids})
     if not options.data:
-        show(spans_text(answered[0], index), results[0], options.json)
+        show(_spans_text(results[0], index), results[0], options.json)
         return
-    figures = span_figures(answered, index, options.read)
-    _show_all(options, figures, results, map(first_span, results))
+    shares: Dict[str, Any] = {}
+    if figures.are_known:
+        shares = score_answers(predictions, questions)
+        shares[f"hit@{options.read}"] = figures.documents / len(questions)
+    _show_all(options, {**figures.counts, **shares}, results)
+
+
+class Figures:
+    """Figures of questions whose answers are known, and counts of what they lack."""
+
+    def __init__(self, index: Any, n_best: int) -> None:
+        self.are_known = False
+        self.documents = 0  # questions with an answer in a document
+        self.counts = {"questions": 0, "retrieved_nothing": 0}
+        self._index, self._n_best = index, n_best
+        self._ranks: List[float] = []  # of the first sentence with an answer, infinite without one
+
+    def add(self, item: Any, sentences: Sequence[str] = ()) -> None:
+        """Count a question, and the sentences in their order."""
+        from wqa.retrieval import contains_answer
+
+        answers = item.question.answers
+        self.counts["questions"] += 1
+        self.counts["retrieved_nothing"] += not item.documents
+        if answers and not self.are_known:
+            self.are_known = True
+            self.counts["unanswerable"] = 0
+        rank = float("inf")
+        if any(contains_answer(hit.document.text, answers) for hit in item.documents):
+            self.documents += 1
+            ranks = enumerate(sentences, 1)
+            rank = next((rank for rank, text in ranks if contains_answer(text, answers)), rank)
+        elif answers:
+            self.counts["unanswerable"] += not self._index.holds_answer(answers)
+        self._ranks.append(rank)
+
+    def of_sentences(self) -> Dict[str, float]:
+        """Figures of sentences, as shares of all questions."""
+        count = len(self._ranks)
+        figures = {"documents": self.documents / count}
+        figures["sentences"] = sum(rank < float("inf") for rank in self._ranks) / count
+        for best in sorted({1, self._n_best}):
+            figures[f"hit@{best}"] = sum(rank <= best for rank in self._ranks) / count
+        figures["mrr"] = sum(1 / rank for rank in self._ranks) / count
+        return figures
 
 
 def _show_all(
-    options: argparse.Namespace,
-    figures: Dict[str, Any],
-    results: List[Dict[str, Any]],
-    firsts: Iterable[str],
+    options: argparse.Namespace, figures: Dict[str, Any], results: List[Dict[str, Any]]
 ) -> None:
-    """The figures of questions, or the first answer of each where the right ones are not known."""
-    text = _figures_text(figures)
-    if len(figures) == 2:
-        text += "\n" + "\n".join(firsts)
+    """Print the figures of questions; their answers are in the JSON."""
+    from wqa.evaluation import table
+
+    count = f"{figures['questions']:,} questions"
+    if figures["retrieved_nothing"]:
+        LOGGER.warning(f"{figures['retrieved_nothing']:,} of {count} retrieve no document")
+    if figures.get("unanswerable"):
+        text = f"no document of the index contains an answer of {figures['unanswerable']:,}"
+        LOGGER.warning(f"{text} of {count}")
+    shares = {name: value for name, value in figures.items() if isinstance(value, float)}
+    title = count if shares else f"{count}, without known answers"
+    if "documents" in shares:
+        reached = [
+            f"{100 * shares.pop(name):.2f} % in {name}" for name in ("documents", "sentences")
+        ]
+        title += f", with an answer {', '.join(reached)}"
+    text = f"{title}\n{table([shares])}" if shares else title
     show(text, {**figures, "results": results}, options.json)
 
 
-def _result(item: Any, n_best: int, threshold: Optional[float]) -> Dict[str, Any]:
-    """A question with its documents and first sentences, in types of JSON."""
-    documents = []
-    for rank, hit in enumerate(item.documents, 1):
-        fields = {"rank": rank, "id": hit.document.id, "title": hit.document.title}
-        documents.append({**fields, "retrieval_score": hit.score})
-    sentences = []
-    for rank, sentence in enumerate(item.sentences[:n_best], 1):
-        fields = {"rank": rank, **sentence._asdict()}
-        sentences.append({**fields, "document": documents[sentence.document]["id"]})
-    result = {"id": item.question.id, "question": item.question.question}
-    result.update(documents=documents, sentences=sentences, ranked=len(item.sentences))
-    ranking = item.ranking
-    if ranking is None:
-        return {**result, "cost": 0.0, "threshold": threshold, "answered": False}
-    result["cost"] = ranking.cost.relative
-    result["threshold"] = ranking.threshold if threshold is None else threshold
-    result["answered"] = None  # not known without a threshold
-    if result["threshold"] is not None:
-        result["answered"] = ranking.answered(result["threshold"])
-    return result
-
-
-def _text(result: Dict[str, Any], index: Any) -> str:
+def _sentences_text(result: Dict[str, Any], index: Any) -> str:
     """Sentences with those around them, and what was read."""
     if not result["documents"]:
         reason = index.why_nothing(result["question"])
@@ -227,9 +258,9 @@ def _text(result: Dict[str, Any], index: Any) -> str:
         return f"no answer found: {reason}"
     lines = ["rank    score  sentence"]
     for row in result["sentences"]:
-        lines.append(f"{row['rank']:4} {row['score']:>8.3f}  {one_line(_shown(row))}")
-        around = f"{_end(row['before'])} [...] {_start(row['after'])}"
-        lines.append(f"{'':15}{one_line(row['document'])}: {one_line(around)}")
+        lines.append(f"{row['rank']:4} {row['score']:>8.3f}  {_one_line(_shown(row))}")
+        around = f"{row['document']}: {row['before'][-_CONTEXT:]} [...] {row['after'][:_CONTEXT]}"
+        lines.append(f"{'':15}{_one_line(around)}")
     lines.append(
         f"{result['ranked']:,} sentences of {len(result['documents']):,} documents, "
         f"cost {100 * result['cost']:.0f} % of the full encoder"
@@ -237,12 +268,19 @@ def _text(result: Dict[str, Any], index: Any) -> str:
     return "\n".join(lines)
 
 
-def _first(result: Dict[str, Any]) -> str:
-    """The first sentence of a question."""
-    if not result["sentences"] or result["answered"] is False:
-        return f"{result['id']}: no answer found"
-    row = result["sentences"][0]
-    return one_line(f"{result['id']}: {_shown(row)} ({row['document']})")
+def _spans_text(result: Dict[str, Any], index: Any) -> str:
+    """Answers with the text around them, and the number of documents that were read."""
+    if not result["documents"]:
+        return f"the question retrieves no document, as {index.why_nothing(result['question'])}"
+    lines = ["rank    score  answer"]
+    for rank, row in enumerate(result["answers"], 1):
+        lines.append(f"{rank:4} {row['score']:>8.3f}  {_one_line(row['text'])}")
+        around = f"{row['document']}: {row['before']}[{row['text']}]{row['after']}"
+        lines.append(f"{'':15}{_one_line(around)}")
+    if not result["answers"]:
+        lines.append("   -        -  no document has text")
+    lines.append(f"{len(result['documents'])} of {result['retrieved']} documents read")
+    return "\n".join(lines)
 
 
 def _shown(row: Dict[str, Any]) -> str:
@@ -252,76 +290,6 @@ def _shown(row: Dict[str, Any]) -> str:
     return f"[...] {row['text'][slice(*row['window'])]} [...]"
 
 
-def _end(text: str) -> str:
-    return text if len(text) <= _CONTEXT else f"...{text[-_CONTEXT:]}"
-
-
-def _start(text: str) -> str:
-    return text if len(text) <= _CONTEXT else f"{text[:_CONTEXT]}..."
-
-
-class _Figures:
-    """Figures of questions whose answers are known, and counts of what they lack."""
-
-    def __init__(self, index: Any, n_best: int) -> None:
-        self._index, self._n_best = index, n_best
-        self._counts = dict.fromkeys(("questions", "retrieved_nothing", "unanswerable"), 0)
-        self._ranks: List[float] = []  # of the first sentence with an answer, infinite without one
-        self._documents = 0
-        self._is_known = False
-
-    def add(self, item: Any) -> None:
-        """Count a question."""
-        from wqa.retrieval.methods import contains_spans, joined
-
-        answers = item.question.answers
-        self._counts["questions"] += 1
-        self._counts["retrieved_nothing"] += not item.documents
-        self._is_known |= bool(answers)
-        spans = [joined(answer) for answer in answers]
-
-        def contains(text: str) -> bool:
-            return contains_spans(joined(text), spans)
-
-        holds = any(contains(hit.document.text) for hit in item.documents)
-        self._documents += holds
-        texts: Iterable[str] = (sentence.text for sentence in item.sentences)
-        if not holds:
-            texts = ()
-            self._counts["unanswerable"] += not self._index.holds_answer(answers)
-        ranks = enumerate(texts, 1)
-        rank = next((rank for rank, text in ranks if contains(text)), float("inf"))
-        self._ranks.append(rank)
-
-    def values(self) -> Dict[str, Any]:
-        """The figures, as shares of all questions."""
-        if not self._is_known:
-            return {name: self._counts[name] for name in ("questions", "retrieved_nothing")}
-        count = len(self._ranks)
-        figures: Dict[str, Any] = {"documents": self._documents / count}
-        figures["sentences"] = sum(rank < float("inf") for rank in self._ranks) / count
-        for best in sorted({1, self._n_best}):
-            figures[f"hit@{best}"] = sum(rank <= best for rank in self._ranks) / count
-        figures["mrr"] = sum(1 / rank for rank in self._ranks) / count
-        return {**self._counts, **figures}
-
-
-def _figures_text(figures: Dict[str, Any]) -> str:
-    from wqa.evaluation import table
-
-    count = figures["questions"]
-    if figures["retrieved_nothing"]:
-        text = f"{figures['retrieved_nothing']:,} of {count:,} questions retrieve no document"
-        LOGGER.warning(text)
-    if len(figures) == 2:
-        return f"{count:,} questions, without known answers"
-    if figures["unanswerable"]:
-        text = f"no document of the index contains an answer of {figures['unanswerable']:,}"
-        LOGGER.warning(f"{text} of {count:,} questions")
-    title = f"{count:,} questions"
-    if "documents" in figures:
-        reached = [f"{100 * figures[name]:.2f} % in {name}" for name in ("documents", "sentences")]
-        title += f", with an answer {', '.join(reached)}"
-    names = ("em", "f1", "hit@", "mrr")
-    shares = {name: value for name, value in figures.items() if name.startswith(names)}
-    return f"{title}\n{table([shares])}"
+def _one_line(text: str) -> str:
+    """Part of a document as it is shown; a line end separates its title from its text."""
+    return printable(" ".join(text.split()))

@@ -51,9 +51,7 @@ def run(options: argparse.Namespace) -> None:
     note_long_questions(result.truncated_questions, result.skipped_questions, options.data)
     for figures in result.exits:
         if figures.at_limit:
-            LOGGER.warning(
-                f"exit {figures.exit}: the temperature is at its limit, {figures.temperature:g}"
-            )
+            LOGGER.warning(f"exit {figures.exit}: the temperature is at its limit")
     if result.answerable == result.questions:
         LOGGER.warning(f"{printable(options.data)}: every question has an answer")
     show("\n".join(_lines(result)), result.to_dict(), options.json)

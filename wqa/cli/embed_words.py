@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import argparse
 import logging
-from typing import Any, Mapping
+from typing import Any, Dict, Mapping
 
-from wqa.cli.options import add_engine, add_number, engine_of, values_of
+from wqa.cli.options import add_choice, add_engine, add_number, engine_of, values_of
 from wqa.errors import printable
 
 LOGGER = logging.getLogger(__name__)
@@ -31,39 +31,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa embed-words`` to its parser."""
     from wqa.data.vector_files import FORMATS
 
-    parser.add_argument(
-        "--data",
-        required=True,
-        nargs="+",
-        action="extend",  # --data A --data B is --data A B
-        metavar="FILE",
-        help="questions, JSONL, .csv or .tsv",
-    )
+    # --data A --data B is --data A B.
+    given: Dict[str, Any] = {"required": True, "nargs": "+", "action": "extend", "metavar": "FILE"}
+    parser.add_argument("--data", help="questions, JSONL, .csv or .tsv", **given)
     parser.add_argument("--out", required=True, metavar="PATH", help="folder of the table")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--vectors", metavar="FILE", help="file of published word vectors")
-    source.add_argument(
-        "--encoder", metavar="DIR", help="encoder to distil, as `wqa train` takes it"
-    )
-    source.add_argument(
-        "--ppmi", action="store_true", help="factorize the mutual information of the texts' words"
-    )
-    parser.add_argument(
-        "--format",
-        default="auto",
-        choices=("auto", *FORMATS),
-        help="format of --vectors (default: auto, told from its first lines and its name)",
-    )
+    text = "encoder to distil, as `wqa train` takes it"
+    source.add_argument("--encoder", metavar="DIR", help=text)
+    text = "factorize the mutual information of the texts' words"
+    source.add_argument("--ppmi", action="store_true", help=text)
+    text = "format of --vectors, which auto tells from its first lines and its name"
+    add_choice(parser, "--format", ("auto", *FORMATS), text)
     text = "elements of a vector, for --encoder and --ppmi (default: 300)"
     add_number(parser, "--units", None, text)
     add_number(parser, "--least-count", 1, "leave out words that occur less often")
-    parser.add_argument(
-        "--length",
-        type=float,
-        metavar="X",
-        help="scale each vector to this length (default: 1 for --encoder and --ppmi, none for "
-        "--vectors)",
+    text = (
+        "scale each vector to this length (default: 1 for --encoder and --ppmi, none for --vectors)"
     )
+    parser.add_argument("--length", type=float, metavar="X", help=text)
     add_engine(parser, ("float32", "bfloat16"))
 
 

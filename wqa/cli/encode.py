@@ -21,6 +21,7 @@ import argparse
 from wqa.cli.options import (
     add_choice,
     add_engine,
+    add_number,
     add_partitions,
     engine_of,
     run_in_parts,
@@ -43,12 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="PATH", help="folder of the cache")
     text = "element type of the cache; int8 has a scale for each token"
     add_choice(parser, "--store", tuple(STORES), text)
-    parser.add_argument(
-        "--first-tokens",
-        type=int,
-        default=0,
-        metavar="N",
-        help="keep the first N tokens of a document alone (default: 0, all)",
+    add_number(
+        parser, "--first-tokens", 0, "keep the first N tokens of a document alone; 0 for all"
     )
     add_partitions(parser, "encode", "encoded", "documents", PARTITION_TOKENS)
     add_engine(parser, ("float32", "bfloat16"))

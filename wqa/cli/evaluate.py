@@ -2,13 +2,9 @@
 
 examples:
   wqa evaluate runs/wikiqa --data data/wikiqa/test.jsonl --drop-ratio 0 --drop-ratio 0.3
-  wqa evaluate runs/wikiqa --data data/wikiqa/test.jsonl --trec-run run.txt --write-qrels qrels.txt
   wqa evaluate runs/pairwise runs/cascade --data data/wikiqa/test.jsonl
-  wqa evaluate runs/seed0 runs/seed1 runs/seed2 --data data/wikiqa/test.jsonl --seeds
   wqa evaluate wo+rr --data data/wikiqa/test.jsonl --filter all
-  wqa evaluate runs/claims --data data/fever/dev.jsonl
   wqa evaluate --run run.txt --run other.txt --qrels qrels.txt
-  wqa evaluate --retrieved --data retrieved/dev.jsonl --metrics hit@1,hit@10
 
 Metrics equal trec_eval's; questions without an answer are left out unless --filter or --total says
 otherwise. With one RUN, each --drop-ratio and each --keep is a row of the table. Several RUNs, or
@@ -28,78 +24,79 @@ from __future__ import annotations
 
 import argparse
 import functools
+import logging
+import re
 import shlex
-from typing import Any, Dict, List, Mapping
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Sequence
 
 from wqa.cli.options import (
+    add_drops,
+    add_filter,
     add_long_candidates,
     add_ranking,
-    add_scoring,
-    metric_names,
+    drop_settings,
     ranking_options,
     refuse,
+    settings_by_name,
     values_of,
 )
-from wqa.cli.output import add_json, figures_table, note_long_rows, note_omissions, show
-from wqa.cli.runs import add_drops, named_rankers, read_trec, scores_trec_runs, settings_by_name
+from wqa.cli.output import add_json, show
 from wqa.cli.verify import evaluate_claims, labels_claims
-from wqa.data.records import chosen_filter
+from wqa.data.records import DEFAULT_FILTER, chosen_filter, note_filter
 from wqa.errors import OptionError
 
-#: Options that need a RUN or a TREC run.
-_OF_RANKINGS = (
-    *("runs", "trec_runs", "qrels", "drops", "seeds", "per_exit", "ties"),
-    "run_metadata",
-)
-#: Options of a single RUN.
+if TYPE_CHECKING:
+    from wqa.evaluation.comparison import NamedRanker
+
+LOGGER = logging.getLogger(__name__)
+
+#: Options that ``--help`` explains.
+FIRST = ("data", "trec_runs", "qrels", "metrics", "drops", "seeds", "trec_run", "json", "precision")
+#: Options of a single RUN, of RUNs, and of whatever is ranked.
 _OF_ONE_RUN = ("per_exit", "trec_run", "run_metadata", "trec_qrels", "total")
+_OF_RUNS = ("data", "drops", "seeds", "ties", *_OF_ONE_RUN)
+_OF_RANKINGS = ("runs", "trec_runs", "qrels", "drops", "seeds", "per_exit", "ties", "run_metadata")
+_FLAGS = {
+    "seeds": "the RUNs are seeds of one system: mean and deviation",
+    "retrieved": "score the order of the candidates in --data instead of a RUN's",
+    "per-exit": "add a row for each exit on its own, with nothing dropped",
+    "run-metadata": "begin the TREC run with a header of ir_metadata, which says how it was made; "
+    "trec_eval does not read such a run",
+}
+#: Figures that are shown in a line above the table.
+_ABOVE = ("questions", "filter", "truncated_questions", "skipped_questions")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa evaluate`` to its parser."""
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run directory, or another ranker")
-    add_scoring(parser)
+    text = "labelled questions, JSONL, .csv, .tsv or ir:NAME"
+    parser.add_argument("--data", metavar="FILE", help=text)
+    keywords: Dict[str, Any] = {"action": "append", "default": [], "dest": "trec_runs"}
+    parser.add_argument("--run", metavar="FILE", help="TREC run", **keywords)
+    parser.add_argument("--qrels", metavar="FILE", help="TREC judgements, for --run")
+    text = (
+        "of map, mrr, p@K, ndcg@K, and hit@K, pbt@K, ptb@K, the P@N, PBT@N, PTB@N of the DC-BERT "
+    )
+    text += "paper; or of ir-measures, such as R@100 (default: %(default)s)"
+    default = "map,mrr,p@1,ndcg@10"
+    parser.add_argument("--metrics", default=default, metavar="M[,M...]", help=text)
+    text = (
+        "candidates with equal scores: trec, by descending document id; pessimistic, the correct "
+    )
+    text += "ones last (default: trec, but for the baseline wo)"
+    parser.add_argument("--ties", choices=("trec", "pessimistic"), help=text)
+    add_filter(parser, "--filter", "", "questions to score")
     add_drops(parser, "; give it again for another row, or, with several RUNs, once for each")
-    parser.add_argument(
-        "--seeds", action="store_true", help="the RUNs are seeds of one system: mean and deviation"
-    )
-    parser.add_argument(
-        "--retrieved",
-        action="store_true",
-        help="score the order of the candidates in --data instead of a RUN's",
-    )
-    parser.add_argument(
-        "--total",
-        type=int,
-        default=0,
-        metavar="N",
-        help="questions of the corpus: those that retrieved no candidate, and so are not in "
-        "--data, count as 0",
-    )
-    parser.add_argument(
-        "--per-exit",
-        action="store_true",
-        help="add a row for each exit on its own, with nothing dropped",
-    )
-    parser.add_argument(
-        "--trec-run",
-        default="",
-        metavar="FILE",
-        help="TREC run to write; {} in its name is replaced by the drop ratio",
-    )
-    parser.add_argument(
-        "--run-metadata",
-        action="store_true",
-        help="begin the TREC run with a header of ir_metadata, which says how it was made; "
-        "trec_eval does not read such a run",
-    )
-    parser.add_argument(
-        "--write-qrels",
-        dest="trec_qrels",
-        default="",
-        metavar="FILE",
-        help="TREC judgements to write",
-    )
+    for name, text in _FLAGS.items():
+        parser.add_argument(f"--{name}", action="store_true", help=text)
+    text = "questions of the corpus: those that retrieved no candidate, and so are not in --data, "
+    text += "count as 0"
+    parser.add_argument("--total", type=int, default=0, metavar="N", help=text)
+    text = "TREC run to write; {} in its name is replaced by the drop ratio"
+    parser.add_argument("--trec-run", default="", metavar="FILE", help=text)
+    keywords = {"default": "", "dest": "trec_qrels", "metavar": "FILE"}
+    parser.add_argument("--write-qrels", help="TREC judgements to write", **keywords)
     add_json(parser)
     add_ranking(parser)
     add_long_candidates(parser)
@@ -107,78 +104,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa evaluate`` and print a table of figures."""
-    from wqa.data import read_questions
-    from wqa.evaluation.comparison import compare_rankers, compare_trec_runs
+    from wqa.evaluation.metrics import metric
 
-    metrics = metric_names(options.metrics)
+    options.metrics = re.split(r",(?![^(]*\))", options.metrics)  # RBP(p=0.8,rel=1) is one name
+    for name in options.metrics:
+        metric(name)
     if options.total < 0:
         raise OptionError("total", options.total, "a number of questions")
-    reads_trec_run = not options.retrieved and scores_trec_runs(options)
-    ranks = options.retrieved or reads_trec_run or options.seeds
-    if not ranks and labels_claims(options.runs):
+    scores_trec = not options.retrieved and _scores_trec_runs(options)
+    if not (options.retrieved or scores_trec or options.seeds) and labels_claims(options.runs):
         evaluate_claims(options)
         return
-    options.metrics = metrics
     options.filter = chosen_filter(options.filter, options.total)
     if options.retrieved:
-        rows = _of_retrieval(options)
-    elif reads_trec_run and len(options.trec_runs) > 1:
-        runs, qrels = read_trec(options)
-        _show(compare_trec_runs(runs, qrels, options.filter, metrics), options)
-        return
-    elif reads_trec_run:
-        rows = _of_trec_run(options)
-    elif options.seeds:
-        rows = _of_seeds(options)
-    elif len(options.runs) > 1:
-        refuse(options, _OF_ONE_RUN, "with several RUNs", "a single RUN")
-        questions = list(read_questions(options.data))
-        given = values_of(options, "filter", "metrics", "ties")
-        _show(compare_rankers(named_rankers(options), questions, progress=True, **given), options)
-        return
+        result: Any = _of_retrieval(options)
+    elif scores_trec:
+        result = _of_trec_runs(options)
     else:
-        rows = _of_run(options)
-    note_long_rows(rows)
-    show(figures_table(rows), rows[0] if len(rows) == 1 else rows, options.json)
-
-
-def _show(result: Mapping[str, Any], options: argparse.Namespace) -> None:
-    """Print the figures of several runs, and their tests against the first."""
+        result = _of_runs(options)
+    rows, comparisons = result, []
+    if isinstance(result, dict):
+        rows, comparisons = result["rows"], result["comparisons"]
+    elif len(result) == 1:
+        [result] = result
+    _note(rows)
     from wqa.evaluation.comparison import comparison_table
 
-    for row in result["rows"]:
-        note_omissions(row)
-    note_long_rows(result["rows"])
-    tables = [figures_table(result["rows"]), *map(comparison_table, result["comparisons"])]
-    show("\n\n".join(tables), result, options.json)
+    show("\n\n".join([_table(rows), *map(comparison_table, comparisons)]), result, options.json)
 
 
-def _of_run(options: argparse.Namespace) -> List[Dict[str, Any]]:
-    from wqa.data import read_questions
-    from wqa.evaluation import evaluate_ranker
-    from wqa.evaluation.run_metadata import describe_run
-    from wqa.systems.load import load_ranker
-
-    [run] = options.runs
-    describe = None
-    if options.run_metadata:
-        if not options.trec_run:
-            raise OptionError("run_metadata", "without trec_run", "a TREC run to describe")
-        command = shlex.join(options.command_line)
-        describe = functools.partial(
-            describe_run, command, run, options.data, settings={"precision": options.precision}
-        )
-    questions = list(read_questions(options.data))
-    settings = settings_by_name(options.drops, run)
-    return evaluate_ranker(
-        load_ranker(run, **ranking_options(options)),
-        questions,
-        settings or None,
-        progress=True,
-        describe=describe,
-        **values_of(options, "filter", "metrics", "per_exit", "trec_run", "trec_qrels"),
-        **values_of(options, "total", "ties"),
-    )
+def _scores_trec_runs(options: argparse.Namespace) -> bool:
+    """Whether the options name TREC runs to score, not RUNs."""
+    command = "wqa evaluate"
+    if not options.runs:
+        if not options.trec_runs or not options.qrels:
+            raise OptionError(command, "neither RUN nor both --run and --qrels", "one or the other")
+        refuse(options, _OF_RUNS, "with --run, where nothing is ranked", "a RUN")
+        return True
+    if options.trec_runs or options.qrels:
+        hint = "with RUN, --trec-run and --write-qrels name TREC files to write"
+        raise OptionError(command, "RUN with --run or --qrels", "one or the other", hint)
+    if not options.data:
+        raise OptionError("data", "nothing", "labelled questions to score RUN on")
+    return False
 
 
 def _of_retrieval(options: argparse.Namespace) -> List[Dict[str, Any]]:
@@ -193,22 +161,110 @@ def _of_retrieval(options: argparse.Namespace) -> List[Dict[str, Any]]:
     return [evaluate_retrieved(read_questions(options.data), **given)]
 
 
-def _of_seeds(options: argparse.Namespace) -> List[Dict[str, Any]]:
-    from wqa.data import read_questions
-    from wqa.evaluation.comparison import evaluate_seeds
+def _of_trec_runs(options: argparse.Namespace) -> Any:
+    from wqa.evaluation import read_qrels, read_run, score_run
+    from wqa.evaluation.comparison import compare_trec_runs
+    from wqa.evaluation.evaluate import filter_qrels
 
-    refuse(options, _OF_ONE_RUN, "with --seeds", "a single RUN")
-    rankers = named_rankers(options)
-    questions = read_questions(options.data)
-    return evaluate_seeds(
-        rankers, questions, options.filter, options.metrics, progress=True, ties=options.ties
+    qrels = read_qrels(options.qrels)
+    answered, kept = (filter_qrels(qrels, name) for name in (DEFAULT_FILTER, options.filter))
+    note_filter(options.filter, len(qrels), len(answered), len(kept))
+    runs = [(path, read_run(path)) for path in options.trec_runs]
+    if len(runs) > 1:
+        return compare_trec_runs(runs, qrels, options.filter, options.metrics)
+    [(_, run)] = runs
+    return [{"filter": options.filter, **score_run(run, qrels, options.filter, options.metrics)}]
+
+
+def _of_runs(options: argparse.Namespace) -> Any:
+    from wqa.data import read_questions
+    from wqa.evaluation import evaluate_ranker
+    from wqa.evaluation.comparison import compare_rankers, evaluate_seeds
+    from wqa.systems.load import load_ranker
+
+    given = values_of(options, "filter", "metrics", "ties")
+    if options.seeds or len(options.runs) > 1:
+        refuse(options, _OF_ONE_RUN, "with --seeds or several RUNs", "a single RUN")
+        rankers = _named_rankers(options)
+        questions = list(read_questions(options.data))
+        evaluation: Any = evaluate_seeds if options.seeds else compare_rankers
+        return evaluation(rankers, questions, progress=True, **given)
+    [run] = options.runs
+    questions = list(read_questions(options.data))
+    return evaluate_ranker(
+        load_ranker(run, **ranking_options(options)),
+        questions,
+        settings_by_name(options.drops, run) or None,
+        progress=True,
+        describe=_description(options),
+        **given,
+        **values_of(options, "per_exit", "trec_run", "trec_qrels", "total"),
     )
 
 
-def _of_trec_run(options: argparse.Namespace) -> List[Dict[str, Any]]:
-    from wqa.evaluation import score_run
+def _description(options: argparse.Namespace) -> Any:
+    """What describes the TREC run of a RUN, if it is to be described."""
+    if not options.run_metadata:
+        return None
+    from wqa.evaluation.run_metadata import describe_run
 
-    [(_, run)], qrels = read_trec(options)
-    figures = score_run(run, qrels, options.filter, options.metrics)
-    note_omissions(figures)
-    return [{"filter": options.filter, **figures}]
+    if not options.trec_run:
+        raise OptionError("run_metadata", "without trec_run", "a TREC run to describe")
+    command, settings = shlex.join(options.command_line), {"precision": options.precision}
+    return functools.partial(
+        describe_run, command, options.runs[0], options.data, settings=settings
+    )
+
+
+def _named_rankers(options: argparse.Namespace) -> Iterator[NamedRanker]:
+    """Load the rankers of the RUNs one after another."""
+    settings = drop_settings(options.drops) or [("-", {})]
+    if len(settings) == 1:
+        settings = settings * len(options.runs)
+    if len(settings) != len(options.runs):
+        problem = f"{len(settings)} for {len(options.runs)} runs"
+        raise OptionError("drop_ratio and keep", problem, "one for all, or one for each")
+    return _load(options, settings)
+
+
+def _load(options: argparse.Namespace, settings: Sequence[Any]) -> Iterator[NamedRanker]:
+    from wqa.evaluation.comparison import NamedRanker
+    from wqa.systems.load import load_ranker, reads_cache
+
+    given = ranking_options(options)
+    some_read_cache = "cache" in given and any(map(reads_cache, options.runs))
+    for run, (name, drops) in zip(options.runs, settings):
+        own = dict(given)
+        if some_read_cache and not reads_cache(run):
+            del own["cache"]
+        yield NamedRanker(run, load_ranker(run, **drops, **own), name)
+
+
+def _table(rows: Sequence[Dict[str, Any]]) -> str:
+    """Format the rows of an evaluation."""
+    from wqa.evaluation import table
+
+    first = rows[0]
+    title = f"{first['questions']} questions scored, filter {first['filter']}"
+    if first.get("skipped_questions"):
+        title += f", {first['skipped_questions']} over-long left out"
+    cells = []
+    for row in rows:
+        cells.append({name: value for name, value in row.items() if name not in _ABOVE})
+    return f"{title}\n{table(cells)}"
+
+
+def _note(rows: Sequence[Dict[str, Any]]) -> None:
+    """Log which questions were cut or left out, and which of a TREC run do not count."""
+    from wqa.text import note_long_questions
+
+    for row in rows:
+        if row.get("missing"):
+            text = "judged questions are not in the run and are left out of the mean"
+            LOGGER.warning(f"{row['missing']} {text}")
+        if row.get("unjudged"):
+            text = "questions of the run have no judgement and do not count"
+            LOGGER.warning(f"{row['unjudged']} {text}")
+    names = ("truncated_questions", "skipped_questions")
+    # Runs of different lengths truncate different questions.
+    note_long_questions(*(max(row.get(name, 0) for row in rows) for name in names))

@@ -28,27 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "documents", metavar="DOCUMENTS", help="folder, .csv, .tsv, JSONL, or ir:NAME"
     )
     parser.add_argument("--out", required=True, metavar="PATH", help="folder to write")
-    parser.add_argument(
-        "--column", default="text", metavar="NAME", help="texts of a table (default: text)"
-    )
-    parser.add_argument(
-        "--sentences",
-        action="store_true",
-        default=None,
-        help="find the sentences of JSONL too, for `wqa ask`; they take a millisecond each",
-    )
-    parser.add_argument(
-        "--replace",
-        action="store_true",
-        help="replace the index of other documents or settings that --out is",
-    )
+    text = "texts of a table (default: text)"
+    parser.add_argument("--column", default="text", metavar="NAME", help=text)
+    text = "find the sentences of JSONL too, for `wqa ask`; they take a millisecond each"
+    parser.add_argument("--sentences", action="store_true", default=None, help=text)
+    text = "replace the index of other documents or settings that --out is"
+    parser.add_argument("--replace", action="store_true", help=text)
     add_choice(parser, "--method", ("bm25", "tfidf"), "weights of terms")
-    parser.add_argument(
-        "--k1", type=float, metavar="X", help="bm25: saturation of frequencies (default: 1.2)"
-    )
-    parser.add_argument(
-        "--b", type=float, metavar="X", help="bm25: normalization by length (default: 0.75)"
-    )
+    text = "bm25: saturation of frequencies (default: 1.2)"
+    parser.add_argument("--k1", type=float, metavar="X", help=text)
+    text = "bm25: normalization by length (default: 0.75)"
+    parser.add_argument("--b", type=float, metavar="X", help=text)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -6,10 +6,9 @@ import argparse
 import dataclasses
 import logging
 import math
-import re
 import shlex
 import typing
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from wqa.config import LONG_CANDIDATES, LONG_QUESTIONS, RANKING_ENGINES, EngineConfig
 from wqa.data.records import DEFAULT_FILTER, FILTERS
@@ -47,8 +46,22 @@ def check_number(value: Any, option: str) -> None:
         raise OptionError(option, shorten(value), f"a whole number up to {MOST}")
 
 
-def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None:
-    """Add an option for each field of a configuration."""
+def check_numbers(options: argparse.Namespace) -> None:
+    """Check the values of all options, as `check_number` does."""
+    for name, value in vars(options).items():
+        check_number(value, name)
+
+
+def add_fields(
+    parser: Any,
+    config: type,
+    leave_out: Sequence[str] = (),
+    defaults: Optional[Mapping[str, Any]] = None,
+) -> None:
+    """Add an option for each field of a configuration.
+
+    With other ``defaults`` an option that is not given is not among those that are parsed.
+    """
     hints = typing.get_type_hints(config)
     choices = getattr(config, "CHOICES", {})
     for field in dataclasses.fields(config):
@@ -56,30 +69,27 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
             continue
         flag = "--" + field.name.replace("_", "-")
         kind = _without_none(hints[field.name])
+        default, shown = field.default, field.metadata.get("chosen")
+        if defaults and field.name in defaults:
+            default, shown = defaults[field.name], None
         text = field.metadata.get("help", field.name.replace("_", " ")).replace("%", "%%")
-        if kind is bool and field.default:
-            raise ValueError(f"{config.__name__}.{field.name} is on by default")
+        keywords: Dict[str, Any] = {"default": default, "help": text}
         if kind is bool:
-            parser.add_argument(flag, action="store_true", help=text)
+            keywords["action"] = "store_true"
         elif typing.get_origin(kind) is tuple:
-            default = ",".join(map(str, field.default))  # type: ignore[arg-type]
-            names = typing.get_args(kind)[0] is str
-            metavar = "NAME[,NAME...]" if names else "I[,J...]"
-            option = parser.add_argument(flag, default=default, metavar=metavar, help=text)
-            option.takes_list = True  # in a file of options
+            keywords["default"] = ",".join(map(str, default))  # type: ignore[arg-type]
+            has_names = typing.get_args(kind)[0] is str
+            keywords["metavar"] = "NAME[,NAME...]" if has_names else "I[,J...]"
         else:
             known = choices.get(field.name)
-            shown = field.metadata.get("chosen") or "%(default)s"
-            if field.default == "":
-                shown = "none"
-            parser.add_argument(
-                flag,
-                type=kind,
-                default=field.default,
-                choices=known,
-                metavar=None if known else _METAVARS.get(field.name, _METAVARS[kind]),
-                help=f"{text} (default: {shown})",
-            )
+            if not known:
+                keywords["metavar"] = _METAVARS.get(field.name, _METAVARS[kind])
+            if not shown:
+                shown = "none" if default == "" else str(default)
+            keywords.update(type=kind, choices=known, help=f"{text} (default: {shown})")
+        if defaults is not None:
+            keywords["default"] = argparse.SUPPRESS
+        parser.add_argument(flag, **keywords)
 
 
 def has_option(field: dataclasses.Field) -> bool:
@@ -95,29 +105,19 @@ def _without_none(kind: Any) -> Any:
 
 
 def fields_of(options: argparse.Namespace, config: type) -> Dict[str, Any]:
-    """Values of the options of `add_fields`."""
+    """Values of the options of `add_fields` that were parsed."""
     values = {}
     hints = typing.get_type_hints(config)
     for field in dataclasses.fields(config):
-        if not has_option(field):
-            continue
         name, kind = field.name, hints[field.name]
+        if not has_option(field) or name not in options:
+            continue
         value = getattr(options, name)
         if typing.get_origin(kind) is tuple:
             number = typing.get_args(kind)[0]
             value = tuple(numbers(value, name, number)) if value else ()
         values[name] = value
     return values
-
-
-def metric_names(text: str) -> List[str]:
-    """Parse a comma-separated list of metrics."""
-    from wqa.evaluation.metrics import metric
-
-    names = re.split(r",(?![^(]*\))", text)  # RBP(p=0.8,rel=1) is one name
-    for name in names:
-        metric(name)
-    return names
 
 
 def add_number(
@@ -157,9 +157,8 @@ def add_engine(
     note = ""
     if "int8" in precisions:
         note = "; a run ranks in int8 after `wqa quantize`"
-    parser.add_argument(
-        "--ctx", default="cpu", metavar="DEVICE", help="device: cpu or gpu:0 (default: cpu)"
-    )
+    text = "device: cpu or gpu:0 (default: cpu)"
+    parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help=text)
     add_choice(parser, "--precision", precisions, f"precision of products{note}")
     text = "engine of the layers; auto takes oneDNN on a CPU where it is installed, and ONNX "
     text += "Runtime for an exported folder"
@@ -179,12 +178,60 @@ def add_ranking(
     add_choice(parser, "--pool", ("question", "batch"), text)
     add_number(parser, "--pool-size", 128, "candidates a batch, for --pool batch", "B")
     if with_cache:
-        parser.add_argument(
-            "--cache",
-            metavar="DIR",
-            help="document cache that `wqa encode` wrote, for a run that encodes documents apart",
-        )
+        text = "document cache that `wqa encode` wrote, for a run that encodes documents apart"
+        parser.add_argument("--cache", metavar="DIR", help=text)
     add_long_questions(parser, long_questions)
+
+
+def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
+    """Add ``--drop-ratio`` and ``--keep``."""
+    text = (
+        "share of its candidates that a stage drops: one number for all stages, or one for each; "
+    )
+    text += "or tuned, for what `wqa tune` stored in the run (default: 0)" + rows
+    _add_drop(parser, "--drop-ratio", "A[,A...]", text)
+    _add_drop(parser, "--keep", "K[,K...]", "number of candidates that a stage keeps instead")
+
+
+def _add_drop(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str) -> None:
+    def named(value: str) -> Tuple[str, str]:
+        return flag[2:].replace("-", "_"), value
+
+    keywords: Dict[str, Any] = {"action": "append", "type": named, "default": []}
+    parser.add_argument(flag, dest="drops", metavar=metavar, help=text, **keywords)
+
+
+def drop_settings(given: Sequence[Tuple[str, str]]) -> List[Tuple[str, Dict[str, Any]]]:
+    """Name of each setting, and its keywords as `wqa.load_ranker` takes them."""
+    settings = []
+    for option, text in given:
+        value: Any = text
+        if (option, text) != ("drop_ratio", "tuned"):
+            value = numbers(text, option, float if option == "drop_ratio" else int)
+            if len(value) == 1:
+                [value] = value
+        name = text if option == "drop_ratio" else f"keep={text}"
+        settings.append((name, {option: value}))
+    return settings
+
+
+def settings_by_name(given: Sequence[Tuple[str, str]], run: str) -> Dict[str, Dict[str, Any]]:
+    """Settings as evaluation and timing take them, with the tuned ratios of a run."""
+    settings = dict(drop_settings(given))
+    if "tuned" in settings:
+        from wqa.systems.run_config import read_tuned
+
+        settings["tuned"] = {"drop_ratio": read_tuned(run)}
+    return settings
+
+
+def one_drop_setting(given: Sequence[Tuple[str, str]]) -> Dict[str, Any]:
+    """The setting of a command that takes a single one, as `wqa.load_ranker` takes it."""
+    settings = drop_settings(given)
+    if len(settings) > 1:
+        names = " and ".join(name for name, _ in settings)
+        raise OptionError("drop_ratio and keep", names, "one of them")
+    return settings[0][1] if settings else {}
 
 
 def add_long_candidates(parser: argparse.ArgumentParser) -> None:
@@ -242,37 +289,11 @@ def add_long_questions(
     add_choice(parser, "--long-questions", choices, text)
 
 
-def add_filter(parser: argparse.ArgumentParser, name: str, default: str, text: str) -> None:
+def add_filter(parser: Any, name: str, default: str, text: str) -> None:
     """Add a filter of questions."""
-    parser.add_argument(
-        name,
-        default=default,
-        choices=tuple(FILTERS),
-        help=f"{text}: all; no-all-negative, those with an answer; clean, those with both an "
-        f"answer and a wrong candidate (default: {default or DEFAULT_FILTER})",
-    )
-
-
-def add_scoring(parser: argparse.ArgumentParser) -> None:
-    """Add the options of judgements and metrics."""
-    text = "labelled questions, JSONL, .csv, .tsv or ir:NAME"
-    parser.add_argument("--data", metavar="FILE", help=text)
-    parser.add_argument("--run", action="append", dest="trec_runs", metavar="FILE", help="TREC run")
-    parser.add_argument("--qrels", metavar="FILE", help="TREC judgements, for --run")
-    parser.add_argument(
-        "--metrics",
-        default="map,mrr,p@1,ndcg@10",
-        metavar="M[,M...]",
-        help="of map, mrr, p@K, ndcg@K, and hit@K, pbt@K, ptb@K, the P@N, PBT@N, PTB@N of the "
-        "DC-BERT paper; or of ir-measures, such as R@100 (default: map,mrr,p@1,ndcg@10)",
-    )
-    parser.add_argument(
-        "--ties",
-        choices=("trec", "pessimistic"),
-        help="candidates with equal scores: trec, by descending document id; pessimistic, the "
-        "correct ones last (default: trec, but for the baseline wo)",
-    )
-    add_filter(parser, "--filter", "", "questions to score")
+    text += ": all; no-all-negative, those with an answer; clean, those with both an answer and a "
+    text += f"wrong candidate (default: {default or DEFAULT_FILTER})"
+    parser.add_argument(name, default=default, choices=tuple(FILTERS), help=text)
 
 
 def add_partitions(
@@ -280,18 +301,13 @@ def add_partitions(
 ) -> None:
     """Add ``--shard``, ``--cluster``, ``--merge`` and ``--partition-tokens``."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--shard", metavar="I/N", help=f"{verb} the I-th of N shares of the partitions, I from 1"
-    )
-    where.add_argument(
-        "--cluster",
-        metavar="ADDRESS",
-        help=f"{verb} on Ray: local, local:N for N workers on this machine, ray://HOST[:PORT]; "
-        "--threads are those of a worker (default: 1)",
-    )
-    where.add_argument(
-        "--merge", action="store_true", help=f"{verb} nothing; merge what shards have {participle}"
-    )
+    text = f"{verb} the I-th of N shares of the partitions, I from 1"
+    where.add_argument("--shard", metavar="I/N", help=text)
+    text = f"{verb} on Ray: local, local:N for N workers on this machine, ray://HOST[:PORT]; "
+    text += "--threads are those of a worker (default: 1)"
+    where.add_argument("--cluster", metavar="ADDRESS", help=text)
+    text = f"{verb} nothing; merge what shards have {participle}"
+    where.add_argument("--merge", action="store_true", help=text)
     text = f"estimated tokens of the {unit} that are {participle} together"
     add_number(parser, "--partition-tokens", tokens, text)
 

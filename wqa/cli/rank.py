@@ -3,8 +3,7 @@
 examples:
   wqa rank minilm --question "how are glacier caves formed ?" --candidates sentences.txt
   wqa rank runs/wikiqa --question "how are glacier caves formed ?" --candidates sentences.txt
-  grep -i glacier notes.txt | wqa rank runs/wikiqa --question "how are glacier caves formed ?" \\
-      --candidates -
+  grep -i ice notes.txt | wqa rank minilm --question "how are glacier caves formed ?" --candidates -
 
 Candidates are read one a line. Lines of a file that ends in .jsonl or .jsonl.gz are JSON objects,
 the candidates of canonical JSONL: {"text": ..., "id": ..., "meta": {...}}; --json writes their
@@ -17,21 +16,29 @@ first candidate is below the threshold that `wqa calibrate` stored in the run, o
 from __future__ import annotations
 
 import argparse
-import math
+import contextlib
 import os
 import pathlib
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Union
 
-from wqa.cli.options import add_long_candidates, add_number, add_ranking, ranking_options
+from wqa.cli.options import (
+    add_drops,
+    add_long_candidates,
+    add_number,
+    add_ranking,
+    one_drop_setting,
+    ranking_options,
+)
 from wqa.cli.output import add_json, show
-from wqa.cli.runs import add_drops, one_drop_setting
 from wqa.data import Candidate
 from wqa.data import read_candidates as read_records
 from wqa.data.folders import OFFICE
 from wqa.data.tables import TABLES
 from wqa.errors import DataError, InputError, OptionError, printable, shorten
 
+#: Options that ``--help`` explains.
+FIRST = ("drops", "top_k", "threshold", "json", "precision", "long_candidates")
 _WIDTH = 300  # characters of a sentence that the table shows
 
 
@@ -41,23 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run", metavar="RUN", help="run directory, .json file, or a name such as minilm or wo+rr"
     )
     parser.add_argument("--question", required=True, metavar="Q", help="the question")
-    parser.add_argument(
-        "--candidates",
-        required=True,
-        action="append",
-        metavar="FILE",
-        help="candidates, one a line; - for standard input; give it again for another file",
-    )
+    text = "candidates, one a line; - for standard input; give it again for another file"
+    keywords: Dict[str, Any] = {"required": True, "action": "append", "metavar": "FILE"}
+    parser.add_argument("--candidates", help=text, **keywords)
     add_drops(parser)
     add_number(parser, "--top-k", None, "show the first K only (default: all)", "K")
-    parser.add_argument(
-        "--threshold",
-        nargs="?",
-        const="",
-        metavar="X",
-        help='say "none of these" where the relevance of the first is below X, 0 to 1 (without X: '
-        "below the threshold of the calibrated run)",
-    )
+    text = 'say "none of these" where the relevance of the first is below X, 0 to 1 (without X: '
+    text += "below the threshold of the calibrated run)"
+    parser.add_argument("--threshold", nargs="?", const="", metavar="X", help=text)
     add_json(parser)
     # A cache is for the documents of a collection.
     add_ranking(parser, with_cache=False, long_questions=("error", "truncate"))
@@ -70,16 +68,14 @@ def run(options: argparse.Namespace) -> None:
         raise OptionError("top_k", options.top_k, "a whole number from 1")
     question = utf8_argument(options.question)
     candidates = [one for path in options.candidates for one in read_candidates(path)]
-    setting = one_drop_setting(options.drops)
+    drops = one_drop_setting(options.drops)
     threshold = threshold_of(options.threshold)
     # MXNet takes a second to load, longer than the errors above need.
     from wqa.data import Question
     from wqa.systems.load import load_ranker
     from wqa.text import note_long_questions
 
-    ranker = load_ranker(
-        options.run, progress=True, **setting.arguments, **ranking_options(options)
-    )
+    ranker = load_ranker(options.run, progress=True, **drops, **ranking_options(options))
     ranking = ranker.rank(question, candidates, options.top_k, return_documents=True)
     if options.long_questions == "truncate":
         note_long_questions(ranker.prepare([Question("", question, ())]).truncated, 0)
@@ -90,8 +86,12 @@ def run(options: argparse.Namespace) -> None:
         if threshold is None:
             threshold = ranking.threshold
         result.update(answered=ranking.answered(threshold), threshold=threshold)
-        if not result["answered"]:
-            text = f"none of these: {_refusal(result)}"
+        first = rows[0]
+        if first["blank"]:
+            text = "none of these: no candidate has text"
+        elif not result["answered"]:
+            text = f"none of these: the relevance of the first, {first['relevance']:.4f}, is below "
+            text += f"{threshold:.4f}"
     show(text, result, options.json)
 
 
@@ -99,13 +99,10 @@ def threshold_of(text: Optional[str]) -> Optional[float]:
     """Read the threshold that the command line gives."""
     if not text:
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 1:
-        raise OptionError("threshold", shorten(text), "a number from 0 to 1")
-    return value
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) <= 1:
+            return float(text)
+    raise OptionError("threshold", shorten(text), "a number from 0 to 1")
 
 
 def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
@@ -114,46 +111,28 @@ def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
         return read_records(path)
     suffix = pathlib.Path(path).suffix.lower()
     if suffix in (*TABLES, *OFFICE):
-        mend = "`wqa index` and `wqa ask` read tables" if suffix in TABLES else "convert it to text"
-        raise DataError(path, f"is a {suffix} file", "candidates, one a line", mend)
-    lines = read_lines(path, "candidates")
+        hint = "`wqa index` and `wqa ask` read tables" if suffix in TABLES else "convert it to text"
+        raise DataError(path, f"is a {suffix} file", "candidates, one a line", hint)
+    lines = read_lines(path)
     if not lines:
         name = "standard input" if path == "-" else path
         raise InputError(name, "the candidate list is empty", "at least one candidate, one a line")
     return lines
 
 
-def read_lines(path: str, what: str) -> List[str]:
-    """Read texts, one a line."""
-    from wqa.config.reading import open_file
-    from wqa.io.lines import without_mark
+def read_lines(path: str) -> List[str]:
+    """Read texts, one a line, from a file or from standard input."""
+    from wqa.io.lines import bounded_lines, decoded_lines, open_lines
 
     name = path
-    try:
-        if path == "-":
-            name = "standard input"
-            if sys.stdin is None:
-                raise DataError(name, "it is closed", f"{what}, one a line")
-            raw = sys.stdin.buffer.read()
-        else:
-            with open_file(path) as file:
-                raw = file.read()
-    except OSError as error:
-        raise DataError(path, f"cannot be read ({error.strerror})", mend="check the path") from None
-    lines = []
-    for number, line in enumerate(without_mark(raw).split(b"\n"), 1):
-        try:
-            lines.append(line.decode("utf-8").rstrip("\r"))
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{name}, line {number}",
-                f"byte {error.start} is not UTF-8",
-                "UTF-8 text",
-                "convert the file, for example with iconv",
-            ) from None
-    if not lines[-1]:
-        lines.pop()
-    return lines
+    if path == "-":
+        name = "standard input"
+        if sys.stdin is None:
+            raise DataError(name, "it is closed", "texts, one a line")
+    with contextlib.ExitStack() as stack:
+        file = sys.stdin.buffer if path == "-" else stack.enter_context(open_lines(path))
+        lines = decoded_lines(bounded_lines(file, name), name)
+        return [line.rstrip("\n").rstrip("\r") for _, line in lines]
 
 
 def utf8_argument(text: str, name: str = "question") -> str:
@@ -180,15 +159,6 @@ def ranking_table(rows: List[Dict[str, Any]], cost: float) -> str:
         lines.append(f"{row['rank']:4} {score:>8} {row['exit']:5}  {text}")
     lines.append(f"cost {100 * cost:.0f} % of the full encoder")
     return "\n".join(lines)
-
-
-def _refusal(result: Dict[str, Any]) -> str:
-    """Why the first candidate does not answer the question."""
-    first = result["ranking"][0]
-    if first["blank"]:
-        return "no candidate has text"
-    relevance, threshold = first["relevance"], result["threshold"]
-    return f"the relevance of the first, {relevance:.4f}, is below {threshold:.4f}"
 
 
 def _notes(row: Dict[str, Any]) -> List[str]:

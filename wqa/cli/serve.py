@@ -23,30 +23,31 @@ import argparse
 import dataclasses
 import sys
 
-from wqa.cli.options import add_fields, add_long_candidates, add_ranking, fields_of, ranking_options
-from wqa.cli.runs import add_drops, one_drop_setting
+from wqa.cli.options import (
+    add_drops,
+    add_fields,
+    add_long_candidates,
+    add_ranking,
+    fields_of,
+    one_drop_setting,
+    ranking_options,
+)
 from wqa.io.streams import LossyStream
 from wqa.serve import ServeConfig, read_api_key, serve
+
+#: Options that ``--help`` explains.
+FIRST = ("host", "port", "workers", "model", "index", "api_key_file", "drops", "precision")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa serve`` to its parser."""
-    parser.add_argument(
-        "run", metavar="RUN", help="run directory, .json file, or a name such as minilm or wo+rr"
-    )
-    parser.add_argument(
-        "--model",
-        action="append",
-        default=[],
-        metavar="NAME=RUN",
-        help="a further ranker, which requests choose by its name in `model`; may be repeated",
-    )
+    text = "run directory, .json file, or a name such as minilm or wo+rr"
+    parser.add_argument("run", metavar="RUN", help=text)
+    text = "a further ranker, which requests choose by its name in `model`; may be repeated"
+    parser.add_argument("--model", action="append", default=[], metavar="NAME=RUN", help=text)
     add_fields(parser, ServeConfig)
-    parser.add_argument(
-        "--api-key-file",
-        metavar="FILE",
-        help="file with the key that clients send (default: the variable WQA_API_KEY, or no key)",
-    )
+    text = "file with the key that clients send (default: the variable WQA_API_KEY, or no key)"
+    parser.add_argument("--api-key-file", metavar="FILE", help=text)
     add_drops(parser)
     add_ranking(parser, with_cache=False, long_questions=("truncate", "error"))
     add_long_candidates(parser)
@@ -57,8 +58,8 @@ def run(options: argparse.Namespace) -> int:
     config = ServeConfig(**fields_of(options, ServeConfig))
     key = read_api_key(options.api_key_file)
     config = dataclasses.replace(config, api_key=key, models=tuple(options.model))
-    setting = one_drop_setting(options.drops)
-    return serve(options.run, config, _show, **setting.arguments, **ranking_options(options))
+    drops = one_drop_setting(options.drops)
+    return serve(options.run, config, _show, **drops, **ranking_options(options))
 
 
 def _show(url: str) -> None:

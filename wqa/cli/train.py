@@ -4,79 +4,112 @@ example:
   wqa train cascade --encoder minilm --train data/wikiqa/train.jsonl --dev data/wikiqa/dev.jsonl \\
       --out runs/wikiqa --exits 2,4,6 --epochs 5 --learning-rate 5e-5 --warmup-updates 100
 
-  wqa train --config wikiqa.yaml --learning-rate 3e-5 --out runs/slower
-
-`wqa train SYSTEM --help` also shows the options of a system. The run directory holds config.json,
+`wqa train SYSTEM --help` explains the options of a system. The run directory holds config.json,
 model.params (the best parameters by the figures on dev), tokenizer.json and metrics.jsonl; `wqa
-rank` and `wqa evaluate` need nothing else. --config takes options by their names from a file, such
-as `epochs: 5` and `exits: [2, 4, 6]`, or those of another run from its config.json. --teachers
-names rankers, or folders that `wqa score` wrote, to learn from besides the labels. An interrupt
-stops a training after the current update. The same command with --resume continues it, and ends
-with the same bits.
+rank` and `wqa evaluate` need nothing else. --teachers names rankers, or folders that `wqa score`
+wrote, to learn from besides the labels. An interrupt stops a training after the current update. The
+same command with --resume continues it, and ends with the same bits.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import functools
 import shlex
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
-from wqa.cli.options import add_fields, add_filter, add_number, fields_of, values_of
+from wqa.cli.options import add_fields, add_filter, add_number, fields_of, has_option, values_of
 from wqa.cli.output import add_json, show
-from wqa.cli.systems import HelpWithOwnOptions
+from wqa.cli.parser import CommandParser
 from wqa.config import TrainingConfig
 from wqa.errors import printable
 
+#: Options that `wqa train SYSTEM --help` explains, beside those of the system.
+_FIRST = ("encoder", "init", "dev", "resume", "epochs", "learning_rate", "seed", "ctx")
 _FILTERS = ("train_filter", "dev_filter")
+#: Settings that take the place of others: a system's default of these does not count beside them.
+_REPLACED = {
+    "warmup_share": ("warmup_updates",),
+    "schedule": ("warmup_updates", "warmup_share"),
+    "accumulate": ("tokens_per_update",),
+    "tokens_per_update": ("accumulate",),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``wqa train`` to its parser."""
-    defaults = TrainingConfig()
-    parser.add_argument(
-        "-h", "--help", action=HelpWithOwnOptions, nargs=0, help="show this message and exit"
+    """Add the systems of ``wqa train`` to its parser."""
+    from wqa.systems.registry import SYSTEMS, add_installed_systems
+
+    add_installed_systems()
+    systems = parser.add_subparsers(
+        dest="system", required=True, metavar="SYSTEM", parser_class=CommandParser
     )
-    parser.add_argument("system", metavar="SYSTEM", help="system to train")
+    for name, system in SYSTEMS.items():
+        systems.add_parser(
+            name,
+            help=system.help,
+            description=f"Train {system.help}. `wqa train --help` says what a training writes.",
+            add_arguments=functools.partial(add_system_arguments, system=name),
+            first=_FIRST,
+        )
+
+
+def add_system_arguments(parser: CommandParser, system: str) -> None:
+    """Add the arguments of ``wqa train SYSTEM`` to its parser."""
+    config = _config_of(system)
     start = parser.add_mutually_exclusive_group()
     start.add_argument(
         "--encoder",
         default="",
         metavar="DIR",
-        help="pretrained encoder: a Hugging Face directory or a tar of one, what `wqa convert` "
-        "wrote, minilm for the installed package, a hub name (FacebookAI/roberta-base), or "
-        "gluonnlp:MODEL/DATASET for GluonNLP's zoo",
+        help="pretrained encoder: a Hugging Face directory, a tar of one, or a hub name; what "
+        "`wqa convert` wrote; minilm, the installed one; gluonnlp:MODEL/DATASET",
     )
-    start.add_argument(
-        "--init",
-        default="",
-        metavar="RUN",
-        help="run to start from instead, as TANDA's adapt step does",
-    )
-    parser.add_argument(
-        "--train",
-        required=True,
-        metavar="FILE",
-        help="training questions, JSONL, .csv or .tsv, or a store that `wqa tokenize` wrote",
-    )
-    parser.add_argument(
-        "--dev", metavar="FILE", help="development questions, for evaluation and early stopping"
-    )
+    text = "run to start from instead, as TANDA's adapt step does"
+    start.add_argument("--init", default="", metavar="RUN", help=text)
+    text = "training questions, JSONL, .csv or .tsv, or a store that `wqa tokenize` wrote"
+    parser.add_argument("--train", required=True, metavar="FILE", help=text)
+    text = "development questions, for evaluation and early stopping"
+    parser.add_argument("--dev", metavar="FILE", help=text)
     parser.add_argument("--out", required=True, metavar="PATH", help="run directory to write")
     text = "limit of an input; of a text in words for systems on word vectors"
     add_number(parser, "--max-length", 128, text, "TOKENS")
-    add_filter(parser, "--train-filter", defaults.train_filter, "training questions to use")
-    add_filter(parser, "--dev-filter", defaults.dev_filter, "development questions to score")
-    parser.add_argument(
-        "--log-dir", metavar="DIR", help="folder to write the figures to for TensorBoard"
-    )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="file of these options, YAML or the config.json of a run; flags win over it",
-    )
     parser.add_argument("--resume", action="store_true", help="resume the run in --out")
     add_json(parser)
-    add_fields(parser.add_argument_group("training"), TrainingConfig, _FILTERS)
+    text = "folder to write the figures to for TensorBoard"
+    parser.add_argument("--log-dir", metavar="DIR", help=text)
+    training = parser.add_argument_group("training")
+    add_fields(training, TrainingConfig, _FILTERS, config().training_defaults())
+    of_training = TrainingConfig()
+    for name, text in (("train", "training questions to use"), ("dev", "those of dev to score")):
+        add_filter(training, f"--{name}-filter", getattr(of_training, f"{name}_filter"), text)
+    taken = {action.dest for action in parser._actions}
+    own = [field.name for field in dataclasses.fields(config) if has_option(field)]
+    for name in taken.intersection(own):
+        raise ValueError(f"{config.__name__}.{name} has the name of an option of wqa")
+    add_fields(parser.add_argument_group(f"options of {system}"), config)
+    parser.first = parser.first and (*parser.first, *own)
+
+
+def _config_of(system: str) -> Any:
+    """Configuration of a system, whose fields are its options."""
+    import wqa.models  # noqa: F401 - before MXNet is imported
+    from wqa.systems.registry import find_system
+
+    return find_system(system).network_type().Config
+
+
+def training_config(options: argparse.Namespace) -> TrainingConfig:
+    """Settings of a training; those that are not given are the system's."""
+    config = _config_of(options.system)
+    given = fields_of(options, TrainingConfig)
+    defaults = config(**fields_of(options, config)).training_defaults()
+    for field in dataclasses.fields(TrainingConfig):
+        if given.get(field.name, field.default) != field.default:
+            for name in _REPLACED.get(field.name, ()):
+                defaults.pop(name, None)
+    return TrainingConfig(**{**defaults, **given})
 
 
 def run(options: argparse.Namespace) -> None:
@@ -84,19 +117,18 @@ def run(options: argparse.Namespace) -> None:
     from wqa.systems.registry import find_system
     from wqa.systems.train import train
 
-    config = TrainingConfig(**fields_of(options, TrainingConfig))
-    own = fields_of(options, find_system(options.system).network_type().Config)
+    config = training_config(options)
     command = shlex.join(options.command_line)
     options.resume_command = command if options.resume else f"{command} --resume"
     state = train(
         train_file=options.train,
         config=config,
         command=command,
-        score_teacher=teacher_scorer(options),
+        score_teacher=teacher_scorer(options.train, config),
         log_dir=options.log_dir or "",
         dev=options.dev or "",
         **values_of(options, "system", "out", "encoder", "init", "max_length", "resume"),
-        **own,
+        **fields_of(options, _config_of(options.system)),
     )
     if state.rank:
         return  # worker 0 shows the result
@@ -107,33 +139,28 @@ def run(options: argparse.Namespace) -> None:
     elif state.best_figure is not None:
         best = f"{100 * state.best_figure:.2f} at update {state.best_update}"
         message += f", best dev {metric.upper()} {best}"
-    result = {
-        "run": options.out,
-        "was_complete": state.update == 0,
-        "updates": state.update,
-        "metric": metric,
-        "best_figure": state.best_figure,
-        "best_update": state.best_update,
-    }
+    result: Dict[str, Any] = {"run": options.out, "was_complete": state.update == 0}
+    result.update(updates=state.update, metric=metric)
+    result.update(best_figure=state.best_figure, best_update=state.best_update)
     show(message, result, options.json)
 
 
-def teacher_scorer(options: argparse.Namespace) -> Callable:
+def teacher_scorer(train_file: str, config: TrainingConfig) -> Callable[[str], Any]:
     """Make the ``score_teacher`` argument of `wqa.train`."""
 
     def score(run: str) -> Any:
         from wqa.systems.development import evaluation_engine
         from wqa.systems.scores import score_in_memory
 
-        engine = evaluation_engine(options.engine, options.ctx)
+        engine = evaluation_engine(config.engine, config.ctx)
         return score_in_memory(
             run,
-            options.train,
-            options.train_filter,
+            train_file,
+            config.train_filter,
             progress=True,
             ctx=engine.ctx,
             engine=engine.engine,
-            long_questions=options.long_questions,
+            long_questions=config.long_questions,
         )
 
     return score

@@ -32,9 +32,10 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import TYPE_CHECKING, Any, Dict
 
 from wqa.cli.options import (
+    add_choice,
     add_data,
     add_filter,
     add_number,
@@ -46,180 +47,82 @@ from wqa.cli.options import (
 )
 from wqa.cli.output import add_json, show
 from wqa.data.records import DEFAULT_FILTER
-from wqa.errors import OptionError, printable
+from wqa.errors import printable
 
 if TYPE_CHECKING:
-    from wqa.tuning import Picked, Tuning
+    from wqa.tuning import Tuning
 
-_GRID = "0.1,0.2,0.3,0.4,0.5,0.6"
-_TRIALS, _SEED = 200, 0
 #: Options for the drops of a run or a sequence, and options for the weights of an ensemble.
-_OF_DROPS = ("grid", "keeps", "place_exits", "max_cost", "min_metric", "max_loss", "out")
+_OF_DROPS = ("grid", "keeps", "place_exits", "max_cost", "min_metric", "max_loss", "out", "picture")
 _OF_WEIGHTS = ("trials", "seed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa tune`` to its parser."""
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        help="run directory of a cascade, or .json file of a sequence or an ensemble",
-    )
+    text = "run directory of a cascade, or .json file of a sequence or an ensemble"
+    parser.add_argument("run", metavar="RUN", help=text)
     add_data(parser, "labelled development questions, JSONL, .csv or .tsv")
-    parser.add_argument(
-        "--metric", default="map", choices=("map", "mrr", "p@1", "ndcg@10"), help="(default: map)"
-    )
-    add_number(parser, "--trials", None, f"trials of an ensemble's weights (default: {_TRIALS})")
-    add_number(parser, "--seed", None, f"seed of these trials (default: {_SEED})")
-    _add_drop_options(parser)
+    add_choice(parser, "--metric", ("map", "mrr", "p@1", "ndcg@10"), "metric that counts")
+    add_number(parser, "--trials", 200, "trials of an ensemble's weights")
+    add_number(parser, "--seed", 0, "seed of these trials")
+    text = "drop ratios that an exit, or a ranker of a sequence, may have (default: 0.1 to 0.6; of "
+    text += "a sequence none beside --keeps)"
+    parser.add_argument("--grid", metavar="A[,A...]", help=text)
+    text = "numbers of candidates that a ranker of a sequence may keep (default: 1 to 100 in steps "
+    text += "that grow; none beside --grid)"
+    parser.add_argument("--keeps", metavar="K[,K...]", help=text)
+    text = "choose N of the run's exits instead, the last among them"
+    add_number(parser, "--place-exits", None, text)
+    limit = parser.add_mutually_exclusive_group()
+    keywords: Dict[str, Any] = {"type": float, "metavar": "X"}
+    text = "pick the best that costs at most X of the full encoder"
+    limit.add_argument("--max-cost", help=text, **keywords)
+    text = "pick the cheapest whose MAP (or --metric) is at least X, from 0 to 1"
+    limit.add_argument("--min-map", "--min-metric", dest="min_metric", help=text, **keywords)
+    text = "pick the cheapest that loses at most X of the MAP (or --metric) with nothing dropped"
+    limit.add_argument("--max-loss", help=text, **keywords)
+    text = "folder of the tables and the picture (default: RUN/tune, or SEQUENCE.tune)"
+    parser.add_argument("--out", default="", metavar="PATH", help=text)
+    text = "leave the picture out"
+    parser.add_argument("--no-picture", dest="picture", action="store_false", help=text)
     add_filter(parser, "--filter", DEFAULT_FILTER, "questions to score")
     add_json(parser)
     add_ranking(parser)
 
 
-def _add_drop_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose drops of a run or a sequence, or exits of a run."""
-    parser.add_argument(
-        "--grid",
-        metavar="A[,A...]",
-        help=f"drop ratios that an exit, or a ranker of a sequence, may have (default: {_GRID}; "
-        "for a sequence none beside --keeps)",
-    )
-    parser.add_argument(
-        "--keeps",
-        metavar="K[,K...]",
-        help="numbers of candidates that a ranker of a sequence may keep (default: 1 to 100 in "
-        "steps that grow; none beside --grid)",
-    )
-    text = "choose N of the run's exits instead, the last among them"
-    add_number(parser, "--place-exits", None, text)
-    limit = parser.add_mutually_exclusive_group()
-    limit.add_argument(
-        "--max-cost",
-        type=float,
-        metavar="C",
-        help="pick the best that costs at most C of the full encoder",
-    )
-    limit.add_argument(
-        "--min-map",
-        "--min-metric",
-        dest="min_metric",
-        type=float,
-        metavar="M",
-        help="pick the cheapest whose MAP (or --metric) is at least M, from 0 to 1",
-    )
-    limit.add_argument(
-        "--max-loss",
-        type=float,
-        metavar="X",
-        help="pick the cheapest that loses at most X of the MAP (or --metric) with nothing "
-        "dropped, from 0 to 1",
-    )
-    parser.add_argument(
-        "--out",
-        default="",
-        metavar="PATH",
-        help="folder of the tables and the picture (default: RUN/tune, or SEQUENCE.tune)",
-    )
-    parser.add_argument(
-        "--no-picture", dest="picture", action="store_false", help="leave the picture out"
-    )
-
-
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa tune`` and print what was chosen."""
-    from wqa.inference.ranker_files import is_ensemble_file, is_sequence_file
+    from wqa.inference.ranker_files import is_ensemble_file
 
-    path = pathlib.Path(options.run)
-    if is_ensemble_file(path):
+    if is_ensemble_file(pathlib.Path(options.run)):
         expected = "a run with several exits, as a cascade has"
         refuse(options, _OF_DROPS, "with an ensemble", expected)
-        if not options.picture:
-            raise OptionError("picture", "with an ensemble", "no option: nothing is drawn")
         _tune_weights(options)
-    elif is_sequence_file(path):
-        refuse(options, _OF_WEIGHTS, "with a sequence", "the .json file of an ensemble")
-        refuse(options, ("place_exits",), "with a sequence", "a run with several exits")
-        _tune_sequence(options)
-    else:
-        refuse(options, _OF_WEIGHTS, "with a run", "the .json file of an ensemble")
-        expected = "the .json file of a sequence; for a run --grid"
-        refuse(options, ("keeps",), "with a run", expected)
-        _tune_drops(options)
+        return
+    refuse(options, _OF_WEIGHTS, "with a run or a sequence", "the .json file of an ensemble")
+    from wqa.tuning import tune
 
-
-def _tune_weights(options: argparse.Namespace) -> None:
-    from wqa.evaluation import table
-    from wqa.text import note_long_questions
-    from wqa.tuning import tune_weights
-
-    trials = _TRIALS if options.trials is None else options.trials
-    seed = _SEED if options.seed is None else options.seed
-    tuned = tune_weights(
+    names = ("metric", "max_cost", "min_metric", "max_loss", "out", "picture", "filter")
+    tuning = tune(
         options.run,
         options.data,
-        trials,
-        seed,
+        None if options.grid is None else numbers(options.grid, "grid", float),
+        None if options.keeps is None else numbers(options.keeps, "keeps"),
+        options.place_exits,
         progress=True,
-        **values_of(options, "metric", "filter"),
+        **values_of(options, *names),
         **ranking_options(options),
     )
-    note_long_questions(tuned.truncated_questions, tuned.skipped_questions, options.data)
-    rows: List[Dict[str, Any]] = []
-    for name, weight in zip(tuned.names, tuned.weights):
-        rows.append({"weight": weight, "ranker": name})
-    lines = [
-        f"{tuned.questions} questions, filter {options.filter}; {trials} trials, seed {seed}",
-        table(rows),
-        f"{options.metric} {100 * tuned.metrics[options.metric]:.2f}, with equal weights "
-        f"{100 * tuned.equal[options.metric]:.2f}; stored in {printable(str(tuned.path))}",
-    ]
-    result = {
-        "questions": tuned.questions,
-        "filter": options.filter,
-        "trials": trials,
-        "seed": seed,
-        "weights": rows,
-        "metrics": tuned.metrics,
-        "metrics_of_equal_weights": tuned.equal,
-        "file": str(tuned.path),
-    }
-    show("\n".join(lines), result, options.json)
+    _show(tuning, options)
 
 
-def _shared_options(options: argparse.Namespace) -> Dict[str, Any]:
-    """Options for the drops of a run and of a sequence alike."""
-    names = ("metric", "max_cost", "min_metric", "max_loss", "out", "picture", "filter")
-    return {**values_of(options, *names), **ranking_options(options)}
-
-
-def _tune_sequence(options: argparse.Namespace) -> None:
-    from wqa.tuning import tune_sequence
-    from wqa.tuning.configurations import as_row
-
-    tuning = tune_sequence(
-        options.run,
-        options.data,
-        None if options.keeps is None else numbers(options.keeps, "keeps"),
-        None if options.grid is None else numbers(options.grid, "grid", float),
-        progress=True,
-        **_shared_options(options),
-    )
-    picked = ""
-    if tuning.picked:
-        row = as_row(tuning.picked.configuration, tuning.columns)
-        drops = [f"{name} {row[name]}" for name in tuning.columns if row[name] != "-"]
-        gains = _gains(tuning.picked, options.metric, "by its last ranker")
-        picked = f"picked {', '.join(drops)}; {gains}"
-    _show(tuning, picked, options)
-
-
-def _show(tuning: Tuning, picked: str, options: argparse.Namespace) -> None:
+def _show(tuning: Tuning, options: argparse.Namespace) -> None:
     """Print the counts, the Pareto front and what was picked, or write them as JSON."""
     from wqa.evaluation import table
     from wqa.text import note_long_questions
 
     note_long_questions(tuning.truncated_questions, tuning.skipped_questions, options.data)
+    result = {"filter": options.filter, **tuning.to_dict()}
     lines = [
         f"{tuning.questions} questions, filter {options.filter}; "
         f"{len(tuning.configurations)} configurations in {tuning.seconds:.1f} s; "
@@ -227,41 +130,34 @@ def _show(tuning: Tuning, picked: str, options: argparse.Namespace) -> None:
         "Pareto front:",
         table(tuning.front_rows()),
     ]
+    picked, row = tuning.picked, result["picked"]
     if picked:
-        lines.append(picked)
-    result = {"filter": options.filter, **tuning.to_dict()}
+        drops = ", ".join(f"{name} {row[name]}" for name in tuning.columns if row[name] != "-")
+        full = picked.full_seconds
+        lines.append(
+            f"picked {drops}; {options.metric} {100 * row[options.metric]:.2f}, cost "
+            f"{row['cost']:.3f}, time {picked.seconds:.2f} s of {full:.2f} s with nothing dropped "
+            f"({picked.seconds / full:.3f}); stored in {printable(str(picked.path))}"
+        )
     show("\n".join(lines), result, options.json)
 
 
-def _tune_drops(options: argparse.Namespace) -> None:
-    from wqa.tuning import tune
+def _tune_weights(options: argparse.Namespace) -> None:
+    from wqa.evaluation import table
+    from wqa.text import note_long_questions
+    from wqa.tuning import tune_weights
 
-    tuning = tune(
-        options.run,
-        options.data,
-        numbers(_GRID if options.grid is None else options.grid, "grid", float),
-        options.place_exits,
-        progress=True,
-        **_shared_options(options),
-    )
-    picked = ""
-    if tuning.picked:
-        ratios = []
-        for layer, ratio in zip(tuning.exits[:-1], tuning.picked.configuration.ratios):
-            if ratio:
-                ratios.append(f"{layer}: {ratio:g}")
-        shown = ", ".join(ratios) or "none"
-        gains = _gains(tuning.picked, options.metric, "at ratio 0")
-        picked = f"picked drop ratios at exits {shown}; {gains}"
-    _show(tuning, picked, options)
-
-
-def _gains(picked: Picked, metric: str, beside: str) -> str:
-    """Figures of what was picked, and its time beside that of the full ranking."""
-    configuration = picked.configuration
-    full = picked.seconds_of_ratio_0
-    return (
-        f"{metric} {100 * configuration.metrics[metric]:.2f}, cost {configuration.cost:.3f}, "
-        f"time {picked.seconds:.2f} s of {full:.2f} s {beside} ({picked.seconds / full:.3f}); "
-        f"stored in {printable(str(picked.path))}"
-    )
+    search = values_of(options, "trials", "seed", "metric", "filter")
+    given = {**search, **ranking_options(options)}
+    tuned = tune_weights(options.run, options.data, progress=True, **given)
+    note_long_questions(tuned.truncated_questions, tuned.skipped_questions, options.data)
+    del search["metric"]
+    result = {**search, **tuned.to_dict()}
+    lines = [
+        f"{tuned.questions} questions, filter {options.filter}; {options.trials} trials, seed "
+        f"{options.seed}",
+        table(result["weights"]),
+        f"{options.metric} {100 * tuned.metrics[options.metric]:.2f}, with equal weights "
+        f"{100 * tuned.equal[options.metric]:.2f}; stored in {printable(str(tuned.path))}",
+    ]
+    show("\n".join(lines), result, options.json)

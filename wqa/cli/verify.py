@@ -14,7 +14,7 @@ all fields.
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict, List, Sequence
+from typing import Any, List, Sequence
 
 from wqa.cli.options import add_engine, add_long_questions, loading_options, refuse
 from wqa.cli.output import add_json, show
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     claim = utf8_argument(options.claim, "claim")
     evidence: List[str] = []
     if options.evidence:
-        evidence = read_lines(options.evidence, "evidence")
+        evidence = read_lines(options.evidence)
     # MXNet takes a second to load, longer than the errors above need.
     from wqa.systems.load_readers import load_verifier
 
@@ -113,17 +113,9 @@ def evaluate_claims(options: argparse.Namespace) -> None:
         "truncated_evidence": cut,
         "unread_evidence": unread,
     }
-    show("\n".join([*_title(result), scores.table()]), result, options.json)
-
-
-def _title(result: Dict[str, Any]) -> List[str]:
-    title = f"{result['claims']:,} claims, label accuracy {100 * result['accuracy']:.2f}"
-    if result["skipped_claims"]:
-        title += f", {result['skipped_claims']:,} over-long left out"
-    parts = []
-    for name, what in (("truncated_evidence", "shortened"), ("unread_evidence", "not read")):
-        if result[name]:
-            parts.append(f"{result[name]:,} {what}")
-    if not parts:
-        return [title]
-    return [title, "evidence: " + ", ".join(parts)]
+    title = f"{scores.claims:,} claims, label accuracy {100 * scores.accuracy:.2f}"
+    if prepared.skipped:
+        title += f", {prepared.skipped:,} over-long left out"
+    if cut or unread:
+        title += f"\nevidence: {cut:,} shortened, {unread:,} not read"
+    show(f"{title}\n{scores.table()}", result, options.json)

@@ -1,7 +1,7 @@
 """Frozen configurations, read from and written to JSON. Nothing here needs MXNet."""
 
 from wqa.config.encoders import BACKBONES, FAMILIES, PAIR_FORMS, BackboneConfig, Family, PairForm
-from wqa.config.reading import (
+from wqa.config.runs import (
     RunConfig,
     check_finished,
     config_digest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from wqa.errors import OptionError, check_choice, shorten
 
@@ -131,8 +131,15 @@ FAMILIES: Dict[str, Family] = {family.name: family for family in _FAMILIES}
 MOST_SIZE = (1 << 31) - 1
 #: Greatest number of layers, ten times that of the largest published encoders.
 MOST_LAYERS = 1000
-#: Least and greatest epsilon of a layer normalization. Below, it is 0 in float32.
-EPSILONS = (1e-37, 1.0)
+_SIZES = ("vocab_size", "units", "hidden_size", "num_heads", "max_positions", "token_types")
+#: Least and greatest value of each number; an epsilon below the least is 0 in float32.
+_BOUNDS: Dict[str, Tuple[float, float]] = {
+    **dict.fromkeys(_SIZES, (1, MOST_SIZE)),
+    **dict.fromkeys(("embedding_size", "first_position"), (0, MOST_SIZE)),
+    **dict.fromkeys(("dropout", "attention_dropout", "head_dropout"), (0.0, 0.9999)),
+    "num_layers": (1, MOST_LAYERS),
+    "layer_norm_eps": (1e-37, 1.0),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,37 +200,18 @@ class BackboneConfig:
 
     def __post_init__(self) -> None:
         check_choice("backbone layout", self.layout, FAMILIES)
-        if self.activation not in ("gelu", "gelu_tanh", "relu"):
-            raise OptionError(
-                "backbone activation", shorten(self.activation), "gelu, gelu_tanh or relu"
-            )
-        self._check_numbers()
+        check_choice("backbone activation", self.activation, ("gelu", "gelu_tanh", "relu"))
+        for name, (low, high) in _BOUNDS.items():
+            value: Any = getattr(self, name)
+            kinds = (int,) if isinstance(low, int) else (int, float)
+            is_number = isinstance(value, kinds) and not isinstance(value, bool)
+            if not is_number or not low <= value <= high:
+                kind = "whole number" if isinstance(low, int) else "number"
+                expected = f"a {kind} from {low} to {high}"
+                raise OptionError(f"backbone {name}", shorten(value), expected)
         if self.units % self.num_heads:
-            raise OptionError(
-                "backbone units", self.units, f"a multiple of the {self.num_heads} attention heads"
-            )
-
-    def _check_numbers(self) -> None:
-        sizes = ("vocab_size", "units", "hidden_size", "num_layers", "num_heads")
-        least = dict.fromkeys((*sizes, "max_positions", "token_types"), 1)
-        least.update({"embedding_size": 0, "first_position": 0})
-        for name, smallest in least.items():
-            value, largest = getattr(self, name), MOST_SIZE
-            if name == "num_layers":
-                largest = MOST_LAYERS
-            is_whole = isinstance(value, int) and not isinstance(value, bool)
-            if not is_whole or not smallest <= value <= largest:
-                expected = f"a whole number from {smallest} to {largest}"
-                raise OptionError(f"backbone {name}", shorten(value), expected)
-        low, high = EPSILONS
-        if not _is_number(self.layer_norm_eps) or not low <= self.layer_norm_eps <= high:
-            expected = f"a number from {low} to {high}"
-            raise OptionError("backbone layer_norm_eps", shorten(self.layer_norm_eps), expected)
-        for name in ("dropout", "attention_dropout", "head_dropout"):
-            value = getattr(self, name)
-            if not _is_number(value) or not 0 <= value < 1:
-                expected = "a number from 0 up to, not including, 1"
-                raise OptionError(f"backbone {name}", shorten(value), expected)
+            expected = f"a multiple of the {self.num_heads} attention heads"
+            raise OptionError("backbone units", self.units, expected)
 
     @property
     def attention_scale(self) -> float:
@@ -246,15 +234,9 @@ class BackboneConfig:
         return self.family.pair_form
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 _ROBERTA = BackboneConfig(
     layout="roberta", vocab_size=50265, token_types=1, layer_norm_eps=1e-5, first_position=2
 )
-_XLM_ROBERTA = dataclasses.replace(_ROBERTA, layout="xlm-roberta", vocab_size=250002)
-_ELECTRA = BackboneConfig(layout="electra")
 _ALBERT = BackboneConfig(
     layout="albert",
     vocab_size=30000,
@@ -264,31 +246,27 @@ _ALBERT = BackboneConfig(
     dropout=0.0,
     attention_dropout=0.0,
 )
-_LARGE = {"units": 1024, "hidden_size": 4096, "num_layers": 24, "num_heads": 16}
+_BASE, _LARGE = (12, 768, 12), (24, 1024, 16)
 
-#: Backbones by family and size: layers, units and attention heads, as GluonNLP names them. ALBERT's
-#: are those of its version 2.
+#: Published encoders by family, with their layers, units and attention heads. That of BERT with 384
+#: units is MiniLM's; ALBERT's are those of its version 2.
+_PUBLISHED = (
+    (BackboneConfig(), ((6, 384, 12), _BASE, _LARGE)),
+    (_ROBERTA, (_BASE, _LARGE)),
+    (dataclasses.replace(_ROBERTA, layout="xlm-roberta", vocab_size=250002), (_BASE, _LARGE)),
+    (dataclasses.replace(_ROBERTA, layout="mpnet", vocab_size=30527), (_BASE,)),
+    (BackboneConfig(layout="distilbert", token_types=1), ((6, 768, 12),)),
+    (BackboneConfig(layout="electra", embedding_size=128), ((12, 256, 4),)),
+    (BackboneConfig(layout="electra"), (_BASE, _LARGE)),
+    (_ALBERT, (_BASE, _LARGE, (24, 2048, 16), (12, 4096, 64))),
+)
+#: Backbones by family and size: layers, units and attention heads, as GluonNLP names them.
 BACKBONES: Dict[str, BackboneConfig] = {
-    "bert_6_384_12": BackboneConfig(units=384, hidden_size=1536, num_layers=6),  # MiniLM
-    "bert_12_768_12": BackboneConfig(),
-    "bert_24_1024_16": BackboneConfig(**_LARGE),  # type: ignore[arg-type]
-    "roberta_12_768_12": _ROBERTA,
-    "roberta_24_1024_16": dataclasses.replace(_ROBERTA, **_LARGE),  # type: ignore[arg-type]
-    "xlm-roberta_12_768_12": _XLM_ROBERTA,
-    "xlm-roberta_24_1024_16": dataclasses.replace(_XLM_ROBERTA, **_LARGE),  # type: ignore[arg-type]
-    "mpnet_12_768_12": dataclasses.replace(_ROBERTA, layout="mpnet", vocab_size=30527),
-    "distilbert_6_768_12": BackboneConfig(layout="distilbert", num_layers=6, token_types=1),
-    "electra_12_256_4": dataclasses.replace(
-        _ELECTRA, units=256, hidden_size=1024, num_heads=4, embedding_size=128
-    ),
-    "electra_12_768_12": _ELECTRA,
-    "electra_24_1024_16": dataclasses.replace(_ELECTRA, **_LARGE),  # type: ignore[arg-type]
-    "albert_12_768_12": _ALBERT,
-    "albert_24_1024_16": dataclasses.replace(_ALBERT, **_LARGE),  # type: ignore[arg-type]
-    "albert_24_2048_16": dataclasses.replace(
-        _ALBERT, units=2048, hidden_size=8192, num_layers=24, num_heads=16
-    ),
-    "albert_12_4096_64": dataclasses.replace(_ALBERT, units=4096, hidden_size=16384, num_heads=64),
+    f"{family.layout}_{layers}_{units}_{heads}": dataclasses.replace(
+        family, num_layers=layers, units=units, hidden_size=4 * units, num_heads=heads
+    )
+    for family, sizes in _PUBLISHED
+    for layers, units, heads in sizes
 }
 
 

@@ -1,8 +1,4 @@
-"""What is checked and loaded before MXNet: environment variables, memory, processors, CUDA.
-
-MXNet and oneDNN read variables in C++. A value that MXNet cannot parse aborts the process, and so
-does a thread that the system cannot start, as there are too many or no address space is left for
-its stack. oneDNN ignores the name of an unknown instruction set.
+"""What is known and loaded before MXNet: threads, the processor, versions, devices, CUDA.
 
 The extra ``cu112`` installs the CUDA libraries from wheels of their own, in folders that the loader
 does not search, so they are loaded by path. ``libcuda.so.1`` comes with the driver alone.
@@ -12,239 +8,114 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.metadata
 import importlib.util
 import os
 import pathlib
 import platform
 import re
-import resource
 import sys
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
-from wqa.errors import MissingDependency, OptionError, StorageError, how_to_install, shorten
+import wqa
+from wqa.errors import DeviceError, MissingDependency, OptionError, how_to_install, shorten
 
-#: Greatest number of threads, far above that of any machine's processors.
-MOST_THREADS = 1024
-
-#: Numbers of threads.
-_THREADS = (
-    "OMP_NUM_THREADS",
-    "MXNET_CPU_PRIORITY_NTHREADS",
-    "MXNET_CPU_WORKER_NTHREADS",
-    "MXNET_GPU_COPY_NTHREADS",
-    "MXNET_GPU_WORKER_NTHREADS",
-    "MXNET_KVSTORE_REDUCTION_NTHREADS",
-    "MXNET_MP_WORKER_NTHREADS",
-    "MXNET_OMP_MAX_THREADS",
-)
-#: Whole numbers of 32 bits.
-_INTEGERS = (
-    "MXNET_CPU_PARALLEL_RAND_COPY",
-    "MXNET_CPU_PARALLEL_SIZE",
-    "MXNET_CPU_TEMP_COPY",
-    "MXNET_DISABLE_MKLDNN_CONV_OPT",
-    "MXNET_DISABLE_MKLDNN_FC_OPT",
-    "MXNET_DISABLE_MKLDNN_FUSE_CONV_BN",
-    "MXNET_DISABLE_MKLDNN_FUSE_CONV_RELU",
-    "MXNET_DISABLE_MKLDNN_FUSE_CONV_SUM",
-    "MXNET_DISABLE_MKLDNN_TRANSFORMER_OPT",
-    "MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN",
-    "MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN_BWD",
-    "MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN_FWD",
-    "MXNET_EXEC_INPLACE_GRAD_SUM_CAP",
-    "MXNET_GPU_PARALLEL_RAND_COPY",
-    "MXNET_GPU_TEMP_COPY",
-    "MXNET_KVSTORE_BIGARRAY_BOUND",
-    "MXNET_MKLDNN_CACHE_NUM",
-    "MXNET_MP_OPENCV_NUM_THREADS",
-    "MXNET_OPTIMIZER_AGGREGATION_SIZE",
-    "MXNET_PROFILER_AUTOSTART",
-    "MXNET_PROFILER_MODE",
-    "MXNET_UPDATE_ON_KVSTORE",
-)
-#: Switches.
-_SWITCHES = (
-    "MXNET_DISABLE_MKLDNN_FUSE_FC_ELTWISE",
-    "MXNET_DISABLE_MKLDNN_QEM_FLOAT_OUTPUT",
-    "MXNET_DISABLE_MKLDNN_QEM_FUSE_ALL",
-    "MXNET_DISABLE_MKLDNN_QFC_FLOAT_OUTPUT",
-    "MXNET_DISABLE_MKLDNN_QFC_FUSE_ALL",
-    "MXNET_DISABLE_MKLDNN_QTRANSFORMER_FLOAT_OUTPUT",
-    "MXNET_DISABLE_MKLDNN_QTRANSFORMER_FUSE_ALL",
-    "MXNET_ELIMINATE_COMMON_EXPR",
-    "MXNET_ENGINE_INFO",
-    "MXNET_EXEC_BULK_EXEC_INFERENCE",
-    "MXNET_EXEC_BULK_EXEC_TRAIN",
-    "MXNET_INFER_STORAGE_TYPE_VERBOSE_LOGGING",
-    "MXNET_KVSTORE_LOGTREE",
-    "MXNET_MEM_PLAN_VERBOSE_LOGGING",
-    "MXNET_MKLDNN_DEBUG",
-    "MXNET_MKLDNN_ENABLED",
-    "MXNET_MKLDNN_FORCE_FC_AB_FORMAT",
-    "MXNET_OUTPUT_TUNING_DATA",
-    "MXNET_SAFE_ACCUMULATION",
-    "MXNET_VERBOSE_TUNING_INFO",
-)
-_ENGINES = ("NaiveEngine", "ThreadedEngine", "ThreadedEnginePerDevice")
-#: Names that oneDNN takes, in upper or lower case.
-_INSTRUCTION_SETS = (
-    "ALL",
-    "DEFAULT",
-    "SSE41",
-    "AVX",
-    "AVX2",
-    "AVX2_VNNI",
-    "AVX2_VNNI_2",
-    "AVX512_CORE",
-    "AVX512_CORE_VNNI",
-    "AVX512_CORE_BF16",
-    "AVX512_CORE_FP16",
-    "AVX512_CORE_AMX",
-    "AVX512_CORE_AMX_FP16",
-)
+#: Names of what brings MXNet: for CPUs, and for GPUs.
+MXNET_PACKAGES = ("mxnet", "mxnet-cu112")
+#: Libraries that a model's figures depend on, beside MXNet.
+_LIBRARIES = ("gluonnlp", "numpy", "tokenizers")
 
 
-#: Bytes of address space that MXNet's libraries, threads and a small encoder take.
-LEAST_ADDRESS_SPACE = 2_000_000_000
+def installed_version(package: str) -> Optional[str]:
+    """Version of an installed package; None where it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
-def check_address_space(limit: int) -> None:
-    """Check the limit of ``ulimit -v``, before MXNet is loaded."""
-    if 0 <= limit < LEAST_ADDRESS_SPACE:
-        raise StorageError(
-            "ulimit -v",
-            f"a limit of {limit // 1024:,} KiB of address space",
-            f"{LEAST_ADDRESS_SPACE // 1024:,} KiB or more",
-            "raise the limit; one of resident memory, as a container has it, may be lower",
-        )
+def library_versions() -> Dict[str, str]:
+    """Versions of the libraries that a model's figures depend on.
+
+    Returns
+    -------
+    dict of str to str
+        Version by name of the library; what is not installed is left out.
+    """
+    mxnet, mxnet_cu112 = map(installed_version, MXNET_PACKAGES)
+    versions = {"wqa": wqa.__version__, "mxnet": mxnet or mxnet_cu112}
+    for name in _LIBRARIES:
+        versions[name] = installed_version(name)
+    versions["python"] = platform.python_version()
+    return {name: version for name, version in versions.items() if version is not None}
 
 
-def check_environment(environment: Mapping[str, str]) -> None:
-    """Check the variables that MXNet and oneDNN parse, before they are loaded."""
-    for name in _THREADS:
-        levels = environment.get(name, "").split(",")
-        if name != "OMP_NUM_THREADS":
-            levels = [",".join(levels)]
-        expected = f"a whole number from 1 to {MOST_THREADS}"
-        _check(environment, name, all(map(_is_thread_count, levels)), expected)
-    for name in _INTEGERS:
-        _check(environment, name, _is_integer(environment.get(name, "")), "a whole number")
-    for name in _SWITCHES:
-        is_switch = environment.get(name, "").lower() in ("0", "1", "true", "false")
-        _check(environment, name, is_switch, "0 or 1")
-    name = "MXNET_ENGINE_TYPE"
-    _check(environment, name, environment.get(name) in _ENGINES, "one of " + ", ".join(_ENGINES))
-    for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
-        is_known = environment.get(name, "").upper() in _INSTRUCTION_SETS
-        _check(environment, name, is_known, "one of " + ", ".join(_INSTRUCTION_SETS))
+def device_numbers(ctx: str) -> Tuple[str, range]:
+    """Parse the name of one or several devices.
+
+    Parameters
+    ----------
+    ctx : str
+        ``cpu``, ``gpu``, ``gpu:2``, or a range such as ``gpu:0-7``.
+
+    Returns
+    -------
+    kind : {"cpu", "gpu"}
+        Kind of the devices.
+    numbers : range
+        Their numbers, at least one.
+
+    Raises
+    ------
+    DeviceError
+        If the name is malformed.
+    """
+    match = re.fullmatch(
+        r"(cpu|gpu)(?::(\d{1,3})(?:-(\d{1,3}))?)?", ctx if isinstance(ctx, str) else ""
+    )
+    first = int(match.group(2) or 0) if match else 0
+    last = int(match.group(3) or first) if match else -1
+    if not match or last < first:
+        raise DeviceError("ctx", shorten(ctx), "cpu, gpu:0, or a range such as gpu:0-7")
+    return match.group(1), range(first, last + 1)
 
 
 def openmp_threads(text: str, default: int) -> str:
     """Number of threads as MXNet takes it, from a value of ``OMP_NUM_THREADS``.
 
     OpenMP takes a list, a number for every level of nested parallel regions. MXNet aborts the
-    process on a list, and nests none.
+    process on a list, and on what is no number.
     """
-    return text.partition(",")[0].strip() or str(default)
-
-
-def _check(environment: Mapping[str, str], name: str, holds: bool, expected: str) -> None:
-    value = environment.get(name, "")
-    if value and not holds:
-        mend = "correct or unset the environment variable"
-        raise OptionError(name, shorten(value), expected, mend)
-
-
-def _is_thread_count(text: str) -> bool:
-    return bool(re.fullmatch(r"[ \t]*[0-9]{1,4}[ \t]*", text)) and 1 <= int(text) <= MOST_THREADS
-
-
-def _is_integer(text: str) -> bool:
-    match = re.fullmatch(r"[ \t]*[+-]?[0-9]{1,10}[ \t]*", text)
-    return bool(match) and -(2**31) <= int(text) < 2**31
+    first = text.partition(",")[0].strip(" \t") or str(default)
+    if not re.fullmatch("[0-9]{1,4}", first) or int(first) < 1:
+        hint = "correct or unset the environment variable"
+        raise OptionError("OMP_NUM_THREADS", shorten(text), "a whole number from 1 to 9999", hint)
+    return first
 
 
 #: Instruction sets that the kernels of oneDNN and MXNet use, as Linux names them, oldest first.
 INSTRUCTION_SETS = (
-    "sse4_1",
-    "avx",
-    "avx2",
-    "fma",
-    "avx_vnni",
-    "avx512f",
-    "avx512_vnni",
-    "avx512_bf16",
-    "avx512_fp16",
-    "amx_tile",
-    "amx_int8",
-    "amx_bf16",
+    *("sse4_1", "avx", "avx2", "fma", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16"),
+    *("avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"),
 )
 #: Environment variables that limit the instruction sets of oneDNN, and of the one inside MXNet.
 CAPS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
-#: Files of control groups with the limit of a container's memory, by their two versions.
-_MEMORY_LIMITS = (
-    "/sys/fs/cgroup/memory.max",
-    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-)
-
 
 def processor() -> Dict[str, Any]:
     """Describe the processor."""
-    lines = _text("/proc/cpuinfo").splitlines()
-    flags = set(_field(lines, "flags").split())
+    fields: Dict[str, str] = {}
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            fields.setdefault(name.strip(), value.strip())
+    flags = fields.get("flags", "").split()
     return {
-        "name": _field(lines, "model name"),
+        "name": fields.get("model name", ""),
         "machine": platform.machine(),
         "instruction_sets": [name for name in INSTRUCTION_SETS if name in flags],
         "caps": {name: os.environ[name] for name in CAPS if os.environ.get(name)},
     }
-
-
-def process_limits() -> Dict[str, Optional[int]]:
-    """What this process may use."""
-    lines = _text("/proc/meminfo").splitlines()
-    limits = [_whole(_text(path).strip()) for path in _MEMORY_LIMITS]
-    address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if address_space != resource.RLIM_INFINITY:
-        limits.append(address_space)
-    total = _bytes(lines, "MemTotal")
-    # A control group without a limit holds a number above all memory.
-    known = [limit for limit in limits if limit is not None and limit < (total or 1 << 60)]
-    return {
-        "processors": len(os.sched_getaffinity(0)),
-        "processors_of_machine": os.cpu_count(),
-        "memory": total,
-        "memory_available": _bytes(lines, "MemAvailable"),
-        "memory_limit": min(known, default=None),
-    }
-
-
-def _text(path: str) -> str:
-    """Content of a file of the kernel; empty where it is missing."""
-    try:
-        return pathlib.Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def _field(lines: List[str], name: str) -> str:
-    """Value of the first line ``name: value``; empty without one."""
-    for line in lines:
-        key, _, value = line.partition(":")
-        if key.strip() == name:
-            return value.strip()
-    return ""
-
-
-def _bytes(lines: List[str], name: str) -> Optional[int]:
-    """Bytes of a field of /proc/meminfo, which counts in KiB."""
-    kilobytes = _whole(_field(lines, name).partition(" ")[0])
-    return None if kilobytes is None else 1024 * kilobytes
-
-
-def _whole(text: str) -> Optional[int]:
-    return int(text) if text.isdecimal() else None
 
 
 #: Libraries of the extra, ordered by dependence.
@@ -292,34 +163,20 @@ def load_libraries(
 
 def import_problem(error: Exception) -> MissingDependency:
     """Say what is missing where MXNet cannot be imported, and what to do."""
-    text = str(error)
+    text, problem = str(error), f"MXNet cannot be imported ({error})"
+    name, expected = "mxnet", "MXNet 1.9.1, on Python 3.8 to 3.11"
+    hint = f"install it {how_to_install('cpu')}, or '.[cu112]' on a machine with an NVIDIA driver; "
+    hint += "`wqa doctor` says more"
+    missing = [library for library in LIBRARIES if library in text]
     if DRIVER in text:
-        return MissingDependency(
-            DRIVER,
-            "the NVIDIA driver is missing, which brings this library",
-            "a driver for CUDA 11.2 or newer, as MXNet for GPUs is installed here",
-            "install the driver; in a container, start it with the GPUs; on a machine without a "
-            f"GPU: pip uninstall mxnet-cu112, then {how_to_install('cpu')}",
-        )
-    for name in LIBRARIES:
-        if name in text:
-            return MissingDependency(
-                name,
-                "MXNet for GPUs cannot load this CUDA library",
-                "the libraries of the extra cu112",
-                f"install them {how_to_install('cu112')}",
-            )
-    if sys.version_info >= (3, 12):
-        return MissingDependency(
-            "mxnet",
-            f"Python {platform.python_version()} has no MXNet",
-            "MXNet 1.9.1, on Python 3.8 to 3.11",
-            "take one of these, or rank a folder that `wqa export --format onnx` wrote",
-        )
-    return MissingDependency(
-        "mxnet",
-        f"MXNet cannot be imported ({error})",
-        "MXNet 1.9.1",
-        f"install it {how_to_install('cpu')}, or '.[cu112]' on a machine with an NVIDIA driver; "
-        "`wqa doctor` says more",
-    )
+        name, problem = DRIVER, "the NVIDIA driver is missing, which brings this library"
+        expected = "a driver for CUDA 11.2 or newer, as MXNet for GPUs is installed here"
+        hint = "install the driver; in a container, start it with the GPUs; on a machine without a "
+        hint += f"GPU: pip uninstall mxnet-cu112, then {how_to_install('cpu')}"
+    elif missing:
+        name, problem = missing[0], "MXNet for GPUs cannot load this CUDA library"
+        expected, hint = "the libraries of the extra cu112", how_to_install("cu112")
+    elif sys.version_info >= (3, 12):
+        problem = f"Python {platform.python_version()} has no MXNet"
+        hint = "take one of these, or rank a folder that `wqa export --format onnx` wrote"
+    return MissingDependency(name, problem, expected, hint)

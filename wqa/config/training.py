@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
+import sys
 from typing import Optional, Tuple
 
 from wqa.config.systems import option
@@ -74,8 +76,23 @@ class EngineConfig:
 KVSTORES = ("device", "dist_sync")
 #: How several teachers teach the scores of a student.
 TEACHINGS = ("each", "sum", "round-robin")
-#: Limits of alpha and tau, inside which losses do not overflow.
-_LEAST_ALPHA, _TAUS = 1e-6, (0.01, 100)
+#: Least alpha but 0, with which losses do not overflow.
+_LEAST_ALPHA = 1e-6
+_FROM_0, _FROM_1 = (0, math.inf, "a whole number from 0"), (1, math.inf, "a whole number from 1")
+_OR_OFF = (0, sys.float_info.max, "0 (off) or a number above 0")
+#: Least and greatest value of each number of a training, and what is expected.
+_BOUNDS = {
+    **dict.fromkeys(("epochs", "tokens_per_batch", "checkpoint_every", "log_every"), _FROM_1),
+    **dict.fromkeys(("max_updates", "seed", "eval_every", "patience", "warmup_updates"), _FROM_0),
+    **dict.fromkeys(("clip_norm", "weight_decay"), _OR_OFF),
+    "accumulate": _FROM_1,
+    "tokens_per_update": _FROM_0,
+    "learning_rate": (sys.float_info.min, sys.float_info.max, "a number above 0"),
+    "encoder_rate": (0, 1, "a number from 0 to 1"),
+    "warmup_share": (0, 1 - sys.float_info.epsilon, "a number from 0 to below 1"),
+    "alpha": (0, 1, "a number from 0 to 1"),
+    "tau": (0.01, 100, "a number from 0.01 to 100"),
+}
 
 #: Schedules of the learning rate: both rise to a peak and fall.
 SCHEDULES = ("triangular", "slanted")
@@ -238,62 +255,33 @@ class TrainingConfig:
     }
 
     def __post_init__(self) -> None:
-        least = {"epochs": 1, "tokens_per_batch": 1, "checkpoint_every": 1, "log_every": 1}
-        least.update({"accumulate": 1, "max_updates": 0, "seed": 0, "eval_every": 0})
-        least.update({"patience": 0, "tokens_per_update": 0})
-        for name, smallest in least.items():
-            if getattr(self, name) < smallest:
-                raise OptionError(name, getattr(self, name), f"a whole number from {smallest}")
+        for name, (low, high, expected) in _BOUNDS.items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise OptionError(name, value, expected)
         for name, known in self.CHOICES.items():
             check_choice(name, getattr(self, name), known)
-        if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
-            raise OptionError("learning_rate", self.learning_rate, "a number above 0")
-        if not 0 <= self.encoder_rate <= 1:
-            raise OptionError("encoder_rate", self.encoder_rate, "a number from 0 to 1")
-        for name in ("clip_norm", "weight_decay"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise OptionError(name, getattr(self, name), "0 (off) or a number above 0")
-        self._check_warmup()
-        if self.tokens_per_update and self.accumulate > 1:
-            raise OptionError("accumulate and tokens_per_update", "both", "one of the two")
-        self._check_teachers()
-
-    def _check_warmup(self) -> None:
-        if self.warmup_updates is not None and self.warmup_updates < 0:
-            raise OptionError("warmup_updates", self.warmup_updates, "a whole number from 0")
-        if not 0 <= self.warmup_share < 1:
-            raise OptionError("warmup_share", self.warmup_share, "a number from 0 to below 1")
         has_updates = self.warmup_updates not in (None, WARMUP_UPDATES)
         if self.warmup_share and has_updates:
             raise OptionError("warmup_updates and warmup_share", "both", "one of the two")
         if self.schedule == "slanted" and (self.warmup_share or has_updates):
-            raise OptionError(
-                "schedule",
-                "slanted with a warm-up of its own",
-                "slanted alone, which rises over a tenth of the updates",
-                'set schedule="triangular", or leave the warm-up out',
-            )
+            problem = "slanted with a warm-up of its own"
+            hint = 'set schedule="triangular", or leave the warm-up out'
+            raise OptionError("schedule", problem, "slanted alone", hint)
         if self.warmup_share or self.schedule == "slanted":
             object.__setattr__(self, "warmup_updates", None)
-
-    def _check_teachers(self) -> None:
+        if self.tokens_per_update and self.accumulate > 1:
+            raise OptionError("accumulate and tokens_per_update", "both", "one of the two")
         if not all(self.teachers):
             raise OptionError("teachers", ",".join(self.teachers) or "an empty name", "paths")
-        if self.alpha and not _LEAST_ALPHA <= self.alpha <= 1:
-            expected = f"0, or a number from {_LEAST_ALPHA} to 1"
-            raise OptionError("alpha", self.alpha, expected)
-        low, high = _TAUS
-        if not low <= self.tau <= high:
-            raise OptionError("tau", self.tau, f"a number from {low} to {high}")
-        for field in dataclasses.fields(self):
-            changed = getattr(self, field.name) != field.default
-            if field.name in ("alpha", "tau", "teaching") and changed and not self.teachers:
-                raise OptionError(
-                    field.name,
-                    f"{getattr(self, field.name)} without teachers",
-                    "teachers to learn from",
-                    'give teachers="A,B", or leave the option out',
-                )
+        if 0 < self.alpha < _LEAST_ALPHA:
+            raise OptionError("alpha", self.alpha, f"0, or a number from {_LEAST_ALPHA} to 1")
+        for name in () if self.teachers else ("alpha", "tau", "teaching"):
+            value = getattr(self, name)
+            if value != getattr(type(self), name):
+                hint = 'give teachers="A,B", or leave the option out'
+                problem = f"{value} without teachers"
+                raise OptionError(name, problem, "teachers to learn from", hint)
 
     @property
     def engine_config(self) -> EngineConfig:

@@ -14,7 +14,7 @@ import pathlib
 from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
 
 from wqa.config import config_digest, read_json
-from wqa.config.exported import FORMAT
+from wqa.config.runs import FORMAT
 from wqa.data.baselines import BASELINES_VERSION, BaselineName, parse_baseline
 from wqa.errors import RunDirectoryError
 from wqa.io.encoder_directories import encoder_directory

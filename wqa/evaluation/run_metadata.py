@@ -18,12 +18,11 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import wqa
 from wqa.config import RunConfig, read_run_config
-from wqa.config.environment import process_limits, processor
-from wqa.config.exported import is_export, read_export_config
-from wqa.config.versions import MXNET_PACKAGES, installed_version
-from wqa.config.yaml_text import parse_yaml, yaml_of
+from wqa.config.environment import MXNET_PACKAGES, installed_version, processor
+from wqa.config.runs import is_export, read_export_config
 from wqa.data.digests import listed_runs
 from wqa.errors import DataError
+from wqa.evaluation.yaml_text import parse_yaml, yaml_of
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import text_lines
 
@@ -180,7 +179,7 @@ def split_header(path: PathLike) -> Tuple[List[str], Iterator[Tuple[int, str]]]:
 
 
 def _platform() -> Dict[str, Any]:
-    cpu, limits = processor(), process_limits()
+    cpu = processor()
     libraries = [f"python {platform.python_version()}"]
     for name in _LIBRARIES:
         version = installed_version(name)
@@ -190,10 +189,9 @@ def _platform() -> Dict[str, Any]:
         "cpu": {
             "model": cpu["name"],
             "architecture": cpu["machine"],
-            "number of cores": limits["processors"],
+            "number of cores": len(os.sched_getaffinity(0)),
             "instruction sets": cpu["instruction_sets"],
         },
-        "ram": _gigabytes(limits["memory"]),
     }
     return {
         "hardware": hardware,
@@ -242,7 +240,3 @@ def _collection(data: PathLike, figures: Mapping[str, Any]) -> Dict[str, Any]:
         if name in figures:
             collection[name] = figures[name]
     return collection
-
-
-def _gigabytes(count: Optional[int]) -> str:
-    return "" if count is None else f"{count / 2**30:.1f} GB"

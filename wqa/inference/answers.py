@@ -57,6 +57,29 @@ class Answered(NamedTuple):
     documents: List[RetrievedDocument]
     answers: List[Any]
 
+    def to_dict(self, context: int = 60) -> Dict[str, Any]:
+        """The answers in types of JSON, with so many characters of the text around each."""
+        documents = []
+        for rank, entry in enumerate(self.documents, 1):
+            fields: Dict[str, Any] = {"rank": rank, "id": entry.document.id}
+            score = None if entry.relevance == 0 else entry.score  # a blank document has none
+            fields.update(retrieval_score=entry.retrieval_score, score=score)
+            documents.append({**fields, "relevance": entry.relevance})
+        answers = []
+        for answer in self.answers:
+            document = self.documents[answer.document].document
+            fields = {"text": answer.text, "score": answer.score, "document": document.id}
+            before = document.full_text[: answer.start]
+            after = document.full_text[answer.end :]
+            if len(before) > context:
+                before = f"...{before[-context:]}"
+            if len(after) > context:
+                after = f"{after[:context]}..."
+            fields.update(start=answer.start, end=answer.end, before=before, after=after)
+            answers.append(fields)
+        result = {"id": self.question.id, "question": self.question.question}
+        return {**result, "retrieved": self.retrieved, "documents": documents, "answers": answers}
+
 
 class AnswerSentence(NamedTuple):
     """A sentence that may answer a question.
@@ -113,6 +136,40 @@ class SentenceAnswers(NamedTuple):
     documents: List[Any]
     sentences: List[AnswerSentence]
     ranking: Optional[Ranking]
+
+    def to_dict(self, top: int, threshold: Optional[float] = None) -> Dict[str, Any]:
+        """The documents and the first sentences in types of JSON.
+
+        Parameters
+        ----------
+        top : int
+            Greatest number of sentences.
+        threshold : float, optional
+            Relevance below which the first sentence is no answer; that of a calibrated run by
+            default.
+
+        Returns
+        -------
+        dict
+            ``answered`` says whether the first sentence reaches the threshold, None without one.
+        """
+        documents = []
+        for rank, hit in enumerate(self.documents, 1):
+            fields = {"rank": rank, "id": hit.document.id, "title": hit.document.title}
+            documents.append({**fields, "retrieval_score": hit.score})
+        sentences = []
+        for rank, sentence in enumerate(self.sentences[:top], 1):
+            fields = {"rank": rank, **sentence._asdict()}
+            sentences.append({**fields, "document": documents[sentence.document]["id"]})
+        result: Dict[str, Any] = {"id": self.question.id, "question": self.question.question}
+        result.update(documents=documents, sentences=sentences, ranked=len(self.sentences))
+        cost, answered = 0.0, False if self.ranking is None else None
+        if self.ranking is not None:
+            cost = self.ranking.cost.relative
+            threshold = self.ranking.threshold if threshold is None else threshold
+            if threshold is not None:
+                answered = self.ranking.answered(threshold)
+        return {**result, "cost": cost, "threshold": threshold, "answered": answered}
 
     def records(self, top: int) -> List[Tuple[str, Dict[str, Any]]]:
         """The first sentences as texts with metadata, for other libraries.

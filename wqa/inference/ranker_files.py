@@ -6,7 +6,6 @@ import pathlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from wqa.config import PRECISIONS, read_json
-from wqa.config.reading import unique_keys
 from wqa.data.baselines import BaselineName, parse_baseline
 from wqa.errors import OptionError, RunDirectoryError, shorten
 
@@ -89,7 +88,7 @@ def read_ranker_file(path: pathlib.Path) -> RankerFile:
 def _read(path: pathlib.Path) -> RankerFile:
     kind = ""
     try:
-        values = read_json(path, object_pairs_hook=unique_keys)
+        values = read_json(path)
         kind = _kind(values)
         _check_fields(values, _FIELDS[kind])
         field = RANKERS_FIELD[kind]

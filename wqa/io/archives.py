@@ -19,7 +19,7 @@ import tarfile
 import zlib
 from typing import IO, Any, Callable, Dict, Iterator, Optional, Type
 
-from wqa.config.reading import open_file
+from wqa.config.runs import open_file
 from wqa.errors import DataError, StorageError, WqaError, shorten
 from wqa.io.files import PathLike
 

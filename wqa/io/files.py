@@ -21,7 +21,7 @@ import time
 import zlib
 from typing import IO, Any, Iterator, Union
 
-from wqa.config.reading import open_file
+from wqa.config.runs import open_file
 from wqa.errors import StorageError
 
 #: Seconds after which a file of another machine, where processes cannot be looked up, is abandoned.

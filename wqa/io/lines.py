@@ -16,10 +16,10 @@ import functools
 import gzip
 import json
 import pathlib
-from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import IO, Any, Callable, Dict, Iterable, Iterator, Optional, Set, Tuple
 
 from wqa.config import parse_json
-from wqa.config.reading import open_file
+from wqa.config.runs import open_file
 from wqa.errors import DataError, shorten
 from wqa.io.archives import DAMAGE
 from wqa.io.files import PathLike, atomic_writer
@@ -120,19 +120,8 @@ def text_lines(
 
 def json_value(line: str, where: str) -> Any:
     """Parse a line, whose objects have unique keys."""
-
-    def unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-        keys: Set[str] = set()
-        for key, _ in pairs:
-            if key in keys:
-                raise DataError(
-                    where, f"key {shorten(key)} occurs twice in one object", "each key once"
-                )
-            keys.add(key)
-        return dict(pairs)
-
     try:
-        return parse_json(line, object_pairs_hook=unique)
+        return parse_json(line)
     except ValueError as error:
         problem = f"malformed JSON ({error})" if line.strip() else "an empty line"
         raise DataError(

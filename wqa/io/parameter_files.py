@@ -22,7 +22,7 @@ from typing import IO, Any, Dict, NamedTuple, Tuple
 
 import numpy as np
 
-from wqa.config.reading import open_file
+from wqa.config.runs import open_file
 from wqa.errors import shorten
 from wqa.io.files import PathLike
 

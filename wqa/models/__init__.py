@@ -1,7 +1,7 @@
 """Backbone, heads, and the network of each paper. Importing this package imports MXNet."""
 
 from wqa.models.runtime import parse_devices  # noqa: I001 - before anything imports MXNet
-from wqa.config.versions import library_versions
+from wqa.config.environment import library_versions
 from wqa.models.backbone import Backbone, EncoderLayer, LayerStack
 from wqa.models.embeddings import Embeddings
 from wqa.models.masks import attention_mask

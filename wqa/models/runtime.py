@@ -3,8 +3,7 @@
 MXNet reads ``OMP_NUM_THREADS`` when it is first imported. By default it uses half of the
 processors, as for hyper-threads. This module sets the variable to all processors that the process
 may use, unless it is already set. A list, which OpenMP takes and MXNet does not, is reduced to its
-first number. The values of this and of the other variables are checked first: MXNet aborts the
-process on a value that it cannot parse.
+first number.
 
 The CUDA libraries of the wheel for GPUs are loaded first (`wqa.config.environment`).
 
@@ -26,13 +25,10 @@ import ctypes
 import gc
 import os
 import pathlib
-import resource
 from typing import Iterator, List, Union
 
-from wqa.config.devices import device_numbers
 from wqa.config.environment import (
-    check_address_space,
-    check_environment,
+    device_numbers,
     import_problem,
     library_folders,
     load_libraries,
@@ -61,8 +57,6 @@ def _garbage_kept() -> Iterator[None]:
             gc.enable()
 
 
-check_environment(os.environ)
-check_address_space(resource.getrlimit(resource.RLIMIT_AS)[0])
 os.environ["OMP_NUM_THREADS"] = openmp_threads(
     os.environ.get("OMP_NUM_THREADS", ""), len(os.sched_getaffinity(0))
 )

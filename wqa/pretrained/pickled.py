@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Dict, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
-from wqa.config.reading import open_file
+from wqa.config.runs import open_file
 from wqa.errors import EncoderError, shorten
 from wqa.io.parameter_files import widen
 from wqa.pretrained.pickling import MOST_BYTES, Unpickler

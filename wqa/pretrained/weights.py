@@ -12,7 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from wqa.config import parse_json
-from wqa.config.reading import open_file
+from wqa.config.runs import open_file
 from wqa.errors import EncoderError, shorten
 from wqa.io.parameter_files import is_finite, read_array, read_layout, widen
 from wqa.pretrained.configs import read_object

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple
 
 import wqa
 from wqa.config import config_digest
-from wqa.config.exported import ExportConfig
+from wqa.config.runs import ExportConfig
 from wqa.data.digests import file_digests, ranker_digest
 from wqa.engines.onnx.dropping import dropping_graph
 from wqa.engines.onnx.files import WeightFile, check_graphs, write_graph

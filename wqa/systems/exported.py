@@ -8,7 +8,7 @@ import types
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.config.exported import ExportConfig, read_export_config
+from wqa.config.runs import ExportConfig, read_export_config
 from wqa.config.systems import KINDS
 from wqa.data.digests import check_digest
 from wqa.engines.onnx.sessions import check_runtime

@@ -27,7 +27,7 @@ from wqa.config import (
     read_json,
     read_run_config,
 )
-from wqa.config.exported import is_export, read_export_config
+from wqa.config.runs import is_export, read_export_config
 from wqa.config.systems import KINDS
 from wqa.data import Question, read_questions
 from wqa.data.baselines import BaselineName, parse_baseline

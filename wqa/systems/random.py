@@ -1,6 +1,6 @@
-"""Rankers with random weights, for timing shapes without a trained run.
+"""Rankers with random weights, and a ranking by each engine and precision.
 
-A ranking by each engine and precision, to see which of them work on this machine.
+They show which engines work on a machine, and how fast a shape is, without a trained run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from wqa.engines.choice import packing_obstacle
 from wqa.engines.onednn import choose_engine
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import WqaError
-from wqa.inference.ensemble import EnsembleRanker
 from wqa.models import Network, parse_devices
 from wqa.systems.load import build_ranker, quantize_network
 from wqa.systems.registry import DEFAULT, build_network
@@ -75,14 +74,6 @@ def _quantized(
     return quantize_network(system, network, inputs.network_inputs(pairs))
 
 
-def random_ensemble(configs: Sequence[BackboneConfig], seed: int = 0, **options: Any) -> Any:
-    """Build an ensemble of rankers with random weights, which ranks tokenized pairs only."""
-    rankers = []
-    for number, config in enumerate(configs):
-        rankers.append(random_ranker(config, seed=seed + number, **options))
-    return EnsembleRanker(rankers)
-
-
 def random_pairs(
     rng: np.random.Generator, count: int, shortest: int, longest: int, vocab_size: int
 ) -> List[TextInput]:
@@ -93,14 +84,6 @@ def random_pairs(
         token_ids = rng.integers(vocab_size, size=length, dtype=np.int32)
         pairs.append(TextInput(token_ids, int(length) // 3, False, False))
     return pairs
-
-
-def random_questions(
-    count: int, candidates: int, lengths: Tuple[int, int], vocab_size: int, seed: int = 0
-) -> List[List[TextInput]]:
-    """Draw the pairs of several questions."""
-    rng = np.random.default_rng(seed)
-    return [random_pairs(rng, candidates, *lengths, vocab_size) for _ in range(count)]
 
 
 def random_splits(

@@ -6,7 +6,7 @@ import pathlib
 from typing import Any, List
 
 from wqa.config import RunConfig, from_dict, read_json, read_run_config
-from wqa.config.exported import is_export, read_export_config
+from wqa.config.runs import is_export, read_export_config
 from wqa.errors import OptionError, RunDirectoryError, shorten
 from wqa.inference.dropping import drop_ratios
 from wqa.io.files import PathLike

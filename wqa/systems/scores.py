@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Union
 
 import numpy as np
 
-from wqa.config.versions import installed_version, library_versions
+from wqa.config.environment import installed_version, library_versions
 from wqa.data import FILTERS, Question
 from wqa.data.digests import ranker_digest
 from wqa.data.formats import data_digest, read_placed_questions

@@ -24,7 +24,7 @@ import mmh3
 import numpy as np
 
 from wqa.config import BackboneConfig, parse_json
-from wqa.config.reading import open_file
+from wqa.config.runs import open_file
 from wqa.data.word_vectors import WordVectors, mask_digits
 from wqa.errors import EncoderError, OptionError, shorten
 from wqa.text.tokenizers import LONG_TEXT, Located, Tokenizer, check_text

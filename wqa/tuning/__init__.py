@@ -15,9 +15,8 @@ from wqa.tuning.configurations import (
     pick,
     placements,
 )
-from wqa.tuning.run import Picked, Tuning, tune, write_tuned
-from wqa.tuning.scored import ScoredQuestions, score_questions
-from wqa.tuning.sequences import KEEPS, tune_sequence
+from wqa.tuning.drops import KEEPS, Picked, Tuning, tune
+from wqa.tuning.replay import ScoredQuestions, score_questions
 from wqa.tuning.weights import TunedWeights, tune_weights
 
 __all__ = [
@@ -38,7 +37,5 @@ __all__ = [
     "placements",
     "score_questions",
     "tune",
-    "tune_sequence",
     "tune_weights",
-    "write_tuned",
 ]

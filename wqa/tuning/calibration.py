@@ -34,7 +34,7 @@ from wqa.io.files import PathLike, sha256, write_json
 from wqa.io.locks import lock_output
 from wqa.io.outputs import check_file
 from wqa.systems.load import load_ranker
-from wqa.tuning.run import tuning_record
+from wqa.tuning.configurations import tuning_record
 
 
 class ExitCalibration(NamedTuple):

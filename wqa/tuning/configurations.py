@@ -11,9 +11,12 @@ import math
 import pathlib
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+from wqa.data.formats import data_digest
 from wqa.errors import OptionError, shorten
 from wqa.evaluation.picture import draw_costs
 from wqa.evaluation.report import write_rows
+from wqa.io.files import PathLike
+from wqa.text import PreparedQuestions
 
 #: The grid of section 5.5.
 GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
@@ -54,6 +57,8 @@ class Configuration:
 
     def stored(self) -> Dict[str, List]:
         """Fields of a sequence's file, and keywords of ``set_drops``, that set these drops."""
+        if not self.keep:
+            return {"drop_ratio": list(self.ratios)}
         ratios: List[Optional[float]] = []
         for ratio, number in zip(self.ratios, self.keep):
             ratios.append(None if number else ratio)
@@ -236,6 +241,19 @@ def pick(
             return configuration
     best = front[-1].metrics[metric]
     raise OptionError("min_metric", min_metric, f"at most {best:.4f}, the best configuration's")
+
+
+def tuning_record(
+    choice: Dict[str, Any], data: PathLike, filter: str, prepared: PreparedQuestions
+) -> Dict[str, Any]:
+    """What a choice was made by, as files of tuned settings record it."""
+    return {
+        "chosen_by": choice,
+        "data_sha256": data_digest(data),
+        "filter": filter,
+        "questions": len(prepared.questions),
+        **prepared.counts,
+    }
 
 
 def as_row(configuration: Configuration, columns: Sequence[str]) -> Dict[str, Any]:

@@ -25,7 +25,7 @@ from wqa.io.files import PathLike, write_json
 from wqa.io.locks import lock_output
 from wqa.io.progress import with_bar
 from wqa.systems.load import load_ranker
-from wqa.tuning.run import tuning_record
+from wqa.tuning.configurations import tuning_record
 
 #: Trials of a search by default.
 TRIALS = 200
@@ -64,18 +64,18 @@ class TunedWeights:
     truncated_questions: int = 0
     skipped_questions: int = 0
 
-
-def check_optuna() -> None:
-    """Refuse early where the library of the search is not installed."""
-    try:
-        import optuna  # noqa: F401
-    except ImportError:
-        raise MissingDependency(
-            "optuna",
-            "is not installed",
-            "the library that searches weights",
-            how_to_install("tune"),
-        ) from None
+    def to_dict(self) -> Dict[str, Any]:
+        """The weights of the rankers and their figures, in types of JSON."""
+        rows: List[Dict[str, Any]] = []
+        for name, weight in zip(self.names, self.weights):
+            rows.append({"weight": weight, "ranker": name})
+        return {
+            "questions": self.questions,
+            "weights": rows,
+            "metrics": self.metrics,
+            "metrics_of_equal_weights": self.equal,
+            "file": str(self.path),
+        }
 
 
 def tune_weights(
@@ -128,7 +128,11 @@ def tune_weights(
     OutputLocked
         If another process writes to the file.
     """
-    check_optuna()
+    try:
+        import optuna  # noqa: F401 - refused early where it is missing
+    except ImportError:
+        problem, expected = "is not installed", "the library that searches weights"
+        raise MissingDependency("optuna", problem, expected, how_to_install("tune")) from None
     if trials < 1:
         raise OptionError("trials", trials, "a whole number above 0")
     if seed < 0:

@@ -28,7 +28,7 @@ from wqa.systems.random import random_pairs
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import PairInputs, load_tokenizer, pad_pairs
-from wqa.tuning.scored import score_questions
+from wqa.tuning.replay import score_questions
 
 pytestmark = pytest.mark.onednn
 

@@ -9,8 +9,7 @@ from conftest import needs_onednn, needs_precision
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.cli import main
-from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
+from wqa.config import BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.engines.choice import packing_obstacle
 from wqa.errors import InputError, OptionError, QuestionTooLong, ScoreError
@@ -184,38 +183,6 @@ def test_encoded_questions_are_ranked_as_a_group(tiny_encoder):
         ranker.rank_pairs(pairs)
     with pytest.raises(InputError, match="Q7"):
         ranker.rank_pairs(pairs, ["a", "Q7", "b"])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--latency", "2"],
-        ["--beside", "electra_12_256_4", "--rounds", "1"],
-        pytest.param(["--precision", "int8", "--rounds", "1"], marks=needs_precision("int8")),
-    ],
-)
-def test_random_weights_are_timed(capsys, options, monkeypatch):
-    small = BackboneConfig(
-        layout="roberta",
-        vocab_size=99,
-        units=8,
-        hidden_size=16,
-        num_layers=2,
-        num_heads=2,
-        max_positions=390,
-        first_position=2,
-        token_types=1,
-    )
-    for name in ("roberta_12_768_12", "electra_12_256_4"):
-        monkeypatch.setitem(BACKBONES, name, small)
-    command = ["bench", "--random", "roberta_12_768_12", "--system", "mspp", "--head", "AE_k"]
-    assert main([*command, "--num-candidates", "7", "--tokens", "8-20", *options]) == 0
-    assert capsys.readouterr().out
-    several = [*command[:2], "roberta_12_768_12,electra_12_256_4", *command[3:]]
-    assert main(several) != 0
-    assert "one shape with this system" in capsys.readouterr().err
-    assert main([*command, "--num-candidates", "7", "--tokens", "65", *options]) == 2
-    assert "--tokens: 65; expected at most 64" in capsys.readouterr().err
 
 
 def test_an_exported_network_has_the_same_scores(tmp_path, joint_run):

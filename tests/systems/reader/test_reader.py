@@ -803,9 +803,7 @@ def test_questions_without_known_answers_are_answered_without_figures(
     bare = [question._replace(candidates=(), answers=()) for question in river_questions()]
     write_questions(tmp_path / "q.jsonl", bare)
     assert answer(rivers, reader_run, "--data", tmp_path / "q.jsonl") == 0
-    first, *answers = capsys.readouterr().out.splitlines()
-    assert first == "6 questions, without known answers"
-    assert [line.split(":")[0] for line in answers] == [question.id for question in bare]
+    assert capsys.readouterr().out == "6 questions, without known answers\n"
     bare[2] = bare[2]._replace(answers=("Ulm",))
     write_questions(tmp_path / "q.jsonl", bare)
     assert answer(rivers, reader_run, "--data", tmp_path / "q.jsonl") == 2

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from wqa.config import PAIR_FORMS, BackboneConfig
-from wqa.config.reading import open_file
+from wqa.config.runs import open_file
 from wqa.config.training import STRENGTH
 from wqa.engines.onednn.operations import PRODUCTS, Quantized
 from wqa.engines.onednn.packed_parts import PackedBatch, product_parameter

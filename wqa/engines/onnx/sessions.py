@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.config.devices import device_numbers
+from wqa.config.environment import device_numbers
 from wqa.errors import (
     DeviceError,
     MissingDependency,

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Time a system on an encoder of a named shape with random weights, on random candidates.
+
+    python recipes/bench/random_weights.py SHAPE [--system mhs --heads 3 ...]
+        [--beside SHAPE[,SHAPE...] ...] [--candidates 400] [--tokens 20-60] [--json TIMES.json]
+
+The options of the system are those of `wqa train SYSTEM`. It takes turns with monolithic rankers of
+the shapes of --beside, or ensembles of them, in each round; a ratio is that to the first, the
+median over the rounds. A system that encodes documents apart from questions is timed with its
+documents in files on disk, without them, and beside the others, which read question and document
+as one input. The lines after the table say what encoding a document costs, and after how many
+questions 1,000 encoded documents have paid for themselves.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+from wqa.cli.options import add_fields, fields_of
+from wqa.config import BACKBONES, EngineConfig
+from wqa.errors import WqaError, check_choice
+from wqa.evaluation import table
+from wqa.inference.document_encoder import StoredDocument
+from wqa.inference.ensemble import EnsembleRanker
+from wqa.inference.timing import time_rankers
+from wqa.systems.random import joined, random_pairs, random_ranker, random_splits
+from wqa.systems.registry import find_system
+from wqa.text import SplitPair
+
+#: Documents of which the cost of encoding is reported.
+COLLECTION = 1000
+
+
+def configs(shapes):
+    """Encoders of shapes that are separated by commas."""
+    for name in shapes.split(","):
+        check_choice("shape", name, BACKBONES)
+    return [BACKBONES[name] for name in shapes.split(",")]
+
+
+def joining(ranker):
+    """Rank questions and documents, which are encoded apart, as one input each."""
+    return lambda group: ranker.rank_pairs([[joined(pair) for pair in pairs] for pairs in group])
+
+
+def time_cached(name, ranker, questions, beside, rounds):
+    """Rows of a ranker with its documents on disk and without them, and lines about its parts."""
+    with tempfile.TemporaryDirectory() as folder:
+        ranker.document_encoder.encode([questions[0][0].document.token_ids])  # compiles
+        begin, bounds = time.perf_counter(), []
+        for number, pairs in enumerate(questions):
+            rows = ranker.document_encoder.encode([pair.document.token_ids for pair in pairs])
+            bounds.append(np.cumsum([len(own) for own in rows])[:-1])
+            np.save(f"{folder}/{number}.npy", np.concatenate(rows).astype(np.float16))
+        encoding = (time.perf_counter() - begin) / sum(map(len, questions))
+
+        def read(number):
+            rows = np.split(np.load(f"{folder}/{number}.npy", mmap_mode="r"), bounds[number])
+            return [np.array(own[:1] if ranker.reads_first else own) for own in rows]
+
+        def cached(group):
+            stored = []
+            for number, pairs in enumerate(group):
+                documents = [StoredDocument(rows, False) for rows in read(number)]
+                stored.append(
+                    [SplitPair(pair.question, own) for pair, own in zip(pairs, documents)]
+                )
+            return ranker.rank_pairs(stored)
+
+        ranks = {f"{name}, cached": cached, f"{name}, not cached": ranker.rank_pairs, **beside}
+        rows = time_rankers(ranks, questions, rounds)
+        token_ids = [pairs[0].question.token_ids for pairs in questions]
+        question = seconds(lambda: ranker.question_encoder.encode(token_ids), rounds)
+        reading = seconds(lambda: [read(number) for number in range(len(questions))], rounds)
+    count, first = len(questions), rows[0]["seconds"]
+    parts = [1e3 * part / count for part in (question, reading, max(first - question - reading, 0))]
+    lines = [
+        "ms a question with the cache: {:.1f} to encode it, {:.1f} to read its documents, "
+        "{:.1f} for the rest".format(*parts),
+        f"encoding costs {1e3 * encoding:.2f} ms a document",
+    ]
+    for row in rows:
+        row["questions_per_second"] = count / row["seconds"]
+        saved = (row["seconds"] - first) / count
+        if saved > 0:
+            lines.append(
+                f"a cache of {COLLECTION:,} documents has paid for itself after "
+                f"{math.ceil(COLLECTION * encoding / saved):,} questions, in place of: "
+                f"{row['ranker']}"
+            )
+    return rows, lines
+
+
+def seconds(function, rounds):
+    """Median seconds of a call, after one to warm up."""
+    times = []
+    for _ in range(rounds + 1):
+        begin = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times[1:])
+
+
+def measure(options):
+    """Rows of all rankers, and lines to print below them."""
+    engine = EngineConfig(precision=options.precision)
+    own = fields_of(options, find_system(options.system).network_type().Config)
+    [config] = configs(options.shape)
+    ranker = random_ranker(config, system=options.system, own=own, engine=engine)
+    others = {}
+    for shapes in options.beside:
+        rankers = []
+        for seed, other in enumerate(configs(shapes)):
+            rankers.append(random_ranker(other, seed=seed, system="pairwise", engine=engine))
+        name = f"{shapes} pairwise"
+        others[name] = rankers[0] if len(rankers) == 1 else EnsembleRanker(rankers)
+    names = [options.shape, *options.beside]
+    vocab_size = min(each.vocab_size for shapes in names for each in configs(shapes))
+    lengths, name = span(options.tokens), f"{options.shape} {options.system}"
+    if ranker.inputs.joins_pairs:
+        pairs = random_pairs(np.random.default_rng(0), options.candidates, *lengths, vocab_size)
+        ranks = {name: ranker.rank_pairs}
+        ranks.update({name: other.rank_pairs for name, other in others.items()})
+        return time_rankers(ranks, [pairs], options.rounds), []
+    of_questions = span(options.question_tokens)
+    splits = random_splits(1, options.candidates, of_questions, lengths, vocab_size)
+    beside = {name: joining(other) for name, other in others.items()}
+    if ranker.takes_cache:
+        return time_cached(name, ranker, splits, beside, options.rounds)
+    return time_rankers({name: ranker.rank_pairs, **beside}, splits, options.rounds), []
+
+
+def span(text):
+    """Least and greatest length of texts, as 20-60, or one length."""
+    low, _, high = text.partition("-")
+    return int(low), int(high or low)
+
+
+def parse():
+    """Parse the command line, with the options of the system that it names."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("shape", help=", ".join(BACKBONES))
+    parser.add_argument("--system", default="cascade")
+    parser.add_argument("--beside", action="append", default=[])
+    parser.add_argument("--candidates", type=int, default=400)
+    parser.add_argument("--tokens", default="20-60", help="of a pair, or of a document")
+    parser.add_argument("--question-tokens", default="16-20")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--json")
+    system = parser.parse_known_args()[0].system
+    add_fields(parser, find_system(system).network_type().Config)
+    return parser.parse_args()
+
+
+def main():
+    """Print the table, and write it as JSON."""
+    options = parse()
+    rows, lines = measure(options)
+    print("\n".join([table(rows), *lines]))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(rows, file, indent=2)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except WqaError as error:
+        sys.exit(f"error: {error}")
