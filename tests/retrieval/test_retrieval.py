@@ -417,7 +417,7 @@ def test_an_index_that_was_stopped_is_begun_again(build, tmp_path):
     assert not list(tmp_path.glob(".*partial"))
 
 
-def test_an_index_that_was_killed_before_it_got_its_name_is_begun_again(
+def test_an_index_that_was_stopped_before_it_got_its_name_is_begun_again(
     build, tmp_path, monkeypatch
 ):
     def killed(*_):
@@ -427,7 +427,7 @@ def test_an_index_that_was_killed_before_it_got_its_name_is_begun_again(
         patch.setattr("wqa.io.arrays.os.rename", killed)
         with pytest.raises(KeyboardInterrupt):
             build()
-    assert [path.name for path in tmp_path.glob(".*partial")] == [".index.partial"]
+    assert not list(tmp_path.glob(".*partial"))
     index = build()
     assert list(map(index.document, range(len(index)))) == COLLECTION
     assert index.search("ice", 1)[0].document.id == "D1"
