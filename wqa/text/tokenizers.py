@@ -13,7 +13,7 @@ import tokenizers
 from wqa.config import FAMILIES, PAIR_FORMS, BackboneConfig
 from wqa.errors import EncoderError, InputError, shorten
 from wqa.io.files import atomic_writer
-from wqa.text.long_text import MOST_WHOLE, StartTokenizer
+from wqa.text.long_text import MOST_READ, first_ids
 
 #: A text of more characters for each id that is needed is not tokenized whole.
 LONG_TEXT = 32
@@ -73,7 +73,6 @@ class Tokenizer:
         inner.no_truncation()
         inner.no_padding()
         self._inner, self._where = inner, where
-        self._starts: Optional[StartTokenizer] = None
         self._vocab_size = _count_ids(inner, where)
         _check_unknown(inner, where)
         # Families share tokens; each set of tokens is tried and named once. MPNet's vocabulary has
@@ -244,11 +243,11 @@ class Tokenizer:
         """
         for text in texts:
             check_text(text)
-            if len(text) > MOST_WHOLE:
+            if len(text) > MOST_READ:
                 raise InputError(
                     "text",
                     f"{shorten(text[:100])} of {len(text):,} characters",
-                    f"at most {MOST_WHOLE:,} where all of them are read",
+                    f"at most {MOST_READ:,} where all of them are read",
                     "divide the text",
                 )
         encodings = self._inner.encode_batch(list(texts), add_special_tokens=False)
@@ -263,9 +262,7 @@ class Tokenizer:
 
     def _first_ids(self, text: str, count: int) -> List[int]:
         check_text(text)  # the whole text, as for a short one
-        if self._starts is None:
-            self._starts = StartTokenizer(self._inner)
-        return self._starts.first_ids(text, count)
+        return first_ids(self._inner, text, count)
 
     @property
     def fingerprint(self) -> str:
