@@ -47,7 +47,8 @@ def _run() -> int:
 
     sys.stderr = LossyStream(sys.stderr)
     if sys.stdout is None:
-        print("error: standard output: it is closed", file=sys.stderr)
+        sys.stdout = sys.stderr
+        print("error: standard output: it is closed")
         return cli.FAILED
     # Buffered, as Python's -u loses what is written in part.
     raw = io.BufferedWriter(io.FileIO(1, "w", closefd=False))

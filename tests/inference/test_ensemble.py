@@ -555,7 +555,7 @@ def test_tuning_on_the_command_line(write, runs, dev, tiny_run, capsys, monkeypa
         assert f"{flag}: with an ensemble; expected " in capsys.readouterr().err
     for option in ("--trials", "--seed"):
         assert main(["tune", str(tiny_run), "--data", str(dev), option, "1"]) == 2
-        assert f"{option}: with a run; expected the .json" in capsys.readouterr().err
+        assert f"{option}: with a run or a sequence; expected the .json" in capsys.readouterr().err
     pytest.importorskip("optuna", reason="the extra [tune] is not installed")
     arguments = ["tune", str(path), "--data", str(dev), "--trials", "5", "--metric", "p@1"]
     with monkeypatch.context() as hidden:

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         from wqa.retrieval import Index
 
         Index(options.index).check_digests(progress=True)
-        show(f"{options.index}: the index is whole", {"works": True}, options.json)
+        show(f"{printable(options.index)}: the index is whole", {"works": True}, options.json)
         return 0
     report = diagnose()
     show(as_text(report), report, options.json)
