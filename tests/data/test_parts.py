@@ -365,3 +365,54 @@ def test_an_error_of_the_data_leaves_no_manifest(task):
         run_parts(task)
     assert not (folder_of(task) / MANIFEST).exists()
     assert json.dumps(task.computed) == "[]"
+
+
+def test_settings_that_only_one_command_has_are_told_apart(data, tmp_path):
+    """An option that a shard has and another has not, whichever comes first."""
+
+    class Optional(Squares):
+        def settings(self):
+            return {**super().settings(), "keep": 3}
+
+    run_parts(Optional(data, tmp_path / "a"), (1, 2))
+    with pytest.raises(DataError, match="made with keep 3; expected None"):
+        run_parts(Squares(data, tmp_path / "a"), (2, 2))
+    with pytest.raises(DataError, match="made with keep 3"):
+        merge_parts(Squares(data, tmp_path / "a"))
+    run_parts(Squares(data, tmp_path / "b"), (1, 2))
+    with pytest.raises(DataError, match="made with keep None; expected 3"):
+        run_parts(Optional(data, tmp_path / "b"), (2, 2))
+
+
+def test_what_a_process_or_shards_have_computed_is_not_replaced(task, data, tmp_path):
+    stop = StopRequest()
+    compute = task.compute
+
+    def once(partition):
+        stop.signal = signal.SIGTERM
+        return compute(partition)
+
+    task.compute = once
+    with pytest.raises(Stopped):
+        run_parts(task, stop=stop)
+    before = sorted(path.name for path in folder_of(task).iterdir())
+    with pytest.raises(DataError, match="made with power 2"):
+        run_parts(Squares(data, tmp_path / "out", 3))
+    assert sorted(path.name for path in folder_of(task).iterdir()) == before
+
+
+def test_parts_without_a_manifest_are_made_again(task, data, tmp_path):
+    """Those of a process that was killed while it removed them."""
+    folder_of(task).mkdir()
+    (folder_of(task) / "000001.npz").write_bytes(b"old")
+    run_parts(task)
+    check_merged(task)
+
+
+@pytest.mark.parametrize("out", [".", "", "a/.."])
+def test_a_folder_by_another_name(data, tmp_path, monkeypatch, out):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match="with other files"):
+        run_parts(Squares(data, out))
+    with pytest.raises(OptionError, match="has no name"):
+        run_parts(Squares(data, "/"))

@@ -168,8 +168,12 @@ def test_a_row_of_int8_has_its_own_scale(tmp_path):
 
 
 def test_bfloat16_is_widened():
+    """Also beside a document without a token, which has rows of another type."""
     bits = np.array([[0x3F80] * UNITS], np.uint16)
-    assert pack_documents(["D"], [bits], "float32")["rows"].tolist() == [[1.0] * UNITS]
+    blank = np.zeros((0, UNITS), np.float32)
+    for encodings in ([bits], [blank, bits], [bits, blank]):
+        rows = pack_documents(["D"] * len(encodings), encodings, "float32")["rows"]
+        assert rows.tolist() == [[1.0] * UNITS]
 
 
 @pytest.mark.parametrize("store", ["float16", "float32", "int8"])
@@ -323,6 +327,9 @@ def test_a_document_without_a_token_is_left_out(run, tmp_path, capsys):
     write_documents(path, [Document("D1", "the moon"), Document("D2", "\u200b\u200b")])
     assert encode(run, path, out) == 0
     assert "1 documents, 0 shortened, 1 without a token left out" in capsys.readouterr().out
+    write_documents(path, [Document("D2", "\u200b\u200b")])
+    assert encode(run, path, tmp_path / "none") == 0
+    assert "0 documents, 0 shortened, 1 without" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,8 @@ def test_another_version_is_refused(tmp_path):
 
 def reusable(path, made_with=MADE_WITH):
     output = output_of(path, 1, "test folder", TYPES, ["source_sha256"])
+    output.check()
+    output.mend()
     return reusable_folder(output, made_with)
 
 

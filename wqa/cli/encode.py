@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
     from wqa.systems.encode import EncodingTask
 
     if options.cluster is not None:
-        options.threads = options.threads or 1
+        options.threads = 1 if options.threads is None else options.threads
     given = values_of(options, "run", "out", "partition_tokens", "store", "first_tokens")
     task = EncodingTask(data=options.documents, engine=engine_of(options), **given)
     report = run_in_parts(options, task)
@@ -71,6 +71,6 @@ def run(options: argparse.Namespace) -> None:
         f"{printable(options.out)}: {meta['documents']:,} documents, {meta['truncated']:,} "
         f"shortened, {meta['blank']:,} without a token left out; {size / 1e6:,.1f} MB"
     )
-    if report.seconds:
+    if report.seconds and meta["documents"]:
         text += f"\n{1e3 * report.seconds / meta['documents']:,.2f} ms a document"
     show(text, figures, options.json)

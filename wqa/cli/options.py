@@ -273,7 +273,7 @@ def note_cache(options: argparse.Namespace) -> None:
     """Print on standard error how many documents were not in the cache, if there is one."""
     cache = getattr(options, "cache", None)
     # It is still a path where the subcommand has loaded no ranker.
-    if not (cache is None or isinstance(cache, str)):
+    if cache is not None and not isinstance(cache, str) and cache.documents:
         text = f"all {cache.documents:,} documents came from the cache"
         if cache.missing:
             text = f"{cache.missing:,} of {cache.documents:,} documents were encoded, as the cache "

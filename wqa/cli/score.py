@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
 
     keywords = ranking_options(options)
     if options.cluster is not None:
-        options.threads = keywords["threads"] = options.threads or 1
+        options.threads = keywords["threads"] = 1 if options.threads is None else options.threads
         if "cache" in keywords:
             keywords["cache"] = str(keywords["cache"].path)  # workers open it by themselves
     given = values_of(options, "run", "data", "out", "filter", "partition_tokens")

@@ -29,6 +29,7 @@ from wqa.data.partitions import Partition
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, WqaError, printable, shorten
 from wqa.io.files import atomic_writer, is_temporary
 from wqa.io.locks import lock_output
+from wqa.io.outputs import named_path
 from wqa.io.progress import StopRequest, progress_bar, with_bar
 
 LOGGER = logging.getLogger(__name__)
@@ -309,17 +310,18 @@ def _finished(task: PartTask, settings: Mapping[str, Any]) -> Optional[Dict[str,
 
 
 def _open_alone(task: PartTask) -> Parts:
-    """Read the manifest of a single process, or write it in place of one of other settings.
+    """Read the manifest of a single process, or write it.
 
-    What several processes have computed is not replaced.
+    One of other settings is replaced as long as no part is computed, such as after an error in the
+    data.
     """
     parts = read_parts(task)
     if parts is not None:
         try:
-            parts.check(_all_settings(task))
+            _check(parts, task)
             return parts
         except DataError:
-            if not parts.is_alone:
+            if not parts.is_alone or len(parts.missing()) < len(parts.partitions):
                 raise
             parts.remove()
     _write_manifest(task, is_alone=True)
@@ -328,8 +330,8 @@ def _open_alone(task: PartTask) -> Parts:
     return written
 
 
-def _all_settings(task: PartTask) -> Dict[str, Any]:
-    return {**task.settings(), **task.loaded_settings(), **task.machine_settings()}
+def _check(parts: Parts, task: PartTask) -> None:
+    parts.check(task.settings(), task.loaded_settings(), task.machine_settings())
 
 
 def open_parts(task: PartTask) -> Optional[Parts]:
@@ -341,7 +343,7 @@ def open_parts(task: PartTask) -> Optional[Parts]:
     while True:
         parts = read_parts(task)
         if parts is not None:
-            parts.check(_all_settings(task))
+            _check(parts, task)
             return parts
         try:
             with lock_output(_folder(task)):
@@ -358,19 +360,23 @@ def open_parts(task: PartTask) -> Optional[Parts]:
 
 def _folder(task: PartTask) -> pathlib.Path:
     """Folder of the manifest and the parts."""
-    out = pathlib.Path(task.out)
+    out = named_path(task.out)
     return out.with_name(f"{out.name}.partitions")
 
 
 def _write_manifest(task: PartTask, is_alone: bool = False) -> None:
     folder = _folder(task)
-    if folder.is_dir() and not all(map(is_temporary, folder.iterdir())):
+    # Without a manifest, parts are what a killed process has left.
+    if folder.is_dir() and not all(map(Parts.is_own, folder.iterdir())):
         expected = "a path beside which the partitions can be written"
         hint = "choose another path, or move that folder"
         raise OptionError("out", f"{folder} is beside it, with other files", expected, hint)
+    for path in folder.glob("*.npz"):
+        path.unlink()
     manifest = {
         "format": FORMAT,
-        "settings": {**task.settings(), **task.loaded_settings()},
+        "settings": task.settings(),
+        "loaded": task.loaded_settings(),
         "machine": task.machine_settings(),
         "is_alone": is_alone,
         "partitions": list(task.divide()),
@@ -420,31 +426,39 @@ class Parts:
 
     def __init__(self, task: PartTask, manifest: Mapping[str, Any]) -> None:
         self.task = task
-        self.settings: Dict[str, Any] = dict(manifest["settings"])
-        self._machine: Dict[str, Any] = dict(manifest["machine"])
+        self._kinds = [dict(manifest[kind]) for kind in ("settings", "loaded", "machine")]
+        self.settings: Dict[str, Any] = {**self._kinds[0], **self._kinds[1]}
         self.is_alone = bool(manifest["is_alone"])
         self.partitions = [Partition(*row) for row in manifest["partitions"]]
         self.folder = _folder(task)
         content = json.dumps(manifest, sort_keys=True).encode("utf-8")
         self._digest = hashlib.sha256(content).hexdigest()
 
-    def check(self, expected: Mapping[str, Any]) -> None:
-        """Check that the parts are those of a command with certain settings.
+    def check(self, *kinds: Mapping[str, Any]) -> None:
+        """Check that the parts are those of a command.
+
+        Parameters
+        ----------
+        *kinds : mapping
+            Its settings, those of the loaded model and those of the machine; the last ones may be
+            left out. A setting that only one side has counts as None on the other.
 
         Raises
         ------
         DataError
             If a setting has another value.
         """
-        stored = {**self.settings, **self._machine}
-        for name, value in expected.items():
-            if stored.get(name) == value:
-                continue
-            hint = f"repeat the command that began it, or delete {self.folder}"
-            if name == "threads":
-                hint = f"give threads={stored.get(name)} on every machine, or delete {self.folder}"
-            found = f"made with {name} {shorten(stored.get(name), 70)}"
-            raise DataError(self.folder / MANIFEST, found, shorten(value, 70), hint)
+        for stored, expected in zip(self._kinds, kinds):
+            for name in {**stored, **expected}:
+                if stored.get(name) != expected.get(name):
+                    raise self._mismatch(name, stored.get(name), expected.get(name))
+
+    def _mismatch(self, name: str, stored: Any, expected: Any) -> DataError:
+        hint = f"repeat the command that began it, or delete {self.folder}"
+        if name == "threads":
+            hint = f"give threads={stored} on every machine, or delete {self.folder}"
+        found = f"made with {name} {shorten(stored, 70)}"
+        return DataError(self.folder / MANIFEST, found, shorten(expected, 70), hint)
 
     def path(self, index: int) -> pathlib.Path:
         """File of a part."""
@@ -493,9 +507,9 @@ class Parts:
 
     def remove(self) -> None:
         """Remove the folder; where it holds files of others, these stay."""
-        own = [entry for entry in self._entries() if self._is_own(entry)]
+        own = [entry for entry in self._entries() if self.is_own(entry)]
         with contextlib.suppress(OSError):  # the results are there: nothing is in the way
-            for path in sorted(own, key=lambda path: path.name != MANIFEST):
+            for path in sorted(own, key=lambda path: path.name == MANIFEST):  # the last
                 path.unlink()
             self.folder.rmdir()
 
@@ -506,6 +520,7 @@ class Parts:
             return []
 
     @staticmethod
-    def _is_own(path: pathlib.Path) -> bool:
+    def is_own(path: pathlib.Path) -> bool:
+        """Whether a path has the name of a file that is written here."""
         is_named = path.name == MANIFEST or re.fullmatch(r"[0-9]{6,}\.npz", path.name) is not None
         return (is_named and path.is_file()) or is_temporary(path)

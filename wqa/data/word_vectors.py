@@ -205,6 +205,8 @@ def write_word_vectors(path: PathLike, table: WordVectors) -> None:
     types: Dict[str, np.dtype] = {**_TYPES, "vectors": np.dtype(("<f4", (table.units,)))}
     with lock_output(path):
         output = table_output(path)
+        output.check()
+        output.mend()
         if reusable_folder(output, table.meta) is not None:
             return
         with ArrayWriter(output, types, table.meta) as writer:

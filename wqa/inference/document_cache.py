@@ -9,7 +9,7 @@ The arrays are memory-mapped: the pages of a document are read from the disk whe
 from __future__ import annotations
 
 import hashlib
-import os
+import json
 import pathlib
 import threading
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
@@ -100,10 +100,12 @@ def pack_documents(
     DataError
         If a value is no finite number in the element type.
     """
-    kept = [rows[: tokens or None] for rows in encodings]
+    kept = []
+    for rows in encodings:
+        rows = rows[: tokens or None]
+        kept.append(widen(rows) if rows.dtype == np.uint16 else np.asarray(rows, np.float32))
     lengths = np.array([len(rows) for rows in kept], np.int64)
-    rows = np.concatenate(kept)
-    values = widen(rows) if rows.dtype == np.uint16 else np.asarray(rows, np.float32)
+    values = np.concatenate(kept)
     arrays: Arrays = {"lengths": lengths}
     with np.errstate(over="ignore", invalid="ignore"):  # checked below
         if store == "int8":
@@ -282,10 +284,10 @@ class DocumentCache:
         if candidate.id is None:
             return None
         key = np.frombuffer(document_key(candidate.id, candidate.text), "<u8")[0]
-        place = int(np.searchsorted(self._keys, key))
-        if place == len(self._keys) or self._keys[place] != key:
+        position = int(np.searchsorted(self._keys, key))
+        if position == len(self._keys) or self._keys[position] != key:
             return None
-        index = self._order[place]
+        index = self._order[position]
         start, end = self._bounds(index)
         if tokens is not None:
             end = min(end, start + tokens)
@@ -304,6 +306,7 @@ def open_cache(cache: Union[PathLike, DocumentCache]) -> DocumentCache:
     return cache if isinstance(cache, DocumentCache) else DocumentCache(cache)
 
 
-def cache_path(cache: Union[PathLike, DocumentCache]) -> str:
-    """Path of a cache."""
-    return os.fspath(cache.path if isinstance(cache, DocumentCache) else cache)
+def cache_digest(cache: Union[PathLike, DocumentCache]) -> str:
+    """Digest of a cache: of the digests of its arrays."""
+    digests = json.dumps(open_cache(cache).meta["sha256"], sort_keys=True)
+    return hashlib.sha256(digests.encode("ascii")).hexdigest()

@@ -212,7 +212,6 @@ def reusable_folder(
     the writer, which replaces it, if it was made with the same.
     """
     output.check()
-    output.mend()
     meta = output.meta()
     if meta is None:
         return None

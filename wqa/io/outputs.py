@@ -16,14 +16,17 @@ import pathlib
 from typing import Any, Collection, Dict, Iterable, List, Optional, Sequence
 
 from wqa.config import read_json
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError, OutputLocked, shorten
 from wqa.io.files import PathLike, is_temporary, storage_errors, sync_directory, write_json
+from wqa.io.locks import lock_output
 
 #: Key of the mark.
 MARK = "wqa"
 
 #: Files by which a process says that it writes to a folder; see `wqa.io.locks`.
 _LOCKS = (".lock", ".holder")
+#: Keys of the journals of version 0.2.
+_JOURNAL = ("made_with", "progress", "files")
 
 
 def mark_of(kind: str, version: int) -> Dict[str, Any]:
@@ -65,6 +68,8 @@ def other_entries(folder: pathlib.Path, own: Collection[str]) -> List[str]:
     """Names of what a folder holds besides some files and what killed processes left of them."""
     names = []
     for entry in folder.iterdir():
+        if not os.path.lexists(entry):
+            continue  # of a process that removes it
         is_own = entry.name in own and (entry.is_file() or entry.is_symlink())
         if not is_own and not is_temporary(entry) and entry.name not in _LOCKS:
             names.append(entry.name)
@@ -97,7 +102,7 @@ class Output:
         keys: Collection[str] = (),
     ) -> None:
         # A link stays, and the folder behind it is replaced.
-        self.path = pathlib.Path(os.path.realpath(path) if os.path.islink(path) else path)
+        self.path = named_path(os.path.realpath(path) if os.path.islink(path) else path)
         self.kind, self.version = kind, version
         self.partial = self.path.with_name(f".{self.path.name}.partial")
         self._replaced = replaced_path(self.path)
@@ -140,16 +145,20 @@ class Output:
         others = other_entries(folder, self._own(folder))
         if others:
             raise refuse(folder, others[0], self.kind)
-        if not marked(folder / "meta.json", self.kind, self._keys):
+        # Version 0.2 wrote ``meta.json`` last, and ``journal.json`` until then.
+        is_journal = folder == self.partial and marked(folder / "journal.json", self.kind, _JOURNAL)
+        if not marked(folder / "meta.json", self.kind, self._keys) and not is_journal:
             raise refuse(folder, min(os.listdir(folder)), self.kind)
 
     def _own(self, folder: pathlib.Path) -> List[str]:
         """Names of the files of a folder of the kind, of this version or of another."""
-        values = marked(folder / "meta.json", self.kind, self._keys) or {}
-        own = ["meta.json", *self._files, *values.get("names", [])]
-        files = values.get("files")
-        if isinstance(files, dict):
-            own += [f"{array}.bin" for array in files]
+        own = ["meta.json", "journal.json", *self._files]
+        for name, keys in (("meta.json", self._keys), ("journal.json", _JOURNAL)):
+            values = marked(folder / name, self.kind, keys) or {}
+            own += values.get("names", [])
+            files = values.get("files")
+            if isinstance(files, dict):
+                own += [f"{array}.bin" for array in files]
         return own
 
     @staticmethod
@@ -157,6 +166,13 @@ class Output:
         if not os.path.lexists(folder):
             return True
         return folder.is_dir() and not folder.is_symlink() and not other_entries(folder, ())
+
+    def mend_unless_locked(self) -> None:
+        """Do what `mend` does, unless a process is replacing the folder now."""
+        if self._replaced.exists():
+            with contextlib.suppress(OutputLocked), lock_output(self.path):
+                self.check()
+                self.mend()
 
     def mend(self) -> None:
         """Complete or undo a replacement that was stopped, once `check` has passed."""
@@ -206,6 +222,22 @@ class Output:
 def replaced_path(path: pathlib.Path) -> pathlib.Path:
     """Name of a folder while another one takes its place."""
     return path.with_name(f".{path.name}.replaced")
+
+
+def named_path(path: PathLike) -> pathlib.Path:
+    """A path whose last part is a name, such as that of the working directory for ``.``.
+
+    Raises
+    ------
+    OptionError
+        If it is the root of all folders.
+    """
+    target = pathlib.Path(path)
+    if not target.name or target.name == "..":
+        target = pathlib.Path(os.path.abspath(path))
+    if not target.name:
+        raise OptionError("out", f"{path}, which has no name", "the path of a folder to make")
+    return target
 
 
 def output_of(

@@ -26,7 +26,7 @@ from wqa.data.ir_names import is_ir_name
 from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError
 from wqa.io.arrays import ArrayWriter, reusable_folder
-from wqa.io.files import PathLike, sha256
+from wqa.io.files import PathLike, scratch_folder, sha256, storage_errors
 from wqa.io.locks import lock_output
 from wqa.io.outputs import output_of
 from wqa.io.progress import with_bar
@@ -114,6 +114,8 @@ def build_index(
         changed = "the documents or the settings have changed"
         mend = f"{changed}: replace it with --replace, or choose another folder"
         output = output_of(out, FORMAT, KIND, TYPES, ("documents_sha256", "method"))
+        output.check()
+        output.mend()
         try:
             existing = reusable_folder(output, made_with, mend)
         except DataError:
@@ -154,7 +156,7 @@ def _write(
     waiting: List[Document] = []
     lengths = array.array("q")
     frequencies = np.zeros(BUCKETS, np.int64)  # by term
-    with tempfile.TemporaryDirectory(prefix="wqa-") as folder:
+    with scratch_folder("index") as folder, storage_errors(folder):
         parts = _Parts(folder)
         for number, document in enumerate(documents):
             terms, counts = count_terms(document.full_text, method.longest)
@@ -196,7 +198,7 @@ def _write(
 class _Parts:
     """Postings of parts of a collection, each in a file by term and document."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: pathlib.Path) -> None:
         self._folder = folder
         self._paths: List[str] = []
         self._waiting: List[np.ndarray] = []
@@ -236,7 +238,9 @@ class _Parts:
             last = max(last, first + 1)
             pieces = []
             for index, part in enumerate(parts):
-                end = int(np.searchsorted(terms[index], names[last - 1], side="right"))
+                # Of the type of the array, which would be converted, and so read, otherwise.
+                greatest = terms[index].dtype.type(names[last - 1])
+                end = int(np.searchsorted(terms[index], greatest, side="right"))
                 pieces.append(part[starts[index] : end])
                 starts[index] = end
             postings = np.concatenate(pieces)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib.util
@@ -299,6 +300,10 @@ def serve(
         options["threads"] = max(1, len(os.sched_getaffinity(0)) // config.workers)
     _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    more: Dict[str, Any] = {}
+    if "timeout_worker_healthcheck" in inspect.signature(uvicorn.Config).parameters:
+        # A worker of a busy machine is not taken for one that hangs.
+        more["timeout_worker_healthcheck"] = math.ceil(config.timeout)
     settings = uvicorn.Config(
         functools.partial(_create_worker, run, config, options),
         factory=True,
@@ -311,17 +316,29 @@ def serve(
         limit_concurrency=descriptors - _OTHER_FILES if descriptors > 2 * _OTHER_FILES else None,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=math.ceil(config.drain),
+        **more,
     )
 
     class Workers(Multiprocess):
         """Refuses connections as soon as the workers are told to stop."""
 
+        def keep_subprocess_alive(self) -> None:
+            # Earlier versions start a worker again for ever that cannot load its ranker.
+            if STARTUP_FAILURE in [worker.process.exitcode for worker in self.processes]:
+                self.should_exit.set()
+            super().keep_subprocess_alive()
+
         def terminate_all(self) -> None:
             listener.close()
             super().terminate_all()
 
-    with listen(config.host, config.port) as listener, tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(listen(config.host, config.port))
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            stack.callback(signal.signal, number, signal.getsignal(number))
         os.environ[METRICS_FOLDER] = folder  # before a worker imports prometheus_client
+        stack.callback(os.environ.pop, METRICS_FOLDER, None)
         arguments: Dict[str, Any] = {"sockets": [listener]}
         if "target" in inspect.signature(Multiprocess).parameters:  # of earlier versions
             arguments["target"] = uvicorn.Server(settings).run
@@ -330,7 +347,6 @@ def serve(
         LOGGER.info("listening", extra={"fields": {"host": host, "port": port}})
         on_listening(_page_url(config.host, port))
         workers.run()
-        del os.environ[METRICS_FOLDER]
     statuses = [worker.process.exitcode for worker in workers.processes]
     if STARTUP_FAILURE in statuses:
         return FAILED

@@ -100,6 +100,7 @@ def _check_count(question: Question, ranking: Ranking) -> None:
 
 
 def add_counts(parts: Iterator[Arrays], counts: Dict[str, int]) -> Iterator[Arrays]:
+    """Add the counts of parts to ``counts`` as they pass."""
     for arrays in parts:
         for name, count in zip(COUNTS, arrays["counts"].tolist()):
             counts[name] += count

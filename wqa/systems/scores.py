@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Union
 
 import numpy as np
 
-from wqa.config.environment import installed_version, library_versions
+from wqa.config.environment import installed_version, library_versions, openmp_threads
 from wqa.data import FILTERS, Question
 from wqa.data.digests import ranker_digest
 from wqa.data.formats import data_digest, read_placed_questions
@@ -37,7 +37,7 @@ from wqa.data.scores import (
     scores_output,
 )
 from wqa.errors import DataError, OptionError, OutputLocked, check_choice, shorten
-from wqa.inference.document_cache import cache_path
+from wqa.inference.document_cache import cache_digest
 from wqa.inference.ranker import Ranker
 from wqa.io.arrays import ArrayFolder, ArrayWriter, check_made_with
 from wqa.io.files import PathLike, sha256
@@ -93,7 +93,7 @@ def score_settings(
         "ranker_sha256": ranker_digest(run, precision),
     }
     if options.get("cache") is not None:
-        settings["document_cache"] = cache_path(options["cache"])
+        settings["document_cache"] = cache_digest(options["cache"])
     if partition_tokens != PARTITION_TOKENS:
         settings["partition_tokens"] = partition_tokens
     for name, default in _DEFAULTS.items():
@@ -120,7 +120,8 @@ def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
     settings["ctx"] = str(options.get("ctx", "cpu")).partition(":")[0]
     settings["onednn"] = installed_version("onednn-cpu-gomp") is not None
     # `wqa.models` sets the variable where it is not set.
-    threads = int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0))))
+    available = len(os.sched_getaffinity(0))
+    threads = int(openmp_threads(os.environ.get("OMP_NUM_THREADS", ""), available))
     settings["threads"] = options.get("threads") or threads
     settings.update(library_versions())
     return json.loads(json.dumps(settings))
@@ -243,8 +244,8 @@ class ScoringTask(PartTask):
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the merged scores; None where they are not there, or not whole."""
         output = self._output()
+        output.mend_unless_locked()
         output.check()
-        output.mend()
         meta = output.meta()
         if meta is None:
             return None

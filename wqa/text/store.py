@@ -293,6 +293,7 @@ class _Tokenizing(PartTask):
         return {**pairs.arrays, "counts": np.array(counts, np.int64)}
 
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+        self._output.mend_unless_locked()
         if reusable_folder(self._output, self._settings) is None:
             return None
         store = PairStore(self.out)

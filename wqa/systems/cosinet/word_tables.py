@@ -140,7 +140,10 @@ def embed_words(
     settings = {"data_sha256": digests, "least_count": least_count, **maker.settings}
     settings["length"] = length
     with lock_output(out):
-        stored = reusable_folder(table_output(out), settings)
+        output = table_output(out)
+        output.check()
+        output.mend()
+        stored = reusable_folder(output, settings)
     if stored is not None:
         return _report(read_word_vectors(out), counts, 0.0)
     table = maker.make()
