@@ -278,7 +278,8 @@ def test_no_request_of_busy_clients_is_lost_at_the_end(popen):
     for thread in threads:
         thread.join()
     assert set(answers) == {(200, True)}
-    assert len(lost) <= 1  # a connection that came as the socket was closed
+    # Connections that came as the sockets were closed: one in the queue, and one of each worker.
+    assert len(lost) <= 3
 
 
 def test_a_worker_does_not_outlive_the_service(popen):

@@ -198,7 +198,7 @@ def test_the_sum_of_the_losses_with_several_teachers():
     "options, match",
     [
         ({"teachers": ("a", "")}, "teachers: a,; expected paths"),
-        ({"teachers": ("a",), "alpha": 1.1}, "alpha: 1.1; expected 0, or a number from 1e-06 to 1"),
+        ({"teachers": ("a",), "alpha": 1.1}, "alpha: 1.1; expected a number from 0 to 1"),
         ({"teachers": ("a",), "alpha": -0.1}, "alpha: -0.1"),
         ({"teachers": ("a",), "alpha": 1e-320}, "alpha: "),
         ({"teachers": ("a",), "tau": 0.0}, "tau: 0.0; expected a number from 0.01 to 100"),

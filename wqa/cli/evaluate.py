@@ -106,8 +106,9 @@ def run(options: argparse.Namespace) -> None:
     """Run ``wqa evaluate`` and print a table of figures."""
     from wqa.evaluation.metrics import metric
 
-    options.metrics = re.split(r",(?![^(]*\))", options.metrics)  # RBP(p=0.8,rel=1) is one name
-    for name in options.metrics:
+    # A comma in brackets belongs to a name, such as RBP(p=0.8,rel=1).
+    metrics = [name.strip() for name in re.split(r",(?![^(]*\))", options.metrics)]
+    for name in metrics:
         metric(name)
     if options.total < 0:
         raise OptionError("total", options.total, "a number of questions")
@@ -115,6 +116,7 @@ def run(options: argparse.Namespace) -> None:
     if not (options.retrieved or scores_trec or options.seeds) and labels_claims(options.runs):
         evaluate_claims(options)
         return
+    options.metrics = metrics
     options.filter = chosen_filter(options.filter, options.total)
     if options.retrieved:
         result: Any = _of_retrieval(options)

@@ -329,6 +329,8 @@ def serve(
             super().keep_subprocess_alive()
 
         def terminate_all(self) -> None:
+            # Connections that wait when the workers close the socket are lost: one at most does.
+            listener.listen(0)
             listener.close()
             super().terminate_all()
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from wqa.config import EngineConfig
+from wqa.data.baselines import parse_baseline
 from wqa.data.digests import ranker_digest
 from wqa.data.documents import (
     LONGEST_DOCUMENT,
@@ -109,7 +110,7 @@ class EncodingTask(PartTask):
     def _settings(self) -> Dict[str, Any]:
         return {
             "documents_sha256": _digest(self.data),
-            "run_sha256": ranker_digest(self.run),
+            "run_sha256": _encoder_digest(self.run),
             "precision": self.engine.precision,
             "store": self.store,
             "tokens": self.first_tokens,
@@ -178,6 +179,14 @@ class EncodingTask(PartTask):
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
         """Write the cache."""
         write_cache(self.out, settings, parts)
+
+
+def _encoder_digest(run: str) -> str:
+    """Digest of a run; that of an encoder is the same by whichever rule it compares texts."""
+    baseline = parse_baseline(run)
+    if baseline is not None and baseline.is_similarity:
+        return ranker_digest(str(baseline._replace(rule="cosine")))
+    return ranker_digest(run)
 
 
 def _digest(documents: str) -> str:

@@ -396,7 +396,7 @@ def test_defaults_of_the_command(run, files, tiny_words, tmp_path, capsys):
 
 def test_help_shows_the_options_and_the_defaults(capsys):
     with pytest.raises(SystemExit):
-        wqa("train", "cosinet", "--help")
+        wqa("train", "cosinet", "--help-all")
     text = capsys.readouterr().out
     own = text.partition("options of cosinet:")[2]
     for option in ("--words", "--loss", "--recurrent", "--buckets"):

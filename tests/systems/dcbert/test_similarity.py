@@ -188,7 +188,11 @@ def test_commands_read_a_cache_and_count_it(name, questions, tmp_path, capsys):
     cache = tmp_path / "cache"
     more = ["--store", "float32"]
     assert main(["encode", name, "--documents", str(documents), "--out", str(cache), *more]) == 0
-    assert encode_documents(name, documents, cache, store="float32")["documents"] == len(ids)
+    other = (
+        name.replace("maxsim", "cosine") if "maxsim" in name else name.replace("cosine", "maxsim")
+    )
+    for rule in (name, other):  # a cache is that of an encoder
+        assert encode_documents(rule, documents, cache, store="float32")["documents"] == len(ids)
     capsys.readouterr()
     assert main(["evaluate", name, "--data", str(data), "--cache", str(cache)]) == 0
     assert f"all {len(ids)} documents came from the cache" in capsys.readouterr().err
