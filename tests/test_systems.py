@@ -50,7 +50,7 @@ def test_no_file_checks_the_type_of_a_head_a_network_or_a_ranker():
 NAMING = {
     "systems/registry.py": "the registry",
     "pretrained/source.py": "a run of the monolithic ranker is also an encoder with a classifier",
-    "cli/bench.py": "times cascades by default, and monolithic rankers beside others",
+    "cli/ask.py": "its option --reader",
     "cli/embed_words.py": "a command of one paper",
 }
 
