@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.inference import CascadeRanker, SequentialRanker, lookahead
-from wqa.inference.lookahead import LookAhead
+from wqa.inference import CascadeRanker, SequentialRanker
+from wqa.inference.lookahead import read_ahead
 from wqa.systems.load import load_ranker
 from wqa.systems.random import random_pairs, random_ranker
 
@@ -258,43 +258,18 @@ def grouped(sizes, limit):
 
 @given(st.lists(st.integers(1, 9), max_size=30), st.integers(1, 20))
 def test_groups_depend_on_the_items_alone(sizes, limit):
-    with LookAhead(iter(sizes), sized, limit) as reader:
-        assert list(reader) == grouped(sizes, limit)
+    assert list(read_ahead(iter(sizes), sized, limit)) == grouped(sizes, limit)
 
 
-def test_slow_preparation_divides_no_group(monkeypatch):
-    monkeypatch.setattr(lookahead, "GROUP_TIMEOUT", 0.02)
-
+def test_slow_preparation_divides_no_group():
     def prepare(size):
         time.sleep(0.05)
         return size, size
 
-    with LookAhead(iter([1, 2, 3, 4]), prepare, 6) as reader:
-        assert list(reader) == [[1, 2, 3], [4]]
+    assert list(read_ahead(iter([1, 2, 3, 4]), prepare, 6)) == [[1, 2, 3], [4]]
 
 
-class SlowSequence(collections.abc.Sequence):
-    """A list whose items take longer than a group waits for a source."""
-
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        if index >= len(self):
-            raise IndexError(index)
-        time.sleep(0.05)
-        return index + 1
-
-
-def test_groups_of_a_sequence_do_not_depend_on_time(monkeypatch):
-    monkeypatch.setattr(lookahead, "GROUP_TIMEOUT", 0.01)
-    with LookAhead(SlowSequence(), sized, 6) as reader:
-        assert list(reader) == [[1, 2, 3], [4]]
-    with LookAhead(iter(SlowSequence()), sized, 6) as reader:
-        assert list(reader) == [[1], [2], [3], [4]]
-
-
-def test_the_source_is_read_one_group_ahead():
+def test_the_source_is_read_two_groups_ahead():
     given_items = []
 
     def source():
@@ -302,11 +277,11 @@ def test_the_source_is_read_one_group_ahead():
             given_items.append(number)
             yield 1
 
-    with LookAhead(source(), sized, 5) as reader:
-        iterator = iter(reader)
-        assert next(iterator) == [1] * 5
-        time.sleep(0.2)
-        assert len(given_items) <= 11
+    groups = read_ahead(source(), sized, 5)
+    assert next(groups) == [1] * 5
+    time.sleep(0.2)
+    assert len(given_items) <= 16
+    groups.close()
 
 
 def waiting_threads():
@@ -330,30 +305,17 @@ def question(number):
     return Question(f"Q{number}", "how are caves formed ?", (Candidate("by ice"), Candidate("no")))
 
 
-def test_a_live_source_gets_each_ranking_before_it_gives_more(ranker):
-    is_ranked = threading.Event()
-    was_ranked = []
+def test_rankings_are_closed_while_the_source_blocks(ranker, monkeypatch):
+    release = threading.Event()
 
     def source():
         for number in range(3):
             yield question(number)
-            was_ranked.append(is_ranked.wait(20))
-            is_ranked.clear()
-
-    for ranking in ranker.rank_all(source()):
-        assert len(ranking.order) == 2
-        is_ranked.set()
-    assert was_ranked == [True] * 3
-    await_no_thread()
-
-
-def test_rankings_are_closed_while_the_source_blocks(ranker):
-    release = threading.Event()
-
-    def source():
-        yield question(1)
         release.wait(60)
 
+    for part in (ranker, *ranker.capabilities.rankers):
+        for limit in ("_group_tokens", "_group_candidates"):
+            monkeypatch.setattr(part, limit, 1, raising=False)
     rankings = ranker.rank_all(source())
     next(rankings)
     begin = time.monotonic()

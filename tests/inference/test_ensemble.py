@@ -212,21 +212,6 @@ def test_an_error_of_one_ranker_closes_the_others():
     assert closed == [True] and error.value.__traceback__ is not None
 
 
-def test_questions_are_streamed():
-    """A live source gets the rankings of the questions that it has given."""
-    answered = threading.Semaphore(0)
-
-    def live():
-        for _ in range(3):
-            yield question("a", "b")
-            assert answered.acquire(timeout=20)
-
-    ranker = EnsembleRanker([Table({"a": 1.0, "b": 2.0})])
-    for ranking in ranker.rank_all(live()):
-        assert ranking.order.tolist() == [1, 0]
-        answered.release()
-
-
 @pytest.fixture(scope="module")
 def runs(tiny_encoder, tmp_path_factory):
     """Two monolithic rankers of different seeds."""

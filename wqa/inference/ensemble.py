@@ -17,7 +17,7 @@ import numpy as np
 from wqa.data import Question
 from wqa.errors import DataError, OptionError, shorten
 from wqa.inference.dropping import Cost
-from wqa.inference.lookahead import LookAhead, with_size
+from wqa.inference.lookahead import read_ahead, with_size
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, question_name
 
@@ -127,9 +127,8 @@ class EnsembleRanker(Ranker):
         return self._combined(rankings)
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        with LookAhead(questions, with_size, self._group_candidates) as groups:
-            for group in groups:
-                yield from map(self._combined, self.rank_by_each(group))
+        for group in read_ahead(questions, with_size, self._group_candidates):
+            yield from map(self._combined, self.rank_by_each(group))
 
     def rank_pairs(self, group: Sequence[Sequence[Any]]) -> List[Ranking]:
         """Rank tokenized questions as one group, by rankers that share a tokenizer.

@@ -28,7 +28,7 @@ from wqa.data import Question
 from wqa.engines.engine import EngineTypes, Work
 from wqa.errors import InputError, OptionError, check_choice, shorten
 from wqa.inference.dropping import DropRatio, Keep
-from wqa.inference.lookahead import LookAhead
+from wqa.inference.lookahead import read_ahead
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking, question_name, score_error
 
@@ -88,9 +88,8 @@ def score_in_groups(
     ``encode`` takes an item and returns what runs, and its size in tokens. ``run`` takes a group of
     these and returns the decoded result of each. A group has at most ``limit`` tokens, or one item.
     """
-    with LookAhead(items, encode, limit) as groups:
-        for group in groups:
-            yield from run(group)
+    for group in read_ahead(items, encode, limit):
+        yield from run(group)
 
 
 #: Candidates that an exit compares: all of a question, or a batch of them.

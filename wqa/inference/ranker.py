@@ -295,8 +295,8 @@ class Ranker:
         Parameters
         ----------
         questions : iterable of Question
-            Questions with their candidates, read in another thread. Labels are not read. A source
-            that waits for its questions gets the rankings of those it has given.
+            Questions with their candidates, read in another thread, some groups of questions ahead.
+            Labels are not read.
 
         Yields
         ------

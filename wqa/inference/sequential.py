@@ -15,7 +15,7 @@ from wqa.data import Question
 from wqa.errors import OptionError
 from wqa.inference.calibrated import Calibration
 from wqa.inference.dropping import FREE, Cost, Drop, DropRatio, Keep
-from wqa.inference.lookahead import LookAhead, with_size
+from wqa.inference.lookahead import read_ahead, with_size
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, check_candidates
 
@@ -83,9 +83,8 @@ class SequentialRanker(Ranker):
         return self._rank_group([question])[0]
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        with LookAhead(questions, with_size, self._group_candidates) as groups:
-            for group in groups:
-                yield from self._rank_group(group)
+        for group in read_ahead(questions, with_size, self._group_candidates):
+            yield from self._rank_group(group)
 
     def _rank_group(self, group: List[Question]) -> List[Ranking]:
         states = [_State(question, len(self.rankers)) for question in group]
