@@ -148,7 +148,7 @@ def child_environment(**variables):
         The environment, with the package importable from any folder. Modules are not compiled into
         files, which a limit on the size of files would cut off.
     """
-    folders = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+    folders = filter(None, (str(ROOT), str(ROOT / "recipes"), os.environ.get("PYTHONPATH")))
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(folders),

@@ -15,6 +15,7 @@ questions 1,000 encoded documents have paid for themselves.
 import argparse
 import json
 import math
+import pathlib
 import statistics
 import sys
 import tempfile
@@ -29,9 +30,11 @@ from wqa.evaluation import table
 from wqa.inference.document_encoder import StoredDocument
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.timing import time_rankers
-from wqa.systems.random import joined, random_pairs, random_ranker, random_splits
 from wqa.systems.registry import find_system
 from wqa.text import SplitPair
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from random_rankers import joined, random_pairs, random_ranker, random_splits
 
 #: Documents of which the cost of encoding is reported.
 COLLECTION = 1000

@@ -9,13 +9,16 @@ the first, the median over the rounds.
 """
 
 import argparse
+import pathlib
 import sys
 
 from wqa.config import BACKBONES, EngineConfig
 from wqa.errors import WqaError, check_choice
 from wqa.evaluation import table
 from wqa.inference.timing import time_rankers
-from wqa.systems.random import joined, random_ranker, random_splits
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from random_rankers import joined, random_ranker, random_splits
 
 
 def ranks_of(pairwise, joint, keep):

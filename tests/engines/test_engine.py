@@ -11,6 +11,7 @@ import pytest
 from conftest import ROOT, needs_onednn, needs_precision
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import builtin_path, read_questions
@@ -25,7 +26,6 @@ from wqa.inference import CascadeRanker
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.systems.load import load_ranker
 from wqa.systems.quantize import quantize
-from wqa.systems.random import random_pairs, random_ranker
 from wqa.systems.registry import build_network
 from wqa.text import PairInputs, TextInput, load_tokenizer, pack_batches
 

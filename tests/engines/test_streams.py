@@ -12,12 +12,12 @@ import pytest
 from conftest import child_environment, needs_onednn
 from hypothesis import example, given
 from hypothesis import strategies as st
+from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.engines.onednn.streams import STREAMS
 from wqa.engines.threads import in_threads
 from wqa.inference.exit_ranker import CascadeRanker
-from wqa.systems.random import random_pairs, random_ranker
 from wqa.text import pack_batches
 
 CONFIG = BackboneConfig(

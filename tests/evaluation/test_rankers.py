@@ -17,7 +17,7 @@ from wqa.evaluation.comparison import (
     evaluate_seeds,
 )
 from wqa.inference import Capabilities, Cost, Ranker, Ranking
-from wqa.inference.timing import time_latency, time_rankings
+from wqa.inference.timing import ranks_at_drops, time_latency, time_rankers
 
 QUESTIONS = [
     Question("q1", "?", (Candidate("a", 0), Candidate("b", 1), Candidate("c", 0))),
@@ -176,14 +176,15 @@ def test_trec_runs_are_compared_on_the_questions_that_count():
 
 def test_timing():
     ranker = TableRanker()
-    rows = time_rankings(ranker, QUESTIONS, SETTINGS, rounds=2)
+    ranks = ranks_at_drops(ranker, SETTINGS)
+    rows = time_rankers(ranks, QUESTIONS, rounds=2, column="drop_ratio")
     assert [row["drop_ratio"] for row in rows] == ["0", "keep=1"]
     assert rows[0]["time_ratio"] == rows[0]["cost"] == 1 and rows[1]["cost"] < 1
     assert ranker.calls == len(QUESTIONS) * len(SETTINGS) * 3  # a round to warm up
     assert rows[0]["candidates_per_second"] == pytest.approx(7 / rows[0]["seconds"])
     for rounds, questions in ((0, QUESTIONS), (1, [])):
         with pytest.raises(OptionError, match="rounds: 0|questions: none"):
-            time_rankings(ranker, questions, SETTINGS, rounds)
+            time_rankers(ranks, questions, rounds)
 
 
 def test_timing_of_single_questions():
@@ -193,10 +194,10 @@ def test_timing_of_single_questions():
         groups.append(questions)
         return []
 
-    [row] = time_latency(TableRanker(), QUESTIONS, {"0": {}}, 4, rank)
+    [row] = time_latency({"0": rank}, QUESTIONS, 4)
     ids = [question.id for [question] in groups]
     assert ids == ["q1", "q1", "q2", "q3", "q1"]  # the first one warms up
     assert row["questions"] == 4 and 0 < row["p50_ms"] <= row["p99_ms"]
     assert not math.isnan(row["first_ms"])
     with pytest.raises(OptionError, match="count: 1"):
-        time_latency(TableRanker(), QUESTIONS, {"0": {}}, 1)
+        time_latency({"0": rank}, QUESTIONS, 1)

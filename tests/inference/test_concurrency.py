@@ -1,6 +1,5 @@
 """Threads, forks, look-ahead and memory of rankers."""
 
-import collections.abc
 import ctypes
 import gc
 import subprocess
@@ -14,13 +13,13 @@ import pytest
 from conftest import PEAK, child_environment, needs_onednn
 from hypothesis import given
 from hypothesis import strategies as st
+from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.inference import CascadeRanker, SequentialRanker
 from wqa.inference.lookahead import read_ahead
 from wqa.systems.load import load_ranker
-from wqa.systems.random import random_pairs, random_ranker
 
 ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
 CONFIG = BackboneConfig(
@@ -375,7 +374,7 @@ GROWTH = """
 import gc, sys
 import numpy as np
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.systems.random import random_pairs, random_ranker
+from random_rankers import random_pairs, random_ranker
 
 gc.disable()
 config = BackboneConfig(

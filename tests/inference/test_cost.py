@@ -5,13 +5,13 @@ They are computed by the formula, and counted while a cascade of this depth rank
 
 import numpy as np
 import pytest
+from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig
 from wqa.engines.mxnet import HybridEngine
 from wqa.errors import OptionError
 from wqa.inference import relative_cost
 from wqa.inference.dropping import dropped
-from wqa.systems.random import random_pairs, random_ranker
 
 EXITS = (4, 6, 8, 10, 12)
 

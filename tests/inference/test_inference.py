@@ -6,6 +6,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 from conftest import DATA, ROOT, needs_onednn
+from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
@@ -15,7 +16,6 @@ from wqa.evaluation import evaluate
 from wqa.inference import CascadeRanker
 from wqa.inference.dropping import dropped
 from wqa.systems.load import load_ranker
-from wqa.systems.random import random_pairs, random_ranker
 from wqa.systems.registry import build_network
 from wqa.text import PairInputs, load_tokenizer, pad_pairs
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from conftest import limited_file_size, needs_onednn
 from mxnet.gluon.block import _BlockScope
+from random_rankers import random_pairs, random_ranker
 from tqdm import tqdm
 
 from wqa.cli import main
@@ -24,7 +25,6 @@ from wqa.engines.mxnet import HybridEngine
 from wqa.errors import DataError, InputError, ScoreError, StorageError, WqaError
 from wqa.inference import Cost, Ranker, Ranking, SequentialRanker
 from wqa.systems.load import load_ranker
-from wqa.systems.random import random_pairs, random_ranker
 from wqa.tuning.replay import ScoredQuestions
 
 ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]

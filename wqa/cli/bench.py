@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     """Run ``wqa bench`` and print a table of times."""
     from wqa.data import read_questions
     from wqa.evaluation import table
-    from wqa.inference.timing import time_latency, time_rankings
+    from wqa.inference.timing import ranks_at_drops, time_latency, time_rankers
     from wqa.systems.load import load_ranker
     from wqa.text import note_long_questions
 
@@ -63,9 +63,10 @@ def run(options: argparse.Namespace) -> None:
     if not settings and ranker.capabilities.stages > 1:
         settings = settings_by_name(_DEFAULT, "")
     settings = {"0": {"drop_ratio": 0.0}, **settings}  # the first is what others are compared with
-    measure: Any = time_rankings
+    ranks = ranks_at_drops(ranker, settings)
+    measure: Any = time_rankers
     count = options.rounds
     if options.count is not None:
         measure, count = time_latency, options.count
-    rows = measure(ranker, prepared.questions, settings, count, progress=True)
+    rows = measure(ranks, prepared.questions, count, progress=True, column="drop_ratio")
     show(table(rows), rows, options.json)

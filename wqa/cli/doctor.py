@@ -21,15 +21,26 @@ import platform
 import re
 import subprocess
 import sys
-from typing import Any, Dict, List, Optional
+import types
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
 
 import wqa
 from wqa.cli.output import add_json, show
+from wqa.config import BackboneConfig, EngineConfig
 from wqa.config.environment import MXNET_PACKAGES, installed_version, processor
 from wqa.errors import MissingDependency, WqaError, printable
 
 #: Program of the process that ranks; its last line of output is the result.
 _PROBE = "import json; from wqa.cli.doctor import probe; print(); print(json.dumps(probe()))"
+#: Engines that compute networks, with the precisions that they may have.
+_COMBINATIONS = (
+    ("mxnet", "float32"),
+    ("onednn", "float32"),
+    ("onednn", "bfloat16"),
+    ("onednn", "int8"),
+)
 #: Requirements of the package that no user needs.
 _OTHERS = re.compile("extra == .(docs|test).|^nvidia-")
 
@@ -89,14 +100,50 @@ def probe() -> Dict[str, Any]:
 
         from wqa.engines.onednn import available
         from wqa.engines.onednn.choice import instruction_set_name
-        from wqa.systems.random import check_engines
 
         result["onednn_uses"] = instruction_set_name() if available() else None
-        result["engines"] = [*check_engines(), *result["engines"]]
+        result["engines"] = [*map(_try_engine, _COMBINATIONS), *result["engines"]]
         result["gpus"] = gpu_count()
     except Exception as error:  # whatever a library that does not fit raises
         result["problem"] = _message(error)
     return result
+
+
+def _try_engine(combination: Tuple[str, str]) -> Dict[str, str]:
+    """Rank random pairs by an engine in a precision."""
+    engine, precision = combination
+    problem = ""
+    try:
+        _rank_random_pairs(engine, precision)
+    except Exception as error:  # whatever a library that does not fit raises
+        problem = _message(error)
+    return {"engine": engine, "precision": precision, "problem": problem}
+
+
+def _rank_random_pairs(engine: str, precision: str) -> None:
+    """Rank by random weights, at a size that takes milliseconds; `Ranking` refuses NaN."""
+    import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
+    from mxnet.initializer import Normal
+
+    from wqa.engines.onednn import choose_engine
+    from wqa.systems.load import build_ranker, quantize_network
+    from wqa.systems.registry import build_network
+    from wqa.text import TextInput
+
+    config = EngineConfig(engine, precision)
+    choose_engine(config)
+    sizes = BackboneConfig(vocab_size=100, units=32, hidden_size=64, num_layers=2, num_heads=2)
+    network: Any = build_network("cascade", sizes, exits=(1, 2))
+    network.initialize(Normal(0.02))
+    tokenizer: Any = types.SimpleNamespace(padding_id=0, pair_form="bert")
+    pairs = [TextInput(np.arange(5, 5 + tokens), 4, False, False) for tokens in (8, 20)]
+    options: Dict[str, Any] = {"engine": config}
+    if precision == "int8":
+        options["quantized"] = quantize_network("cascade", network, pairs)
+    inputs = network.text_inputs(tokenizer, 64)
+    ranker: Any = build_ranker("cascade", network, inputs, **options)
+    ranker.rank_pairs([pairs])
 
 
 def _try_onnxruntime() -> List[Dict[str, str]]:

@@ -8,6 +8,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 from conftest import needs_onednn, needs_precision
+from random_rankers import random_pairs
 
 from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
@@ -24,7 +25,6 @@ from wqa.systems.export import export_huggingface, export_mxnet
 from wqa.systems.load import load_ranker
 from wqa.systems.mhs.network import MHSConfig, MultipleHeads, MultipleHeadsStudent
 from wqa.systems.quantize import quantize
-from wqa.systems.random import random_pairs
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import PairInputs, load_tokenizer, pad_pairs
