@@ -24,8 +24,6 @@ import sys
 import types
 from typing import Any, Dict, List, Optional, Tuple
 
-import numpy as np
-
 import wqa
 from wqa.cli.output import add_json, show
 from wqa.config import BackboneConfig, EngineConfig
@@ -124,6 +122,7 @@ def _rank_random_pairs(engine: str, precision: str) -> None:
     """Rank by random weights, at a size that takes milliseconds; `Ranking` refuses NaN."""
     import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
+    import numpy as np
     from mxnet.initializer import Normal
 
     from wqa.engines.onednn import choose_engine
