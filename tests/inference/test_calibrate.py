@@ -432,7 +432,7 @@ def test_what_is_no_run_directory(copy, tmp_path, tiny_encoder, capsys, dev):
         ("bm25", "a baseline, which has no files; expected a run directory"),
         (sequence, "a file of several rankers; expected a run directory; calibrate its runs"),
         (tmp_path / "nothing", "there is no such directory"),
-        (tiny_encoder, "an encoder without a classifier"),
+        (tiny_encoder, "a model of another library; expected a run directory"),
     ):
         assert message in error_of(capsys, "calibrate", run, "--data", dev)
     (copy / "model.params").unlink()

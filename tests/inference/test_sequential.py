@@ -237,11 +237,11 @@ def test_a_ranker_of_a_file_may_have_a_precision_of_its_own(tmp_path, monkeypatc
     """It is that of the files inside, too, but for those that have their own."""
     loaded = []
 
-    def load(folder, engine, *rest):
-        loaded.append((folder.name, engine.precision))
+    def load(source, engine, *rest):
+        loaded.append((source.path.name, engine.precision))
         return Table({})
 
-    monkeypatch.setattr("wqa.systems.load_runs.load_run_ranker", load)
+    monkeypatch.setattr("wqa.systems.load._load_network", load)
     monkeypatch.setattr("wqa.systems.run_directory.check_precision", lambda precision: None)
     inner = {"ensemble": ["c", {"run": "d", "precision": "bfloat16"}]}
     (tmp_path / "inner.json").write_text(json.dumps(inner))

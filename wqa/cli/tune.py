@@ -31,7 +31,6 @@ the file. Each ranker scores the candidates once. The first trial has equal weig
 from __future__ import annotations
 
 import argparse
-import pathlib
 from typing import TYPE_CHECKING, Any, Dict
 
 from wqa.cli.options import (
@@ -92,9 +91,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa tune`` and print what was chosen."""
-    from wqa.inference.ranker_files import is_ensemble_file
+    from wqa.data.ranker_files import ranker_file_kind
 
-    if is_ensemble_file(pathlib.Path(options.run)):
+    if ranker_file_kind(options.run) == "ensemble":
         expected = "a run with several exits, as a cascade has"
         refuse(options, _OF_DROPS, "with an ensemble", expected)
         _tune_weights(options)

@@ -226,6 +226,11 @@ def to_json(config: Any) -> str:
     return json.dumps(dataclasses.asdict(config), indent=2, ensure_ascii=False) + "\n"
 
 
+def as_json(config: Any) -> Dict[str, Any]:
+    """Configuration as ``config.json`` holds it: lists in place of tuples."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
 def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
     """Build a configuration from values of JSON.
 
@@ -328,15 +333,6 @@ def read_export_config(path: PathLike) -> ExportConfig:
         problem = f"the format {shorten(values.get('format'))}"
         raise RunDirectoryError(path, problem, f"{FORMAT}, of this version", hint)
     return _checked(ExportConfig, values, path, hint)
-
-
-def is_export(folder: pathlib.Path) -> bool:
-    """Whether a folder was written by `wqa export --format onnx`."""
-    try:
-        values = read_json(folder / "config.json")
-    except (OSError, ValueError):
-        return False
-    return isinstance(values, dict) and str(values.get("format", "")).startswith("wqa onnx")
 
 
 def _read(path: PathLike, hint: str) -> Dict[str, Any]:

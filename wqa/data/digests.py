@@ -15,7 +15,9 @@ from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
 
 from wqa.config import config_digest, read_json
 from wqa.config.runs import FORMAT
-from wqa.data.baselines import BASELINES_VERSION, BaselineName, parse_baseline
+from wqa.data.baselines import BASELINES_VERSION, BaselineName
+from wqa.data.probe import Probe, probe
+from wqa.data.ranker_files import read_ranker_file
 from wqa.errors import RunDirectoryError
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike, atomic_writer, sha256
@@ -148,8 +150,6 @@ def _write_config(run: PathLike, values: Dict[str, Any]) -> None:
 
 #: Fields of ``config.json`` that the scores of a run depend on.
 _RANKING_FIELDS = ("system", "backbone", "network", "max_length")
-#: Keys of a ``.json`` file that lists runs, such as that of a sequence.
-_LISTS = ("rankers", "ensemble")
 
 
 def ranker_digest(path: PathLike, precision: str = "float32") -> str:
@@ -157,53 +157,47 @@ def ranker_digest(path: PathLike, precision: str = "float32") -> str:
     weights: Sequence[str] = RUN_FILES
     if precision == "int8":
         weights = (*RUN_FILES, "int8.safetensors")
-    baseline = parse_baseline(path)
-    if baseline is not None:
-        return _digest_of_baseline(baseline, {})
-    return _digest_of(pathlib.Path(path), weights, {})
+    return _digest_of(probe(path), weights)
 
 
-def _digest_of_baseline(baseline: BaselineName, known: Dict[pathlib.Path, str]) -> str:
+def _digest_of_baseline(baseline: BaselineName) -> str:
     name = str(baseline)
     if baseline.is_similarity:
         path = pathlib.Path(baseline.encoder)
         with contextlib.ExitStack() as stack:
             if not path.is_file():
                 path = stack.enter_context(encoder_directory(baseline.encoder))
-            name = f"{baseline.rule}:{_digest_of(path, RUN_FILES, known)}"
+            name = f"{baseline.rule}:{_digest_of(probe(path), RUN_FILES)}"
     return hashlib.sha256(f"{name}, version {BASELINES_VERSION}".encode("ascii")).hexdigest()
 
 
-def _digest_of(path: pathlib.Path, weights: Sequence[str], known: Dict[pathlib.Path, str]) -> str:
+def _digest_of(source: Probe, weights: Sequence[str]) -> str:
+    if source.baseline is not None:
+        return _digest_of_baseline(source.baseline)
+    path = source.path
+    digest = hashlib.sha256()
     try:
-        where = path.resolve()
-        if where not in known:
-            known[where] = ""  # ends the recursion of a file that lists itself
-            digest = hashlib.sha256()
-            for part in _identity(path, weights):
-                digest.update(part.encode("ascii"))
-            for name in listed_runs(path):
-                baseline = parse_baseline(name, path.parent)
-                if baseline is None:
-                    listed = _digest_of(path.parent / name, weights, known)
-                else:
-                    listed = _digest_of_baseline(baseline, known)
-                digest.update(listed.encode("ascii"))
-            known[where] = digest.hexdigest()
-    except (OSError, RuntimeError) as error:  # pathlib's error of a loop of links
-        reason = getattr(error, "strerror", None) or error
+        for part in _identity(source, weights):
+            digest.update(part.encode("ascii"))
+    except OSError as error:
         raise RunDirectoryError(
-            path, f"cannot be read ({reason})", "a run, or another ranker", "check the path"
+            path, f"cannot be read ({error.strerror})", "a run, or another ranker", "check the path"
         ) from None
-    return known[where]
+    if source.kind == "file":
+        for entry in read_ranker_file(path).entries:
+            digest.update(_digest_of(entry.source, weights).encode("ascii"))
+            if entry.drop_ratio == "tuned":
+                tuned = Probe("", entry.source.path / "tuned.json")
+                digest.update(_digest_of(tuned, weights).encode("ascii"))
+    return digest.hexdigest()
 
 
-def _identity(path: pathlib.Path, weights: Sequence[str]) -> Iterator[str]:
+def _identity(source: Probe, weights: Sequence[str]) -> Iterator[str]:
     """Names and digests of a ranker's own files, and the settings of a run."""
+    path, values = source.path, source.config
     if not path.is_dir():
         yield sha256(path)
         return
-    values = _object(path / "config.json")
     names = sorted(file.name for file in path.iterdir() if file.is_file())
     if values.get("format") == FORMAT:  # its digests are checked when it is loaded
         yield json.dumps([values.get("digest"), values.get("sha256")], sort_keys=True)
@@ -214,38 +208,3 @@ def _identity(path: pathlib.Path, weights: Sequence[str]) -> Iterator[str]:
         yield json.dumps(settings, sort_keys=True)
     for name in names:
         yield json.dumps(name) + sha256(path / name)
-
-
-def listed_runs(path: pathlib.Path) -> Iterator[str]:
-    """List what the file of a sequence or an ensemble consists of.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        A ``.json`` file, which may be malformed; any other path lists nothing.
-
-    Yields
-    ------
-    str
-        Names of runs and of files of tuned drop ratios, relative to the folder of the file.
-    """
-    if path.suffix != ".json" or path.is_dir():
-        return
-    values = _object(path)
-    for key in _LISTS:
-        entries = values.get(key)
-        for entry in entries if isinstance(entries, list) else []:
-            run = entry.get("run") if isinstance(entry, dict) else entry
-            if isinstance(run, str):
-                yield run
-                if isinstance(entry, dict) and entry.get("drop_ratio") == "tuned":
-                    yield f"{run}/tuned.json"
-
-
-def _object(path: pathlib.Path) -> Dict[str, Any]:
-    """A JSON object, empty where the file holds none."""
-    try:
-        values = read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return values if isinstance(values, dict) else {}

@@ -19,8 +19,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 import wqa
 from wqa.config import RunConfig, read_run_config
 from wqa.config.environment import MXNET_PACKAGES, installed_version, processor
-from wqa.config.runs import is_export, read_export_config
-from wqa.data.digests import listed_runs
+from wqa.config.runs import read_export_config
+from wqa.data.probe import Probe, probe
+from wqa.data.ranker_files import read_ranker_file
 from wqa.errors import DataError
 from wqa.evaluation.yaml_text import parse_yaml, yaml_of
 from wqa.io.files import PathLike, sha256
@@ -69,7 +70,7 @@ def describe_run(
         The fields of ir_metadata. What is not known is left out.
     """
     training: List[Dict[str, Any]] = []
-    retrieval = {**_ranker(pathlib.Path(run), str(run), training), **(settings or {})}
+    retrieval = {**_ranker(probe(run), str(run), training), **(settings or {})}
     if "drop_ratio" in figures:
         retrieval["drop ratio"] = figures["drop_ratio"]
     measures = []
@@ -93,14 +94,14 @@ def describe_run(
     }
 
 
-def _ranker(path: pathlib.Path, name: str, training: List[Dict[str, Any]]) -> Dict[str, Any]:
+def _ranker(source: Probe, name: str, training: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Fields of a ranker, and of those inside it; what they were trained on goes to `training`."""
     fields: Dict[str, Any] = {"name": name, "method": name}
-    record = path / "config.json"
+    record = source.path / "config.json"
     config: Any = None
-    if is_export(path):
+    if source.kind == "export":
         config = read_export_config(record)
-    elif record.is_file():
+    elif source.kind in ("run", "encoder"):
         config = read_run_config(record)
     if config:
         fields.update({"method": config.system, "network": dict(config.network)})
@@ -108,9 +109,10 @@ def _ranker(path: pathlib.Path, name: str, training: List[Dict[str, Any]]) -> Di
     if isinstance(config, RunConfig):
         fields["encoder"] = config.encoder
         training.append({"sha256": config.train_sha256, "command": config.command})
-    inside = [_ranker(path.parent / listed, listed, training) for listed in listed_runs(path)]
-    if inside:
-        fields.update({"sha256": {path.name: sha256(path)}, "rankers": inside})
+    if source.kind == "file":
+        entries = read_ranker_file(source.path).entries
+        inside = [_ranker(entry.source, entry.name, training) for entry in entries]
+        fields.update({"sha256": {source.path.name: sha256(source.path)}, "rankers": inside})
     return fields
 
 

@@ -14,6 +14,7 @@ import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig, RunConfig
+from wqa.config.runs import as_json
 from wqa.errors import OptionError, printable
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike
@@ -28,7 +29,7 @@ from wqa.systems.checkpoints import (
     find_layout,
     is_tensor_file,
 )
-from wqa.systems.saving import as_json, write_run
+from wqa.systems.saving import write_run
 from wqa.text import Tokenizer, load_tokenizer
 
 #: Greatest length of a pair that a converted run records.

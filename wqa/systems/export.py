@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import json
 import pathlib
 from typing import Any, Dict, List, Tuple, Union
@@ -14,21 +12,19 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock
 
-from wqa.config import PAIR_FORMS, RunConfig, read_run_config
-from wqa.errors import OptionError, RunDirectoryError
-from wqa.inference.exit_ranker import CascadeRanker
+from wqa.config import PAIR_FORMS, RunConfig
+from wqa.errors import OptionError
 from wqa.io.files import PathLike
 from wqa.io.locks import new_directory
 from wqa.io.parameter_files import read_layout
-from wqa.models import library_versions
 from wqa.models.exits import ExitNetwork
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.load import write_tensors
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
 from wqa.pretrained.pickling import write_checkpoint
 from wqa.systems.checkpoints import checkpoint_tensors
-from wqa.systems.load import load_network_ranker
 from wqa.systems.model_card import write_model_card
+from wqa.systems.run_directory import Run, load_run
 
 #: Ids of special tokens that a tokenizer may have.
 SPECIAL_IDS = ("start_id", "separator_id", "padding_id")
@@ -44,27 +40,26 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     network that encodes texts apart is one symbol. ``export.json`` holds the names and types of
     inputs and outputs, and the ids of the special tokens. ``tokenizer.json`` is the run's.
     """
-    ranker = load_network_ranker(run)
-    network, tokenizer = ranker.network, ranker.inputs.tokenizer
+    loaded = load_run(run, computes="scores")
+    network, inputs, tokenizer = loaded.network, loaded.inputs, loaded.inputs.tokenizer
     parameters = network._collect_params_with_prefix()
     names = {parameter.name: name for name, parameter in parameters.items()}
-    names_of_inputs = ranker.inputs.names
     stages = network.stages()
-    blocks: Dict[str, Tuple[HybridBlock, Tuple[str, ...]]] = {"model": (network, names_of_inputs)}
+    blocks: Dict[str, Tuple[HybridBlock, Tuple[str, ...]]] = {"model": (network, inputs.names)}
     if len(stages) > 1:
-        blocks[f"exit_{network.exits[0]}"] = (stages[0], names_of_inputs)
+        blocks[f"exit_{network.exits[0]}"] = (stages[0], inputs.names)
         for layer, stage in zip(network.exits[1:], stages[1:]):
             blocks[f"exit_{layer}"] = (stage, ("hidden", "valid_length"))
-    types = ranker.inputs.array_types()
+    types = inputs.array_types()
     if len(stages) > 1:
         types["hidden"] = f"float32 (B, L, {network.config.units})"
     manifest: Dict[str, Any] = {
         "networks": {
             prefix: {
-                "inputs": list(inputs),
+                "inputs": list(names_of_inputs),
                 "outputs": ["scores"] if prefix == "model" else ["hidden", "scores"],
             }
-            for prefix, (_, inputs) in blocks.items()
+            for prefix, (_, names_of_inputs) in blocks.items()
         },
         "types": types,
         "pair_form": tokenizer.pair_form,
@@ -72,13 +67,13 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     for name in SPECIAL_IDS:
         if hasattr(tokenizer, name):  # a tokenizer of words has padding alone
             manifest[name] = getattr(tokenizer, name)
-    manifest["max_length"] = ranker.inputs.max_length
+    manifest["max_length"] = inputs.max_length
     with new_directory(out) as folder:
-        for prefix, (block, inputs) in blocks.items():
-            _write_network(block, inputs, names, folder / prefix)
+        for prefix, (block, names_of_inputs) in blocks.items():
+            _write_network(block, names_of_inputs, names, folder / prefix)
         tokenizer.save(folder / "tokenizer.json")
         (folder / "export.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-        _write_card(folder, "mxnet", out, run, ranker)
+        write_export_card(folder, "mxnet", out, run, loaded.config)
         return sorted(path.name for path in folder.iterdir())
 
 
@@ -113,19 +108,19 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
 
     It holds a sequence classifier with one output, the score of this package.
     """
-    ranker = load_network_ranker(run)
-    network = ranker.network
+    loaded = load_run(run, computes="scores")
+    network = loaded.network
     if len(network.heads) != 1 or not network.heads[0].is_sequence_classifier:
         raise OptionError(
             "format",
-            f"huggingface for a run of the system {ranker.capabilities.system}",
+            f"huggingface for a run of the system {loaded.config.system}",
             "a monolithic ranker",
             "take the format mxnet: the other library has no such network",
         )
     with new_directory(out) as folder:
         write_tensors(huggingface_tensors(network), folder / "model.safetensors", {"format": "pt"})
-        _write_settings(ranker, to_huggingface(network.config), folder)
-        _write_card(folder, "huggingface", out, run, ranker)
+        _write_settings(loaded, to_huggingface(network.config), folder)
+        write_export_card(folder, "huggingface", out, run, loaded.config)
         return sorted(path.name for path in folder.iterdir())
 
 
@@ -135,55 +130,37 @@ def export_checkpoint(run: PathLike, out: PathLike) -> List[str]:
     ``config.json`` and the tokenizer are those of an encoder of the network's depth, which that
     code and `wqa.systems.convert` read beside the file.
     """
-    ranker = load_network_ranker(run)
-    network = ranker.network
-    layout, tensors, copies = checkpoint_tensors(ranker.capabilities.system, network)
+    loaded = load_run(run, computes="scores")
+    network = loaded.network
+    layout, tensors, copies = checkpoint_tensors(loaded.config.system, network)
     with new_directory(out) as folder:
         write_checkpoint(folder / layout.file_name, tensors, copies)
         config = to_huggingface(network.config)
         # Without names of its labels, a classifier has two.
         del config["id2label"], config["label2id"]
-        _write_settings(ranker, config, folder)
-        _write_card(folder, "pytorch", out, run, ranker)
+        _write_settings(loaded, config, folder)
+        write_export_card(folder, "pytorch", out, run, loaded.config)
         return sorted(path.name for path in folder.iterdir())
 
 
-def _write_card(
-    folder: pathlib.Path, form: str, out: PathLike, run: PathLike, ranker: CascadeRanker
-) -> None:
-    write_export_card(folder, form, out, run, ranker.capabilities.system, ranker)
-
-
 def write_export_card(
-    folder: pathlib.Path, form: str, out: PathLike, run: PathLike, system: str, loaded: Any
+    folder: pathlib.Path, form: str, out: PathLike, run: PathLike, config: RunConfig
 ) -> None:
-    """Write the model card of an export, by the run's ``config.json`` where it has one.
-
-    ``loaded`` has the ``network`` and the ``inputs`` of the run.
-    """
-    config = RunConfig(
-        system=system,
-        network=dataclasses.asdict(loaded.network.own_config),
-        max_length=loaded.inputs.max_length,
-        encoder=str(run),
-        versions=library_versions(),
-    )
-    with contextlib.suppress(RunDirectoryError):  # a classifier of another library
-        config = read_run_config(pathlib.Path(run) / "config.json")
+    """Write the model card of an export, by the configuration of its run."""
     write_model_card(folder, config, form, pathlib.Path(out).absolute().name, run)
 
 
-def _write_settings(ranker: CascadeRanker, config: Dict[str, Any], folder: pathlib.Path) -> None:
+def _write_settings(run: Run, config: Dict[str, Any], folder: pathlib.Path) -> None:
     """Write Hugging Face's settings of a network, up to its last exit, and the tokenizer."""
-    settings = HUGGINGFACE[ranker.network.config.layout].settings
+    settings = HUGGINGFACE[run.network.config.layout].settings
     depth = settings.get("num_hidden_layers", "num_hidden_layers")
-    config[depth] = ranker.network.exits[-1]
+    config[depth] = run.network.exits[-1]
     for name, values in (
         ("config.json", config),
-        ("tokenizer_config.json", _tokenizer_config(ranker)),
+        ("tokenizer_config.json", _tokenizer_config(run)),
     ):
         (folder / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-    ranker.inputs.tokenizer.save(folder / "tokenizer.json")
+    run.inputs.tokenizer.save(folder / "tokenizer.json")
 
 
 def huggingface_tensors(model: ExitNetwork) -> Dict[str, np.ndarray]:
@@ -216,14 +193,14 @@ def _is_exported(name: str, model: ExitNetwork) -> bool:
     return not is_layer or int(number) < model.exits[-1]
 
 
-def _tokenizer_config(ranker: CascadeRanker) -> Dict[str, Union[str, int, List[str]]]:
-    tokenizer = ranker.inputs.tokenizer
+def _tokenizer_config(run: Run) -> Dict[str, Union[str, int, List[str]]]:
+    tokenizer = run.inputs.tokenizer
     names: Dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": ranker.inputs.max_length,
+        "model_max_length": run.inputs.max_length,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
     }
-    has_types = ranker.network.config.family.has_token_types
+    has_types = run.network.config.family.has_token_types
     if not (has_types and PAIR_FORMS[tokenizer.pair_form].typed):
         names["model_input_names"].remove("token_type_ids")
     for key, number in (

@@ -7,40 +7,33 @@ the run's tokenizer. The graphs share the file of the weights.
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List
 
 import wqa
 from wqa.config import config_digest
-from wqa.config.runs import ExportConfig
+from wqa.config.runs import ExportConfig, as_json
+from wqa.config.systems import KINDS
 from wqa.data.digests import file_digests, ranker_digest
+from wqa.data.probe import probe
 from wqa.engines.onnx.dropping import dropping_graph
 from wqa.engines.onnx.files import WeightFile, check_graphs, write_graph
 from wqa.engines.onnx.graph import OPSET, Graph
 from wqa.engines.onnx.networks import parameters_of, part_graph
 from wqa.engines.onnx.sessions import WEIGHTS
-from wqa.inference.calibrated import Calibration
+from wqa.errors import RunDirectoryError
+from wqa.inference.calibrated import Calibration, read_calibration
 from wqa.inference.document_encoder import encoder_digest
 from wqa.io.files import PathLike, write_json
 from wqa.io.locks import new_directory
 from wqa.models.network import ENCODINGS_AND_SCORES, GraphPart, Network
 from wqa.systems.export import write_export_card
-from wqa.systems.load import load_network_ranker
-from wqa.systems.run_config import read_tuned, run_kind
-from wqa.systems.run_directory import load_run
-from wqa.systems.saving import as_json
-from wqa.text import PairInputs
+from wqa.systems.run_config import read_tuned
+from wqa.systems.run_directory import Run, load_run
 
+#: What networks compute that are exported, keys of `KINDS`.
+EXPORTED = ("scores", "spans", "labels")
 #: Graph of a cascade with the drops inside.
 DROPPING = "dropping"
-
-
-class _Loaded(NamedTuple):
-    """The network of a run, and what the export records of it."""
-
-    system: str
-    network: Network
-    inputs: PairInputs
-    calibration: Calibration
 
 
 def export_onnx(run: PathLike, out: PathLike) -> List[str]:
@@ -70,14 +63,19 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
     StorageError
         If the folder cannot be written.
     """
-    loaded = _load(run)
+    loaded = load_run(run)
+    system, computes = loaded.config.system, loaded.network.computes
+    if computes not in EXPORTED:
+        what, use = KINDS[computes]
+        problem = f"a run of the system {system}, which is {what}"
+        raise RunDirectoryError(run, problem, "a run that ranks, reads or labels", use)
     types = loaded.inputs.array_types()
     parts = loaded.network.graph_parts({name: types[name] for name in loaded.inputs.names})
     graphs = _graphs(loaded.network, parts)
     digest = ranker_digest(run)
     metadata = {
         "wqa_version": wqa.__version__,
-        "system": loaded.system,
+        "system": system,
         "run_sha256": digest,
         "max_length": str(loaded.inputs.max_length),
         "opset": str(OPSET),
@@ -93,18 +91,9 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
         names = [*(f"{name}.onnx" for name in graphs), WEIGHTS, "tokenizer.json"]
         digests = {**file_digests(folder, names), "config.json": config_digest(config)}
         write_json(folder / "config.json", {**config, "sha256": digests})
-        form = "onnx_ranker" if loaded.network.computes == "scores" else "onnx"
-        write_export_card(folder, form, out, run, loaded.system, loaded)
+        form = "onnx_ranker" if computes == "scores" else "onnx"
+        write_export_card(folder, form, out, run, loaded.config)
         return sorted(path.name for path in folder.iterdir())
-
-
-def _load(run: PathLike) -> _Loaded:
-    if run_kind(run) in ("spans", "labels"):
-        loaded = load_run(run)
-        return _Loaded(loaded.config.system, loaded.network, loaded.inputs, Calibration())
-    ranker = load_network_ranker(run, engine="mxnet")
-    system = ranker.capabilities.system
-    return _Loaded(system, ranker.network, ranker.inputs, ranker.calibration)
 
 
 def _graphs(network: Network, parts: List[GraphPart]) -> Dict[str, Graph]:
@@ -122,9 +111,7 @@ def _stages(parts: List[GraphPart]) -> List[GraphPart]:
     return [part for part in parts if part.outputs == ENCODINGS_AND_SCORES]
 
 
-def _config(
-    run: PathLike, loaded: _Loaded, graphs: Dict[str, Graph], digest: str
-) -> Dict[str, Any]:
+def _config(run: PathLike, loaded: Run, graphs: Dict[str, Graph], digest: str) -> Dict[str, Any]:
     """Content of ``config.json``, but for the digests of the files."""
     network = loaded.network
     names = {}
@@ -139,7 +126,7 @@ def _config(
     encoder = network.document_encoder or ""
     is_tuned = (pathlib.Path(run) / "tuned.json").is_file()
     config = ExportConfig(
-        system=loaded.system,
+        system=loaded.config.system,
         computes=network.computes,
         version=wqa.__version__,
         digest=digest,
@@ -158,7 +145,15 @@ def _config(
         full_work=network.full_work(),
         list_work=float(network.list_work()),
         document_encoder=encoder and encoder_digest(encoder),
-        calibration=as_json(loaded.calibration),
+        calibration=as_json(_calibration(run, loaded)),
         tuned=tuple(read_tuned(run)) if is_tuned else (),
     )
     return as_json(config)
+
+
+def _calibration(run: PathLike, loaded: Run) -> Calibration:
+    """Calibration of a run of a ranker."""
+    source = probe(run)
+    if source.kind != "run" or loaded.network.computes != "scores":
+        return Calibration()
+    return read_calibration(source.path, loaded.config, len(loaded.network.stage_work()))

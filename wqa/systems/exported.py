@@ -7,7 +7,7 @@ import pathlib
 import sys
 import tempfile
 import types
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.config.runs import ExportConfig, read_export_config
@@ -162,14 +162,14 @@ def _inputs(folder: pathlib.Path, config: ExportConfig, long_questions: str) -> 
         raise RunDirectoryError(folder / "config.json", problem, expected, _MEND) from None
 
 
-def export_and_load(run: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
-    """Load the ranker of a run by ONNX Runtime, from graphs in a temporary folder."""
-    from wqa.systems.export_onnx import export_onnx  # needs MXNet
-
+def load_temporary(
+    export: Callable[[pathlib.Path], Any], engine: EngineConfig, options: Dict[str, Any]
+) -> Ranker:
+    """Load the ranker of graphs that ``export`` writes to a temporary folder."""
     engine = check_runtime(engine)
     temporary = tempfile.TemporaryDirectory(prefix="wqa_onnx_")  # noqa: SIM115 - as the ranker
     folder = pathlib.Path(temporary.name) / "exported"
-    export_onnx(run, folder)
+    export(folder)
     ranker: Any = load_exported(folder, engine, options)
     ranker.network.temporary = temporary  # sessions of a forked child read the graphs again
     return ranker

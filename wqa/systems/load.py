@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import tarfile
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -19,30 +18,24 @@ from typing import (
     Union,
 )
 
-from wqa.config import (
-    LONG_CANDIDATES,
-    LONG_QUESTIONS,
-    STRENGTH,
-    EngineConfig,
-    read_json,
-    read_run_config,
-)
-from wqa.config.runs import is_export, read_export_config
+from wqa.config import LONG_CANDIDATES, LONG_QUESTIONS, STRENGTH, EngineConfig
 from wqa.config.systems import KINDS
 from wqa.data import Question, read_questions
-from wqa.data.baselines import BaselineName, parse_baseline
+from wqa.data.baselines import BASELINE_NAMES, BaselineName
+from wqa.data.probe import Probe, probe
+from wqa.data.ranker_files import Entry, read_ranker_file
 from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
+from wqa.inference.calibrated import read_calibration
 from wqa.inference.document_cache import DocumentCache, open_cache
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.inference.ranker import Ranker
-from wqa.inference.ranker_files import Entry, is_ranker_file, read_ranker_file
 from wqa.inference.ranking import Ranking
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.windows import WindowRanker
 from wqa.io.files import PathLike
-from wqa.systems.exported import export_and_load, load_exported
+from wqa.systems.exported import load_exported, load_temporary
 from wqa.systems.registry import baseline_builder, find_system
 from wqa.systems.run_config import read_tuned
 from wqa.text import PairInputs
@@ -93,7 +86,7 @@ def quantize_network(
 
 
 def load_ranker(
-    run: Union[str, os.PathLike[str]],
+    run: PathLike,
     drop_ratio: Union[DropRatio, str] = None,
     keep: Keep = None,
     ctx: str = "cpu",
@@ -179,11 +172,11 @@ def load_ranker(
     drops = {"drop_ratio": drop_ratio, "keep": keep}
     check_choice("long_candidates", long_candidates, LONG_CANDIDATES)
     if long_candidates == "truncate":
-        return _load(run, drops, _Loading(config, cache, options))
+        return _load(probe(run), drops, _Loading(config, cache, options))
     if cache is not None:
         problem = "windows, with a document cache, which holds the first tokens of documents"
         raise OptionError("long_candidates", problem, "truncate, or no cache")
-    return WindowRanker(_load(run, drops, _Loading(config, cache, options)))
+    return WindowRanker(_load(probe(run), drops, _Loading(config, cache, options)))
 
 
 class _Loading(NamedTuple):
@@ -194,37 +187,54 @@ class _Loading(NamedTuple):
     options: Dict[str, Any]
 
 
-def _load(run: PathLike, drops: Dict[str, Any], loading: _Loading) -> Ranker:
+def _load(source: Probe, drops: Dict[str, Any], loading: _Loading) -> Ranker:
     """Load a ranker."""
     engine, cache, options = loading
-    path = pathlib.Path(run)
     check_choice("long_questions", options["long_questions"], LONG_QUESTIONS)
-    baseline = parse_baseline(run)
-    if baseline is not None:
-        _check_no_drops(baseline, drops["drop_ratio"])
-        ranker = _load_baseline(baseline, loading)
+    if source.baseline is not None:
+        _check_no_drops(source.baseline, drops["drop_ratio"])
+        ranker = _load_baseline(source.baseline, loading)
         ranker.set_drops(**drops)
         return ranker
     if cache is not None:
-        if _is_ranker(path) and not reads_cache(path):
-            problem = f"with {path}, which reads question and candidate together"
+        if source.kind and not reads_cache(source):
+            problem = f"with {source.path}, which reads question and candidate together"
             raise OptionError("cache", problem, "a run that encodes documents by themselves")
         cache = open_cache(cache)
-    if is_ranker_file(path):
-        return _load_file(path, drops, loading._replace(cache=cache))
+    if source.kind == "file":
+        return _load_file(source.path, drops, loading._replace(cache=cache))
     if isinstance(drops["drop_ratio"], str):
         if drops["drop_ratio"] != "tuned":
             raise OptionError("drop_ratio", shorten(drops["drop_ratio"]), "numbers, or tuned")
-        drops = {**drops, "drop_ratio": list(read_tuned(path))}
+        drops = {**drops, "drop_ratio": list(read_tuned(source.path))}
     own = {**options, **drops} if cache is None else {**options, **drops, "cache": cache}
-    if is_export(path):
-        return load_exported(path, engine, own)
+    if source.kind == "export":
+        return load_exported(source.path, engine, own)
     if engine.engine == "onnxruntime":
-        return export_and_load(path, engine, own)
-    from wqa.systems.load_runs import load_classifier, load_run_ranker  # they need MXNet
+        from wqa.systems.export_onnx import export_onnx  # needs MXNet
 
-    load = load_classifier if _is_huggingface(path) else load_run_ranker
-    return load(path, engine, own)
+        return load_temporary(lambda folder: export_onnx(source.path, folder), engine, own)
+    return _load_network(source, engine, own)
+
+
+def _load_network(source: Probe, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
+    """Load the ranker of a run or of a fine-tuned classifier.
+
+    ``options`` are keywords of the ranker, and ``calibrated`` and ``long_questions``.
+    """
+    from wqa.systems.run_directory import load_run  # needs MXNet
+
+    calibrated, long_questions = options.pop("calibrated"), options.pop("long_questions")
+    expected = (
+        "a run directory as `wqa train` writes it, a classifier's directory or tar, or "
+        f"a ranker by name: {', '.join(BASELINE_NAMES)}"
+    )
+    run = load_run(source.path, engine, long_questions, "scores", expected)
+    ranker = build_ranker(run.config.system, run.network, run.inputs, **run.options, **options)
+    if calibrated and source.kind == "run":
+        stages = ranker.capabilities.stages
+        ranker.calibration = read_calibration(source.path, run.config, stages)
+    return ranker
 
 
 def _check_no_drops(name: BaselineName, drop_ratio: Any) -> None:
@@ -280,48 +290,18 @@ def rank_all(
     return ranker.rank_all(questions)
 
 
-def _is_ranker(path: pathlib.Path) -> bool:
-    """Whether there is a ranker at a path; what loads it says what is wrong with any other path."""
-    try:
-        return path.is_file() or (path / "config.json").is_file()
-    except OSError:  # a name that is too long
-        return False
-
-
-def reads_cache(run: Union[str, os.PathLike[str]]) -> bool:
+def reads_cache(ranker: Union[PathLike, Probe]) -> bool:
     """Whether a ranker, or one inside it, reads the encodings of documents from a cache."""
-    path = pathlib.Path(run)
-    if is_ranker_file(path):
-        return any(map(_entry_reads_cache, read_ranker_file(path).entries))
-    baseline = parse_baseline(run)
-    if baseline is not None:
-        return baseline.is_similarity
+    source = ranker if isinstance(ranker, Probe) else probe(ranker)
+    if source.kind == "file":
+        return any(reads_cache(entry.source) for entry in read_ranker_file(source.path).entries)
+    if source.baseline is not None:
+        return source.baseline.is_similarity
     try:
-        read = read_export_config if is_export(path) else read_run_config
-        system = find_system(read(path / "config.json").system)
-    except (RunDirectoryError, OptionError, OSError):
+        system = find_system(source.config.get("system", ""))
+    except OptionError:
         return False
     return getattr(system.ranker_type(), "takes_cache", False)
-
-
-def _entry_reads_cache(entry: Entry) -> bool:
-    if entry.baseline is not None:
-        return entry.baseline.is_similarity
-    return reads_cache(entry.run)
-
-
-def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRanker:
-    """Load a ranker that has a ``network`` and ``inputs``."""
-    if is_export(pathlib.Path(run)):
-        raise RunDirectoryError(run, "exported graphs", "a run", "name the run that was exported")
-    ranker = load_ranker(run, **options)
-    if ranker.capabilities.rankers:
-        kind = ranker.capabilities.kind
-        raise RunDirectoryError(run, kind, "a single run", "name one of its runs")
-    if ranker.network is None:
-        system = ranker.capabilities.system
-        raise RunDirectoryError(run, f"{system}, a ranker without a network", "a run with one")
-    return ranker  # type: ignore[return-value]
 
 
 def _load_file(path: pathlib.Path, drops: Dict[str, Any], loading: _Loading) -> Ranker:
@@ -345,17 +325,15 @@ def _load_entry(path: pathlib.Path, entry: Entry, loading: _Loading) -> Ranker:
     engine = loading.engine
     engine = dataclasses.replace(engine, precision=entry.precision or engine.precision)
     loading = loading._replace(engine=engine)
-    if not _entry_reads_cache(entry):
+    if not reads_cache(entry.source):
         loading = loading._replace(cache=None)
     ratio = entry.drop_ratio
-    if entry.baseline is None:
-        ranker = _load(entry.run, {"drop_ratio": None, "keep": None}, loading)
-        if isinstance(ratio, str):
-            ratio = read_tuned(entry.run)
-    else:
+    if entry.source.baseline is not None:
         with _naming(path):
-            _check_no_drops(entry.baseline, ratio)
-        ranker = _load_baseline(entry.baseline, loading)
+            _check_no_drops(entry.source.baseline, ratio)
+    ranker = _load(entry.source, {"drop_ratio": None, "keep": None}, loading)
+    if isinstance(ratio, str):
+        ratio = read_tuned(entry.source.path)
     if ratio is not None or entry.keep is not None:
         with _naming(path):
             ranker.set_drops(ratio, entry.keep)
@@ -370,14 +348,3 @@ def _naming(path: pathlib.Path) -> Iterator[None]:
     except OptionError as error:
         problem = f"{error.where}: {error.found}"
         raise RunDirectoryError(path, problem, error.expected, error.mend) from None
-
-
-def _is_huggingface(folder: pathlib.Path) -> bool:
-    try:
-        if folder.is_file():
-            return tarfile.is_tarfile(folder)
-        values = read_json(folder / "config.json")
-        is_model = "model_type" in values or "hidden_size" in values  # old files lack the first
-        return is_model and "system" not in values
-    except (OSError, ValueError, TypeError):  # loading it as a run raises the error
-        return False

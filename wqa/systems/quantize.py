@@ -13,12 +13,13 @@ from wqa.config import STRENGTH
 from wqa.config.systems import KINDS
 from wqa.data import Question
 from wqa.data.digests import forget_digests, record_digests
+from wqa.data.probe import DESCRIPTIONS, probe
 from wqa.engines.choice import packing_obstacle
 from wqa.engines.onednn.quantize import write_quantized
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.io.files import PathLike, atomic_writer, sha256
 from wqa.io.locks import lock_output
-from wqa.systems.load import load_network_ranker, quantize_network
+from wqa.systems.load import quantize_network
 from wqa.systems.run_directory import Run, load_run, quantized_path
 from wqa.text import note_long_questions, prepare_questions
 
@@ -68,22 +69,16 @@ def _check_replaceable(path: pathlib.Path) -> None:
 
 def _open(folder: pathlib.Path, long_questions: str) -> Run:
     """A run whose network computes one of `QUANTIZED`."""
-    if (folder / "model.params").exists():
-        loaded = load_run(folder, long_questions=long_questions)
-        computes = loaded.network.own_config.computes
-        if computes not in QUANTIZED:
-            what, use = KINDS[computes]
-            problem = f"a run of the system {loaded.config.system}, which is {what}"
-            raise RunDirectoryError(folder, problem, "a run that ranks or reads", use)
-        return loaded
-    # Says what is wrong with anything but a classifier's directory.
-    load_network_ranker(folder, engine="mxnet", long_questions=long_questions)
-    raise RunDirectoryError(
-        folder,
-        "not a run directory",
-        "a run, or a converted classifier",
-        "convert it with `wqa convert`",
-    )
+    if probe(folder).kind == "huggingface":
+        hint = "convert it with `wqa convert`"
+        raise RunDirectoryError(folder, DESCRIPTIONS["huggingface"], "a run directory", hint)
+    loaded = load_run(folder, long_questions=long_questions)
+    computes = loaded.network.computes
+    if computes not in QUANTIZED:
+        what, use = KINDS[computes]
+        problem = f"a run of the system {loaded.config.system}, which is {what}"
+        raise RunDirectoryError(folder, problem, "a run that ranks or reads", use)
+    return loaded
 
 
 def _quantize(folder: pathlib.Path, run: Run, calibration: List[Question], strength: float) -> int:

@@ -6,7 +6,8 @@ import pathlib
 from typing import Any, List
 
 from wqa.config import RunConfig, from_dict, read_json, read_run_config
-from wqa.config.runs import is_export, read_export_config
+from wqa.config.runs import read_export_config
+from wqa.data.probe import probe
 from wqa.errors import OptionError, RunDirectoryError, shorten
 from wqa.inference.dropping import drop_ratios
 from wqa.io.files import PathLike
@@ -39,7 +40,7 @@ def read_tuned(run: PathLike) -> List[float]:
     """Read the drop ratios that were tuned for a run, or for an export or its run."""
     folder = pathlib.Path(run)
     path, described = folder / "tuned.json", folder / "config.json"
-    exported = read_export_config(described) if is_export(folder) else None
+    exported = read_export_config(described) if probe(folder).kind == "export" else None
     try:
         values = read_json(path)["drop_ratio"]
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Parts of a run directory: tokenizer, network and 8-bit weights, each checked as it is loaded.
+"""Networks of run directories and of fine-tuned classifiers, checked as they are loaded.
 
 Sizes are compared with the file's layout before the network is built, shapes before memory is
 taken, and digests while the parameters are read.
@@ -20,22 +20,28 @@ from wqa.config import (
     check_finished,
     read_run_config,
 )
+from wqa.config.runs import as_json
 from wqa.config.systems import KINDS
 from wqa.data.baselines import BASELINE_NAMES
 from wqa.data.digests import check_digest
+from wqa.data.probe import DESCRIPTIONS, Probe, probe
 from wqa.engines.choice import packing_obstacle
 from wqa.engines.onednn import check_precision, read_quantized
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import EncoderError, OptionError, RunDirectoryError, check_choice
+from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike, sha256
-from wqa.models import Network, parse_devices
+from wqa.models import Network, library_versions, parse_devices
 from wqa.pretrained.configs import check_layers
 from wqa.pretrained.load import load_parameters, stored_layout
+from wqa.systems.checkpoints import load_held
 from wqa.systems.registry import find_system
 from wqa.systems.run_config import own_config
 from wqa.text import PairInputs, load_tokenizer
 
 _MEND = "restore the file from its run"
+#: Greatest length of a pair, for a classifier whose files do not record it.
+MAX_LENGTH = 128
 
 
 class Run(NamedTuple):
@@ -61,27 +67,19 @@ def load_run(
     computes: str = "",
     expected: str = "a run directory as `wqa train` writes it",
 ) -> Run:
-    """Load a run directory.
+    """Load a run directory, or a fine-tuned classifier, a directory or an archive of one.
 
     `computes` is what its network has to compute, a key of `wqa.config.systems.KINDS`, or empty;
     `expected` is what a message names where there is no directory.
     """
-    folder, engine = pathlib.Path(run), engine or EngineConfig()
+    source, engine = probe(run), engine or EngineConfig()
     check_engine(engine, long_questions)
-    if not _is_directory(folder):
-        if os.path.isfile(folder):
-            raise RunDirectoryError(folder, "is a file", expected)
-        nearest = difflib.get_close_matches(str(run), BASELINE_NAMES, n=1)
-        mend = f"did you mean {nearest[0]}?" if nearest else ""
-        raise RunDirectoryError(folder, "there is no such directory", expected, mend)
+    folder = source.path
+    if source.kind == "huggingface":
+        return _load_classifier(folder, engine, long_questions)
+    if source.kind != "run":
+        raise _no_run(source, expected)
     config = read_run_config(folder / "config.json")
-    if config.system == "encoder":
-        raise RunDirectoryError(
-            folder,
-            "an encoder without a ranker",
-            "a run, or a converted classifier",
-            "train a system with this directory as encoder",
-        )
     if computes:
         _check_kind(folder, config, computes)
     check_finished(folder, config)
@@ -96,18 +94,55 @@ def load_run(
     return Run(config, inputs, network, engine, quantized)
 
 
+def _no_run(source: Probe, expected: str) -> RunDirectoryError:
+    """Error of what is neither a run nor a classifier."""
+    path = source.path
+    if source.kind == "encoder":
+        hint = "train a system with this directory as encoder"
+        return RunDirectoryError(path, DESCRIPTIONS["encoder"], expected, hint)
+    if source.kind:
+        return RunDirectoryError(path, DESCRIPTIONS[source.kind], expected, "name a single run")
+    if os.path.isfile(path):
+        return RunDirectoryError(path, "is a file", expected)
+    if os.path.isdir(path):
+        read_run_config(path / "config.json")  # says what is wrong with it
+        return RunDirectoryError(path / "config.json", "the configuration of no run", expected)
+    nearest = difflib.get_close_matches(str(path), BASELINE_NAMES, n=1)
+    hint = f"did you mean {nearest[0]}?" if nearest else ""
+    return RunDirectoryError(path, "there is no such directory", expected, hint)
+
+
+def _load_classifier(path: pathlib.Path, engine: EngineConfig, long_questions: str) -> Run:
+    """Load a fine-tuned classifier, a directory or an archive of one."""
+    if engine.precision == "int8":
+        raise OptionError(
+            "precision",
+            f"int8 of {path}, another library's directory",
+            "a quantized run",
+            "convert it with `wqa convert`, then quantize it with `wqa quantize`",
+        )
+    with encoder_directory(path) as folder:
+        system, network = load_held(folder, parse_devices(engine.ctx))
+        tokenizer = load_tokenizer(folder)
+        tokenizer.check_fits(network.config, path)
+    max_length = min(MAX_LENGTH, network.config.max_positions)
+    inputs = network.text_inputs(tokenizer, max_length, long_questions)
+    config = RunConfig(
+        system=system,
+        backbone=network.config,
+        network=as_json(network.own_config),
+        max_length=max_length,
+        encoder=str(path),
+        versions=library_versions(),
+    )
+    return Run(config, inputs, network, engine, None)
+
+
 def check_engine(engine: EngineConfig, long_questions: str = "error") -> None:
     """Check that this machine has the device and the precision of an engine."""
     parse_devices(engine.ctx)
     check_precision(engine.precision)
     check_choice("long_questions", long_questions, LONG_QUESTIONS)
-
-
-def _is_directory(folder: pathlib.Path) -> bool:
-    try:
-        return folder.is_dir()
-    except OSError:  # a name that is too long
-        return False
 
 
 def _check_kind(folder: pathlib.Path, config: RunConfig, computes: str) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import pathlib
-from typing import Any, Dict
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -13,6 +10,7 @@ import mxnet as mx
 from mxnet.gluon import Block
 
 from wqa.config import RunConfig, to_json
+from wqa.config.runs import as_json
 from wqa.data.digests import record_digests
 from wqa.errors import OptionError, shorten
 from wqa.io.files import PathLike
@@ -71,11 +69,6 @@ def save_run(
     )
     write_run(folder, model, record, inputs.tokenizer)
     return pathlib.Path(folder)
-
-
-def as_json(own_config: Any) -> Dict[str, Any]:
-    """Configuration of a network as ``config.json`` holds it: lists in place of tuples."""
-    return json.loads(json.dumps(dataclasses.asdict(own_config)))
 
 
 def write_run(folder: PathLike, model: Block, record: RunConfig, tokenizer: Tokenizer) -> None:

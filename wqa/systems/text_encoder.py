@@ -6,14 +6,14 @@ Loading of zero-shot rankers, and of the encoders that they compare texts by.
 from __future__ import annotations
 
 import os
-import pathlib
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from wqa.config import EngineConfig, read_json
+from wqa.config import EngineConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.baselines import BaselineName, parse_baseline
+from wqa.data.probe import probe
 from wqa.engines.onednn import choose_engine
 from wqa.engines.onednn.quantize import QuantizedLayers, quantize_layers
 from wqa.errors import RunDirectoryError, check_choice
@@ -96,7 +96,7 @@ def _quantize(encoders: TextEncoders) -> QuantizedLayers:
 
 def load_encoders(encoder: str, ctx: str = "cpu") -> TextEncoders:
     """Load the encoders of a run, or a pretrained one."""
-    if _is_run(encoder):
+    if probe(encoder).kind == "run":
         run = load_run(encoder, EngineConfig(ctx=ctx))
         backbones = run.network.encoders
         if not backbones:
@@ -110,19 +110,6 @@ def load_encoders(encoder: str, ctx: str = "cpu") -> TextEncoders:
         tokenizer.check_fits(backbone.config, encoder)
     length = min(MAX_LENGTH, backbone.config.max_positions)
     return TextEncoders(backbone, backbone, tokenizer, length)
-
-
-def _is_run(encoder: str) -> bool:
-    """Whether an encoder is that of a run directory.
-
-    The system of a directory that `wqa convert` made of an encoder alone is ``"encoder"``. Any
-    other content is left to what loads pretrained encoders, whose error describes it.
-    """
-    try:
-        values = read_json(pathlib.Path(encoder) / "config.json")
-    except (OSError, ValueError):
-        return False
-    return isinstance(values, dict) and values.get("system", "encoder") != "encoder"
 
 
 #: Precisions in which documents are encoded.

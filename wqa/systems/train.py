@@ -18,6 +18,7 @@ import mxnet as mx
 import numpy as np
 
 from wqa.config import RunConfig, TrainingConfig, from_dict, read_run_config, to_json
+from wqa.config.runs import as_json
 from wqa.data.digests import RUN_FILES, forget_digests, record_digests
 from wqa.data.formats import data_digest
 from wqa.data.ir_names import is_ir_name
@@ -31,7 +32,6 @@ from wqa.models import library_versions, parse_devices
 from wqa.systems.development import Development
 from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import find_system, system_config
-from wqa.systems.saving import as_json
 from wqa.text import PairInputs
 from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.logs import MetricsFile, TensorBoardLog, lossy_messages

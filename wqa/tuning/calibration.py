@@ -16,8 +16,8 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from wqa.data import Question, read_questions
-from wqa.data.baselines import parse_baseline
 from wqa.data.digests import forget_digests, record_digests
+from wqa.data.probe import DESCRIPTIONS, probe
 from wqa.errors import DataError, OptionError, RunDirectoryError
 from wqa.evaluation.rankers import questions_that_count, rank_questions
 from wqa.evaluation.reliability import (
@@ -28,7 +28,6 @@ from wqa.evaluation.reliability import (
 )
 from wqa.inference.calibrated import TEMPERATURES, Calibration, calibration_path
 from wqa.inference.ranker import Ranker
-from wqa.inference.ranker_files import is_ranker_file
 from wqa.inference.ranking import Ranking
 from wqa.io.files import PathLike, sha256, write_json
 from wqa.io.locks import lock_output
@@ -158,14 +157,13 @@ def calibrate(
         If another process writes to the run, or the file cannot be written.
     """
     folder = pathlib.Path(run)
-    _check_single(run)
+    _check_run(run)
     judged = questions_that_count(read_questions(data))
     model = folder / "model.params"
     # Before it is read: a run that is replaced afterwards does not pass for the one that is ranked.
     digest = sha256(model) if model.exists() else ""
     ranker = load_ranker(folder, calibrated=False, **options)
     ranker.set_drops()
-    _check_run(folder)
     prepared = ranker.prepare(judged)
     questions = prepared.questions
     with lock_output(folder):
@@ -231,30 +229,17 @@ def fit_temperature(log_odds: np.ndarray, labels: np.ndarray) -> float:
     return 1 / float(brentq(derivative, 1 / greatest, 1 / least, xtol=1e-12, rtol=1e-12))
 
 
-def _check_single(run: PathLike) -> None:
-    """Refuse rankers that are no single network."""
-    if parse_baseline(run) is not None:
-        raise RunDirectoryError(
-            run, "a baseline, which has no files", "a run directory", "name a run that was trained"
-        )
-    if is_ranker_file(pathlib.Path(run)):
-        raise RunDirectoryError(
-            run,
-            "a file of several rankers",
-            "a run directory",
-            "calibrate its runs, one by one: their probabilities count in it too",
-        )
-
-
-def _check_run(folder: pathlib.Path) -> None:
-    """Refuse the directory of another library's classifier, which loads as a ranker."""
-    if not (folder / "model.params").exists():
-        raise RunDirectoryError(
-            folder,
-            "not a run directory",
-            "a run, or a converted classifier",
-            "convert it with `wqa convert`",
-        )
+def _check_run(run: PathLike) -> None:
+    """Refuse what is no single run."""
+    source = probe(run)
+    hint = "name a run that was trained"
+    if source.kind == "file":
+        hint = "calibrate its runs, one by one: their probabilities count in it too"
+    elif source.kind == "huggingface":
+        hint = "convert it with `wqa convert`"
+    elif source.kind in ("run", ""):
+        return
+    raise RunDirectoryError(run, DESCRIPTIONS[source.kind], "a run directory", hint)
 
 
 def _check_use(ranker: Ranker, question: Question, calibration: Calibration) -> None:

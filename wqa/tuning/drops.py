@@ -17,13 +17,13 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from wqa.config import read_json
 from wqa.data import DEFAULT_FILTER, Question, read_questions
+from wqa.data.ranker_files import ranker_file_kind
 from wqa.errors import OptionError, shorten
 from wqa.evaluation import evaluate
 from wqa.evaluation.picture import check_matplotlib
 from wqa.evaluation.rankers import questions_that_count, rank_questions
 from wqa.inference.dropping import Drop, total
 from wqa.inference.ranker import Ranker
-from wqa.inference.ranker_files import is_sequence_file
 from wqa.inference.ranking import Ranking
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.timing import time_rankers
@@ -216,7 +216,7 @@ def tune(
     """
     limits = check_limits({"max_cost": max_cost, "min_metric": min_metric, "max_loss": max_loss})
     path = pathlib.Path(run)
-    is_sequence = is_sequence_file(path)
+    is_sequence = ranker_file_kind(path) == "sequence"
     if is_sequence and place_exits is not None:
         raise OptionError("place_exits", "with a sequence", "a run with several exits")
     if keeps is not None and not is_sequence:

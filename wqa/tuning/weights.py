@@ -15,12 +15,12 @@ import numpy as np
 
 from wqa.config import read_json
 from wqa.data import DEFAULT_FILTER, Question, read_questions
+from wqa.data.ranker_files import ranker_file_kind
 from wqa.errors import MissingDependency, OptionError, how_to_install
 from wqa.evaluation import METRICS, evaluate
 from wqa.evaluation.metrics import metric as metric_of
 from wqa.evaluation.rankers import questions_that_count
 from wqa.inference.ensemble import log_odds_of_mean, normalized_weights
-from wqa.inference.ranker_files import is_ensemble_file
 from wqa.io.files import PathLike, write_json
 from wqa.io.locks import lock_output
 from wqa.io.progress import with_bar
@@ -139,7 +139,7 @@ def tune_weights(
         raise OptionError("seed", seed, "a whole number from 0")
     metric_of(metric)
     path = pathlib.Path(run)
-    if not is_ensemble_file(path):
+    if ranker_file_kind(path) != "ensemble":
         raise OptionError("run", f"{run}, no file of an ensemble", 'a .json file with "ensemble"')
     judged = questions_that_count(read_questions(data), filter)
     with lock_output(path):

@@ -6,8 +6,9 @@ import pathlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from wqa.config import PRECISIONS, read_json
-from wqa.data.baselines import BaselineName, parse_baseline
+from wqa.data.probe import Probe, probe
 from wqa.errors import OptionError, RunDirectoryError, shorten
+from wqa.io.files import PathLike
 
 #: Content of a ranker, and of each kind of file.
 _ENTRY = '{"run": RUN, "drop_ratio": A, "keep": K, "precision": P}'
@@ -31,10 +32,9 @@ class Entry(NamedTuple):
     """A ranker of a file."""
 
     name: str  # as the file has it
-    run: pathlib.Path
+    source: Probe
     drop_ratio: Any
     keep: Any
-    baseline: Optional[BaselineName] = None
     precision: Optional[str] = None  # that of the others by default
 
 
@@ -48,22 +48,10 @@ class RankerFile(NamedTuple):
     weights: Any = None  # of an ensemble
 
 
-def is_ranker_file(path: pathlib.Path) -> bool:
-    """Whether a path is that of a file of rankers."""
-    try:
-        return path.suffix == ".json" and path.is_file()
-    except OSError:  # a name that is too long
-        return False
-
-
-def is_ensemble_file(path: pathlib.Path) -> bool:
-    """Whether a path is that of the file of an ensemble."""
-    return is_ranker_file(path) and read_ranker_file(path).kind == "ensemble"
-
-
-def is_sequence_file(path: pathlib.Path) -> bool:
-    """Whether a path is that of the file of a sequence."""
-    return is_ranker_file(path) and read_ranker_file(path).kind == "sequence"
+def ranker_file_kind(path: PathLike) -> str:
+    """Kind of the file of rankers at a path, a key of `CONTENT`; empty for any other path."""
+    source = probe(path)
+    return read_ranker_file(source.path).kind if source.kind == "file" else ""
 
 
 def read_ranker_file(path: pathlib.Path) -> RankerFile:
@@ -80,8 +68,9 @@ def read_ranker_file(path: pathlib.Path) -> RankerFile:
         count += len(entries)
         if count > MOST_RANKERS:
             raise RunDirectoryError(path, f"{count} rankers or more", f"at most {MOST_RANKERS}")
-        inside = [entry.run for entry in entries if is_ranker_file(entry.run)]
-        waiting += [(run, (*around, resolved)) for run in inside]
+        for entry in entries:
+            if entry.source.kind == "file":
+                waiting.append((entry.source.path, (*around, resolved)))
     return content
 
 
@@ -123,7 +112,7 @@ def _entry(folder: pathlib.Path, entry: Any) -> Entry:
     if not isinstance(name, str):
         raise ValueError(f"run is {shorten(name)}")
     try:
-        baseline = parse_baseline(name, folder)
+        source = probe(name, folder)
     except OptionError as error:
         raise ValueError(f"{error.where} is {error.found}, expected {error.expected}") from None
     precision = values.get("precision")
@@ -131,7 +120,7 @@ def _entry(folder: pathlib.Path, entry: Any) -> Entry:
         found = f"precision is {shorten(precision)}"
         raise ValueError(f"{found}, expected one of {', '.join(PRECISIONS)}")
     drops = values.get("drop_ratio"), values.get("keep")
-    return Entry(name, folder / name, *drops, baseline, precision)
+    return Entry(name, source, *drops, precision)
 
 
 def _check_fields(values: Dict[str, Any], known: set) -> None:
