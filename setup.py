@@ -23,6 +23,7 @@ setup(
         "wqa": ["py.typed"],
         "wqa.data": ["builtin/*.jsonl"],
         "wqa.serve": ["page/*"],
+        "wqa.systems": ["cards/*.md"],
     },
     python_requires=">=3.8",
     install_requires=[

@@ -10,12 +10,12 @@ import yaml
 from conftest import write_family_encoder
 
 from wqa.cli import main, parse
-from wqa.config import TrainingConfig, read_run_config
+from wqa.config import RunConfig, TrainingConfig, read_run_config
 from wqa.data import builtin_path
 from wqa.data.digests import ranker_digest
 from wqa.io.files import sha256
 from wqa.systems.load import load_ranker
-from wqa.systems.model_card import CARD, MARK, USES, write_model_card
+from wqa.systems.model_card import CARD, MARK, TEMPLATES, write_model_card
 from wqa.systems.run_directory import KINDS
 from wqa.systems.saving import save_run
 from wqa.systems.train import train
@@ -142,9 +142,10 @@ def test_the_card_of_a_conversion(classifier, loads, tiny_encoder, tmp_path):
     assert f'{loads}("out")' in card and f"Encoder `{source}`: unknown" in card
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("use", sorted({path.stem for path in TEMPLATES.iterdir()} - {"card"}))
 def test_the_commands_of_cards_parse(use, tmp_path):
-    text = USES[use].replace("{name}", "run").replace("{shell}", "run")
+    write_model_card(tmp_path, RunConfig(system="cascade"), use, "run")
+    text = (tmp_path / CARD).read_text()
     compile(block(text, "python"), "card", "exec")
     if use not in ("mxnet", "onnx"):  # wqa reads the run that they come from
         parse(shlex.split(block(text, "sh"))[1:])
@@ -152,7 +153,7 @@ def test_the_commands_of_cards_parse(use, tmp_path):
 
 def test_whatever_a_run_computes_has_its_use():
     formats = {"mxnet", "onnx", "onnx_ranker", "huggingface", "pytorch"}
-    assert set(KINDS) | {"encoder"} | formats == set(USES)
+    assert set(KINDS) | {"card", "encoder"} | formats == {path.stem for path in TEMPLATES.iterdir()}
 
 
 def test_names_stay_within_their_cells(copied, tmp_path):
