@@ -223,7 +223,18 @@ FREE = Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 def total(costs: Sequence[Cost]) -> Cost:
     """Add up the costs of several questions."""
-    columns = list(zip(*costs))
-    sums = [sum(column) for column in columns[1:]]
-    paper = sum(cost.paper * cost.full_candidate_work for cost in costs)
-    return Cost(_ratio(paper, sums[1]), *sums)
+    full = sum(cost.full_candidate_work for cost in costs)
+    return combined(costs, full, sum(cost.full_multiply_adds for cost in costs))
+
+
+def combined(costs: Sequence[Cost], full_candidate_work: float, full_multiply_adds: float) -> Cost:
+    """Add up costs, beside the given multiply-adds of a full network."""
+    planned = sum(cost.paper * cost.full_candidate_work for cost in costs)
+    return Cost(
+        _ratio(planned, full_candidate_work),
+        sum(cost.candidate_work for cost in costs),
+        full_candidate_work,
+        sum(cost.multiply_adds for cost in costs),
+        sum(cost.padded_multiply_adds for cost in costs),
+        full_multiply_adds,
+    )

@@ -8,6 +8,7 @@ does. Every ranker ranks every candidate, so that an ensemble costs what all of 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import numbers
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
@@ -16,7 +17,7 @@ import numpy as np
 
 from wqa.data import Question
 from wqa.errors import DataError, OptionError, shorten
-from wqa.inference.dropping import Cost
+from wqa.inference.dropping import combined
 from wqa.inference.lookahead import read_ahead, with_size
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, question_name
@@ -144,11 +145,7 @@ class EnsembleRanker(Ranker):
             Ranking of each question.
         """
         ranked = [ranker.rank_pairs(group) for ranker in self.rankers]  # type: ignore[attr-defined]
-        rankings = []
-        for number, (pairs, *of_question) in enumerate(zip(group, *ranked), 1):
-            checked = self._checked(f"question {number}", len(pairs), of_question)
-            rankings.append(self._combined(checked))
-        return rankings
+        return list(map(self._combined, zip(*ranked)))
 
     def rank_by_each(self, questions: Sequence[Question]) -> Iterator[List[Ranking]]:
         """Rank questions by every ranker, as one group.
@@ -170,32 +167,18 @@ class EnsembleRanker(Ranker):
             If a ranker does not rank each question, or ranks another number of its candidates.
         """
         with contextlib.ExitStack() as cleanup:
-            streams = []
-            for ranker in self.rankers:
-                stream = iter(ranker.rank_all(questions))
-                cleanup.callback(getattr(stream, "close", _nothing))
-                streams.append(stream)
-            for question in questions:
-                rankings = [next(stream, None) for stream in streams]
-                yield self._checked(question_name(question), len(question.candidates), rankings)
-            for name, stream in zip(self._names, streams):
-                if next(stream, None) is not None:
-                    count = len(questions)
-                    raise _mismatch(name, f"more than {count} rankings", f"{count} rankings")
-
-    def _checked(
-        self, where: str, count: int, rankings: Sequence[Optional[Ranking]]
-    ) -> List[Ranking]:
-        """Rankings of one question, after a check of their number and that of candidates."""
-        ranked: List[Ranking] = []
-        for name, ranking in zip(self._names, rankings):
-            if ranking is None:
-                raise _mismatch(name, f"no ranking of {where}", "a ranking of each question")
-            if len(ranking.scores) != count:
-                ranked_count = f"{len(ranking.scores)} candidates of {where}"
-                raise _mismatch(name, ranked_count, f"its {count} candidates")
-            ranked.append(ranking)
-        return ranked
+            streams = [iter(ranker.rank_all(questions)) for ranker in self.rankers]
+            for stream in streams:
+                cleanup.callback(getattr(stream, "close", tuple))
+            for question, *rankings in itertools.zip_longest(questions, *streams):
+                expected = len(question.candidates) if question else 0
+                for name, ranking in zip(self._names, rankings):
+                    count = len(ranking.scores) if ranking else 0
+                    if count != expected:
+                        of = question_name(question) if question else "one question more"
+                        found, wanted = f"{count} scores of {of}", f"{expected}, of its candidates"
+                        raise DataError(f"ensemble, {shorten(name)}", found, wanted)
+                yield rankings
 
     def _combined(self, ranked: Sequence[Ranking]) -> Ranking:
         """The ranking of one question from those of all rankers."""
@@ -207,42 +190,16 @@ class EnsembleRanker(Ranker):
         if self.calibration.temperatures:  # that of a run whose ranker is an ensemble
             mean = self.calibration.probabilities(exit_scores)
         exits = np.max([ranking.exits for ranking in ranked], axis=0)
+        costs = [ranking.cost for ranking in ranked]
+        largest = max(costs, key=lambda cost: cost.full_candidate_work)
         return Ranking(
             order=np.argsort(-scores, kind="stable"),
             scores=scores,
             exits=np.where(blank, 0, exits),
             truncated=np.any([ranking.truncated for ranking in ranked], axis=0),
             blank=blank,
-            cost=_sum([ranking.cost for ranking in ranked]),
+            cost=combined(costs, largest.full_candidate_work, largest.full_multiply_adds),
             exit_scores=exit_scores,
             probabilities=mean,
             threshold=self.threshold,
         )
-
-
-def _nothing() -> None:
-    pass
-
-
-def _mismatch(name: str, problem: str, expected: str) -> DataError:
-    return DataError(
-        f"ensemble, {shorten(name)}",
-        problem,
-        f"{expected}, as the other rankers rank",
-        "combine rankers that rank the same questions and candidates",
-    )
-
-
-def _sum(costs: Sequence[Cost]) -> Cost:
-    """Multiply-adds of all rankers, beside those of the largest of their full networks."""
-    largest = max(costs, key=lambda cost: cost.full_candidate_work)
-    full = largest.full_candidate_work
-    planned = sum(cost.paper * cost.full_candidate_work for cost in costs)
-    return Cost(
-        planned / full if full else 0.0,
-        sum(cost.candidate_work for cost in costs),
-        full,
-        sum(cost.multiply_adds for cost in costs),
-        sum(cost.padded_multiply_adds for cost in costs),
-        largest.full_multiply_adds,
-    )

@@ -14,7 +14,7 @@ import numpy as np
 from wqa.data import Question
 from wqa.errors import OptionError
 from wqa.inference.calibrated import Calibration
-from wqa.inference.dropping import FREE, Cost, Drop, DropRatio, Keep
+from wqa.inference.dropping import FREE, Cost, Drop, DropRatio, Keep, combined
 from wqa.inference.lookahead import read_ahead, with_size
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, check_candidates
@@ -170,18 +170,9 @@ class _State:
             return FREE
         # A later ranker may find blank all that an earlier one hands on.
         last = [step for step in self._steps if step.candidates][-1]
-        costs = [step.cost for step in self._steps]
         work = last.cost.full_candidate_work / last.candidates  # full network, one token
-        full = work * first.candidates
-        planned = sum(cost.paper * cost.full_candidate_work for cost in costs)
-        return Cost(
-            planned / full if full else 0.0,
-            sum(cost.candidate_work for cost in costs),
-            full,
-            sum(cost.multiply_adds for cost in costs),
-            sum(cost.padded_multiply_adds for cost in costs),
-            work * self._tokens(),
-        )
+        costs = [step.cost for step in self._steps]
+        return combined(costs, work * first.candidates, work * self._tokens())
 
     def _tokens(self) -> float:
         """Tokens of all candidates, estimated from the first ranker that counts tokens."""
