@@ -78,7 +78,7 @@ setup(
         "corpora": [
             "pysbd"
         ],  # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
-        "html": ["selectolax"],  # documents of a folder that are HTML
+        "html": ["selectolax", "markdown-it-py"],  # documents of a folder that are HTML or Markdown
         "tensorboard": ["tensorboardX"],  # the files of `wqa train --log-dir`, without TensorFlow
         # `--cluster` of `wqa score` and `wqa encode`; grpcio is for ray:// addresses. Older Pythons
         # have no such Ray.
@@ -113,6 +113,7 @@ setup(
             "prometheus-client",
             "pysbd",
             "selectolax",
+            "markdown-it-py",
             "onnx>=1.14",
             "onnxruntime>=1.16",
             "playwright",  # drives the Chromium of the machine; it downloads none by itself

@@ -67,7 +67,7 @@ def read_folder(path: PathLike) -> Iterator[Document]:
         If a file is no UTF-8, is larger than 64 MB or a PDF, two have the same id, or no file has a
         text.
     MissingDependency
-        If there is a page of HTML, and the extra ``html`` is not installed.
+        If there is a page of HTML or Markdown, and the extra ``html`` is not installed.
     """
     folder = pathlib.Path(path)
     left_out = _LeftOut()
@@ -114,7 +114,7 @@ def read_text(path: PathLike) -> Iterator[Document]:
     DataError
         If it has no text, or as `read_folder` raises it.
     MissingDependency
-        If it is HTML, and the extra ``html`` is not installed.
+        If it is HTML or Markdown, and the extra ``html`` is not installed.
     """
     file = pathlib.Path(path)
     title, text = _read(file)

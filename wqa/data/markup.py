@@ -5,34 +5,18 @@ The texts keep headings, lists, tables and code, by which `wqa.data.sentences` d
 
 from __future__ import annotations
 
-import html
 import pathlib
 import re
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Iterator, Tuple
 
-from wqa.data.sentences import code_lines
 from wqa.errors import DataError, MissingDependency, how_to_install
 
 _SPACE = re.compile(r"\s+")
 _WORD = re.compile(r"\w")
-#: Marks of Markdown within a line. What they hold is bounded, so that no line takes long.
-_LINK = re.compile(r"!?\[([^\[\]]{0,500})\]\([^()\s]{0,2000}(?:[ \t]+\"[^\"]{0,500}\")?\)")
-_REFERENCE = re.compile(r"(?<!\w)!?\[([^\[\]]{0,500})\]\[[^\[\]]{0,200}\]")
-_MARK = re.compile(
-    r"(?<![\w\\*_~`])(\*{1,3}|_{1,3}|~~|`{1,2})(?=[^\s`])(.{1,500}?)(?<=[^\s*_~`])\1(?![\w*_~`])"
-)
-_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
-#: A line that says where the links of a name lead.
-_TARGET = re.compile(
-    r" {0,3}\[[^\[\]^]{1,200}\]:[ \t]*(?:<[^<>]{0,2000}>|\S{0,2000}[/#.]\S{0,2000})"
-    r"(?:[ \t]+[\"'(].{0,500})?[ \t]*"
-)
 #: What may be YAML at the start of a file, its first line, and any of its lines.
 _FRONT_MATTER = re.compile(r"---[ \t]*\n((?:(?!---|\.\.\.).*\n)*?)(?:---|\.\.\.)[ \t]*(?:\n|$)")
 _YAML_KEY = re.compile(r"[\w\"'-][^:\n]{0,100}:(?:\s|$)|#")
 _YAML = re.compile(r"[ \t]|-(?:\s|$)|[]}]|" + _YAML_KEY.pattern)
-_TITLE = re.compile(r" {0,3}#{1,6}[ \t]+(\S.*)")
-_UNDERLINE = re.compile(r"=+[ \t]*$")
 #: What holds one page apart from another; pages that are nested more deeply take too long.
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 _DEEPEST = 1000
@@ -73,30 +57,26 @@ def markdown_text(source: str) -> Tuple[str, str]:
     Parameters
     ----------
     source : str
-        The content of the file.
+        The content of the file, CommonMark with tables.
 
     Returns
     -------
     title, text : str
-        The first heading, or an empty text; and the text.
+        The first heading, or an empty text; and the text, as `page_text` gives it.
+
+    Raises
+    ------
+    MissingDependency
+        If markdown-it-py or selectolax, the extra ``html``, is not installed.
     """
-    lines = _without_comments(_without_front_matter(source.replace("\r\n", "\n"))).split("\n")
-    title = ""
-    kept: List[str] = []
-    for line, is_code in zip(lines, code_lines(lines)):
-        if not is_code:
-            if _UNDERLINE.match(line) and kept and kept[-1].strip():
-                line = f"# {kept.pop().strip()}"
-            if _TARGET.fullmatch(line):
-                continue
-            for pattern in (_LINK, _REFERENCE, _MARK, _MARK, _ESCAPE):  # emphasis inside emphasis
-                line = pattern.sub(lambda match: match.group(match.lastindex or 0), line)
-            line = html.unescape(line)
-            heading = _TITLE.match(line)
-            if heading and not title:
-                title = heading.group(1).rstrip("# \t") or heading.group(1)
-        kept.append(line)
-    return title, "\n".join(kept)
+    try:
+        from markdown_it import MarkdownIt
+    except ImportError:
+        raise _missing("markdown-it-py", "Markdown") from None
+    reader = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    page = _parse(reader.render(_without_front_matter(source.replace("\r\n", "\n"))))
+    title = page.css_first(", ".join(f"h{level}" for level in range(1, 7)))
+    return _line(title), _main_text(page)
 
 
 def _without_front_matter(source: str) -> str:
@@ -107,19 +87,6 @@ def _without_front_matter(source: str) -> str:
     lines = [line for line in match[1].split("\n") if line.strip()]
     is_yaml = all(_YAML.match(line) for line in lines) and bool(lines)
     return source[match.end() :] if is_yaml and _YAML_KEY.match(lines[0]) else source
-
-
-def _without_comments(source: str) -> str:
-    """A text without the comments of HTML; one that does not end is text."""
-    parts: List[str] = []
-    start = 0
-    while True:
-        begin = source.find("<!--", start)
-        end = source.find("-->", begin + 4) if begin >= 0 else -1
-        if end < 0:
-            return "".join([*parts, source[start:]])
-        parts.append(source[start:begin])
-        start = end + 3
 
 
 def page_text(source: str) -> Tuple[str, str]:
@@ -142,22 +109,36 @@ def page_text(source: str) -> Tuple[str, str]:
     MissingDependency
         If selectolax, the extra ``html``, is not installed.
     """
+    page = _parse(source)
+    return _line(page.css_first("title")), _main_text(page)
+
+
+def _parse(source: str) -> Any:
     try:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
-        raise MissingDependency(
-            "selectolax", "is not installed", "the reader of HTML", how_to_install("html")
-        ) from None
+        raise _missing("selectolax", "HTML") from None
     for mark in (_BLOCK, _LINE):
         source = source.replace(mark, "")
-    page = LexborHTMLParser(_CLOSED.sub(r"<\1\2></\1>", source))
-    title = page.css_first("title")
+    return LexborHTMLParser(_CLOSED.sub(r"<\1\2></\1>", source))
+
+
+def _missing(library: str, form: str) -> MissingDependency:
+    return MissingDependency(
+        library, "is not installed", f"the reader of {form}", how_to_install("html")
+    )
+
+
+def _line(element: Any) -> str:
+    """Text of an element on one line; empty where there is no element."""
+    return _SPACE.sub(" ", element.text()).strip() if element else ""
+
+
+def _main_text(page: Any) -> str:
+    """Text of the likeliest element that has any."""
     for element in page.css(_OUTSIDE):
         element.decompose()
-    text = ""
-    for root in _roots(page):
-        text = text or _text_of(root)
-    return _SPACE.sub(" ", title.text()).strip() if title else "", text
+    return next(filter(None, map(_text_of, _roots(page))), "")
 
 
 def _roots(page: Any) -> Iterator[Any]:

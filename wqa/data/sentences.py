@@ -29,7 +29,7 @@ _WORD = re.compile(r"\w")
 _BREAKS = str.maketrans("\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029", " " * 11)
 
 #: Changes whenever the sentences of a text do, or the texts that folders give.
-RULES = 1
+RULES = 2
 
 Span = Tuple[int, int]
 
