@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import math
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -355,7 +355,7 @@ def _weights(
     return names
 
 
-def _named(translate: Callable[..., Value], table: Dict[str, Sequence[str]]) -> Dict[str, Any]:
+def _named(translate: Callable[..., Value], table: Mapping[str, Sequence[str]]) -> Dict[str, Any]:
     """Translations by MXNet's names, of operators that differ by ONNX's kind alone."""
     named = {}
     for kind, names in table.items():
