@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.engines.onednn.streams import STREAMS
+from wqa.engines.onednn.library import STREAMS
 from wqa.engines.threads import in_threads
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.systems.random import random_pairs, random_ranker

@@ -88,7 +88,7 @@ def probe() -> Dict[str, Any]:
         from wqa.models.runtime import gpu_count
 
         from wqa.engines.onednn import available
-        from wqa.engines.onednn.choice import instruction_set_name
+        from wqa.engines.onednn.library import instruction_set_name
         from wqa.systems.random import check_engines
 
         result["onednn_uses"] = instruction_set_name() if available() else None

@@ -88,8 +88,7 @@ def quantize_network(
 ) -> QuantizedLayers:
     """Quantize the products of a network as the ranker of its system computes them."""
     owner = find_system(system).ranker_type(network.computes)
-    quantize = getattr(owner, "quantize", CascadeRanker.quantize)
-    return quantize(network, pairs, strength)
+    return owner.engine_inputs(network).quantize(pairs, strength)
 
 
 def load_ranker(

@@ -14,8 +14,7 @@ import mxnet as mx
 import numpy as np
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.engines.choice import packing_obstacle
-from wqa.engines.onednn import choose_engine
+from wqa.engines.choice import choose_engine, packing_obstacle
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import WqaError
 from wqa.models import Network, parse_devices

@@ -17,8 +17,8 @@ import mxnet as mx
 import numpy as np
 
 from wqa.engines.onnx.graph import Graph, Value
-from wqa.engines.onnx.inputs import INPUT_NAMES, MASKS
 from wqa.engines.onnx.operators import OPERATORS, Node, refusal
+from wqa.engines.onnx.sessions import INPUT_NAMES, MASKS
 from wqa.engines.onnx.shapes import SHAPES
 from wqa.models.network import GraphPart, Network
 
