@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import PAIR_FORMS
 from wqa.text import bucketed, pad_pairs
-
-if TYPE_CHECKING:
-    from wqa.engines.onednn.quantize import QuantizedLayers
 
 
 class EngineInputs:
@@ -69,11 +66,9 @@ class EngineInputs:
         """Set the first encodings of a micro-batch, a `PackedBatch`, of oneDNN's `PackedLayers`."""
         layers.embed(pairs, batch)
 
-    def quantize(self, pairs: Sequence[Any], strength: float) -> QuantizedLayers:
-        """8-bit products of the network's layers, measured on pairs."""
-        from wqa.engines.onednn import quantize_network  # needs MXNet
-
-        return quantize_network(self, pairs, strength)
+    def calibration(self, pairs: Sequence[Any]) -> Iterator[Tuple[EngineInputs, Sequence[Any]]]:
+        """What to calibrate 8-bit products on: the networks in their order, with their pairs."""
+        yield self, pairs
 
 
 class TextInputs(EngineInputs):

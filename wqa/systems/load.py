@@ -87,8 +87,10 @@ def quantize_network(
     system: str, network: Network, pairs: Sequence[Any], strength: float = STRENGTH
 ) -> QuantizedLayers:
     """Quantize the products of a network as the ranker of its system computes them."""
+    from wqa.engines.onednn import quantize_network as quantize  # needs MXNet
+
     owner = find_system(system).ranker_type(network.computes)
-    return owner.engine_inputs(network).quantize(pairs, strength)
+    return quantize(owner.engine_inputs(network), pairs, strength)
 
 
 def load_ranker(

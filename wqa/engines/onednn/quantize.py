@@ -37,7 +37,7 @@ QuantizedLayers = List[Dict[str, Quantized]]
 def quantize_network(
     inputs: EngineInputs, pairs: Sequence[Any], strength: float = STRENGTH
 ) -> QuantizedLayers:
-    """Quantize the products of a network's stages by the magnitudes of their inputs.
+    """Quantize the products of a network by the magnitudes of their inputs.
 
     The layers run in sequence, but for branches of a head: the layers after a branch continue from
     the encodings before it.
@@ -64,6 +64,16 @@ def quantize_network(
     """
     if not 0 <= strength <= 1:
         raise OptionError("strength", strength, "a number from 0 to 1")
+    quantized: QuantizedLayers = []
+    for network_inputs, own_pairs in inputs.calibration(pairs):
+        quantized += _quantize_stages(network_inputs, own_pairs, strength)
+    return quantized
+
+
+def _quantize_stages(
+    inputs: EngineInputs, pairs: Sequence[Any], strength: float
+) -> QuantizedLayers:
+    """Quantize the products of the stages of one network."""
     config, stages = inputs.network.config, inputs.network.encoder_stages()
     layers: List[EncoderLayer] = []
     branches: List[range] = []

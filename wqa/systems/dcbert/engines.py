@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -10,9 +10,6 @@ from wqa.config import EngineConfig
 from wqa.engines.inputs import EngineInputs, TextInputs, pad_rows
 from wqa.inference.document_encoder import DocumentEncoder
 from wqa.text import bucketed
-
-if TYPE_CHECKING:
-    from wqa.engines.onednn.quantize import QuantizedLayers
 
 
 class TextRows:
@@ -103,18 +100,15 @@ class DecoupledEngineInputs(EngineInputs):
             encodings[start:boundary] = question.joined
             joining.write(pair.document.rows, 1, encodings[boundary:end])
 
-    def quantize(self, pairs: Sequence[Any], strength: float) -> QuantizedLayers:
-        """8-bit products of both encoders' layers, then of the interaction on their encodings."""
-        from wqa.engines.onednn import quantize_network  # needs MXNet
-        from wqa.models import EncoderNetwork
+    def calibration(self, pairs: Sequence[Any]) -> Iterator[Tuple[EngineInputs, Sequence[Any]]]:
+        """Both encoders with their texts, then the interaction with the encodings of these."""
+        from wqa.models import EncoderNetwork  # needs MXNet
 
-        quantized: QuantizedLayers = []
         encoded = []
         for backbone, name in zip(self.network.encoders, ("question", "document")):
             texts = [getattr(pair, name) for pair in pairs]
             distinct = {text.token_ids.tobytes(): text for text in texts}
-            inputs = TextInputs(EncoderNetwork(backbone))
-            quantized += quantize_network(inputs, list(distinct.values()), strength)
+            yield TextInputs(EncoderNetwork(backbone)), list(distinct.values())
             # oneDNN pads nothing, and so needs no tokenizer.
             longest, config = self.network.config.max_positions, EngineConfig(engine="onednn")
             encoder = DocumentEncoder(backbone, None, longest, config)  # type: ignore[arg-type]
@@ -124,7 +118,7 @@ class DecoupledEngineInputs(EngineInputs):
         joint = []
         for question, document in zip(*encoded):
             joint.append(EncodedPair(question, document, truncated=False, empty=False))
-        return quantized + quantize_network(self, joint, strength)
+        yield self, joint
 
     def _pair_rows_of(self, kind: str) -> Any:
         from wqa.engines.onednn.operations import Norm  # needs MXNet
