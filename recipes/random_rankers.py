@@ -10,8 +10,7 @@ import mxnet as mx
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.engines.choice import packing_obstacle
-from wqa.engines.onednn import choose_engine
+from wqa.engines.choice import choose_engine, packing_obstacle
 from wqa.models import parse_devices
 from wqa.systems.load import build_ranker, quantize_network
 from wqa.systems.registry import DEFAULT, build_network

@@ -24,8 +24,7 @@ from wqa import load_ranker, read_questions
 from wqa.config import EngineConfig, config_digest
 from wqa.config.runs import read_export_config
 from wqa.data.digests import file_digests
-from wqa.engines.onnx.inputs import graph_inputs, mask_of
-from wqa.engines.onnx.sessions import GraphSessions
+from wqa.engines.onnx.sessions import GraphSessions, graph_inputs, mask_of
 from wqa.errors import OptionError
 from wqa.io.files import write_json
 from wqa.io.locks import new_directory

@@ -16,7 +16,7 @@ from random_rankers import random_pairs, random_ranker
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import forget_digests
-from wqa.engines.hidden import RowStore
+from wqa.engines.engine import EncodingStore
 from wqa.engines.onednn import PackedBatch, Quantized
 from wqa.engines.onednn.library import library
 from wqa.engines.onednn.packed_parts import GROUP_SCORES, GROUPS
@@ -132,7 +132,7 @@ def test_old_attentions_are_let_go(monkeypatch):
     slow = CascadeRanker(ranker.network, ranker.inputs, engine=by("mxnet"))
     [[first], [second]] = slow.rank_pairs([pairs]), ranker.rank_pairs([pairs])
     np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-4)
-    assert len(ranker._engine._layers._attentions) <= 3
+    assert len(ranker._engine._layers[0]._attentions) <= 3
 
 
 @given(st.lists(st.integers(1, 512), min_size=1, max_size=80).map(sorted))
@@ -165,7 +165,7 @@ def test_packed_batches_keep_order_and_budget(lengths, tokens):
     st.data(),
 )
 def test_rows_come_back_in_memory_or_from_the_file(blocks, budget, data):
-    store, rows, number = RowStore(budget), {}, 0
+    store, rows, number = EncodingStore(budget), {}, 0
     for lengths in blocks:
         block = np.arange(sum(lengths) * 3, dtype=np.uint16).reshape(-1, 3) + 100 * number
         numbers = list(range(number, number + len(lengths)))
@@ -261,7 +261,7 @@ def test_int8_needs_calibration():
 @needs_onednn
 def test_precisions_need_their_processor(tiny_run, monkeypatch):
     monkeypatch.setattr(
-        "wqa.engines.onednn.choice.instruction_set", lambda: 0x03
+        "wqa.engines.onednn.library.instruction_set", lambda: 0x03
     )  # AVX and nothing more
     for precision, name in (("bfloat16", "AVX512_BF16"), ("int8", "AVX2")):
         with pytest.raises(PrecisionError, match=f"without {name}.*precision float32"):
@@ -340,7 +340,7 @@ def test_without_its_library_float32_falls_back_on_mxnet(tiny_run, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "files", lambda name: [])
     library.cache_clear()
     try:
-        assert type(load_ranker(tiny_run)._engine).__name__ == "HybridEngine"
+        assert type(load_ranker(tiny_run)._engine).__name__ == "MXNetEngine"
         with pytest.raises(MissingDependency, match="onednn-cpu-gomp"):
             load_ranker(tiny_run, engine="onednn")
         with pytest.raises(MissingDependency, match="onednn-cpu-gomp"):
@@ -348,7 +348,7 @@ def test_without_its_library_float32_falls_back_on_mxnet(tiny_run, monkeypatch):
     finally:
         monkeypatch.undo()
         library.cache_clear()
-    assert type(load_ranker(tiny_run)._engine).__name__ == "PackedEngine"
+    assert type(load_ranker(tiny_run)._engine).__name__ == "OneDNNEngine"
 
 
 def test_the_matrix_unit_is_switched_on_where_there_is_one():

@@ -8,18 +8,18 @@ import pytest
 
 from wqa.engines.onnx.files import model_of
 from wqa.engines.onnx.graph import Graph
-from wqa.engines.onnx.operators import OPERATORS, Input, translate
+from wqa.engines.onnx.networks import translate
 from wqa.errors import OptionError
 
 #: Sizes of the dynamic axes of the cases.
 SIZES = ({"rows": 1, "steps": 1}, {"rows": 3, "steps": 7}, {"rows": 5, "steps": 2})
 #: Inputs of all cases.
 INPUTS = {
-    "x": Input("float32", ("rows", "steps", 6)),
-    "y": Input("float32", ("rows", "steps", 6)),
-    "lengths": Input("float32", ("rows",)),
-    "ids": Input("int32", ("rows", "steps")),
-    "table": Input("float32", (9, 4)),
+    "x": ("float32", ("rows", "steps", 6)),
+    "y": ("float32", ("rows", "steps", 6)),
+    "lengths": ("float32", ("rows",)),
+    "ids": ("int32", ("rows", "steps")),
+    "table": ("float32", (9, 4)),
 }
 F = mx.sym
 
@@ -72,7 +72,6 @@ CASES = {
     "copy and infer": lambda x: F.reshape(x, (0, -1)),
     "copy all": lambda x: F.reshape(x, (-3, -2)),
     "two products": lambda x: F.reshape(F.reshape(x, (0, 0, 2, -1)), (-3, -3)),
-    "split": lambda x: F.reshape(x, (0, 0, -4, 2, -1)),
     "one axis": lambda x: F.reshape(x, -1),
     "a column": lambda lengths: F.reshape(lengths, (-1, 1)),
     "like": lambda x, ids: F.reshape_like(F.reshape(x, (-3, 0)), ids, 0, 1, 0, 2),
@@ -97,7 +96,7 @@ CASES = {
     "reductions": lambda x: F.max(x, axis=1) - F.sum(x, axis=1),
     "comparisons": lambda x, y: (x > 0) + (x >= 0) * 2 + (x != 1) + F.broadcast_lesser(y, x),
     "integers": lambda ids: F.cast(F.cumsum(ids, axis=1), "float32"),
-    "numbers": lambda x: (1 - x) * 3 / (2 + F.abs(x)) + 2 / (F.square(x) + 1),
+    "numbers": lambda x: F.broadcast_div((1 - x) * 3 / 2, 2 + F.abs(x)) + F.square(x) - 1,
     "greatest": lambda x, y: F.maximum(x, 0.1) + F.broadcast_minimum(x, y),
     "gelu": lambda x: F.LeakyReLU(x, act_type="gelu"),
     "activations": lambda x: F.Activation(x, act_type="sigmoid") + F.relu(x) + F.tanh(x),
@@ -121,9 +120,8 @@ def runtime(graph, symbol_outputs):
 
 def session_of(symbol, inputs, parameters):
     graph, values = Graph(), {}
-    for name, one in inputs.items():
-        kind = "int64" if one.kind == "int32" else one.kind
-        values[name] = graph.input(name, kind, one.sizes)
+    for name, (kind, sizes) in inputs.items():
+        values[name] = graph.input(name, "int64" if kind == "int32" else kind, sizes)
     return runtime(graph, translate(graph, symbol, inputs, values, parameters))
 
 
@@ -134,15 +132,15 @@ def agree(symbol, inputs, parameters=(), tolerance=1e-6):
     rng = np.random.default_rng(3)
     for sizes in SIZES:
         given = {}
-        for name, one in inputs.items():
-            shape = [sizes.get(size, size) for size in one.sizes]
+        for name, (_, axes) in inputs.items():
+            shape = [sizes.get(size, size) for size in axes]
             values = rng.standard_normal(shape).astype(np.float32)
             if name == "lengths":
                 values = rng.integers(1, sizes["steps"] + 1, shape).astype(np.float32)
             given[name] = rng.integers(0, 9, shape) if name == "ids" else values
         bound = {name: mx.nd.array(array) for name, array in arrays.items()}
         for name, values in given.items():
-            bound[name] = mx.nd.array(values, dtype=inputs[name].kind)
+            bound[name] = mx.nd.array(values, dtype=inputs[name][0])
         expected = symbol.bind(mx.cpu(), bound).forward()
         for ours, theirs in zip(session.run(None, given), expected):
             assert ours.shape == theirs.shape
@@ -157,13 +155,11 @@ def test_an_operator_computes_what_mxnet_computes(name):
     agree(symbol, {argument: INPUTS[argument] for argument in names})
 
 
-@pytest.mark.parametrize("mode", ["rnn_relu", "rnn_tanh", "lstm", "gru"])
+@pytest.mark.parametrize("mode", ["rnn_tanh", "lstm"])
 def test_recurrent_layers_have_their_gates_in_onnx_order(mode):
     layer = {
-        "rnn_relu": lambda: mx.gluon.rnn.RNN(5, activation="relu", input_size=6),
         "rnn_tanh": lambda: mx.gluon.rnn.RNN(5, activation="tanh", input_size=6),
         "lstm": lambda: mx.gluon.rnn.LSTM(5, input_size=6),
-        "gru": lambda: mx.gluon.rnn.GRU(5, input_size=6),
     }[mode]()
     mx.random.seed(1)
     layer.initialize(mx.init.Normal(0.5))
@@ -204,7 +200,7 @@ def test_a_joint_product_becomes_three_and_a_mask_is_not_repeated():
     inputs = {"x": INPUTS["x"]}
     agree(symbol, inputs, parameters_of(qkv))
     graph = Graph()
-    values = {"x": graph.input("x", "float32", INPUTS["x"].sizes)}
+    values = {"x": graph.input("x", "float32", INPUTS["x"][1])}
     [output] = translate(graph, symbol, inputs, values, parameters_of(qkv))
     graph.output("output", output)
     kinds = [node.op_type for node in graph.parts()[0]]
@@ -216,6 +212,7 @@ def test_a_joint_product_becomes_three_and_a_mask_is_not_repeated():
     "symbol, message",
     [
         (lambda x: F.SVMOutput(x, x), "operator SVMOutput"),
+        (lambda x: 2 / x, "operator _rdiv_scalar"),
         (lambda x: F.LeakyReLU(x, act_type="elu"), "LeakyReLU with act_type=elu"),
         (lambda x: F.softmax(x, temperature=2.0), "softmax with temperature=2.0"),
         (lambda x: F.LayerNorm(x, F.var("lengths"), F.var("lengths"), axis=0), "LayerNorm"),
@@ -227,4 +224,3 @@ def test_what_cannot_be_translated_is_refused_by_name(symbol, message):
     with pytest.raises(OptionError, match="format: onnx for a network with the operator") as caught:
         session_of(symbol, inputs, {})
     assert message in str(caught.value)
-    assert "SVMOutput" not in OPERATORS

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.engines.onednn.streams import STREAMS
+from wqa.engines.onednn.library import STREAMS
 from wqa.engines.threads import in_threads
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.text import pack_batches

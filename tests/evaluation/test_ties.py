@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.formats import write_questions
-from wqa.engines.mxnet import HybridEngine
+from wqa.engines.mxnet import MXNetEngine
 from wqa.errors import ScoreError
 from wqa.evaluation import (
     METRICS,
@@ -101,7 +101,7 @@ class TextRanker(Ranker):
 @pytest.fixture
 def dead(monkeypatch):
     """Every network scores all candidates alike."""
-    monkeypatch.setattr(HybridEngine, "_scores", lambda engine, stage, rows: rows * 0)
+    monkeypatch.setattr(MXNetEngine, "_scores", lambda engine, stage, rows: rows * 0)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def coarse(monkeypatch):
     def scores(engine, stage, rows):
         return np.round(rows * (3 + stage)) / 4
 
-    monkeypatch.setattr(HybridEngine, "_scores", scores)
+    monkeypatch.setattr(MXNetEngine, "_scores", scores)
 
 
 def test_a_ranker_of_equal_scores_does_not_profit_from_the_order_of_a_file(tiny_run, dead):
@@ -292,7 +292,7 @@ def test_an_error_names_the_candidate_by_its_document(tiny_run, monkeypatch):
     """Evaluation ranks the candidates in another order, in which their numbers differ."""
     question = positives_first(1)[0]
     scores = iter([np.array([0.0, np.nan]), np.array([0.0, np.nan])])
-    monkeypatch.setattr(HybridEngine, "_scores", lambda engine, stage, rows: next(scores))
+    monkeypatch.setattr(MXNetEngine, "_scores", lambda engine, stage, rows: next(scores))
     texts = ("short", "a longer text than the one before")  # micro-batches are by length
     candidates = (Candidate(texts[1], 1, "D1"), Candidate(texts[0], 0, "D2"))
     question = question._replace(candidates=candidates)

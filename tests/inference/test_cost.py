@@ -8,7 +8,7 @@ import pytest
 from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig
-from wqa.engines.mxnet import HybridEngine
+from wqa.engines.mxnet import MXNetEngine
 from wqa.errors import OptionError
 from wqa.inference import relative_cost
 from wqa.inference.dropping import dropped
@@ -77,7 +77,7 @@ def test_the_worked_example():
 def ran(monkeypatch):
     """Layers times candidates, and layers times tokens, that engines have run."""
     counts = {"candidates": 0, "tokens": 0}
-    run = HybridEngine._run
+    run = MXNetEngine._run
 
     def counted(engine, work):
         exits = [0, *engine._network.exits]
@@ -86,7 +86,7 @@ def ran(monkeypatch):
         counts["tokens"] += layers * sum(len(pair.token_ids) for pair in work.pairs)
         return run(engine, work)
 
-    monkeypatch.setattr(HybridEngine, "_run", counted)
+    monkeypatch.setattr(MXNetEngine, "_run", counted)
     return counts
 
 

@@ -16,7 +16,7 @@ from wqa.cli import main
 from wqa.config import EngineConfig
 from wqa.data import Candidate
 from wqa.data.documents import Document, read_documents, write_documents
-from wqa.engines.onednn.library import as_float32
+from wqa.engines.inputs import as_float32
 from wqa.errors import DataError, InputError, OptionError
 from wqa.inference.document_cache import (
     DocumentCache,

@@ -10,7 +10,6 @@ from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.engines.mxnet import HiddenStore
 from wqa.errors import DeviceError, InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate
 from wqa.inference import CascadeRanker
@@ -146,25 +145,6 @@ def test_one_candidate_and_ten_thousand():
     assert (
         sorted(ranking.order.tolist()) == list(range(10_000)) and (ranking.exits == 2).sum() == 5000
     )
-
-
-def test_hidden_store_spills_and_gathers():
-    rng, kept = np.random.default_rng(0), {}
-    for budget in (1 << 20, 0):
-        store, first = HiddenStore(budget), 0
-        for rows, length in ((3, 4), (2, 8)):
-            array = rng.normal(size=(rows, length, 5)).astype(np.float32)
-            store.put(list(range(first, first + rows)), mx.nd.array(array))
-            kept.update({first + row: array[row] for row in range(rows)})
-            first += rows
-        out = store.take([1, 2, 4], 6, mx.cpu()).asnumpy()
-        assert out.shape == (3, 6, 5)
-        for row, pair in enumerate((1, 2, 4)):
-            length = min(6, len(kept[pair]))
-            np.testing.assert_array_equal(out[row, :length], kept[pair][:length])
-            assert not out[row, length:].any()
-        np.testing.assert_array_equal(store.take([4], 8, mx.cpu()).asnumpy()[0], kept[4])
-        assert store._blocks[0] is None  # the rows before were let go
 
 
 def test_ties_keep_the_original_order():

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.engines.mxnet import HybridEngine
+from wqa.engines.mxnet import MXNetEngine
 from wqa.errors import DataError, InputError, ScoreError, StorageError, WqaError
 from wqa.inference import Cost, Ranker, Ranking, SequentialRanker
 from wqa.systems.load import load_ranker
@@ -284,7 +284,7 @@ def test_no_system_ranks_by_scores_that_are_not_finite(value):
 
 
 def test_the_command_line_refuses_scores_that_are_not_finite(tiny_run, monkeypatch, capsys):
-    monkeypatch.setattr(HybridEngine, "_scores", lambda engine, stage, rows: rows * np.nan)
+    monkeypatch.setattr(MXNetEngine, "_scores", lambda engine, stage, rows: rows * np.nan)
     for command in ("evaluate", "tune"):
         arguments = [command, str(tiny_run), "--data", str(builtin_path("dev"))]
         if command == "evaluate":

@@ -18,8 +18,8 @@ from wqa.config import BACKBONES, BackboneConfig
 from wqa.engines.onnx import operators
 from wqa.engines.onnx.dropping import dropping_graph
 from wqa.engines.onnx.files import model_of
-from wqa.engines.onnx.inputs import graph_inputs, mask_of
 from wqa.engines.onnx.networks import parameters_of, part_graph
+from wqa.engines.onnx.sessions import graph_inputs, mask_of
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference import CascadeRanker
 from wqa.systems.dcbert.ranker import DecoupledRanker

@@ -97,7 +97,7 @@ def probe() -> Dict[str, Any]:
         from wqa.models.runtime import gpu_count
 
         from wqa.engines.onednn import available
-        from wqa.engines.onednn.choice import instruction_set_name
+        from wqa.engines.onednn.library import instruction_set_name
 
         result["onednn_uses"] = instruction_set_name() if available() else None
         result["engines"] = [*map(_try_engine, _COMBINATIONS), *result["engines"]]
@@ -125,7 +125,7 @@ def _rank_random_pairs(engine: str, precision: str) -> None:
     import numpy as np
     from mxnet.initializer import Normal
 
-    from wqa.engines.onednn import choose_engine
+    from wqa.engines.choice import choose_engine
     from wqa.systems.load import build_ranker, quantize_network
     from wqa.systems.registry import build_network
     from wqa.text import TextInput

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa quantize`` and print the name of the file."""
     from wqa.config import STRENGTH
-    from wqa.engines.onednn.choice import where_int8_runs
+    from wqa.engines.onednn.library import where_int8_runs
     from wqa.systems.quantize import quantize
 
     if options.questions < 1:

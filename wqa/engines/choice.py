@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from wqa.config import PAIR_FORMS, EngineConfig, TrainingConfig
-from wqa.config.systems import import_part
-from wqa.engines.engine import MXNET_LOCK, Engine, EngineTypes
-from wqa.engines.onednn import GradientEngine, choose_engine
+from wqa.config import ENGINES, EngineConfig, TrainingConfig
+from wqa.engines.engine import MXNET_LOCK, Engine, check_process
+from wqa.engines.inputs import EngineInputs
+from wqa.engines.mxnet import MXNetEngine
+from wqa.engines.onednn import GradientEngine, available, check_precision
+from wqa.engines.onednn.engine import OneDNNEngine
+from wqa.engines.onednn.library import library
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.engines.sparse import takes_sparse
-from wqa.errors import OptionError
+from wqa.errors import OptionError, check_choice
 from wqa.models import Network, parse_devices
-from wqa.text import Tokenizer
 
 #: Values of `wqa.models.Head.reads` that oneDNN's engine supports for branches, and for heads.
 READ_ROWS = ("first", "mean")
@@ -27,17 +29,64 @@ def packing_obstacle(network: Network) -> str:
     # A network whose first stage has no embeddings begins with encodings, which its ranker gives.
     embedded = stages[0].embeddings is not None
     for index, stage in enumerate(stages):
-        branches = stage.head.branches()
+        branches = [] if stage.head is None else stage.head.branches()
         supported = READ_ROWS if branches else READ_BY_HEADS
         for part in branches or [stage]:
-            if part.head.reads not in supported or part.head.branches():
-                return f"a head that reads {part.head.reads!r}, not one row a pair"
+            head = part.head
+            if head is not None and (head.reads not in supported or head.branches()):
+                return f"a head that reads {head.reads!r}, not one row a pair"
             if embedded and not len(part.layers):
                 return "a head without layers before it"
         expected = network.encoders[0].embeddings if embedded and not index else None
         if stage.embeddings is not expected:
             return "stages that are not consecutive layers of one encoder"
     return ""
+
+
+def choose_engine(config: EngineConfig, obstacle: str = "") -> str:
+    """Choose the engine that computes a network.
+
+    Parameters
+    ----------
+    config : EngineConfig
+        Engine, precision and device that the caller wants.
+    obstacle : str
+        Why oneDNN cannot compute the network; empty where it can.
+
+    Returns
+    -------
+    {"mxnet", "onednn"}
+        Name of the engine.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If the engine, the precision, the devices and the network do not go together, or this
+        machine lacks them.
+    """
+    check_choice("engine", config.engine, ENGINES)
+    devices = parse_devices(config.ctx)
+    on_one_cpu = [device.device_type for device in devices] == ["cpu"]
+    if config.engine != "onednn" and config.precision == "float32":
+        by_onednn = config.engine == "auto" and on_one_cpu and not obstacle and available()
+        return "onednn" if by_onednn else "mxnet"
+    if config.engine == "mxnet" or not on_one_cpu:
+        raise OptionError(
+            "engine and precision",
+            f"{config.engine} and {config.precision} on {config.ctx}",
+            "float32 by MXNet",
+            "other precisions are computed by oneDNN, on one CPU: ctx cpu, engine onednn or auto",
+        )
+    check_precision(config.precision)
+    library()  # raises where it is not installed
+    if obstacle:
+        raise OptionError(
+            "engine and precision",
+            f"{config.engine} and {config.precision} for {obstacle}",
+            "float32 by MXNet",
+            "take engine mxnet",
+        )
+    return "onednn"
 
 
 def choose_ranking_engine(network: Network, config: EngineConfig) -> str:
@@ -51,18 +100,11 @@ def choose_ranking_engine(network: Network, config: EngineConfig) -> str:
 
 
 def build_engine(
-    network: Network,
-    tokenizer: Tokenizer,
-    config: EngineConfig,
-    quantized: Optional[QuantizedLayers] = None,
-    engines: EngineTypes = EngineTypes(),  # noqa: B008 - it is immutable
+    inputs: EngineInputs, config: EngineConfig, quantized: Optional[QuantizedLayers] = None
 ) -> Engine:
-    """Build the engine of a ranker."""
-    chosen = choose_ranking_engine(network, config)
-    shared = (network, PAIR_FORMS[tokenizer.pair_form].typed, tokenizer.padding_id, config)
-    if chosen == "mxnet":
-        with MXNET_LOCK:
-            return import_part(engines.mxnet)(*shared)
+    """Build the engine that ranks by a network in memory."""
+    check_process()
+    chosen = choose_ranking_engine(inputs.network, config)
     if config.precision == "int8" and quantized is None:
         raise OptionError(
             "precision",
@@ -71,7 +113,9 @@ def build_engine(
             "quantize the run with `wqa quantize`",
         )
     with MXNET_LOCK:
-        return import_part(engines.onednn)(*shared, quantized=quantized)
+        if chosen == "mxnet":
+            return MXNetEngine(inputs, config)
+        return OneDNNEngine(inputs, config, quantized)
 
 
 def choose_training_engine(network: Network, config: TrainingConfig) -> str:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.engines.onnx.engine import TextGraph
+from wqa.engines.engine import Engine, MicroBatch
+from wqa.engines.inputs import TextInputs
+from wqa.engines.onnx.engine import OnnxEngine
 from wqa.errors import InputError, OptionError
 from wqa.inference.loop import check_ids, micro_batches
-from wqa.text import Tokenizer
+from wqa.text import TextInput, Tokenizer
 
 if TYPE_CHECKING:
     from wqa.engines.onednn.quantize import QuantizedLayers
@@ -67,13 +69,7 @@ class DocumentEncoder:
                 "float32 or bfloat16",
                 "take one of these",
             )
-        self._engine: Any
-        if hasattr(backbone, "graph"):  # of an exported folder
-            self._engine = TextGraph(backbone, tokenizer, settings)
-        else:
-            from wqa.inference.text_engines import build_text_engine
-
-            self._engine = build_text_engine(backbone, tokenizer, max_length, settings, quantized)
+        self._engine = _build_engine(backbone, tokenizer, settings, quantized)
         self.kind: str = self._engine.kind
 
     def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
@@ -84,11 +80,14 @@ class DocumentEncoder:
         lengths = np.array([len(ids) for ids in token_ids], dtype=np.int64)
         self._check(token_ids, lengths)
         encodings: List[Any] = [None] * len(token_ids)
-        batches = list(micro_batches(self._engine, lengths))
-        texts = [[token_ids[index] for index in batch] for batch in batches]
-        for batch, rows in zip(batches, self._engine.encode_all(texts)):
-            for index, text_rows in zip(batch, rows):
-                encodings[index] = text_rows
+        store = self._engine.store()
+        batches = []
+        for numbers in micro_batches(self._engine, lengths):
+            texts = [TextInput(token_ids[n], lengths[n], False, False) for n in numbers]
+            batches.append(MicroBatch([0], numbers, texts, next_store=store))
+        for batch, _ in zip(batches, self._engine.run_all(batches)):
+            for number, rows in zip(batch.numbers, store.take(batch.numbers.tolist())):
+                encodings[number] = rows
         return encodings
 
     def _check(self, token_ids: Sequence[np.ndarray], lengths: np.ndarray) -> None:
@@ -97,6 +96,18 @@ class DocumentEncoder:
             found = f"{lengths[index]} tokens"
             raise InputError(f"text {index + 1}", found, f"1 to {self._max_length} tokens")
         check_ids(token_ids, self.config.vocab_size, lambda index: (f"text {index + 1}", ""))
+
+
+def _build_engine(
+    backbone: Any, tokenizer: Tokenizer, config: EngineConfig, quantized: Optional[QuantizedLayers]
+) -> Engine:
+    """Build the engine of an encoder in memory, or in an exported folder."""
+    if hasattr(backbone, "graphs"):
+        return OnnxEngine(TextInputs(backbone, tokenizer), config)
+    from wqa.engines.choice import build_engine  # needs MXNet
+    from wqa.models import EncoderNetwork
+
+    return build_engine(TextInputs(EncoderNetwork(backbone), tokenizer), config, quantized)
 
 
 def encodings_identity(backbone: Backbone, tokenizer: Tokenizer, max_length: int) -> Dict[str, Any]:

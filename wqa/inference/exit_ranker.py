@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Sequenc
 import numpy as np
 from tqdm import tqdm
 
-from wqa.config import STRENGTH
 from wqa.data import Question
-from wqa.engines.engine import Work
+from wqa.engines.engine import MicroBatch
 from wqa.errors import OptionError
 from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import GroupPairs, InputsRanker, Names, check_finite
@@ -28,8 +27,7 @@ from wqa.inference.ranking import Ranking
 from wqa.text import PairInputs
 
 if TYPE_CHECKING:
-    from wqa.engines.onednn.quantize import QuantizedLayers
-    from wqa.models import EncoderLayer, Network
+    from wqa.models import Network
 
 
 class QuestionPairs(NamedTuple):
@@ -64,40 +62,6 @@ class CascadeRanker(InputsRanker):
             network.num_layers,
             stage_layers=tuple(stage_layers.tolist()),
         )
-
-    @staticmethod
-    def quantize(
-        network: Network, pairs: Sequence[Any], strength: float = STRENGTH
-    ) -> QuantizedLayers:
-        """Quantize the products of all layers of a network.
-
-        Parameters
-        ----------
-        network : Network
-            Network of transformer layers, with its parameters on the CPU.
-        pairs : sequence of TextInput
-            Pairs to measure the inputs of layers on, as the ranker's `inputs` make them, none of
-            them empty.
-        strength : float
-            SmoothQuant's alpha.
-
-        Returns
-        -------
-        list of dict of str to Quantized
-            Products of each layer, as the ranker of the network takes them.
-        """
-        from wqa.engines.onednn.quantize import quantize_layers
-
-        layers: List[EncoderLayer] = []
-        branches: List[range] = []
-        for stage in network.encoder_stages():
-            start = len(layers) + len(stage.layers)
-            for branch in stage.head.branches():
-                branches.append(range(start, start + len(branch.layers)))
-                start += len(branch.layers)
-            layers += stage.all_layers()
-        embeddings = network.encoders[0].embeddings
-        return quantize_layers(network.config, embeddings, layers, pairs, strength, branches)
 
     def members(self) -> List[Tuple[str, Ranker]]:
         networks = self.network.members()
@@ -213,7 +177,7 @@ class QuestionGroup:
         for indices in batches:
             batch = alive[indices]
             pairs = [self._pairs[pair] for pair in batch]
-            works.append(Work(stages, batch, pairs, store, following))
+            works.append(MicroBatch(stages, batch, pairs, store, following))
         for work, done in zip(self._with_bar(works, stages[-1]), engine.run_all(works)):
             self._padded[work.numbers] += ranker._stage_work[stages].sum() * done.positions
             for stage_readings, stage_rows in zip(readings, done.rows):
@@ -238,7 +202,7 @@ class QuestionGroup:
         is_scored = ~np.isnan(shared)  # the first may have been dropped in a pool of its own
         self._scores[stage, pairs[is_scored]] = shared[is_scored]
 
-    def _with_bar(self, batches: List[Work], stage: int) -> Iterable[Work]:
+    def _with_bar(self, batches: List[MicroBatch], stage: int) -> Iterable[MicroBatch]:
         """Micro-batches up to a stage, with a bar if the ranker shows progress."""
         if not self._ranker._progress:
             return batches  # an interrupt inside tqdm can leave the lock that all bars share

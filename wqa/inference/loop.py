@@ -18,14 +18,16 @@ from typing import (
     Optional,
     Sequence,
     Tuple,
+    Type,
 )
 
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.config.systems import import_part
 from wqa.data import Question
-from wqa.engines.engine import EngineTypes, Work
+from wqa.engines.engine import MicroBatch
+from wqa.engines.inputs import EngineInputs
+from wqa.engines.onnx.engine import OnnxEngine
 from wqa.errors import InputError, OptionError, check_choice, shorten
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.lookahead import read_ahead
@@ -133,8 +135,8 @@ class InputsRanker(Ranker):
         If an option is out of range, or does not fit the network or this machine.
     """
 
-    #: Types of the engines that compute the network.
-    engines = EngineTypes()
+    #: How the engines read the inputs.
+    engine_inputs: Type[EngineInputs] = EngineInputs
 
     def __init__(
         self,
@@ -163,12 +165,12 @@ class InputsRanker(Ranker):
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Any:
         """Build the engine of `_config`."""
+        inputs = self.engine_inputs(self.network, self.inputs)
         if self._config.engine == "onnxruntime":
-            return import_part(self.engines.onnxruntime)(self.network, self.inputs, self._config)
-        from wqa.engines.choice import build_engine
+            return OnnxEngine(inputs, self._config)
+        from wqa.engines.choice import build_engine  # needs MXNet
 
-        tokenizer = self.inputs.tokenizer
-        return build_engine(self.network, tokenizer, self._config, quantized, self.engines)
+        return build_engine(inputs, self._config, quantized)
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         yield from score_in_groups(questions, self._encode, self._rank_group, self._group_tokens)
@@ -291,14 +293,14 @@ def score_inputs(engine: Any, inputs: Sequence[Any], outputs: int) -> Tuple[np.n
     return values, positions
 
 
-def works_of(engine: Any, inputs: Sequence[Any], lengths: np.ndarray) -> List[Work]:
+def works_of(engine: Any, inputs: Sequence[Any], lengths: np.ndarray) -> List[MicroBatch]:
     """Micro-batches of all inputs, for a network of one stage.
 
     Shapes: `lengths` (inputs,).
     """
     works = []
     for batch in micro_batches(engine, lengths):
-        works.append(Work([0], batch, [inputs[number] for number in batch]))
+        works.append(MicroBatch([0], batch, [inputs[number] for number in batch]))
     return works
 
 

@@ -6,7 +6,7 @@ from wqa.models.backbone import Backbone, EncoderLayer, LayerStack
 from wqa.models.embeddings import Embeddings
 from wqa.models.masks import attention_mask
 from wqa.models.heads import Branch, Head
-from wqa.models.network import Network, NetworkConfig
+from wqa.models.network import EncoderNetwork, Network, NetworkConfig
 from wqa.models.exits import train_only
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Branch",
     "Embeddings",
     "EncoderLayer",
+    "EncoderNetwork",
     "Head",
     "LayerStack",
     "Network",

@@ -5,7 +5,7 @@ Shapes: B pairs, L positions, C units.
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from wqa.models.runtime import Tensor
 
@@ -163,7 +163,7 @@ class Branch(HybridBlock):
 
 
 class Stage(HybridBlock):
-    """Consecutive layers and the head after them.
+    """Consecutive layers and the head after them, if any.
 
     With ``embeddings`` the inputs are those of the embeddings, such as ``token_ids`` and
     ``token_types``, (B, L), int32, and ``valid_length``, (B,); without, ``hidden``, (B, L, C), and
@@ -176,8 +176,8 @@ class Stage(HybridBlock):
         Embeddings before the layers, if any.
     layers : LayerStack
         Consecutive layers of an encoder.
-    head : Head
-        Head after the last layer.
+    head : Head or None
+        Head after the last layer; None for an encoder of single texts.
     last : bool
         Whether the head alone reads the output of the last layer.
     """
@@ -186,14 +186,15 @@ class Stage(HybridBlock):
         self,
         embeddings: Optional[Embeddings],
         layers: LayerStack,
-        head: Head,
+        head: Optional[Head],
         last: bool = False,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        if last:
+        if last and head is not None:
             layers = layers_before(head, layers)
-        self.embeddings, self.layers, self.head, self.last = embeddings, layers, head, last
+        self.embeddings, self.layers, self.last = embeddings, layers, last
+        self.head: Any = head
         break_cycles(self)
 
     def all_layers(self) -> List[EncoderLayer]:
@@ -205,15 +206,18 @@ class Stage(HybridBlock):
             Layers in the order in which 8-bit weights are stored.
         """
         layers = list(self.layers)
-        for branch in self.head.branches():
+        for branch in [] if self.head is None else self.head.branches():
             layers += list(branch.layers)
         return layers
 
-    def hybrid_forward(self, F, *inputs: Tensor) -> Tuple[Tensor, Tensor]:
+    def hybrid_forward(self, F, *inputs: Tensor) -> Tuple[Tensor, ...]:
         *start, valid_length = inputs
-        marks = start.pop() if self.head.reads == "marks" else None
+        reads_marks = self.head is not None and self.head.reads == "marks"
+        marks = start.pop() if reads_marks else None
         hidden = self.embeddings(*start) if self.embeddings is not None else start[0]
         hidden = self.layers(hidden, valid_length)
+        if self.head is None:
+            return (hidden,)
         return hidden, score(F, self.head, hidden, valid_length, marks)
 
 

@@ -283,6 +283,30 @@ class Network(HybridBlock):
         return float(self.num_layers * self.config.layer_work)
 
 
+class EncoderNetwork(Network):
+    """An encoder by itself: a network whose only stage has no head.
+
+    Parameters
+    ----------
+    backbone : Backbone
+        Encoder with its parameters.
+    """
+
+    def __init__(self, backbone: Backbone, **kwargs) -> None:
+        super().__init__(backbone.config, **kwargs)
+        self.backbone = backbone
+
+    @property
+    def encoders(self) -> List[Backbone]:
+        return [self.backbone]
+
+    def stages(self) -> List[HybridBlock]:
+        return self.encoder_stages()
+
+    def encoder_stages(self) -> List[Stage]:
+        return [Stage(self.backbone.embeddings, self.backbone.layers, None)]
+
+
 def _dense_work(block: HybridBlock) -> List[int]:
     """Multiply-adds of each dense layer inside a block, for one row."""
     work = []

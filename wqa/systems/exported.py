@@ -27,7 +27,7 @@ class ExportedEncoder(NamedTuple):
     """An encoder of single texts whose graph is in an exported folder."""
 
     folder: pathlib.Path
-    graph: str
+    graphs: Tuple[str, ...]
     config: Optional[BackboneConfig]
     sha256: str
 
@@ -57,7 +57,7 @@ class ExportedNetwork:
         if config.document_encoder:
             for graph in ("question", "document"):
                 digest = config.document_encoder if graph == "document" else ""
-                self.encoders.append(ExportedEncoder(folder, graph, self.config, digest))
+                self.encoders.append(ExportedEncoder(folder, (graph,), self.config, digest))
             self.document_encoder = self.encoders[-1]
 
     def stage_work(self) -> List[float]:

@@ -29,7 +29,6 @@ from wqa.inference.calibrated import read_calibration
 from wqa.inference.document_cache import DocumentCache, open_cache
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ensemble import EnsembleRanker
-from wqa.inference.exit_ranker import CascadeRanker
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
 from wqa.inference.sequential import SequentialRanker
@@ -80,9 +79,10 @@ def quantize_network(
     system: str, network: Network, pairs: Sequence[Any], strength: float = STRENGTH
 ) -> QuantizedLayers:
     """Quantize the products of a network as the ranker of its system computes them."""
+    from wqa.engines.onednn import quantize_network as quantize  # needs MXNet
+
     owner = find_system(system).ranker_type(network.computes)
-    quantize = getattr(owner, "quantize", CascadeRanker.quantize)
-    return quantize(network, pairs, strength)
+    return quantize(owner.engine_inputs(network), pairs, strength)
 
 
 def load_ranker(

@@ -14,13 +14,14 @@ from wqa.config import EngineConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.baselines import BaselineName, parse_baseline
 from wqa.data.probe import probe
-from wqa.engines.onednn import choose_engine
-from wqa.engines.onednn.quantize import QuantizedLayers, quantize_layers
+from wqa.engines.choice import choose_engine
+from wqa.engines.inputs import TextInputs
+from wqa.engines.onednn.quantize import QuantizedLayers, quantize_network
 from wqa.errors import RunDirectoryError, check_choice
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.ranker import Ranker
 from wqa.io.encoder_directories import encoder_directory
-from wqa.models import parse_devices
+from wqa.models import EncoderNetwork, parse_devices
 from wqa.models.backbone import Backbone
 from wqa.pretrained import load_backbone
 from wqa.systems.registry import baseline_builder
@@ -89,8 +90,7 @@ def _quantize(encoders: TextEncoders) -> QuantizedLayers:
     sample = inputs.encode(texts[:_CALIBRATION_TEXTS])
     quantized: QuantizedLayers = []
     for backbone in dict.fromkeys((encoders.question, encoders.document)):
-        layers = list(backbone.layers)
-        quantized += quantize_layers(backbone.config, backbone.embeddings, layers, sample)
+        quantized += quantize_network(TextInputs(EncoderNetwork(backbone)), sample)
     return quantized
 
 

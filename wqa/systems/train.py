@@ -22,8 +22,7 @@ from wqa.config.runs import as_json
 from wqa.data.digests import RUN_FILES, forget_digests, record_digests
 from wqa.data.formats import data_digest
 from wqa.data.ir_names import is_ir_name
-from wqa.engines.choice import choose_training_engine
-from wqa.engines.onednn import choose_engine
+from wqa.engines.choice import choose_engine, choose_training_engine
 from wqa.errors import OptionError, RunDirectoryError, printable
 from wqa.io.files import atomic_writer
 from wqa.io.locks import lock_output

@@ -18,7 +18,7 @@ from wqa.engines.choice import choose_training_engine
 from wqa.engines.sparse import ListScorer
 from wqa.errors import OptionError
 from wqa.systems.cosinet.config import RECURRENT
-from wqa.systems.cosinet.engines import HybridListEngine, SparseListEngine
+from wqa.systems.cosinet.engines import ListMXNetEngine, SparseListEngine
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.registry import build_network
 
@@ -163,7 +163,7 @@ def test_a_forked_child_ranks_as_its_parent_does(threads):
 def test_engines_that_rank(run_of_none):
     for engine, kind in (("auto", SparseListEngine), ("onednn", SparseListEngine)):
         assert type(load_ranker(run_of_none, engine=engine)._engine) is kind
-    assert type(load_ranker(run_of_none, engine="mxnet")._engine) is HybridListEngine
+    assert type(load_ranker(run_of_none, engine="mxnet")._engine) is ListMXNetEngine
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from wqa.errors import (
 from wqa.evaluation import by_document_id
 from wqa.systems import SYSTEMS
 from wqa.systems.cosinet.config import ListConfig
-from wqa.systems.cosinet.engines import HybridListEngine
+from wqa.systems.cosinet.engines import ListMXNetEngine
 from wqa.systems.cosinet.inputs import ListInputs, plan_lists
 from wqa.systems.cosinet.lists import ListRecurrence
 from wqa.systems.cosinet.ranker import ListRanker
@@ -775,14 +775,14 @@ def test_cost_by_hand():
 def test_the_engine_keeps_nothing_of_an_interrupt(monkeypatch):
     ranker = small_ranker()
     expected = ranker.rank("w1", ["w2", "w3"]).scores
-    encode = HybridListEngine._encode
+    encode = ListMXNetEngine._encode
 
     def interrupted(engine, pairs):
         encode(engine, pairs)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(HybridListEngine, "_encode", interrupted)
+        patch.setattr(ListMXNetEngine, "_encode", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ranker.rank("w4", ["w5"])
     np.testing.assert_array_equal(ranker.rank("w1", ["w2", "w3"]).scores, expected)

@@ -12,8 +12,9 @@ from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.documents import Document, write_documents
+from wqa.engines.inputs import as_float32
 from wqa.engines.onednn import PackedBatch, PackedLayers
-from wqa.engines.onednn.library import as_float32, zeros
+from wqa.engines.onednn.library import zeros
 from wqa.engines.onednn.operations import Norm
 from wqa.engines.onednn.pair_rows import PairRows
 from wqa.errors import DataError, InputError, OptionError, RunDirectoryError

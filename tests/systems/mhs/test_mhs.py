@@ -14,6 +14,7 @@ from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import forget_digests
 from wqa.engines.choice import packing_obstacle
+from wqa.engines.inputs import EngineInputs
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.evaluation.rankers import evaluate_ranker
 from wqa.inference import CascadeRanker
@@ -332,15 +333,11 @@ def test_branches_are_calibrated_on_the_encodings_after_the_body(monkeypatch, ru
         lambda weights, entering, strength: magnitudes.append(entering["project"]) or {},
     )
     network = load_ranker(run, engine="mxnet").network
-    layers = network.encoder_stages()[1].all_layers()
-    embeddings = network.backbone.embeddings
+    assert len(network.encoder_stages()[1].all_layers()) == 4  # two branches of two layers
     pairs = random_pairs(np.random.default_rng(0), 5, 4, 60, 100)
-    layers = [network.backbone.layers[0], *layers]
-    module.quantize_layers(
-        network.config, embeddings, layers, pairs, 0.8, [range(1, 3), range(3, 5)]
-    )
-    np.testing.assert_array_equal(magnitudes[1], magnitudes[3])
-    assert np.abs(magnitudes[2] - magnitudes[3]).max() > 1e-3
+    module.quantize_network(EngineInputs(network), pairs, 0.8)
+    np.testing.assert_array_equal(magnitudes[-4], magnitudes[-2])
+    assert np.abs(magnitudes[-3] - magnitudes[-2]).max() > 1e-3
 
 
 def test_export_for_mxnet_has_the_scores_of_the_run(run, tmp_path):

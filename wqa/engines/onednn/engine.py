@@ -1,54 +1,64 @@
 """oneDNN's engine: stages on packed rows, each the layers before a head, and the head.
 
 Dense layers of a head run one after another, by oneDNN in float32; MXNet runs any other head.
+
+Several threads that divide every product among them wait for one another after each of some eighty
+products of a micro-batch, and read what another core has just written. So each thread computes a
+micro-batch of its own, with layers that share the parameters but have buffers of their own: two
+cores of a Xeon rank twice as many candidates a second with MiniLM.
 """
 
 from __future__ import annotations
 
+import queue
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
-from mxnet.gluon import HybridBlock, nn
+from mxnet.gluon import nn
 
 from wqa.config import EngineConfig
-from wqa.engines.blocks import BlockEngine, NetworkEngine
-from wqa.engines.engine import MXNET_LOCK, Readings, Work, in_mxnet_thread
-from wqa.engines.hidden import RowStore
-from wqa.engines.onednn.choice import encoding_kind
+from wqa.engines.engine import MXNET_LOCK, Engine, MicroBatch, Readings, in_mxnet_thread
+from wqa.engines.inputs import EngineInputs, as_float32
 from wqa.engines.onednn.library import (
+    Array,
     Call,
-    as_float32,
-    check_thread,
+    Layout,
+    count_streams,
     count_threads,
-    in_usable_thread,
+    encoding_kind,
     openmp_threads,
 )
-from wqa.engines.onednn.operations import Dense, Operations, Workspace
+from wqa.engines.onednn.operations import Dense, Operations
 from wqa.engines.onednn.packed_parts import PackedBatch, round_up
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.engines.onednn.read_rows import ATTENDING
 from wqa.engines.onednn.scoring import PackedLayers
-from wqa.engines.onednn.streams import Streams
-from wqa.models import Head, LayerStack, Network
+from wqa.engines.threads import in_threads
+from wqa.models import Head, LayerStack
+from wqa.models.embeddings import break_cycles
 from wqa.models.heads import Stage
 from wqa.text import pack_batches
 
 
 class PackedPath:
-    """Consecutive layers on packed rows, and the head after them."""
+    """Consecutive layers on packed rows, and the head after them, if any."""
 
-    def __init__(self, layers: LayerStack, head: Head, start: int, last: bool = False) -> None:
-        self._start = start
-        self._end = start + len(layers)
+    def __init__(
+        self, layers: LayerStack, head: Optional[Head], start: int, last: bool = False
+    ) -> None:
+        self._start, self._end = start, start + len(layers)
+        self._head = head
+        if head is None:
+            self._reads_rows, self._chain = False, None
+            return
         # The last layer runs for the rows that the head reads alone.
         few_marks = last and head.reads == "marks" and head.marks <= ATTENDING
         self._reads_rows = len(layers) > 0 and (layers.needed is not None or few_marks)
-        self.head = head
-        self.chain = None
         dense_layers = head.chain()
-        if dense_layers:
-            self.chain = DenseChain(dense_layers)
+        self._chain = DenseChain(dense_layers) if dense_layers else None
+        if not dense_layers:
+            head.hybridize()
 
     @property
     def changes_encodings(self) -> bool:
@@ -56,29 +66,30 @@ class PackedPath:
         return self._end - self._start > self._reads_rows
 
     def width(self, layers: PackedLayers) -> int:
-        """Width of the rows that `run` returns."""
-        positions = 1
-        if self.head.reads == "first":
-            positions = self.head.positions
+        """Width of the rows that `run` returns, for a head that reads the first or the mean."""
+        assert self._head is not None
+        positions = self._head.positions if self._head.reads == "first" else 1
         # An encoding and a context each, where the last layer is not finished.
         return (1 + self._reads_rows) * positions * layers.config.units
 
-    def run(self, layers: PackedLayers, batch: PackedBatch) -> np.ndarray:
-        """Run the layers on the current encodings.
+    def run(self, layers: PackedLayers, batch: PackedBatch) -> Optional[np.ndarray]:
+        """Run the layers on the current encodings; returns what the head reads.
 
         Shapes: the result (pairs, width).
         """
         for layer in range(self._start, self._end - self._reads_rows):
             layers.layer(layer, batch)
-        if self.head.reads == "mean":
+        if self._head is None:
+            return None
+        if self._head.reads == "mean":
             return layers.means(batch)
-        if self.head.reads == "tokens":
+        if self._head.reads == "tokens":
             return as_float32(layers.encodings[: batch.tokens])
         if self._reads_rows:
             rows = layers.attend_read_rows(self._end - 1, batch)
         else:
             rows = layers.read_rows(batch)
-        if self.head.reads == "marks":
+        if self._head.reads == "marks":
             return np.concatenate([rows, batch.is_read.astype(np.float32)], axis=1)
         return rows
 
@@ -87,22 +98,21 @@ class PackedPath:
 
         Shapes: the result (pairs,).
         """
-        if self.head.reads == "marks":
-            rows, is_read = np.split(rows, [-self.head.marks], axis=1)
-            if self._reads_rows:
-                rows = layers.finish_read_rows(self._end - 1, rows)
-            marked = rows.reshape(*is_read.shape, -1) * is_read[:, :, None]
-            return self._by_mxnet(marked, is_read)
+        assert self._head is not None
+        has_marks = self._head.reads == "marks"
+        if has_marks:
+            rows, is_read = np.split(rows, [-self._head.marks], axis=1)
         if self._reads_rows:
             rows = layers.finish_read_rows(self._end - 1, rows)
-        if self.chain is not None:
-            outputs = self.chain(rows)
-            if self.head.reads == "tokens":
-                return outputs
-            if outputs.shape[1] == 1:
-                return outputs[:, 0]
-            return outputs[:, 1] - outputs[:, 0]
-        return self._by_mxnet(rows)
+        if has_marks:
+            marked = rows.reshape(*is_read.shape, -1) * is_read[:, :, None]
+            return self._by_mxnet(marked, is_read)
+        if self._chain is None:
+            return self._by_mxnet(rows)
+        outputs = self._chain(rows)
+        if self._head.reads == "tokens":
+            return outputs
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
     def _by_mxnet(self, *inputs: np.ndarray) -> np.ndarray:
         """Run the head on inputs whose number of rows is rounded up: few shapes are compiled."""
@@ -116,7 +126,7 @@ class PackedPath:
 
     def _scores_by_mxnet(self, inputs: Sequence[np.ndarray]) -> np.ndarray:
         with MXNET_LOCK:
-            return self.head(*map(mx.nd.array, inputs)).asnumpy()
+            return self._head(*map(mx.nd.array, inputs)).asnumpy()  # type: ignore[misc]
 
 
 class PackedStage:
@@ -124,43 +134,37 @@ class PackedStage:
 
     def __init__(self, stage: Stage, start: int) -> None:
         self._head = stage.head
-        self._shared = range(start, start + len(stage.layers))
-        self._branches: List[PackedPath] = []
-        start = self._shared.stop
-        for branch in stage.head.branches():
-            self._branches.append(PackedPath(branch.layers, branch.head, start))
-            start += len(branch.layers)
-        self._path: Optional[PackedPath] = None
+        self._branches = [] if stage.head is None else stage.head.branches()
+        self._shared, self._paths = range(start, start), []
         if not self._branches:
-            self._path = PackedPath(stage.layers, stage.head, self._shared.start, stage.last)
+            self._paths.append(PackedPath(stage.layers, stage.head, start, stage.last))
+            return
+        self._shared = range(start, start + len(stage.layers))
+        start = self._shared.stop
+        for branch in self._branches:
+            self._paths.append(PackedPath(branch.layers, branch.head, start))
+            start += len(branch.layers)
 
-    def computed_by_mxnet(self) -> List[HybridBlock]:
-        """Heads that MXNet computes."""
-        paths = self._branches
-        if self._path is not None:
-            paths = [self._path]
-        return [path.head for path in paths if path.chain is None]
-
-    def run(self, layers: PackedLayers, batch: PackedBatch) -> np.ndarray:
+    def run(self, layers: PackedLayers, batch: PackedBatch) -> Optional[np.ndarray]:
         """Run the stage on the current encodings, which become those after its layers.
 
         Shapes: the result (pairs, width).
         """
-        if self._path is not None:
-            return self._path.run(layers, batch)
+        if not self._branches:
+            return self._paths[0].run(layers, batch)
         for layer in self._shared:
             layers.layer(layer, batch)
-        rows = []
+        rows: List[Any] = []
         encodings = layers.encodings[: batch.tokens]
-        shared = encodings
-        if any(branch.changes_encodings for branch in self._branches):
-            shared = encodings.copy()
+        before = encodings
+        if any(path.changes_encodings for path in self._paths):
+            before = encodings.copy()
         # One joint product for the keys and values of all branches saves 8 % of these products in
         # float32, 0.3 % of a base encoder with three heads of one layer: not worth a layout.
-        for branch in self._branches:
-            rows.append(branch.run(layers, batch))
-            if branch.changes_encodings:
-                encodings[:] = shared
+        for path in self._paths:
+            rows.append(path.run(layers, batch))
+            if path.changes_encodings:
+                encodings[:] = before
         return np.concatenate(rows, axis=1)
 
     def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
@@ -168,12 +172,12 @@ class PackedStage:
 
         Shapes: the result (pairs,).
         """
-        if self._path is not None:
-            return self._path.scores(layers, rows)
+        if not self._branches:
+            return self._paths[0].scores(layers, rows)
         scores = []
-        edges = np.cumsum([branch.width(layers) for branch in self._branches])
-        for branch, branch_rows in zip(self._branches, np.split(rows, edges[:-1], axis=1)):
-            scores.append(branch.scores(layers, branch_rows))
+        edges = np.cumsum([path.width(layers) for path in self._paths])
+        for path, own_rows in zip(self._paths, np.split(rows, edges[:-1], axis=1)):
+            scores.append(path.scores(layers, own_rows))
         return self._head.combine(np.stack(scores, axis=1))
 
 
@@ -192,88 +196,102 @@ class DenseChain:
     """
 
     def __init__(self, layers: Sequence[Tuple[nn.Dense, str]]) -> None:
+        self._layers = [(Dense.of(block), activation) for block, activation in layers]
         self._widths = [layers[0][0].weight.shape[1]]
-        self._layers: List[Tuple[Dense, str]] = []
-        for block, activation in layers:
-            weight = block.weight.data().asnumpy()
-            bias = block.bias.data().asnumpy()
-            self._layers.append((_dense(weight, bias), activation))
-            self._widths.append(weight.shape[0])
-        self._operations, self._workspace = Operations(0.0), Workspace()
-        self._calls: Dict[int, List[Call]] = {}
+        self._widths += [block.weight.shape[0] for block, _ in layers]
+        self._operations = Operations(0.0)
+        self._compiled: Dict[int, Tuple[List[Array], List[Call]]] = {}
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """Run the layers.
 
         Shapes: `rows` (n, in), the result (n, out).
         """
-        check_thread()
         chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
         return np.concatenate([self._run(chunk) for chunk in chunks])
 
     def _run(self, rows: np.ndarray) -> np.ndarray:
         count = len(rows)
-        self._values(0)[:count] = rows
-        for call in self._calls_of(round_up(count)):
+        arrays, calls = self._compile(round_up(count))
+        arrays[0].data[:count] = rows
+        for call in calls:
             call()
-        outputs = self._values(len(self._layers))
-        return outputs[:count].copy()
+        return arrays[-1].data[:count].copy()
 
-    def _values(self, index: int) -> np.ndarray:
-        """(CHUNK, width) buffer of the input of a layer, or of the last output."""
-        width = self._widths[index]
-        buffer = self._workspace.buffer(f"rows {index}", CHUNK * width, "float32")
-        return buffer.reshape(CHUNK, width)
-
-    def _calls_of(self, rows: int) -> List[Call]:
-        if rows not in self._calls:
-            arrays = []
-            for index, width in enumerate(self._widths):
-                shape = (rows, width)
-                name = f"rows {index}"
-                arrays.append(self._workspace.array(name, CHUNK * width, shape, "float32"))
+    def _compile(self, rows: int) -> Tuple[List[Array], List[Call]]:
+        """Input and output of each layer for a number of rows, and the calls between them."""
+        if rows not in self._compiled:
+            arrays = [Array(Layout((rows, width), "float32")) for width in self._widths]
             calls = []
             for index, (weight, activation) in enumerate(self._layers):
                 steps = [(activation, None)] if activation else []
                 source, out = arrays[index : index + 2]
                 calls.append(self._operations.dense(source, weight, out, *steps))
-            self._calls[rows] = calls
-        return self._calls[rows]
-
-
-def _dense(weight: np.ndarray, bias: np.ndarray) -> Dense:
-    return Dense(lambda: weight, bias)
+            self._compiled[rows] = (arrays, calls)
+        return self._compiled[rows]
 
 
 #: Default number of tokens of a micro-batch.
 TOKENS = 1024
-#: Maximal number of micro-batches of a stream whose encodings are in memory beside the store.
+#: Most micro-batches of a thread whose encodings are in memory beside the store.
 AHEAD = 8
 
 
-class OnOneDNN(BlockEngine):
-    """Base class of engines on packed rows, which compute by a number of threads."""
+class OneDNNEngine(Engine):
+    """oneDNN's layers on packed rows, on the CPU, in any precision.
 
-    def _prepare(self, config: EngineConfig, longest: int) -> None:
-        """Set the threads, and the tokens of a micro-batch, which holds the longest input."""
+    Branches of a head run on the same encodings. The parameters of the network are read once.
+
+    Parameters
+    ----------
+    inputs : EngineInputs
+        Embeds the pairs; its network is made of stages of transformer layers, on the CPU.
+    config : EngineConfig
+        Precision, threads and sizes.
+    quantized : list of dict, optional
+        `Quantized` products of each layer, for int8.
+    """
+
+    def __init__(
+        self,
+        inputs: EngineInputs,
+        config: EngineConfig,
+        quantized: Optional[QuantizedLayers] = None,
+    ) -> None:
+        super().__init__(config)
+        network = inputs.network
+        network.apply(break_cycles)
+        self._inputs = inputs
         # One number for all threads that rank: products of other numbers are rounded differently.
         self._threads = config.threads or count_threads()
-        self._tokens = max(config.batch_tokens or TOKENS, longest)
-
-    def _set_layers(self, layers: PackedLayers) -> None:
-        """Set the layers that compute."""
-        self._layers = layers
-        self._streams = Streams(layers, self._threads)
+        self._tokens = max(config.batch_tokens or TOKENS, network.config.max_positions)
+        self.kind = encoding_kind(config.precision)
+        stages = network.encoder_stages()
+        blocks = [layer for stage in stages for layer in stage.all_layers()]
+        parts = (network.config, stages[0].embeddings, blocks, inputs.typed)
+        layers = PackedLayers(*parts, self.kind, self._tokens, quantized)
+        streams = count_streams(self._threads)
+        self._layers = [layers] + [layers.sibling() for _ in range(1, streams)]
+        self._at_once = streams
+        if streams > 1:
+            bytes_of_batch = self._tokens * network.config.units * 4
+            ahead = config.hidden_bytes // (bytes_of_batch * streams)
+            self._at_once *= max(1, min(AHEAD, ahead))
+        self._stages: List[PackedStage] = []
+        end = 0
+        for stage in stages:
+            self._stages.append(PackedStage(stage, end))
+            end += len(stage.all_layers())
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
-        """Divide inputs into micro-batches of equal size, the same number for each stream.
+        """Divide inputs into micro-batches of equal size, the same number for each thread.
 
         Shapes: `lengths` (n,), ascending.
         """
         packed = pack_batches(lengths, self._tokens)
-        count = self._streams.count
+        streams = len(self._layers)
         tokens_until = np.cumsum(lengths)
-        batches = -(-len(packed) // count) * count
+        batches = -(-len(packed) // streams) * streams
         shares = tokens_until[-1:] * np.arange(1, batches) // batches
         edges = np.searchsorted(tokens_until, shares, side="right")
         equal = [part for part in np.split(np.arange(len(lengths)), edges) if len(part)]
@@ -282,88 +300,51 @@ class OnOneDNN(BlockEngine):
         return packed  # of long inputs
 
     def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return in_usable_thread(self._with_threads, function, *arguments)
-
-    def _with_threads(self, function: Callable[..., Any], *arguments: Any) -> Any:
         with openmp_threads(self._threads):
             return super()._exclusively(function, *arguments)
 
-
-class PackedEngine(OnOneDNN, NetworkEngine):
-    """oneDNN's layers on packed rows, on the CPU, in any precision.
-
-    A head of dense layers is oneDNN's too, in float32; MXNet computes any other. Branches of a head
-    run on the same encodings.
-
-    It reads the parameters of the network once.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        typed: bool,
-        padding_id: int,
-        config: EngineConfig,
-        quantized: Optional[QuantizedLayers] = None,
-    ) -> None:
-        super().__init__(network, typed, padding_id, config)
-        self._prepare(config, network.config.max_positions)
-        stages = network.encoder_stages()
-        layers = [layer for stage in stages for layer in stage.all_layers()]
-        parts = (network.config, stages[0].embeddings, layers)
-        kind = encoding_kind(config.precision)
-        self._set_layers(PackedLayers(*parts, typed, kind, self._tokens, quantized))
-        self._at_once = self._streams.count
-        if self._streams.count > 1:
-            bytes_of_batch = self._tokens * network.config.units * 4
-            ahead = config.hidden_bytes // (bytes_of_batch * self._streams.count)
-            self._at_once *= max(1, min(AHEAD, ahead))
-        self._stages: List[PackedStage] = []
-        end = 0
-        for stage in stages:
-            self._stages.append(PackedStage(stage, end))
-            end += len(stage.all_layers())
-            self._hybridized += self._stages[-1].computed_by_mxnet()
-        self._hybridize()
-
-    def store(self) -> RowStore:
-        return RowStore(self._config.hidden_bytes)
-
-    def _run_some(self, works: Sequence[Work]) -> List[Readings]:
+    def _run_some(self, batches: Sequence[MicroBatch]) -> List[Readings]:
         """Run micro-batches; the stores are read and written in their order."""
+        free: queue.SimpleQueue[PackedLayers] = queue.SimpleQueue()
+        for layers in self._layers:
+            free.put(layers)
+        streams = min(len(batches), len(self._layers))
         parts = []
-        for work in works:
-            rows = None if work.store is None else work.store.take(work.numbers.tolist())
-            parts.append((work, rows))
-        results = self._streams.map(self._run_one, parts)
-        for work, (readings, encodings) in zip(works, results):
-            if work.following is not None:
-                work.following.put(work.numbers.tolist(), readings.positions, encodings)
+        for batch in batches:
+            stored = None if batch.store is None else batch.store.take(batch.numbers.tolist())
+            parts.append((batch, stored))
+
+        def run(part: Tuple[MicroBatch, Optional[List[np.ndarray]]]) -> Any:
+            layers = free.get()
+            with openmp_threads(self._threads // streams):
+                result = self._run_packed(layers, *part)
+            free.put(layers)
+            return result
+
+        results = in_threads(run, parts, streams)
+        for batch, (readings, encodings) in zip(batches, results):
+            if batch.next_store is not None:
+                batch.next_store.put(batch.numbers.tolist(), readings.positions, encodings)
         return [readings for readings, _ in results]
 
-    def _run_one(
-        self, layers: PackedLayers, part: Tuple[Work, Optional[List[np.ndarray]]]
+    def _run_packed(
+        self, layers: PackedLayers, batch: MicroBatch, stored: Optional[List[np.ndarray]]
     ) -> Tuple[Readings, Optional[np.ndarray]]:
         """Run a micro-batch; also returns its encodings if something reads them."""
-        work, stored = part
-        batch = self._batch(work.pairs)
+        packed = PackedBatch(batch.lengths, self._inputs.read_positions(batch.pairs))
         if stored is None:
-            self._begin(layers, work.pairs, batch)
+            self._inputs.embed(layers, batch.pairs, packed)
         else:
             layers.load(stored)
-        rows = [self._stages[stage].run(layers, batch) for stage in work.stages]
+        rows = []
+        for number in batch.stages:
+            stage_rows = self._stages[number].run(layers, packed)
+            if stage_rows is not None:
+                rows.append(stage_rows)
         encodings = None
-        if work.following is not None:
-            encodings = layers.encodings[: batch.tokens].copy()
-        return Readings(batch.lengths, rows), encodings
-
-    def _batch(self, pairs: Sequence[Any]) -> PackedBatch:
-        """Rows of the pairs of a micro-batch."""
-        return PackedBatch(np.array([pair.length for pair in pairs]))
-
-    def _begin(self, layers: PackedLayers, pairs: Sequence[Any], batch: PackedBatch) -> None:
-        """Set the first encodings of a micro-batch."""
-        layers.embed(pairs, batch)
+        if batch.next_store is not None:
+            encodings = layers.encodings[: packed.tokens].copy()
+        return Readings(packed.lengths, rows), encodings
 
     def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
-        return self._stages[stage].scores(self._layers, rows)
+        return self._stages[stage].scores(self._layers[0], rows)

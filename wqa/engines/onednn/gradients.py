@@ -32,12 +32,12 @@ import numpy as np
 from mxnet import autograd
 
 from wqa.config import BackboneConfig
+from wqa.engines.engine import check_process
 from wqa.engines.onednn.layer_gradients import Part, compile_embedding, compile_layer
-from wqa.engines.onednn.library import check_thread, count_threads, openmp_threads
+from wqa.engines.onednn.library import count_streams, count_threads, openmp_threads
 from wqa.engines.onednn.operations import address
 from wqa.engines.onednn.padded import PaddedOperations, Run, Shape
 from wqa.engines.onednn.relative import TrainedBias
-from wqa.engines.onednn.streams import count_streams
 from wqa.engines.onednn.trained import (
     ADD,
     NULL,
@@ -248,7 +248,7 @@ class GradientEngine:
                 f"a mini-batch of {shape.pairs} x {shape.length} positions",
                 f"at most {tokens} positions in all and {length} a pair",
             )
-        check_thread()
+        check_process()
         mx.nd.waitall()  # the optimizer may still be writing
         return shape
 

@@ -1,11 +1,4 @@
-"""The oneDNN library, the instruction sets that it uses, and the memory of its operations.
-
-OpenMP's threads in a forked process, where those of the parent do not exist.
-
-OpenMP keeps the threads that compute beside a thread until that thread ends. In a forked child the
-thread that called ``fork`` is alone, and waits forever for those beside it. Any other thread of the
-child starts its own.
-"""
+"""The oneDNN library, the precisions that this processor has, and the memory of its operations."""
 
 from __future__ import annotations
 
@@ -13,62 +6,26 @@ import contextlib
 import ctypes
 import functools
 import importlib.metadata
-import os
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence, TypeVar
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
-from wqa.errors import MissingDependency, ProcessError, how_to_install
-
-Result = TypeVar("Result")
-
-#: ``has_computed``: whether the thread has computed by oneDNN. ``is_forked``: whether it is a
-#: forked child's copy of a thread of its parent. ``is_stuck``: whether it is a copy of one that
-#: has computed.
-_thread = threading.local()
-
-
-@functools.lru_cache(maxsize=None)
-def note_forks() -> None:
-    """Note from now on which threads are copies that a fork has made."""
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def _after_fork() -> None:
-    _thread.is_forked = True
-    _thread.is_stuck = getattr(_thread, "has_computed", False)
-    _other_thread.cache_clear()
-
-
-def check_thread() -> None:
-    """Check that the calling thread can compute by oneDNN."""
-    if getattr(_thread, "is_stuck", False):
-        raise ProcessError(
-            "oneDNN",
-            "the process was forked from one that had computed by it",
-            "a process of its own",
-            'start it by multiprocessing.get_context("spawn"), or fork before anything is computed',
-        )
-    _thread.has_computed = True
-
-
-def in_usable_thread(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function that computes by oneDNN, in a thread that can."""
-    if not getattr(_thread, "is_forked", False):
-        return function(*arguments)
-    return _other_thread().submit(function, *arguments).result()
-
-
-@functools.lru_cache(maxsize=None)
-def _other_thread() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1)
+from wqa.config import PRECISIONS
+from wqa.errors import MissingDependency, PrecisionError, check_choice, how_to_install
 
 
 def count_threads() -> int:
     """Number of OpenMP's threads that compute for the calling thread."""
     return _openmp().omp_get_max_threads()
+
+
+#: Most micro-batches that are computed at once.
+STREAMS = 16
+
+
+def count_streams(threads: int) -> int:
+    """Number of micro-batches at once, at most `STREAMS`, that have the same number of threads."""
+    return threads // -(-threads // STREAMS)
 
 
 @contextlib.contextmanager
@@ -93,6 +50,28 @@ TYPES = {
     "bfloat16": (2, np.uint16),
     "float32": (3, np.float32),
     "int8": (5, np.int8),
+}
+
+#: Instruction sets with which a precision is faster than float32: oneDNN's bits, and the name.
+NEEDED: Dict[str, Tuple[int, str]] = {
+    "float32": (0, ""),
+    "bfloat16": (0xE7, "AVX512_BF16"),
+    "int8": (0x07, "AVX2"),
+}
+
+#: oneDNN's names of instruction sets by their bits, the greatest first.
+_NAMES: Dict[int, str] = {
+    0x1FEF: "AVX512_CORE_AMX_FP16",
+    0xFEF: "AVX512_CORE_AMX",
+    0x1EF: "AVX512_CORE_FP16",
+    0xE7: "AVX512_CORE_BF16",
+    0x67: "AVX512_CORE_VNNI",
+    0x27: "AVX512_CORE",
+    0x1F: "AVX2_VNNI_2",
+    0x0F: "AVX2_VNNI",
+    0x07: "AVX2",
+    0x03: "AVX",
+    0x01: "SSE41",
 }
 
 #: oneDNN's bits of AVX_VNNI and of AVX512_VNNI.
@@ -129,7 +108,6 @@ def library() -> ctypes.CDLL:
     for name in ("memory", "memory_desc", "primitive", "primitive_desc", "primitive_attr"):
         getattr(library, f"dnnl_{name}_destroy").argtypes = [Pointer]
     library.dnnl_post_ops_destroy.argtypes = [Pointer]
-    note_forks()
     return library
 
 
@@ -163,6 +141,68 @@ def multiplies_bytes() -> bool:
     Without it, sums of two products saturate in 16 bits.
     """
     return bool(instruction_set() & _VNNI)
+
+
+def instruction_set_name() -> str:
+    """Name of the instruction sets that oneDNN uses, as ``ONEDNN_MAX_CPU_ISA`` takes it."""
+    used = instruction_set()
+    for bits, name in _NAMES.items():
+        if used & bits == bits:
+            return name
+    return "none"
+
+
+def check_precision(precision: str) -> None:
+    """Check that this processor supports a precision, with kernels faster than float32's.
+
+    Parameters
+    ----------
+    precision : str
+        One of `wqa.config.PRECISIONS`.
+
+    Raises
+    ------
+    OptionError
+        If the precision is unknown.
+    PrecisionError
+        If the processor lacks the instructions.
+    MissingDependency
+        If the precision needs oneDNN, which is not installed.
+    """
+    check_choice("precision", precision, PRECISIONS)
+    bits, name = NEEDED[precision]
+    if bits and instruction_set() & bits != bits:
+        raise PrecisionError(
+            "precision",
+            f"{precision} on a processor without {name}",
+            f"a processor with {name}" + (" or AMX" if precision == "bfloat16" else ""),
+            "take precision float32, which runs everywhere",
+        )
+
+
+def where_int8_runs() -> str:
+    """Processors that run 8-bit products, and whether this one does."""
+    bits, name = NEEDED["int8"]
+    here = "this one among them" if instruction_set() & bits == bits else "not on this one"
+    return f"a CPU with {name} or more and the oneDNN package, {here}; fastest with VNNI or AMX"
+
+
+def encoding_kind(precision: str) -> str:
+    """Element type of the encodings between two products.
+
+    Parameters
+    ----------
+    precision : str
+        Precision of the products, one of `wqa.config.PRECISIONS`.
+
+    Returns
+    -------
+    {"float32", "bfloat16"}
+        For int8, bfloat16 where the processor supports it.
+    """
+    bits, _ = NEEDED["bfloat16"]
+    has_bfloat16 = precision != "float32" and instruction_set() & bits == bits
+    return "bfloat16" if has_bfloat16 else "float32"
 
 
 def create(name: str, *arguments: Any) -> Pointer:
@@ -268,13 +308,6 @@ def zeros(shape: Sequence[int], kind: str) -> np.ndarray:
     raw = np.zeros(size + 64, dtype=np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + size].view(dtype).reshape(shape)
-
-
-def as_float32(values: np.ndarray) -> np.ndarray:
-    """Copy float32 or bfloat16 numbers to float32."""
-    if values.dtype == np.float32:
-        return values.copy()
-    return (values.astype(np.uint32) << 16).view(np.float32)
 
 
 def one(kind: str) -> np.generic:

@@ -126,6 +126,12 @@ class Dense:
         self._fillers: List[Call] = []
         self._lock = threading.Lock()  # several threads may read a weight
 
+    @classmethod
+    def of(cls, block: mx.gluon.nn.Dense) -> Dense:
+        """Copy the parameters of a block."""
+        weight = block.weight.data().asnumpy()
+        return cls(lambda: weight, block.bias.data().asnumpy())
+
     def _source(self, backward: bool) -> Array:
         if self._quantized is not None:
             return Array(Layout(self._quantized.weight.shape, "int8"), self._quantized.weight)

@@ -198,8 +198,7 @@ class PackedEmbeddings:
         self.norm = Norm.of(block.layer_norm)
         self.projection = None
         if block.projection is not None:
-            weight, bias = block.projection.weight, block.projection.bias
-            self.projection = Dense(lambda: weight.data().asnumpy(), bias.data().asnumpy())
+            self.projection = Dense.of(block.projection)
 
     def sum(
         self,

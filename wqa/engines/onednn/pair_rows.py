@@ -12,8 +12,9 @@ from typing import List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from wqa.engines.inputs import as_float32
 from wqa.engines.onednn import primitives
-from wqa.engines.onednn.library import TYPES, Array, Call, Layout, Scratch, as_float32, check_thread
+from wqa.engines.onednn.library import TYPES, Array, Call, Layout, Scratch
 from wqa.engines.onednn.operations import Norm, Operations
 from wqa.engines.onednn.packed_parts import Recent
 from wqa.engines.onednn.primitives import DST, SRC
@@ -60,7 +61,6 @@ class PairRows:
 
         Shapes: `rows` (length, C), `out` (length, C).
         """
-        check_thread()
         writing = self._writing(_KINDS[rows.dtype], len(rows), text)
         if writing is None:
             rows = as_float32(rows) if rows.dtype == np.uint16 else rows.astype(np.float32)

@@ -10,21 +10,21 @@ a scale an output. Embeddings, normalisations, attention and heads are left in f
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from wqa.config import PAIR_FORMS, BackboneConfig
+from wqa.config import BackboneConfig
 from wqa.config.runs import open_file
 from wqa.config.training import STRENGTH
+from wqa.engines.inputs import EngineInputs
 from wqa.engines.onednn.operations import PRODUCTS, Quantized
 from wqa.engines.onednn.packed_parts import PackedBatch, product_parameter
 from wqa.engines.onednn.scoring import PackedLayers
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models.backbone import EncoderLayer
-from wqa.models.embeddings import Embeddings
 from wqa.text import pack_batches
 
 #: Tokens of a micro-batch while calibrating.
@@ -32,42 +32,25 @@ _BATCH_TOKENS = 1024
 
 #: Products of each layer by name.
 QuantizedLayers = List[Dict[str, Quantized]]
-#: Sets the encodings before the first layer.
-Begin = Callable[[PackedLayers, Sequence[Any], PackedBatch], None]
 
 
-def quantize_layers(
-    config: BackboneConfig,
-    embeddings: Optional[Embeddings],
-    layers: Sequence[EncoderLayer],
-    pairs: Sequence[Any],
-    strength: float = STRENGTH,
-    branches: Sequence[range] = (),
-    begin: Begin = PackedLayers.embed,
+def quantize_network(
+    inputs: EngineInputs, pairs: Sequence[Any], strength: float = STRENGTH
 ) -> QuantizedLayers:
-    """Quantize the products of layers by the magnitudes of their inputs.
+    """Quantize the products of a network by the magnitudes of their inputs.
 
-    The layers run in sequence, but for branches: the layers after a branch continue from the
-    encodings before it.
+    The layers run in sequence, but for branches of a head: the layers after a branch continue from
+    the encodings before it.
 
     Parameters
     ----------
-    config : BackboneConfig
-        Sizes of the encoder.
-    embeddings : Embeddings or None
-        Embeddings of the encoder, on the CPU, unless ``begin`` needs none.
-    layers : sequence of EncoderLayer
-        Layers of the network, those of branches included.
+    inputs : EngineInputs
+        Embeds the pairs; its network has its parameters on the CPU.
     pairs : sequence of TextInput
-        Pairs to measure the inputs of layers on, none of them empty, or what ``begin`` takes, with
+        Pairs to measure the inputs of layers on, none of them empty, or what ``inputs`` reads, with
         a ``length``.
     strength : float
         SmoothQuant's alpha, in [0, 1].
-    branches : sequence of range
-        Indices in ``layers`` of each branch.
-    begin : callable
-        Sets the encodings before the first layer: takes the `PackedLayers`, pairs and their
-        `PackedBatch`. By default the embeddings of the pairs' token ids.
 
     Returns
     -------
@@ -81,27 +64,41 @@ def quantize_layers(
     """
     if not 0 <= strength <= 1:
         raise OptionError("strength", strength, "a number from 0 to 1")
-    magnitudes = _magnitudes(config, embeddings, layers, pairs, branches, begin)
+    quantized: QuantizedLayers = []
+    for network_inputs, own_pairs in inputs.calibration(pairs):
+        quantized += _quantize_stages(network_inputs, own_pairs, strength)
+    return quantized
+
+
+def _quantize_stages(
+    inputs: EngineInputs, pairs: Sequence[Any], strength: float
+) -> QuantizedLayers:
+    """Quantize the products of the stages of one network."""
+    config, stages = inputs.network.config, inputs.network.encoder_stages()
+    layers: List[EncoderLayer] = []
+    branches: List[range] = []
+    for stage in stages:
+        start = len(layers) + len(stage.layers)
+        for branch in [] if stage.head is None else stage.head.branches():
+            branches.append(range(start, start + len(branch.layers)))
+            start += len(branch.layers)
+        layers += stage.all_layers()
+    if not layers:
+        return []
+    rows = max(_BATCH_TOKENS, config.max_positions)
+    packed = PackedLayers(config, stages[0].embeddings, layers, inputs.typed, "float32", rows)
     quantized = []
-    for layer, entering in zip(layers, magnitudes):
+    for layer, magnitudes in zip(layers, _magnitudes(packed, branches, inputs, pairs)):
         weights = {name: product_parameter(layer, name, "weight", config) for name in PRODUCTS}
-        quantized.append(quantize_layer(weights, entering, strength))
+        quantized.append(quantize_layer(weights, magnitudes, strength))
     return quantized
 
 
 def _magnitudes(
-    config: BackboneConfig,
-    embeddings: Optional[Embeddings],
-    layers: Sequence[EncoderLayer],
-    pairs: Sequence[Any],
-    branches: Sequence[range],
-    begin: Begin,
+    layers: PackedLayers, branches: Sequence[range], inputs: EngineInputs, pairs: Sequence[Any]
 ) -> List[Dict[str, np.ndarray]]:
     """Largest magnitude of each input channel, by layer and step."""
-    typed = PAIR_FORMS[config.pair_form].typed
-    rows = max(_BATCH_TOKENS, config.max_positions)
-    packed = PackedLayers(config, embeddings, layers, typed, "float32", rows)
-    magnitudes: List[Dict[str, np.ndarray]] = [{} for _ in layers]
+    magnitudes: List[Dict[str, np.ndarray]] = [{} for _ in range(layers.count)]
 
     def watch(layer: int, step: str, rows: np.ndarray) -> None:
         largest = np.abs(rows).max(axis=0)
@@ -113,13 +110,14 @@ def _magnitudes(
     ordered = sorted(pairs, key=lambda pair: pair.length)
     lengths = np.array([pair.length for pair in ordered])
     for indices in pack_batches(lengths, _BATCH_TOKENS):
-        batch = PackedBatch(lengths[indices])
-        begin(packed, [ordered[index] for index in indices], batch)
-        encodings = packed.encodings[: batch.tokens]
-        for layer in range(len(layers)):
+        own = [ordered[index] for index in indices]
+        batch = PackedBatch(lengths[indices], inputs.read_positions(own))
+        inputs.embed(layers, own, batch)
+        encodings = layers.encodings[: batch.tokens]
+        for layer in range(layers.count):
             if layer in starts:
                 before = encodings.copy()
-            packed.layer(layer, batch, watch)
+            layers.layer(layer, batch, watch)
             if layer + 1 in ends:
                 encodings[:] = before
     return magnitudes
@@ -212,7 +210,7 @@ def read_quantized(
     if not path.exists():
         raise RunDirectoryError(path, "the file is missing", "the 8-bit weights of the run", mend)
     try:
-        open_file(path).close()  # what it refuses, the library would wait for
+        open_file(path).close()  # a pipe or a device is refused: the library would block on it
         with safe_open(str(path), "numpy") as file:
             record = file.metadata() or {}
             layers = [_read_layer(file, index, config) for index in range(depth)]

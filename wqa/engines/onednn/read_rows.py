@@ -24,7 +24,8 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 
 from wqa.config import BackboneConfig
-from wqa.engines.onednn.library import Array, Call, Layout, Scratch, as_float32, check_thread
+from wqa.engines.inputs import as_float32
+from wqa.engines.onednn.library import Array, Call, Layout, Scratch
 from wqa.engines.onednn.operations import Operations
 from wqa.engines.onednn.packed_parts import (
     Group,
@@ -156,7 +157,6 @@ class ReadRows:
 
         Shapes: `encodings` (rows, C), the result (pairs, 2 n C).
         """
-        check_thread()
         units = self._config.units
         pairs, count = batch.read_rows.shape
         out = np.empty((pairs, count, 2, units), np.float32)
@@ -193,7 +193,6 @@ class ReadRows:
 
         Shapes: `rows` (pairs, 2 n C), the result (pairs, n C).
         """
-        check_thread()
         units = self._config.units
         flat = rows.reshape(-1, 2, units)
         out = np.empty((len(flat), units), np.float32)

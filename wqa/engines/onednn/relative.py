@@ -16,7 +16,8 @@ import mxnet as mx
 import numpy as np
 
 from wqa.config import BackboneConfig
-from wqa.engines.onednn.library import Array, as_float32
+from wqa.engines.inputs import as_float32
+from wqa.engines.onednn.library import Array
 from wqa.engines.onednn.operations import BufferView
 from wqa.engines.onednn.padded import PaddedOperations, Run, Shape, Share
 from wqa.engines.onednn.trained import view

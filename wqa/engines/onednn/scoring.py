@@ -20,7 +20,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from wqa.config import BackboneConfig
-from wqa.engines.onednn.library import Call, Scratch, as_float32, check_thread, one
+from wqa.engines.inputs import as_float32
+from wqa.engines.onednn.library import Call, Scratch, one
 from wqa.engines.onednn.operations import Operations, Quantized
 from wqa.engines.onednn.packed_parts import (
     PackedAttention,
@@ -117,6 +118,11 @@ class PackedLayers:
         """Buffer of the current encodings, (capacity, C); uint16 for bfloat16."""
         return self._rows.memory("x", self.config.units)
 
+    @property
+    def count(self) -> int:
+        """Number of layers."""
+        return len(self._layers)
+
     # Running
 
     def embed(
@@ -140,7 +146,6 @@ class PackedLayers:
             (tokens,) position of each row, from 0; by default as the encoder's family numbers the
             tokens of a pair.
         """
-        check_thread()
         width = self._embeddings.width
         sums, normed = (self._rows.memory(name, width, "float32") for name in ("sums", "normed"))
         self._embeddings.sum(pairs, batch, sums, normed, types, positions)
@@ -155,7 +160,6 @@ class PackedLayers:
         rows : sequence of numpy.ndarray
             Encodings of each pair, (length, C).
         """
-        check_thread()
         np.concatenate(rows, out=self.encodings[: sum(map(len, rows))])
 
     def layer(self, index: int, batch: PackedBatch, watch: Optional[Watch] = None) -> None:

@@ -16,10 +16,9 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from wqa.engines.onnx.graph import Graph
-from wqa.engines.onnx.inputs import MASKS
+from wqa.engines.onnx.graph import Graph, Value
 from wqa.engines.onnx.networks import Parameters, add_input, part_outputs
-from wqa.engines.onnx.values import Value
+from wqa.engines.onnx.sessions import MASKS
 from wqa.models.network import GraphPart
 
 

@@ -6,17 +6,16 @@ Between two stages encodings are stored without padding, and padded anew to the 
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+from typing import List
 
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import Engine, LockedEngine, Readings, Work
-from wqa.engines.hidden import RowStore
-from wqa.engines.onnx.inputs import MASKS, graph_inputs, mask_of
-from wqa.engines.onnx.sessions import GraphSessions
+from wqa.engines.engine import Engine, MicroBatch, Readings
+from wqa.engines.inputs import EngineInputs, pad_rows, real_rows
+from wqa.engines.onnx.sessions import MASKS, GraphSessions, graph_inputs, mask_of
 from wqa.errors import OptionError
-from wqa.text import Tokenizer, plan_batches
+from wqa.text import plan_batches
 
 #: Default number of tokens of a micro-batch, padding included.
 TOKENS = 2048
@@ -28,10 +27,8 @@ class OnnxEngine(Engine):
 
     Parameters
     ----------
-    network : ExportedNetwork
-        Description of the network, with the ``folder`` and the ``stages`` of its graphs.
-    inputs : PairInputs
-        Pads the pairs.
+    inputs : EngineInputs
+        Pads the pairs; its network has the ``folder`` and the names of its ``graphs``.
     config : EngineConfig
         Device, threads and sizes.
 
@@ -43,8 +40,8 @@ class OnnxEngine(Engine):
         As `GraphSessions` raises them.
     """
 
-    def __init__(self, network: Any, inputs: Any, config: EngineConfig) -> None:
-        if not hasattr(network, "graphs"):
+    def __init__(self, inputs: EngineInputs, config: EngineConfig) -> None:
+        if not inputs.is_exported:
             raise OptionError(
                 "engine",
                 "onnxruntime for a network in memory",
@@ -52,97 +49,30 @@ class OnnxEngine(Engine):
                 "save the run, then export it: wqa export RUN OUT --format onnx",
             )
         super().__init__(config)
-        self._inputs, self._stages = inputs, network.graphs
-        self._sessions = GraphSessions(network.folder, network.graphs, config)
+        self._inputs, self._stages = inputs, inputs.network.graphs
+        self._sessions = GraphSessions(inputs.network.folder, self._stages, config)
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return plan_batches(lengths, self._config.batch_tokens or TOKENS)
 
-    def store(self) -> RowStore:
-        return RowStore(self._config.hidden_bytes)
-
-    def _run(self, work: Work) -> Readings:
-        stages, numbers, pairs, store, following = work
-        lengths = np.array([pair.length for pair in pairs])
-        if store is None:
-            inputs = self._begin(pairs)
+    def _run(self, batch: MicroBatch) -> Readings:
+        numbers, lengths = batch.numbers.tolist(), batch.lengths
+        if batch.store is None:
+            arrays = self._inputs.arrays(batch.pairs)
+            positions = sum(arrays[name].shape[1] for name in self._inputs.padded)
+            inputs = graph_inputs(arrays)
         else:
-            inputs = _padded(store.take(numbers.tolist()), lengths)
+            positions = int(lengths.max())
+            stored = pad_rows(batch.store.take(numbers), positions)  # (B, L, C)
+            inputs = {"hidden": stored, _MASK: mask_of(lengths, positions)}
         rows = []
-        for stage in stages:
-            *encodings, logits = self._sessions.run(self._stages[stage], inputs)
-            rows.append(logits)
-            if encodings:
-                inputs = {"hidden": encodings[0], _MASK: mask_of(lengths, encodings[0].shape[1])}
-        if following is not None:
-            is_real = inputs[_MASK].astype(bool)
-            following.put(numbers.tolist(), lengths, inputs["hidden"][is_real])
-        return Readings(np.full(len(pairs), _positions(inputs)), rows)
-
-    def _begin(self, pairs: Sequence[Any]) -> Dict[str, np.ndarray]:
-        """Inputs of the first stage."""
-        return graph_inputs(dict(zip(self._inputs.names, self._inputs.pad(pairs))))
-
-    def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
-        return rows[:, 0] if rows.shape[1] == 1 else rows  # one score a pair comes as a column
-
-
-def _padded(rows: Sequence[np.ndarray], lengths: np.ndarray) -> Dict[str, np.ndarray]:
-    """Encodings of pairs as the input of a stage.
-
-    Shapes: `rows` (length, C), `lengths` (B,).
-    """
-    hidden = np.zeros((len(rows), lengths.max(), rows[0].shape[1]), np.float32)  # (B, L, C)
-    for row, encodings in zip(hidden, rows):
-        row[: len(encodings)] = encodings
-    return {"hidden": hidden, _MASK: mask_of(lengths, hidden.shape[1])}
-
-
-def _positions(inputs: Dict[str, np.ndarray]) -> int:
-    """Positions of each pair, padding included."""
-    return sum(array.shape[-1] for name, array in inputs.items() if name.endswith("_mask"))
-
-
-class TextGraph(LockedEngine):
-    """The graph of an encoder of single texts.
-
-    Parameters
-    ----------
-    encoder : ExportedEncoder
-        Folder and name of the graph.
-    tokenizer : Tokenizer
-        Tokenizer of the encoder, for the id of padding.
-    config : EngineConfig
-        Device, threads and sizes.
-    """
-
-    kind = "float32"
-
-    def __init__(self, encoder: Any, tokenizer: Tokenizer, config: EngineConfig) -> None:
-        super().__init__()
-        self._graph, self._padding_id = encoder.graph, tokenizer.padding_id
-        self._tokens = config.batch_tokens or TOKENS
-        self._sessions = GraphSessions(encoder.folder, [encoder.graph], config)
-
-    def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
-        """Divide texts into micro-batches.
-
-        Shapes: `lengths` (texts,), ascending.
-        """
-        return plan_batches(lengths, self._tokens)
-
-    def encode_all(self, batches: Sequence[Sequence[np.ndarray]]) -> List[List[np.ndarray]]:
-        """Encodings of the texts of micro-batches.
-
-        Shapes: token ids (tokens,), the encodings of a text (tokens, C).
-        """
-        return [self._exclusively(self._encode, token_ids) for token_ids in batches]
-
-    def _encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
-        lengths = np.array([len(ids) for ids in token_ids])
-        padded = np.full((len(lengths), lengths.max()), self._padding_id, np.int32)
-        for row, ids in zip(padded, token_ids):
-            row[: len(ids)] = ids
-        inputs = graph_inputs({"token_ids": padded, "valid_length": lengths})
-        [hidden] = self._sessions.run(self._graph, inputs)  # (B, L, C)
-        return [rows[: len(ids)] for rows, ids in zip(hidden, token_ids)]
+        for stage in batch.stages:
+            outputs = self._sessions.run(self._stages[stage], inputs)
+            if "logits" in outputs:
+                rows.append(outputs["logits"])
+            if "last_hidden_state" in outputs:
+                hidden = outputs["last_hidden_state"]
+                inputs = {"hidden": hidden, _MASK: mask_of(lengths, hidden.shape[1])}
+        if batch.next_store is not None:
+            batch.next_store.put(numbers, lengths, real_rows(hidden, lengths))
+        return Readings(np.full(len(numbers), positions), rows)

@@ -1,17 +1,16 @@
-"""An ONNX graph while it is written: nodes, constants, and tensors whose sizes are computed.
+"""An ONNX graph while it is written: nodes, constants, and tensors with sizes known now or later.
 
-`Graph` adds nodes. What no output needs is left out at the end. Sizes and steps that several
+`Graph` adds nodes. Nodes that no output needs are dropped at the end. Sizes and steps that several
 operators need are computed once.
 """
 
 from __future__ import annotations
 
 import collections
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from wqa.engines.onnx.values import Axis, Size, Value, named_sizes, product
 from wqa.errors import MissingDependency, how_to_install
 
 try:
@@ -31,6 +30,86 @@ _TYPES = {
     "int64": TensorProto.INT64,
     "bool": TensorProto.BOOL,
 }
+
+
+class Axis(NamedTuple):
+    """A size that is known when the graph runs: that of a tensor along an axis."""
+
+    tensor: str
+    axis: int
+
+
+#: Size along an axis; None for one that nothing tells.
+Size = Union[int, Axis, None]
+
+
+class Value(NamedTuple):
+    """A tensor of MXNet's graph, and how the ONNX graph stores it.
+
+    MXNet repeats masks for each attention head and joins pairs and heads to one axis. ONNX needs
+    neither: its operators broadcast, and multiply matrices over several axes. So a value may be
+    stored with size 1 along axes on which it is repeated, and with its first axis in two.
+
+    Attributes
+    ----------
+    name : str
+        Name of the tensor.
+    kind : str
+        ``"float32"``, ``"int64"`` or ``"bool"``.
+    sizes : tuple of Size
+        Sizes, of both axes where the first is in two.
+    stored : tuple of Size
+        Sizes of the tensor: 1 where the value is repeated, and otherwise those of ``sizes``.
+    merged : bool
+        Whether the first axis of MXNet's tensor is the first two of ``sizes``.
+    """
+
+    name: str
+    kind: str
+    sizes: Tuple[Size, ...]
+    stored: Tuple[Size, ...]
+    merged: bool = False
+
+    @property
+    def rank(self) -> int:
+        """Number of axes of MXNet's tensor."""
+        return len(self.sizes) - self.merged
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the tensor is stored as MXNet has it."""
+        return not self.merged and self.sizes == self.stored
+
+
+def product(first: Size, second: Size) -> Size:
+    """Size of an axis that two are joined to; None unless both are known."""
+    if isinstance(first, int) and isinstance(second, int):
+        return first * second
+    return None
+
+
+def broadcast_size(first: Size, second: Size) -> Size:
+    """Size of the result of an operator along an axis of its two inputs."""
+    if first == 1:
+        return second
+    if second == 1 or isinstance(first, int):
+        return first
+    return second if isinstance(second, int) else first
+
+
+def broadcast_sizes(first: Sequence[Size], second: Sequence[Size]) -> Tuple[Size, ...]:
+    """Sizes of the result of an operator on two inputs of the same number of axes."""
+    return tuple(broadcast_size(one, other) for one, other in zip(first, second))
+
+
+def with_known(sizes: Sequence[Size], known: Sequence[Optional[int]]) -> Tuple[Size, ...]:
+    """Sizes with those that MXNet's inference knows; lists of different lengths are not merged."""
+    if len(sizes) != len(known):
+        return tuple(sizes)
+    result = []
+    for size, number in zip(sizes, known):
+        result.append(size if number is None else number)
+    return tuple(result)
 
 
 class Graph:
@@ -103,8 +182,10 @@ class Graph:
 
     def value(self, name: str, kind: str, sizes: Sequence[Size]) -> Value:
         """A tensor by its name; sizes that are None are its own."""
-        known = named_sizes(name, sizes)
-        return Value(name, kind, known, known)
+        known = []
+        for axis, size in enumerate(sizes):
+            known.append(Axis(name, axis) if size is None else size)
+        return Value(name, kind, tuple(known), tuple(known))
 
     def _once(self, key: Any, kind: str, *inputs: Value, result: Any, **attributes: Any) -> Value:
         """`node`, once for all calls with this key."""
@@ -137,8 +218,6 @@ class Graph:
 
     def steps(self, size: Size, kind: str = "int64") -> Value:
         """The numbers from 0 up to a size, (size,)."""
-        if isinstance(size, int):
-            return self.constant(np.arange(size, dtype=kind))
         end = self.node("Squeeze", self._size(size), result=("int64", ()))
         ends = self.constant(np.int64(0)), end, self.constant(np.int64(1))
         steps = self._once(("steps", size), "Range", *ends, result=("int64", (size,)))
@@ -151,9 +230,6 @@ class Graph:
         source = self._sources.get(value.name)
         if source is not None and source.kind == kind:
             return value._replace(name=source.name, kind=kind)
-        array = self.constants.get(value.name)
-        if array is not None:
-            return value._replace(name=self.constant(array.astype(kind)).name, kind=kind)
         to, sizes = _TYPES[kind], (kind, value.stored)
         cast = self._once(("cast", value.name, kind), "Cast", value, to=to, result=sizes)
         if value.kind == "int64":

@@ -1,19 +1,25 @@
-"""ONNX graphs of the parts of a network, with inputs named as in Hugging Face's exports."""
+"""Translation of networks to ONNX graphs, with inputs named as in Hugging Face's exports.
+
+MXNet's own converter, ``mx2onnx``, refuses the reshapes of transformer layers, needs an old onnx
+and fixes sizes. This one knows the operators that networks of this package are made of, and any
+other network that is made of them. Sizes that MXNet infers when a graph runs are computed by nodes.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
 import mxnet as mx
 import numpy as np
 
-from wqa.engines.onnx.graph import Graph
-from wqa.engines.onnx.inputs import INPUT_NAMES, MASKS
-from wqa.engines.onnx.operators import Input, translate
-from wqa.engines.onnx.values import Value
+from wqa.engines.onnx.graph import Graph, Value
+from wqa.engines.onnx.operators import OPERATORS, Node, refusal
+from wqa.engines.onnx.sessions import INPUT_NAMES, MASKS
+from wqa.engines.onnx.shapes import SHAPES
 from wqa.models.network import GraphPart, Network
 
 #: Names of dynamic axes by the letters of `wqa.text.PairInputs.array_types`.
@@ -25,14 +31,20 @@ AXES = {
     "M": "candidate_length",
     "n": "candidates",
 }
+#: Two numbers for each dynamic axis. A size that they do not change is no dynamic one.
+_NUMBERS = ((101, 103, 107, 109, 113, 127, 131), (137, 139, 149, 151, 157, 163, 167))
+#: Types in the graph by those of MXNet.
+_KINDS = {"float32": "float32", "int32": "int64", "int64": "int64", "bool": "bool"}
 
 #: Name in the graph and content of parameters, by their names in symbols.
-Parameters = Dict[str, Tuple[str, np.ndarray]]
+Parameters = Mapping[str, Tuple[str, np.ndarray]]
+#: MXNet's type of an array, and its sizes; a text names a dynamic axis.
+ArrayType = Tuple[str, Tuple[Any, ...]]
 
 
 def parameters_of(network: Network) -> Parameters:
     """Parameters of a network, whose names in the graph are those of its run."""
-    parameters: Parameters = {}
+    parameters = {}
     for name, parameter in network._collect_params_with_prefix().items():
         array = parameter.data(parameter.list_ctx()[0])
         parameters[parameter.name] = (name, array.asnumpy())
@@ -70,19 +82,16 @@ def part_graph(part: GraphPart, parameters: Parameters) -> Graph:
 
 def add_input(graph: Graph, name: str, text: str) -> Value:
     """Add the input of an array, whose type and sizes are those of ``text``."""
-    kind, sizes = _parse(text)
+    kind, sizes = _array_type(text)
     if name not in MASKS:
-        return graph.input(INPUT_NAMES.get(name, name), _ONNX_KINDS[kind], sizes)
+        return graph.input(INPUT_NAMES.get(name, name), _KINDS[kind], sizes)
     mask = MASKS[name]
     value = graph.input(mask.name, "int64", (*sizes, mask.axis))
     last = graph.integers(len(sizes))
     return graph.node("ReduceSum", value, last, keepdims=0, result=("int64", value.sizes[:-1]))
 
 
-_ONNX_KINDS = {"int32": "int64", "float32": "float32"}
-
-
-def _parse(text: str) -> Tuple[str, Tuple[Any, ...]]:
+def _array_type(text: str) -> ArrayType:
     """Type and sizes of an array, such as ``int32 (B, L)``."""
     match = re.match(r"(int32|float32) \(([^)]*)\)", text)
     assert match, text
@@ -99,5 +108,97 @@ def part_outputs(
     outputs = part.compute(*[mx.sym.var(name) for name in part.inputs])
     if isinstance(outputs, (tuple, list)):
         outputs = mx.sym.Group(list(outputs))
-    inputs = {name: Input(*_parse(text)) for name, text in part.inputs.items()}
-    return translate(graph, outputs, inputs, values, parameters)
+    types = {name: _array_type(text) for name, text in part.inputs.items()}
+    return translate(graph, outputs, types, values, parameters)
+
+
+def translate(
+    graph: Graph,
+    symbol: mx.sym.Symbol,
+    types: Mapping[str, ArrayType],
+    values: Mapping[str, Value],
+    parameters: Parameters,
+) -> List[Value]:
+    """Add the operators of a symbol to a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph to add to.
+    symbol : mxnet.sym.Symbol
+        Symbol of a network.
+    types : mapping of str to (str, tuple)
+        MXNet's types and sizes of the symbol's inputs, by their names.
+    values : mapping of str to Value
+        Values of the inputs in the graph.
+    parameters : mapping of str to (str, numpy.ndarray)
+        Name in the graph and content of each parameter, by its name in the symbol.
+
+    Returns
+    -------
+    list of Value
+        Outputs of the symbol.
+
+    Raises
+    ------
+    OptionError
+        If an operator, or a form of it, has no translation; the message names it.
+    """
+    translations = {**OPERATORS, **SHAPES}
+    description = json.loads(symbol.tojson())
+    for item in description["nodes"]:
+        if item["op"] != "null" and item["op"] not in translations:
+            raise refusal(item["op"])
+    inferred = _infer(symbol, types)
+    results: List[List[Value]] = []
+    nodes: List[Optional[Node]] = []
+    for item in description["nodes"]:
+        name, op = item["name"], item["op"]
+        if op == "null":
+            nodes.append(None)
+            if name in types:
+                results.append([graph.cast(values[name], _KINDS[types[name][0]])])
+            else:
+                own_name, array = parameters[name]
+                results.append([graph.constant(array, own_name)])
+            continue
+        inputs = [results[index][output] for index, output, *_ in item["inputs"]]
+        sources = [nodes[index] for index, *_ in item["inputs"]]
+        node = Node(op, item.get("attrs", {}), inputs, sources, *inferred[name])
+        nodes.append(node)
+        outputs = translations[op](graph, node)
+        results.append([outputs] if isinstance(outputs, Value) else outputs)
+    return [results[index][output] for index, output, *_ in description["heads"]]
+
+
+def _infer(
+    symbol: mx.sym.Symbol, types: Mapping[str, ArrayType]
+) -> Dict[str, Tuple[List[str], List[Tuple[Optional[int], ...]]]]:
+    """Types and known sizes of the outputs of each operator, by its name."""
+    internals = symbol.get_internals()
+    used = {name: types[name] for name in symbol.list_inputs() if name in types}
+    _, kinds, _ = internals.infer_type(**{name: kind for name, (kind, _) in used.items()})
+    first, second = (_shapes(internals, used, numbers) for numbers in _NUMBERS)
+    inferred: Dict[str, Tuple[List[str], List[Tuple[Optional[int], ...]]]] = {}
+    for index, output in enumerate(internals):
+        known: List[Optional[int]] = []
+        for size, other in zip(first[index], second[index]):
+            known.append(size if size == other else None)
+        own_kinds, own_sizes = inferred.setdefault(output.name, ([], []))
+        own_kinds.append(_KINDS[np.dtype(kinds[index]).name])
+        own_sizes.append(tuple(known))
+    return inferred
+
+
+def _shapes(
+    internals: mx.sym.Symbol, types: Mapping[str, ArrayType], numbers: Sequence[int]
+) -> Sequence[Tuple[int, ...]]:
+    """Shapes of all values, with numbers for the dynamic axes."""
+    remaining, by_axis, given = iter(numbers), {}, {}
+    for name, (_, sizes) in types.items():
+        for size in sizes:
+            if isinstance(size, str) and size not in by_axis:
+                by_axis[size] = next(remaining)
+        given[name] = tuple(by_axis.get(size, size) for size in sizes)
+    _, shapes, _ = internals.infer_shape(**given)
+    return shapes

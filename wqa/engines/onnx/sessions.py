@@ -1,7 +1,6 @@
-"""Sessions of ONNX Runtime for the graphs of an exported folder.
+"""Sessions of ONNX Runtime for the graphs of an exported folder, and the inputs of graphs.
 
-The threads of a session do not survive a fork. A child opens sessions of its own when it first runs
-a graph; those of its parent stay in memory, as closing them would wait for their threads.
+Nothing here needs MXNet or onnx.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -29,9 +28,6 @@ PROVIDERS = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider"}
 WEIGHTS = "weights.bin"
 #: Level of messages of ONNX Runtime that are shown: errors.
 _SEVERITY = 3
-
-#: Sessions of parent processes, which are never closed.
-_abandoned: List[Any] = []
 
 
 def runtime() -> Any:
@@ -124,23 +120,12 @@ class GraphSessions:
     """
 
     def __init__(self, folder: pathlib.Path, names: Sequence[str], config: EngineConfig) -> None:
-        self._folder, self._names, self._config = folder, tuple(names), config
-        self._open()
-
-    def _open(self) -> None:
-        self._process = os.getpid()
-        weights = self._linked_weights()
-        self._sessions = {name: self._session(name, weights) for name in self._names}
-
-    def _linked_weights(self) -> Optional[bytes]:
-        """The weights where they lie behind a link, as in a hub's cache; None otherwise.
-
-        The library refuses files that a link of the folder leads out of it to.
-        """
-        weights = self._folder / WEIGHTS
-        graphs = [self._folder / f"{name}.onnx" for name in self._names]
-        is_linked = any(path.is_symlink() for path in (weights, *graphs))
-        return weights.read_bytes() if is_linked else None
+        self._folder, self._config = folder, config
+        paths = [folder / WEIGHTS, *(folder / f"{name}.onnx" for name in names)]
+        # The library refuses files behind a link that leads out of the folder, as in a hub's cache.
+        is_linked = any(path.is_symlink() for path in paths)
+        weights = paths[0].read_bytes() if is_linked else None
+        self._sessions = {name: self._session(name, weights) for name in names}
 
     def _session(self, name: str, weights: Optional[bytes]) -> Any:
         library, path = runtime(), self._folder / f"{name}.onnx"
@@ -175,7 +160,7 @@ class GraphSessions:
             )
         return session
 
-    def run(self, name: str, inputs: Mapping[str, np.ndarray]) -> List[np.ndarray]:
+    def run(self, name: str, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         """Run a graph.
 
         Parameters
@@ -187,12 +172,68 @@ class GraphSessions:
 
         Returns
         -------
-        list of numpy.ndarray
-            The outputs, in their order.
+        dict of str to numpy.ndarray
+            The outputs by their names.
         """
-        if self._process != os.getpid():
-            _abandoned.append(self._sessions)
-            self._open()
         session = self._sessions[name]
         given = {value.name: inputs[value.name] for value in session.get_inputs()}
-        return session.run(None, given)
+        names = [value.name for value in session.get_outputs()]
+        return dict(zip(names, session.run(names, given)))
+
+
+class Mask(NamedTuple):
+    """A mask that a graph takes for an array of numbers of real positions: 1 there, 0 behind.
+
+    Attributes
+    ----------
+    name : str
+        Name of the mask.
+    axis : str
+        Name of its last axis.
+    padded : tuple of (str, int)
+        Array of the network, and the axis of it, that has the size of the mask's last axis.
+    """
+
+    name: str
+    axis: str
+    padded: Tuple[str, int]
+
+
+#: Names of inputs by those of the networks' arrays; others keep their names.
+INPUT_NAMES = {
+    "token_ids": "input_ids",
+    "token_types": "token_type_ids",
+    "positions": "position_ids",
+}
+#: Masks by the names of the networks' arrays.
+MASKS = {
+    "valid_length": Mask("attention_mask", "length", ("token_ids", -1)),
+    "question_valid": Mask("question_mask", "question_length", ("question_ids", -1)),
+    "document_valid": Mask("document_mask", "candidate_length", ("document_ids", -1)),
+    "candidate_valid": Mask("candidate_mask", "candidate_length", ("candidate_ids", -1)),
+    "list_valid": Mask("list_mask", "candidates", ("candidate_ids", 1)),
+}
+
+
+def mask_of(lengths: np.ndarray, size: int) -> np.ndarray:
+    """Mask of numbers of real positions.
+
+    Shapes: `lengths` (...), the result (..., size).
+    """
+    return (np.arange(size) < np.asarray(lengths)[..., None]).astype(np.int64)
+
+
+def graph_inputs(arrays: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+    """Inputs of a graph for the arrays of its network."""
+    inputs = {}
+    for name, array in arrays.items():
+        if name in MASKS:
+            padded, axis = MASKS[name].padded
+            if padded not in arrays:  # encodings in place of token ids
+                padded, axis = padded.replace("_ids", ""), 1
+            inputs[MASKS[name].name] = mask_of(array, arrays[padded].shape[axis])
+        elif array.dtype == np.int32:
+            inputs[INPUT_NAMES.get(name, name)] = array.astype(np.int64)
+        else:
+            inputs[INPUT_NAMES.get(name, name)] = array
+    return inputs

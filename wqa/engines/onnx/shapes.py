@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from wqa.engines.onnx.graph import Graph
-from wqa.engines.onnx.node import Node, Translate, refusal
-from wqa.engines.onnx.values import Size, Value, filled, product
+from wqa.engines.onnx.graph import Graph, Size, Value, product, with_known
+from wqa.engines.onnx.operators import Node, Translate, dense, refusal
 
 
 def reshape(graph: Graph, node: Node) -> Value:
@@ -17,7 +16,7 @@ def reshape(graph: Graph, node: Node) -> Value:
 
     The first two axes are joined, and taken apart again, without a node: see `Value`.
     """
-    node.check("reverse", False, False)
+    node.check(reverse=(False,))
     value = node.inputs[0]
     codes = node.attribute("shape", ())
     codes = (codes,) if isinstance(codes, int) else codes
@@ -30,23 +29,20 @@ def reshape(graph: Graph, node: Node) -> Value:
     if array is not None:
         return graph.constant(np.reshape(array, shape), f"{value.name}.{shape}")  # type: ignore
     value = graph.plain(value)
-    sizes = filled(_target(codes, value.sizes), node.known[0])
+    sizes = with_known(_target(codes, value.sizes), node.known[0])
     return graph.reshape(value, _completed(sizes, value.sizes))
 
 
 def _takes_apart(codes: Sequence[int], value: Value) -> bool:
     """Whether codes split the first axis as it was before it was merged, and copy the others."""
-    if codes[0] != -4 or len(codes) != len(value.sizes) + 1:
-        return False
-    first, second, *others = codes[1:]
-    return first == -1 and second == value.sizes[1] and not any(others)
+    is_split = codes[:2] == (-4, -1) and len(codes) == len(value.sizes) + 1
+    return is_split and codes[2] == value.sizes[1] and not any(codes[3:])
 
 
 def _target(codes: Sequence[int], sizes: Sequence[Size]) -> List[Size]:
     """Sizes after a reshape; None for those that follow from others."""
     rest, target = list(sizes), []
-    numbers = iter(codes)
-    for code in numbers:
+    for code in codes:
         if code == 0:  # copy a size
             target.append(rest.pop(0))
         elif code == -2:  # copy all that remain
@@ -54,9 +50,8 @@ def _target(codes: Sequence[int], sizes: Sequence[Size]) -> List[Size]:
             rest = []
         elif code == -3:  # the product of two sizes
             target.append(product(rest.pop(0), rest.pop(0)))
-        elif code == -4:  # two sizes in place of one
-            rest.pop(0)
-            target += [None if part == -1 else part for part in (next(numbers), next(numbers))]
+        elif code == -4:
+            raise refusal("Reshape that divides an axis other than that of pairs and heads")
         else:
             rest = rest[1:]
             target.append(None if code == -1 else code)
@@ -85,7 +80,7 @@ def reshape_like(graph: Graph, node: Node) -> Value:
     like_begin, like_end = _range(node, "rhs", like.rank)
     like_sizes = graph.plain(like).sizes[like_begin:like_end]
     sizes = [*value.sizes[:begin], *like_sizes, *value.sizes[end:]]
-    return graph.reshape(value, filled(sizes, node.known[0]))
+    return graph.reshape(value, with_known(sizes, node.known[0]))
 
 
 def _range(node: Node, side: str, rank: int) -> Tuple[int, int]:
@@ -95,23 +90,24 @@ def _range(node: Node, side: str, rank: int) -> Tuple[int, int]:
 
 def expand_dims(graph: Graph, node: Node) -> Value:
     """One more axis of size 1."""
-    value = node.inputs[0]
-    if value.merged:
-        value = graph.plain(value)
-    axis = node.attribute("axis", 0)
-    return graph.unsqueeze(value, axis % (value.rank + 1))
+    value = _not_merged(graph, node.inputs[0])
+    return graph.unsqueeze(value, node.attribute("axis", 0) % (value.rank + 1))
+
+
+def _not_merged(graph: Graph, value: Value) -> Value:
+    """A value with its first axis in one."""
+    return graph.plain(value) if value.merged else value
 
 
 def broadcast_axis(graph: Graph, node: Node) -> Value:
     """A value repeated along axes, which ONNX's operators do by themselves."""
-    value = node.inputs[0]
-    value = graph.plain(value) if value.merged else value
-    return value._replace(sizes=filled(value.sizes, node.known[0]))
+    value = _not_merged(graph, node.inputs[0])
+    return value._replace(sizes=with_known(value.sizes, node.known[0]))
 
 
 def broadcast_like(graph: Graph, node: Node) -> Value:
     """A value repeated along axes up to the sizes of another."""
-    value, like = (graph.plain(one) if one.merged else one for one in node.inputs)
+    value, like = (_not_merged(graph, one) for one in node.inputs)
     axes = node.attribute("lhs_axes", None)
     like_axes = node.attribute("rhs_axes", None)
     sizes = list(value.sizes)
@@ -162,13 +158,54 @@ def split(graph: Graph, node: Node) -> List[Value]:
     return [graph.node("Squeeze", part, axes, result=result) for part in parts]
 
 
+def split_channel(graph: Graph, node: Node) -> List[Value]:
+    """Equal parts; those of a joint product of queries, keys and values as a product each.
+
+    The runtimes know attention by three products, and the joint one would be copied.
+    """
+    before: List[Node] = []
+    source: Any = node
+    for op in ("transpose", "Reshape", "FullyConnected"):
+        source = source.sources[0]
+        if source is None or source.op != op:
+            return split(graph, node)
+        before.append(source)
+    if not _divides_units(node, *before):
+        return split(graph, node)
+    permuted, shaped, projection = before
+    value = graph.plain(projection.inputs[0])
+    count, divided = node.attribute("num_outputs", 1), value.rank - 1
+    axes = []
+    for axis in permuted.attribute("axes", ())[1:]:
+        axes.append(axis - 1 if axis > divided else axis)
+    parts = []
+    for index in range(count):
+        weights = []
+        for weight in projection.inputs[1:]:
+            part = np.split(graph.constants[weight.name], count)[index]
+            weights.append(graph.constant(part, f"{weight.name}.{index}"))
+        product = dense(graph, value, *weights)
+        sizes: List[Size] = [*value.sizes[:-1], *shaped.known[0][divided + 1 :]]
+        parts.append(graph.permute(graph.reshape(product, sizes), axes))
+    return parts
+
+
+def _divides_units(node: Node, permuted: Node, shaped: Node, projection: Node) -> bool:
+    """Whether a split divides the units of a dense layer, which a reshape made its first axis."""
+    count, last = node.attribute("num_outputs", 1), projection.inputs[0].rank - 1
+    codes = (*(0,) * last, count)
+    is_first = node.axis(default=1) == 0 and permuted.attribute("axes", ())[:1] == (last,)
+    squeezes = node.attribute("squeeze_axis", False)
+    return shaped.attribute("shape", ())[: last + 1] == codes and is_first and squeezes
+
+
 def concat(graph: Graph, node: Node) -> Value:
     """Values one after another along an axis."""
     values = [graph.plain(value) for value in node.inputs]
     axis = node.axis("dim", 1)
     sizes = list(values[0].sizes)
     sizes[axis] = None
-    result = (values[0].kind, filled(sizes, node.known[0]))
+    result = (values[0].kind, with_known(sizes, node.known[0]))
     return graph.node("Concat", *values, axis=axis, result=result)
 
 
@@ -190,18 +227,15 @@ def cumulative_sum(graph: Graph, node: Node) -> Value:
 
 def take(graph: Graph, node: Node) -> Value:
     """Rows by their numbers; those outside are the first and the last, as MXNet clips."""
-    node.check("mode", "clip", "clip")
+    node.check(mode=("clip",))
     rows, indices = (graph.plain(value) for value in node.inputs)
     axis, indices = node.axis(default=0), graph.cast(indices, "int64")
     zero, one = graph.constant(np.int64(0)), graph.integers(1)
     last = graph.node("Sub", graph.shape([rows.sizes[axis]]), one)
-    indices = graph.node("Min", graph.node("Max", indices, zero), last, result=_as_is(indices))
+    as_is = (indices.kind, indices.sizes)
+    indices = graph.node("Min", graph.node("Max", indices, zero), last, result=as_is)
     sizes = [*rows.sizes[:axis], *indices.sizes, *rows.sizes[axis + 1 :]]
     return graph.node("Gather", rows, indices, axis=axis, result=(rows.kind, sizes))
-
-
-def _as_is(value: Value) -> Tuple[str, Tuple[Size, ...]]:
-    return value.kind, value.sizes
 
 
 def embedding(graph: Graph, node: Node) -> Value:
@@ -213,11 +247,8 @@ def embedding(graph: Graph, node: Node) -> Value:
 
 def arange_like(graph: Graph, node: Node) -> Value:
     """The numbers from 0 up to the size of an axis, or of the whole value in its shape."""
-    for name, default in (("start", 0.0), ("step", 1.0), ("repeat", 1)):
-        node.check(name, default, default)
-    value = node.inputs[0]
-    if value.merged:
-        value = graph.plain(value)
+    node.check(start=(0.0,), step=(1.0,), repeat=(1,))
+    value = _not_merged(graph, node.inputs[0])
     if node.attribute("axis", None) is not None:
         return graph.steps(value.sizes[node.axis()], node.kinds[0])
     shape = graph.shape(value.sizes)
@@ -230,10 +261,8 @@ def arange_like(graph: Graph, node: Node) -> Value:
 
 def sequence_mask(graph: Graph, node: Node) -> Value:
     """A value whose positions behind the length of each sequence are replaced by a number."""
-    if not node.attribute("use_sequence_length", False):
-        return node.inputs[0]
-    value, lengths = node.inputs[0], graph.plain(node.inputs[1])
-    value = graph.plain(value) if value.merged else value
+    _check_lengths(node)
+    value, lengths = _not_merged(graph, node.inputs[0]), graph.plain(node.inputs[1])
     axis = node.axis(default=0)  # of the positions; sequences have the other one of the first two
     steps = graph.steps(value.sizes[axis])
     lengths = graph.cast(lengths, "int64")
@@ -251,23 +280,26 @@ def sequence_mask(graph: Graph, node: Node) -> Value:
 
 def sequence_reverse(graph: Graph, node: Node) -> Value:
     """Sequences, (length, sequences, ...), from their last position to their first."""
-    node.check("axis", 0, 0)
+    node.check(axis=(0,))
+    _check_lengths(node)
     value = graph.plain(node.inputs[0])
-    if node.attribute("use_sequence_length", False):
-        lengths = graph.cast(graph.plain(node.inputs[1]), "int64")
-    else:
-        raise refusal(f"{node.op} without lengths")
+    lengths = graph.cast(graph.plain(node.inputs[1]), "int64")
     return graph.node("ReverseSequence", value, lengths, time_axis=0, batch_axis=1)
+
+
+def _check_lengths(node: Node) -> None:
+    if not node.attribute("use_sequence_length", False):
+        raise refusal(f"{node.op} without lengths")
 
 
 def reduction(graph: Graph, node: Node, kind: str) -> Value:
     """A sum or maximum over axes."""
-    node.check("exclude", False, False)
+    node.check(exclude=(False,))
     value = graph.plain(node.inputs[0])
     axes = node.attribute("axis", None)
     if axes in (None, ()):
         total = graph.node(kind, value, keepdims=1, result=(value.kind, (1,) * value.rank))
-        return graph.reshape(total, filled([None] * len(node.known[0]), node.known[0]))
+        return graph.reshape(total, with_known([None] * len(node.known[0]), node.known[0]))
     axes = [axis % value.rank for axis in ((axes,) if isinstance(axes, int) else axes)]
     keeps = bool(node.attribute("keepdims", False))
     sizes: List[Size] = []
@@ -289,7 +321,7 @@ SHAPES: Dict[str, Translate] = {
     "Reshape": reshape,
     "SequenceMask": sequence_mask,
     "SequenceReverse": sequence_reverse,
-    "SliceChannel": split,
+    "SliceChannel": split_channel,
     "SwapAxis": swap_axes,
     "_contrib_arange_like": arange_like,
     "_np_cumsum": cumulative_sum,

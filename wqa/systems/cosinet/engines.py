@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, Sequence, Tuple
+from typing import Iterator, List, Sequence, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.engines.choice import choose_ranking_engine
-from wqa.engines.engine import MXNET_LOCK
-from wqa.engines.mxnet import OnMXNet
+from wqa.engines.engine import MXNET_LOCK, Engine, MicroBatch, Readings
+from wqa.engines.mxnet import BlockEngine
 from wqa.engines.sparse import (
     ListScorer,
     WordLists,
@@ -21,9 +21,8 @@ from wqa.engines.sparse import (
     network_parameters,
 )
 from wqa.engines.sparse.threads import one_blas_thread
-from wqa.systems.cosinet.inputs import ListInputs, WordList, WordPair
+from wqa.systems.cosinet.inputs import ListInputs, WordPair
 from wqa.systems.cosinet.lists import ListNetwork
-from wqa.systems.cosinet.ranker import ListEngine, ListScores
 from wqa.text import plan_batches
 
 #: Default number of words of a micro-batch, padding included.
@@ -32,10 +31,10 @@ _TOKENS = 8192
 _ELEMENTS = 1 << 23
 
 
-class HybridListEngine(OnMXNet, ListEngine):
-    """MXNet's hybridized blocks on padded micro-batches, on any device, in float32.
+class ListMXNetEngine(BlockEngine):
+    """The pairs of lists in padded micro-batches, then their lists, by MXNet on any device.
 
-    It reads the current parameters of the network at each run. All such engines have one lock.
+    It reads the current parameters of the network at each run.
 
     Parameters
     ----------
@@ -48,31 +47,26 @@ class HybridListEngine(OnMXNet, ListEngine):
     """
 
     def __init__(self, network: ListNetwork, inputs: ListInputs, config: EngineConfig) -> None:
-        super().__init__()
-        self._inputs, self._config = inputs, config
-        self._pairs, self._lists = network.parts()
-        self._prepare(config, [self._pairs, self._lists])
+        self._inputs, (self._pairs, self._lists) = inputs, network.parts()
+        super().__init__(config, [self._pairs, self._lists])
 
-    def _score(self, lists: Sequence[WordList]) -> List[ListScores]:
+    def _run(self, batch: MicroBatch) -> Readings:
         pairs: List[WordPair] = []
-        for words in lists:
+        for words in batch.pairs:
             pairs += words.pairs()
         encoded, positions = self._encode(pairs)
-        counts = np.array([len(words.lengths) for words in lists])
+        counts = np.array([len(words.lengths) for words in batch.pairs])
         ends = np.cumsum(counts)
         starts = ends - counts
-        results: List[Any] = [None] * len(lists)
-        for batch in _by_length(ends - starts, max(1, _ELEMENTS // encoded.shape[1])):
-            counts = ends[batch] - starts[batch]
-            padded = np.zeros((len(batch), counts.max(), encoded.shape[1]), np.float32)
-            for row, index in enumerate(batch):
-                padded[row, : counts[row]] = encoded[starts[index] : ends[index]]
-            arrays = self._arrays((padded, counts.astype(np.float32)))
-            scores = self._lists(*arrays).asnumpy()
-            for row, index in enumerate(batch):
-                own = slice(starts[index], ends[index])
-                results[index] = ListScores(scores[row, : counts[row]], positions[own])
-        return results
+        scores = np.zeros(len(pairs), np.float32)
+        for lists in _by_length(counts, max(1, _ELEMENTS // encoded.shape[1])):
+            padded = np.zeros((len(lists), counts[lists].max(), encoded.shape[1]), np.float32)
+            for row, index in zip(padded, lists):
+                row[: counts[index]] = encoded[starts[index] : ends[index]]
+            arrays = self._arrays((padded, counts[lists].astype(np.float32)))
+            for row, index in zip(self._lists(*arrays).asnumpy(), lists):
+                scores[starts[index] : ends[index]] = row[: counts[index]]
+        return Readings(positions, [scores])
 
     def _encode(self, pairs: Sequence[WordPair]) -> Tuple[np.ndarray, np.ndarray]:
         """Encodings of pairs, (pairs, C), and their positions, (pairs,)."""
@@ -99,7 +93,7 @@ def _by_length(counts: np.ndarray, most: int) -> Iterator[np.ndarray]:
             start = end
 
 
-class SparseListEngine(ListEngine):
+class SparseListEngine(Engine):
     """Sparse products on a CPU, in float32 (`wqa.engines.sparse.ListScorer`).
 
     It reads the parameters of the network once.
@@ -113,37 +107,33 @@ class SparseListEngine(ListEngine):
     """
 
     def __init__(self, network: ListNetwork, config: EngineConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         with MXNET_LOCK:
             mx.nd.waitall()
             parameters = list_parameters(network_parameters(network)).copied()
             vectors = network.vectors.data().asnumpy()
         self._scorer = ListScorer(vectors, parameters, config.threads or count_threads())
 
-    def _score(self, lists: Sequence[WordList]) -> List[ListScores]:
-        counts = np.array([len(words.lengths) for words in lists])
-        question_lengths = np.array([len(words.question) for words in lists])
-        lengths = np.concatenate([words.lengths for words in lists])
-        batch = WordLists(
-            np.concatenate([words.question for words in lists]),
+    def _run(self, batch: MicroBatch) -> Readings:
+        counts = np.array([len(words.lengths) for words in batch.pairs])
+        question_lengths = np.array([len(words.question) for words in batch.pairs])
+        lengths = np.concatenate([words.lengths for words in batch.pairs])
+        lists = WordLists(
+            np.concatenate([words.question for words in batch.pairs]),
             question_lengths,
-            np.concatenate([words.words for words in lists]),
+            np.concatenate([words.words for words in batch.pairs]),
             lengths,
             counts,
         )
         with one_blas_thread():
-            scores = self._scorer.scores(batch)
-        positions = lengths + np.repeat(question_lengths, counts)  # nothing is padded
-        ends = np.cumsum(counts).tolist()
-        results = []
-        for start, end in zip([0, *ends], ends):
-            results.append(ListScores(scores[start:end], positions[start:end]))
-        return results
+            scores = self._scorer.scores(lists)
+        # Nothing is padded.
+        return Readings(lengths + np.repeat(question_lengths, counts), [scores])
 
 
-def build_list_engine(network: ListNetwork, inputs: ListInputs, config: EngineConfig) -> ListEngine:
+def build_list_engine(network: ListNetwork, inputs: ListInputs, config: EngineConfig) -> Engine:
     """Build the engine of a network in memory."""
     if choose_ranking_engine(network, config) == "sparse":
         return SparseListEngine(network, config)
     with MXNET_LOCK:
-        return HybridListEngine(network, inputs, config)
+        return ListMXNetEngine(network, inputs, config)

@@ -6,55 +6,17 @@ group of questions, so that no list is too long for the memory.
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
-from wqa.engines.engine import EngineTypes, LockedEngine
+from wqa.engines.engine import Engine, MicroBatch
 from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import InputsRanker, Names
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
 from wqa.systems.cosinet.inputs import WordList
-
-
-class ListScores(NamedTuple):
-    """Scores of a list.
-
-    Attributes
-    ----------
-    scores : numpy.ndarray
-        (n,) float32 scores of its pairs.
-    positions : numpy.ndarray
-        (n,) words of each pair, padding included.
-    """
-
-    scores: np.ndarray
-    positions: np.ndarray
-
-
-class ListEngine(LockedEngine):
-    """Base class of engines that score lists."""
-
-    def score(self, lists: Sequence[WordList]) -> List[ListScores]:
-        """Score the candidates of lists.
-
-        Parameters
-        ----------
-        lists : sequence of WordList
-            At least one list, each with its candidates in their original order, at least one.
-
-        Returns
-        -------
-        list of ListScores
-            Scores of each list.
-        """
-        return self._exclusively(self._score, lists)
-
-    def _score(self, lists: Sequence[WordList]) -> List[ListScores]:
-        """`score`, while no other thread uses the engine."""
-        raise NotImplementedError
 
 
 class QuestionList(NamedTuple):
@@ -80,12 +42,12 @@ class ListRanker(InputsRanker):
         self._work = network.stage_work()[0], network.list_work()
         super().__init__(network, inputs, *drops, **options)
 
-    engines = EngineTypes(onnxruntime="wqa.systems.cosinet.graphs.ListOnnxEngine")
-
-    def _build_engine(self, quantized: Any) -> ListEngine:
+    def _build_engine(self, quantized: Any) -> Engine:
         if self._config.engine == "onnxruntime":
-            return super()._build_engine(quantized)
-        from wqa.systems.cosinet.engines import build_list_engine
+            from wqa.systems.cosinet.graphs import ListOnnxEngine
+
+            return ListOnnxEngine(self.network, self.inputs, self._config)
+        from wqa.systems.cosinet.engines import build_list_engine  # needs MXNet
 
         return build_list_engine(self.network, self.inputs, self._config)
 
@@ -105,30 +67,34 @@ class ListRanker(InputsRanker):
         return encoded, len(words.words) + len(words.question) * len(texts)
 
     def _rank_group(self, group: Sequence[QuestionList]) -> List[Ranking]:
+        counts = [len(encoded.order) for encoded in group]
         lists = [encoded.words for encoded in group if len(encoded.order)]
-        results = iter(self._engine.score(lists) if lists else ())
-        rankings = []
-        for encoded in group:
-            scored = next(results) if len(encoded.order) else None
-            rankings.append(self._ranking(encoded, scored))
-        return rankings
+        scores = positions = np.zeros(0)
+        if lists:
+            batch = MicroBatch([0], np.arange(len(lists)), lists)
+            [readings] = self._engine.run_all([batch])
+            positions, [scores] = readings.positions, readings.rows
+        edges = np.cumsum(counts)[:-1]
+        of_questions = zip(group, np.split(scores, edges), np.split(positions, edges))
+        return [self._ranking(*of_question) for of_question in of_questions]
 
-    def _ranking(self, encoded: QuestionList, scored: Optional[ListScores]) -> Ranking:
+    def _ranking(self, encoded: QuestionList, scores: np.ndarray, positions: np.ndarray) -> Ranking:
+        """Ranking by scores of the candidates with words, and the positions that ran for each."""
         return self._ranking_of_stage(
             encoded.order,
-            np.zeros(0) if scored is None else scored.scores,
+            scores,
             encoded.names,
             exits=1,
             truncated=encoded.truncated,
-            cost=FREE if scored is None else self._cost(encoded, scored),
+            cost=self._cost(encoded, positions) if len(encoded.order) else FREE,
         )
 
-    def _cost(self, encoded: QuestionList, scored: ListScores) -> Cost:
+    def _cost(self, encoded: QuestionList, positions: np.ndarray) -> Cost:
         count = len(encoded.order)
         work, list_work = self._work
         words = len(encoded.words.words) + len(encoded.words.question) * count
         of_lists = count * list_work
         multiply_adds = float(words * work + of_lists)
-        padded = float(scored.positions.sum() * work + of_lists)
+        padded = float(positions.sum() * work + of_lists)
         one_token = float(count * work)
         return Cost(1.0, one_token, one_token, multiply_adds, padded, multiply_adds)

@@ -12,8 +12,8 @@ from typing import List, Optional, Sequence, Tuple
 import numpy as np
 
 from wqa.config import EngineConfig
+from wqa.engines.inputs import as_float32
 from wqa.engines.onednn import check_precision
-from wqa.engines.onednn.library import as_float32
 from wqa.errors import OptionError
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.io.encoder_directories import encoder_directory

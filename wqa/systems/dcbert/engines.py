@@ -1,174 +1,136 @@
-"""Engines of DC-BERT's interaction, on the encodings of questions and documents."""
+"""How engines read the encodings of questions and documents, which they join to one sequence."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-import wqa.models.runtime  # noqa: F401 - before MXNet is imported
-
-import mxnet as mx
 import numpy as np
-from mxnet.gluon import HybridBlock
 
 from wqa.config import EngineConfig
-from wqa.engines.mxnet import HybridEngine
-from wqa.engines.onednn import PackedBatch, PackedLayers
-from wqa.engines.onednn.engine import PackedEngine
-from wqa.engines.onednn.library import as_float32, zeros
-from wqa.engines.onednn.operations import Norm
-from wqa.engines.onednn.pair_rows import PairRows
-from wqa.engines.onednn.quantize import QuantizedLayers, quantize_layers
+from wqa.engines.inputs import EngineInputs, TextInputs, pad_rows
 from wqa.inference.document_encoder import DocumentEncoder
-from wqa.systems.dcbert.ranker import EncodedPair, TextRows
 from wqa.text import bucketed
 
 
-class DecoupledPackedEngine(PackedEngine):
-    """oneDNN's engine on joint sequences: the rows of the question, then those of the document.
+class TextRows:
+    """Encodings of one text.
 
-    With positions and types in the rows, their order has no effect. The heads read the first row of
-    either text. Only the conversion of the question's rows, and the sum with the tables' rows, are
-    kept for all its documents. Its keys and values of the first layer would be the same as well: 3
-    % of a layer for a question of 18 tokens and documents of 150.
+    Shapes: `rows` (length, C).
     """
 
-    def __init__(self, network: Any, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(network, *arguments, **keywords)
-        self._joint: Dict[PackedLayers, PairRows] = {}  # with buffers, as the layers
-        for layers in self._streams.all:
-            self._joint[layers] = _pair_rows(network, layers.kind)
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows = rows
+        #: The rows as oneDNN's engine joins them, once it has computed them.
+        self.joined: Optional[np.ndarray] = None
 
-    def _batch(self, pairs: Sequence[EncodedPair]) -> PackedBatch:
-        lengths = np.array([pair.length for pair in pairs])
-        return PackedBatch(lengths, _read([pair.question.length for pair in pairs]))
-
-    def _begin(
-        self, layers: PackedLayers, pairs: Sequence[EncodedPair], batch: PackedBatch
-    ) -> None:
-        _join(self._joint[layers], layers, pairs, batch)
+    @property
+    def length(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
 
 
-def quantize_interaction(
-    network: Any, pairs: Sequence[EncodedPair], strength: float
-) -> QuantizedLayers:
-    """Quantize the products of a network's interaction layers."""
-    layers = [layer for stage in network.encoder_stages() for layer in stage.layers]
-    if not layers:
-        return []
-    joint = _pair_rows(network, "float32")
+class EncodedPair(NamedTuple):
+    """Encodings of a question and a document."""
 
-    def begin(packed: PackedLayers, some: Sequence[EncodedPair], batch: PackedBatch) -> None:
-        lengths = [pair.question.length for pair in some]
-        _join(joint, packed, some, PackedBatch(batch.lengths, _read(lengths)))
+    question: TextRows
+    document: TextRows
+    truncated: bool
+    empty: bool
 
-    return quantize_layers(network.config, None, layers, pairs, strength, begin=begin)
+    @property
+    def length(self) -> int:
+        """Number of rows of both texts."""
+        return self.question.length + self.document.length
 
 
-def _read(question_lengths: Sequence[int]) -> np.ndarray:
-    """Positions that heads read: the first row of the question and that of the document."""
-    return np.array([(0, length) for length in question_lengths])
+class DecoupledEngineInputs(EngineInputs):
+    """Encodings of both texts, of which the heads read the first row each.
 
+    MXNet and ONNX Runtime take them padded apart. oneDNN takes the rows of the question, then those
+    of the document: with positions and types in the rows, their order has no effect. Only the sum
+    of the question's rows with those of the tables is kept for all its documents. Its keys and
+    values of the first layer would be the same as well: 3 % of a layer for a question of 18 tokens
+    and documents of 150.
+    """
 
-def _join(
-    joint: PairRows, layers: PackedLayers, pairs: Sequence[EncodedPair], batch: PackedBatch
-) -> None:
-    """Set the current encodings: the rows of the question, then those of the document."""
-    encodings = layers.encodings
-    for pair, (start, boundary), end in zip(pairs, batch.read_rows, batch.starts[1:]):
-        question = pair.question
-        if question.joined is None:
-            joined = zeros(question.rows.shape, layers.kind)
-            joint.write(question.rows, 0, joined)
-            question.joined = joined  # when it is whole, as other threads read it
-        encodings[start:boundary] = question.joined
-        joint.write(pair.document.rows, 1, encodings[boundary:end])
+    padded = ("question", "document")
 
+    def __init__(self, network: Any, inputs: Any = None) -> None:
+        super().__init__(network, inputs)
+        # MXNet warns of traced blocks that ignore an input: the linear variant uses no lengths.
+        self.is_traced = network.own_config.interaction != "linear"
+        self._join: Any = None
+        self._pair_rows: Dict[Any, Any] = {}  # with buffers, as the layers
 
-def _pair_rows(network: Any, kind: str) -> PairRows:
-    norm = None if network.norm is None else Norm.of(network.norm)
-    units, epsilon = network.config.units, network.config.layer_norm_eps
-    return PairRows(_tables(network), kind, units, norm, epsilon)
-
-
-def _tables(network: Any) -> List[Optional[np.ndarray]]:
-    """Rows that are added to a question and to a document: position and type."""
-    own = network.own_config
-    if own.interaction != "transformer":
-        return [None, None]
-    positions = network.position_weight.data().asnumpy()
-    types = network.type_weight.data().asnumpy()
-    start = own.question_length
-    return [positions[:start] + types[0], positions[start:] + types[1]]
-
-
-class DecoupledHybridEngine(HybridEngine):
-    """MXNet's engine on the encodings of questions and documents, padded apart."""
-
-    _join: Optional[HybridBlock] = None
-
-    def _blocks(self) -> List[HybridBlock]:
-        network: Any = self._network
-        stages = network.encoder_stages()
-        if not stages:  # an interaction that is one block
-            return [network.interaction_path()]
-        self._join = network.join()
-        return stages
-
-    def _hybridize(self) -> None:
-        network: Any = self._network
-        # The linear variant uses no lengths: MXNet warns of traced blocks that ignore an input.
-        if network.own_config.interaction == "linear":
-            return
-        super()._hybridize()
-        if self._join is not None:
+    def blocks(self) -> List[Any]:
+        if not self.network.encoder_stages():  # an interaction that is one block
+            return [self.network.interaction_path()]
+        self._join = self.network.join()
+        if self.is_traced:
             self._join.hybridize()
+        return self.network.encoder_stages()
 
-    def _begin(self, pairs: Sequence[EncodedPair]) -> Tuple[List[mx.nd.NDArray], int]:
-        questions = _padded([pair.question for pair in pairs])
-        documents = _padded([pair.document for pair in pairs])
-        length = questions[0].shape[1] + documents[0].shape[1]
-        inputs = self._arrays((*questions, *documents))
-        if self._join is not None:
-            inputs = list(self._join(*inputs))
-        return inputs, length
+    def start(self, *arrays: Any) -> Sequence[Any]:
+        return arrays if self._join is None else list(self._join(*arrays))
 
-    def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
-        return rows.reshape(-1)  # an interaction that is one block scores in a column
+    def arrays(self, pairs: Sequence[EncodedPair]) -> Dict[str, np.ndarray]:
+        arrays = {}
+        for name in self.padded:
+            rows = [getattr(pair, name).rows for pair in pairs]
+            lengths = np.array([len(own) for own in rows], dtype=np.float32)
+            length = int(lengths.max())
+            if not self.is_exported:
+                length = bucketed(length)
+            arrays.update({name: pad_rows(rows, length), f"{name}_valid": lengths})
+        return arrays
 
+    def read_positions(self, pairs: Sequence[EncodedPair]) -> np.ndarray:
+        return np.array([(0, pair.question.length) for pair in pairs])
 
-def _padded(texts: Sequence[TextRows]) -> Tuple[np.ndarray, np.ndarray]:
-    """Encodings of texts in one array, (B, length, C), and their lengths, (B,)."""
-    lengths = np.array([text.length for text in texts], dtype=np.float32)
-    longest = int(lengths.max())
-    out = np.zeros((len(texts), bucketed(longest), texts[0].rows.shape[1]), np.float32)
-    for row, text in zip(out, texts):
-        values = text.rows
-        if values.dtype == np.uint16:
-            values = as_float32(values)
-        row[: text.length] = values
-    return out, lengths
+    def embed(self, layers: Any, pairs: Sequence[EncodedPair], batch: Any) -> None:
+        if layers not in self._pair_rows:
+            self._pair_rows[layers] = self._pair_rows_of(layers.kind)
+        joining, encodings = self._pair_rows[layers], layers.encodings
+        for pair, (start, boundary), end in zip(pairs, batch.read_rows, batch.starts[1:]):
+            question = pair.question
+            if question.joined is None:
+                joined = np.zeros(question.rows.shape, encodings.dtype)
+                joining.write(question.rows, 0, joined)
+                question.joined = joined  # when it is whole, as other threads read it
+            encodings[start:boundary] = question.joined
+            joining.write(pair.document.rows, 1, encodings[boundary:end])
 
+    def calibration(self, pairs: Sequence[Any]) -> Iterator[Tuple[EngineInputs, Sequence[Any]]]:
+        """Both encoders with their texts, then the interaction with the encodings of these."""
+        from wqa.models import EncoderNetwork  # needs MXNet
 
-def quantize_decoupled(network: Any, pairs: Sequence[Any], strength: float) -> QuantizedLayers:
-    """Quantize the products of both encoders' layers, then those of the interaction's."""
-    questions = {pair.question.token_ids.tobytes(): pair.question for pair in pairs}
-    documents = {pair.document.token_ids.tobytes(): pair.document for pair in pairs}
-    quantized: QuantizedLayers = []
-    rows: List[Dict[bytes, TextRows]] = []
-    for backbone, texts in zip(network.encoders, (questions, documents)):
-        layers, token_inputs = list(backbone.layers), list(texts.values())
-        quantized += quantize_layers(
-            network.config, backbone.embeddings, layers, token_inputs, strength
-        )
-        ids = [text.token_ids for text in token_inputs]
-        # oneDNN pads nothing, and so needs no tokenizer.
-        by_onednn = EngineConfig(engine="onednn")
-        most = network.config.max_positions
-        encoder = DocumentEncoder(backbone, None, most, by_onednn)  # type: ignore[arg-type]
-        rows.append(dict(zip(texts, map(TextRows, encoder.encode(ids)))))
-    joint = []
-    for pair in pairs:
-        question = rows[0][pair.question.token_ids.tobytes()]
-        document = rows[1][pair.document.token_ids.tobytes()]
-        joint.append(EncodedPair(question, document, False, False))
-    return quantized + quantize_interaction(network, joint, strength)
+        encoded = []
+        for backbone, name in zip(self.network.encoders, ("question", "document")):
+            texts = [getattr(pair, name) for pair in pairs]
+            distinct = {text.token_ids.tobytes(): text for text in texts}
+            yield TextInputs(EncoderNetwork(backbone)), list(distinct.values())
+            # oneDNN pads nothing, and so needs no tokenizer.
+            longest, config = self.network.config.max_positions, EngineConfig(engine="onednn")
+            encoder = DocumentEncoder(backbone, None, longest, config)  # type: ignore[arg-type]
+            rows = encoder.encode([text.token_ids for text in distinct.values()])
+            by_ids = dict(zip(distinct, map(TextRows, rows)))
+            encoded.append([by_ids[text.token_ids.tobytes()] for text in texts])
+        joint = []
+        for question, document in zip(*encoded):
+            joint.append(EncodedPair(question, document, truncated=False, empty=False))
+        yield self, joint
+
+    def _pair_rows_of(self, kind: str) -> Any:
+        from wqa.engines.onednn.operations import Norm  # needs MXNet
+        from wqa.engines.onednn.pair_rows import PairRows
+
+        network = self.network
+        own, config = network.own_config, network.config
+        norm = None if network.norm is None else Norm.of(network.norm)
+        tables: List[Optional[np.ndarray]] = [None, None]
+        if own.interaction == "transformer":
+            # Rows that are added to a question and to a document: position and type.
+            positions = network.position_weight.data().asnumpy()
+            types, start = network.type_weight.data().asnumpy(), own.question_length
+            tables = [positions[:start] + types[0], positions[start:] + types[1]]
+        return PairRows(tables, kind, config.units, norm, config.layer_norm_eps)

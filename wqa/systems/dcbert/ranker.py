@@ -7,54 +7,24 @@ then rank as a cascade does: in micro-batches of pairs, with drops between exits
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from wqa.config import STRENGTH, EngineConfig
+from wqa.config import EngineConfig
 from wqa.data import Question
-from wqa.engines.engine import Engine, EngineTypes
+from wqa.engines.engine import Engine
 from wqa.inference.document_cache import DocumentCache, open_cache
 from wqa.inference.document_encoder import DocumentEncoder, StoredDocument, encodings_identity
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.inference.loop import GroupPairs
 from wqa.io.files import PathLike
+from wqa.systems.dcbert.engines import DecoupledEngineInputs, EncodedPair, TextRows
 from wqa.text import PairInputs, SplitPair, TextInput
 
 if TYPE_CHECKING:
     from wqa.engines.onednn.quantize import QuantizedLayers
     from wqa.models import Backbone, Network
-
-
-class TextRows:
-    """Encodings of one text.
-
-    Shapes: `rows` (length, C).
-    """
-
-    def __init__(self, rows: np.ndarray) -> None:
-        self.rows = rows
-        #: The rows as an engine joins them, once it has computed them.
-        self.joined: Optional[np.ndarray] = None
-
-    @property
-    def length(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
-
-
-class EncodedPair(NamedTuple):
-    """Encodings of a question and a document."""
-
-    question: TextRows
-    document: TextRows
-    truncated: bool
-    empty: bool
-
-    @property
-    def length(self) -> int:
-        """Number of rows of both texts."""
-        return self.question.length + self.document.length
 
 
 class DecoupledRanker(CascadeRanker):
@@ -89,11 +59,7 @@ class DecoupledRanker(CascadeRanker):
     """
 
     takes_cache = True
-    engines = EngineTypes(
-        "wqa.systems.dcbert.engines.DecoupledHybridEngine",
-        "wqa.systems.dcbert.engines.DecoupledPackedEngine",
-        "wqa.systems.dcbert.graphs.DecoupledOnnxEngine",
-    )
+    engine_inputs = DecoupledEngineInputs
 
     def __init__(
         self,
@@ -130,14 +96,6 @@ class DecoupledRanker(CascadeRanker):
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
         return super()._build_engine(quantized and quantized[2 * self.network.num_layers :])
-
-    @staticmethod
-    def quantize(
-        network: Network, pairs: Sequence[Any], strength: float = STRENGTH
-    ) -> QuantizedLayers:
-        from wqa.systems.dcbert.engines import quantize_decoupled
-
-        return quantize_decoupled(network, pairs, strength)
 
     @property
     def question_encoder(self) -> DocumentEncoder:

@@ -207,7 +207,7 @@ class SimilarityRanker(DecoupledRanker):
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
         config = dataclasses.replace(self._config, engine="mxnet", precision="float32")
-        return build_engine(self.network, self.inputs.tokenizer, config, engines=self.engines)
+        return build_engine(self.engine_inputs(self.network, self.inputs), config)
 
 
 def build_similarity(

@@ -14,21 +14,15 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from wqa.config import STRENGTH
 from wqa.data import Question
-from wqa.engines.engine import EngineTypes
 from wqa.errors import InputError, check_choice
 from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import InputsRanker, Names, check_ids, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
+from wqa.systems.mspp.engines import JointEngineInputs
 from wqa.systems.mspp.inputs import ORDERS, JointInput
 from wqa.text import SplitPair
-
-#: Types of the engines of joint models.
-ENGINES = EngineTypes(
-    "wqa.systems.mspp.engines.JointHybridEngine", "wqa.systems.mspp.engines.JointPackedEngine"
-)
 
 
 def check_input(network: Any, joint: JointInput, names: Names) -> None:
@@ -79,7 +73,7 @@ class JointRanker(InputsRanker):
         If an option is out of range, or does not fit the network or this machine.
     """
 
-    engines = ENGINES
+    engine_inputs = JointEngineInputs
 
     def __init__(
         self, network: Any, inputs: Any, *drops: Any, order: Optional[str] = None, **options: Any
@@ -96,13 +90,6 @@ class JointRanker(InputsRanker):
         return Capabilities(
             self._system, exits=network.exits, num_layers=network.num_layers, joint=True
         )
-
-    @staticmethod
-    def quantize(network: Any, pairs: Sequence[JointInput], strength: float = STRENGTH) -> Any:
-        """Quantize the products of all layers, as `wqa.systems.mspp.engines.quantize_joint`."""
-        from wqa.systems.mspp.engines import quantize_joint
-
-        return quantize_joint(network, pairs, strength)
 
     def _of_pairs(
         self, pairs: Sequence[SplitPair], names: Names, originals: Sequence[int]

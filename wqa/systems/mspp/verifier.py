@@ -20,9 +20,9 @@ from wqa.engines.choice import build_engine
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import DataError, InputError, OptionError, shorten
 from wqa.inference.loop import Names, check_finite, score_in_groups, score_inputs
-from wqa.systems.mspp.engines import quantize_joint
+from wqa.systems.mspp.engines import JointEngineInputs
 from wqa.systems.mspp.inputs import JointInput, JointInputs
-from wqa.systems.mspp.ranker import ENGINES, check_input
+from wqa.systems.mspp.ranker import check_input
 from wqa.text.long_questions import prepare_questions
 
 #: What a question, and the texts beside it, are called in notes on claims.
@@ -156,6 +156,8 @@ class Verifier:
 
     #: What notes call a question, and the texts beside it.
     texts = OF_CLAIMS
+    #: How the engines read claims.
+    engine_inputs = JointEngineInputs
 
     def __init__(
         self,
@@ -171,9 +173,7 @@ class Verifier:
         _check_labels(network.own_config)
         self.network, self.inputs, self._group_tokens = network, inputs, group_tokens
         config = engine or EngineConfig(engine="mxnet")
-        self._engine = build_engine(network, inputs.tokenizer, config, quantized, ENGINES)
-
-    quantize = staticmethod(quantize_joint)
+        self._engine = build_engine(self.engine_inputs(network, inputs), config, quantized)
 
     def prepare(self, claims: Iterable[Claim]) -> PreparedClaims:
         """Apply the rule for over-long questions to claims, before they are labelled.

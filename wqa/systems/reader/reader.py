@@ -18,6 +18,7 @@ from wqa.config import EngineConfig
 from wqa.config.systems import KINDS
 from wqa.data import Candidate, Question
 from wqa.engines.choice import build_engine
+from wqa.engines.inputs import EngineInputs
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError, OptionError, check_choice, shorten
 from wqa.inference.loop import check_finite, score_in_groups, works_of
@@ -178,6 +179,9 @@ class Reader:
         If an option is out of range, or does not fit the network or this machine.
     """
 
+    #: How the engines read the inputs.
+    engine_inputs = EngineInputs
+
     def __init__(
         self,
         network: Network,
@@ -200,7 +204,7 @@ class Reader:
         self._most_tokens, self._group_tokens = max_answer_tokens, group_tokens
         self._against_no_answer = span_scores == "against-no-answer"
         config = engine or EngineConfig(engine="mxnet")
-        self._engine = build_engine(network, inputs.tokenizer, config, quantized)
+        self._engine = build_engine(self.engine_inputs(network, inputs), config, quantized)
 
     def prepare(self, questions: Iterable[Question]) -> PreparedQuestions:
         """Apply the rule for over-long questions, before they are read.
