@@ -137,9 +137,8 @@ WORD = st.text(
     ),
     st.sampled_from(["glove", "word2vec", "word2vec-binary", "numberbatch"]),
     st.booleans(),
-    st.sampled_from([7, 64, 1 << 20]),
 )
-def test_any_vectors_are_read_as_they_were_written(tmp_path_factory, entries, kind, packed, block):
+def test_any_vectors_are_read_as_they_were_written(tmp_path_factory, entries, kind, packed):
     rows = [(word, numbers) for word, numbers in entries.items() if not word.startswith("/c/")]
     if not rows:
         return
@@ -151,9 +150,7 @@ def test_any_vectors_are_read_as_they_were_written(tmp_path_factory, entries, ki
     }[kind]()
     path = tmp_path_factory.mktemp("files") / ("vectors.gz" if packed else "vectors")
     path.write_bytes(gzip.compress(content) if packed else content)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vector_files, "_BLOCK", block)
-        table = read_vector_file(path, [word for word, _ in rows], kind)
+    table = read_vector_file(path, [word for word, _ in rows], kind)
     assert table.words == [word for word, _ in rows]
     assert np.array_equal(table.vectors, np.array([numbers for _, numbers in rows], np.float32))
 

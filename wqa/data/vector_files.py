@@ -49,8 +49,8 @@ FORMATS: Dict[str, VectorFormat] = {
 
 #: Greatest length of a line in bytes.
 _LONGEST_LINE = 1 << 20
-#: Bytes of a file that are read at once, and those from which its format is told.
-_BLOCK, _SAMPLE = 1 << 20, 1 << 16
+#: Bytes of a file from which its format is told.
+_SAMPLE = 1 << 16
 #: Keys of Numberbatch: those of English words, and of all languages.
 _ENGLISH, _CONCEPT = "/c/en/", "/c/"
 
@@ -171,9 +171,8 @@ def _number(text: bytes) -> float:
 
 def _vector(numbers: Any, where: str) -> np.ndarray:
     """Elements of a row: of float32 in bytes, or of text."""
-    if isinstance(numbers, np.ndarray):
-        vector = numbers.astype(np.float32)  # a copy: the view would keep its block of the file
-    else:
+    vector = numbers
+    if not isinstance(numbers, np.ndarray):
         try:
             elements = [_number(number) for number in numbers.split(b" ")]
         except ValueError as error:
@@ -227,8 +226,8 @@ def tell_format(path: PathLike) -> str:
     DataError
         If the file cannot be read.
     """
-    with _open(path) as file:
-        sample = _read(file, path, _SAMPLE)
+    with _open(path) as file, damage_errors(path, "fetch it again"):
+        sample = file.read(_SAMPLE)
     first, _, rest = sample.partition(b"\n")
     header = _HEADER.fullmatch(first)
     if header and _BINARY.search(rest):
@@ -285,12 +284,9 @@ def _text_rows(
         if units is None:
             units = spaces
             _check_units(units, where)
-        if spaces == units:
-            word, _, numbers = line.partition(b" ")
-        elif spaces > units and _has_spaces(line, units):
-            word = line.rsplit(b" ", units)[0]
-            numbers = line[len(word) + 1 :]
-        else:
+        word = line.rsplit(b" ", units)[0]
+        numbers = line[len(word) + 1 :]
+        if spaces < units or (spaces > units and not _has_spaces(word)):
             raise DataError(
                 where,
                 f"{spaces + 1} columns, {shorten(line)}",
@@ -300,12 +296,8 @@ def _text_rows(
         yield where, word, numbers
 
 
-def _has_spaces(line: bytes, units: int) -> bool:
-    """Whether the word of a row holds spaces, as ". . ." in GloVe's files, and no number is extra.
-
-    It does if what stands before the row's numbers does not end in another number.
-    """
-    word = line.rsplit(b" ", units)[0]
+def _has_spaces(word: bytes) -> bool:
+    """Whether a word holds spaces, as ". . ." in GloVe's files, rather than an extra number."""
     try:
         _number(word.rpartition(b" ")[2])
     except ValueError:
@@ -315,35 +307,24 @@ def _has_spaces(line: bytes, units: int) -> bool:
 
 def _binary_rows(file: IO[bytes], path: PathLike, count: int, units: int) -> Iterator[_Row]:
     """Rows of a word, a space, and float32 elements; a line end may stand before a word."""
-    buffer, start = b"", 0
-    for number in range(1, count + 1):
-        where = f"{path}, word {number}"
-        while True:
-            space = buffer.find(b" ", start, start + LONGEST_WORD)
-            end = space + 1 + 4 * units
-            if space >= 0 and end <= len(buffer):
-                break
-            if space < 0 and len(buffer) - start >= LONGEST_WORD:
-                problem = f"no space in {LONGEST_WORD:,} bytes"
-                raise DataError(where, problem, "a word and a space", _MEND)
-            more = _read(file, where)
-            if not more:
-                raise DataError(
-                    where,
-                    "the file ends",
-                    f"{count:,} words, as its header says",
-                    "it is cut off: fetch it again",
-                )
-            buffer, start = buffer[start:] + more, 0
-        word = buffer[start:space].lstrip(b"\r\n")
-        yield where, word, np.frombuffer(buffer, "<f4", units, space + 1)
-        start = end
-    if (buffer[start:] + _read(file, path)).strip():
-        raise DataError(
-            path, "bytes behind the last word", f"{count:,} words, as its header says", _MEND
-        )
-
-
-def _read(file: IO[bytes], where: object, size: int = _BLOCK) -> bytes:
-    with damage_errors(where, "fetch it again"):
-        return file.read(size)
+    counted = f"{count:,} words, as its header says"
+    with damage_errors(path, "fetch it again"):
+        for number in range(1, count + 1):
+            where = f"{path}, word {number}"
+            word = bytearray()
+            while True:
+                byte = file.read(1)
+                if byte == b" ":
+                    break
+                word += byte
+                if len(word) > LONGEST_WORD:
+                    problem = f"no space in {LONGEST_WORD:,} bytes"
+                    raise DataError(where, problem, "a word and a space", _MEND)
+                if not byte:
+                    raise DataError(where, "the file ends", counted, "fetch it again")
+            numbers = file.read(4 * units)
+            if len(numbers) < 4 * units:
+                raise DataError(where, "the file ends", counted, "fetch it again")
+            yield where, bytes(word).lstrip(b"\r\n"), np.frombuffer(numbers, "<f4")
+        if file.read(_SAMPLE).strip():
+            raise DataError(path, "bytes behind the last word", counted, _MEND)
