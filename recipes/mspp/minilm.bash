@@ -7,7 +7,7 @@ else
   DOCUMENTS=$PARAGRAPHS/train.jsonl HELD_OUT=$PARAGRAPHS/dev.jsonl ARCHIVE=${ARCHIVE:-$data/dev-v2.0.json.gz}
   SEEDS=${SEEDS:-0 1 2} PRECISION=${PRECISION:-bfloat16} POSITIONS=${POSITIONS:-tokens}
   # Ours, not tuned: MiniLM and few updates need higher rates than RoBERTa-base and many.
-  PRETRAIN_RATE=${PRETRAIN_RATE:-1e-4} PRETRAIN_EPOCHS=${PRETRAIN_EPOCHS:-18}
+  PRETRAIN_RATE=${PRETRAIN_RATE:-1e-4} DRAWS=${DRAWS:-18} PRETRAIN_EVAL_EVERY=${PRETRAIN_EVAL_EVERY:-18}
   PRETRAIN_TOKENS=${PRETRAIN_TOKENS:-3072}  # eight examples, as a row of logits for each masked token takes memory
   RATE=${RATE:-5e-5} EPOCHS=${EPOCHS:-3} PATIENCE=0
 fi
@@ -20,8 +20,8 @@ if [ "${SMOKE:-0}" != 1 ]; then
   # A mini-batch is an update: 2,000 tokens of pairs, or thirteen joint inputs, 4,096 tokens if all were as long as the longest.
   update_tokens() { echo 0; }
   batch_tokens() { case $1 in pairwise) echo 2000 ;; *) echo 4096 ;; esac; }
-  pretraining_schedule() {  # 18 updates of 32 examples an epoch
-    echo "--warmup-share 0.1 --epochs $PRETRAIN_EPOCHS --tokens-per-update $((32 * LENGTH * (K + 1)))"
+  pretraining_schedule() {  # 32 examples an update; each of the draws of a paragraph once
+    echo "--warmup-share 0.1 --epochs 1 --eval-every $PRETRAIN_EVAL_EVERY --tokens-per-update $((32 * LENGTH * (K + 1)))"
   }
   prepare_documents() {
     if [ ! -e "$PARAGRAPHS/stats.json" ]; then

@@ -32,6 +32,5 @@ SYSTEMS="joint_ie mspp_ie"
 rerank_all wikiqa
 rerank_tables "$RESULTS/minilm_rerank.tsv" "$RESULTS/minilm_rerank_full.tsv" wikiqa
 claims "$RESULTS/minilm_rerank_claims.txt" "$qrels"
-"$python" recipes/mspp/pretraining.py "$(pretrained_of IE_k)" > "$RESULTS/minilm_pretraining.txt"
-cat "$RESULTS"/minilm_{pretraining.txt,wikiqa.tsv,claims.txt,rerank.tsv,rerank_full.tsv,rerank_claims.txt}
+cat "$RESULTS"/minilm_{wikiqa.tsv,claims.txt,rerank.tsv,rerank_full.tsv,rerank_claims.txt}
 keep_logs "$RUNS/mspp" minilm_

@@ -5,7 +5,7 @@
 # pairwise model's first five. Three seeds of each.
 #
 # By arithmetic, at 4,000 tokens a second on two cores, as pairwise MiniLM trains there in bfloat16:
-#   pre-training   568 examples of 316 padded tokens, and a sixth more for masked tokens: 52 s an epoch, 18 epochs   16 minutes
+#   pre-training   568 examples of 316 padded tokens, and a sixth more for masked tokens: 52 s a draw of each, 18 draws   16 minutes
 #   pairwise       185 updates of 2,000 tokens: 93 s an epoch; 3 epochs of 3 runs                                    14
 #   joint          2,087 groups of 134 tokens, with padding 300,000: 75 s an epoch; 3 epochs of 9 runs               34
 #   re-ranking     873 groups of 160 tokens, with padding 148,000: 37 s an epoch; 3 epochs of 6 runs                 11

@@ -15,7 +15,7 @@ cd "$(dirname "$0")/../.."
 if [ "${SMOKE:-0}" != 1 ]; then
   data=${DATA:-data}
   RUNS=${RUNS:-runs/mspp_separator} PARAGRAPHS=${PARAGRAPHS:-$data/paragraphs} ARCHIVES=${ARCHIVES:-$data/archives}
-  PRETRAIN_EPOCHS=${PRETRAIN_EPOCHS:-4} EPOCHS=${EPOCHS:-6} RATE=${RATE:-1e-4} PAIRWISE_RATE=${PAIRWISE_RATE:-5e-5}
+  DRAWS=${DRAWS:-4} PRETRAIN_EVAL_EVERY=${PRETRAIN_EVAL_EVERY:-231} EPOCHS=${EPOCHS:-6} RATE=${RATE:-1e-4} PAIRWISE_RATE=${PAIRWISE_RATE:-5e-5}
 fi
 MARKS=separator MASK_RATE=0
 . recipes/mspp/minilm.bash

@@ -38,6 +38,7 @@ PRETRAIN_TOKENS=${PRETRAIN_TOKENS:-$TOKENS}
 K=${K:-5} LENGTH=${LENGTH:-64}          # candidates of an input, tokens of a segment
 DOCUMENTS=${DOCUMENTS:-data/pretraining}                    # a folder of files of data_scripts/paragraphs.py
 HELD_OUT=${HELD_OUT:-}                  # documents to measure the pre-training on; none at the paper's scale
+DRAWS=${DRAWS:-1}                       # examples that are drawn of each paragraph
 CORPORA=${CORPORA:-asnq wikiqa trecqa}
 SYSTEMS=${SYSTEMS:-joint_ie joint_ae mspp_ie mspp_ae}       # beside the pairwise model
 ASNQ_EVAL_EVERY=${ASNQ_EVAL_EVERY:-2000}                    # ours: updates between two evaluations on ASNQ's dev
@@ -91,23 +92,30 @@ head_of() { case $1 in *_ae) echo AE_k ;; *) echo IE_k ;; esac; }
 
 pretrained_of() { echo "$RUNS/mspp/pretrained_$1"; }        # [masked_]HEAD
 pretrain() {  # [masked_]HEAD: section 3.4, MSPP and masked tokens, or masked tokens alone, from the plain encoder
-  local run losses=(--mask-rate "$MASK_RATE"); run=$(pretrained_of "$1")
-  case $1 in masked_*) losses=(--mask-rate 0.15 --mspp-weight 0) ;; esac
+  local run examples=$RUNS/mspp/examples losses=(--mask-rate "$MASK_RATE"); run=$(pretrained_of "$1")
   if [ -e "$run/model.params" ]; then return; fi
   prepare_documents
+  if [ ! -e "$examples/stats.json" ]; then
+    "$python" data_scripts/mspp_examples.py --train "$DOCUMENTS" ${HELD_OUT:+--dev "$HELD_OUT"} --out "$examples" \
+      --hard $((K - 3)) --easy 2 --draws "$DRAWS"
+  fi
+  case $1 in
+    masked_*) losses=(--mask-rate 0.15 --mspp-weight 0) ;;  # without --dev, whose figures are those of the candidates
+    *) losses+=(${HELD_OUT:+--dev "$examples/dev.jsonl"}) ;;
+  esac
   echo "== $run"
-  "$wqa" train mspp_pretraining --encoder "$ENCODER" --train "$DOCUMENTS" ${HELD_OUT:+--dev "$HELD_OUT"} --out "$run" --resume \
-    --head "${1#masked_}" $(joint_options) --learning-rate "$PRETRAIN_RATE" --weight-decay 0.01 --clip-norm "$PRETRAIN_CLIP" \
+  "$wqa" train mspp_pretraining --encoder "$ENCODER" --train "$examples/train.jsonl" --out "$run" --resume \
+    --long-questions truncate --head "${1#masked_}" $(joint_options) --learning-rate "$PRETRAIN_RATE" --weight-decay 0.01 --clip-norm "$PRETRAIN_CLIP" \
     "${losses[@]}" \
     $(pretraining_schedule) --tokens-per-batch "$PRETRAIN_TOKENS" --ctx "$CTX" --precision "$PRECISION" \
     ${limits[@]+"${limits[@]}"}
 }
 pretraining_schedule() {
   if [ "${SMOKE:-0}" = 1 ]; then
-    echo "--warmup-updates $PRETRAIN_WARMUP --hard $((K - 3)) --easy 2"
+    echo "--warmup-updates $PRETRAIN_WARMUP"
   else
     echo "--warmup-updates $PRETRAIN_WARMUP --epochs 100000 --max-updates $PRETRAIN_UPDATES" \
-      "--tokens-per-update $((PRETRAIN_BATCH * LENGTH * (K + 1))) --hard $((K - 3)) --easy 2"
+      "--tokens-per-update $((PRETRAIN_BATCH * LENGTH * (K + 1)))"
   fi
 }
 prepare_documents() {

@@ -16,10 +16,11 @@ from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.data.paragraphs import Minima, read_paragraphs
-from wqa.systems.mspp.stream import ParagraphStream
+from wqa.data.paragraphs import Minima, ParagraphCounts, keep_long, read_paragraphs
 
-paragraphs, texts, wikiqa = map(importlib.import_module, ("paragraphs", "texts", "wikiqa"))
+mspp_examples, paragraphs, texts, wikiqa = map(
+    importlib.import_module, ("mspp_examples", "paragraphs", "texts", "wikiqa")
+)
 
 RYE = "Rye keeps for a week. Dr. Salo bakes it in Turku."
 SALT = "Salt came on sledges! A load weighed forty kilos."
@@ -265,9 +266,7 @@ def test_documents_are_dealt_out_and_some_are_held_out(tmp_path, capsys):
     assert sorted(sum(trained, [])) == sorted(order[5:])
     stats = json.loads((out / "stats.json").read_text())
     assert (stats["train"]["documents"], stats["dev"]["documents"]) == (15, 5)
-    # What is written is read as it is, and files of another conversion are not mixed in.
-    stream = ParagraphStream([out / "train"], minima=Minima(0, 0, 0))
-    assert len(list(stream.examples(0))) == 30
+    # Files of another conversion are not mixed in.
     assert convert("ccnews", archive, out, "--files", "2") == 2
     assert "train: holds 00002.jsonl of another conversion" in capsys.readouterr().err
     assert [list(contents(path)) for path in files] == trained
@@ -296,14 +295,14 @@ def test_articles_of_half_of_squads_development_set(tmp_path):
     keys = ("documents", "paragraphs", "sentences", "characters", "examples")
     assert [stats["train"][key] for key in keys] == [14, 576, 3219, 486017, 568]
     assert [stats["dev"][key] for key in keys] == [2, 70, 365, 53723, 70]
-    counts = ParagraphStream([tmp_path / "train.jsonl"]).count()
+    counts = ParagraphCounts()
+    list(keep_long(read_paragraphs(tmp_path / "train.jsonl"), Minima(), counts))
     assert counts.documents == 14 and counts.short_documents == counts.single_paragraphs == 0
     assert (counts.paragraphs, counts.short_sentences, counts.examples) == (576, 38, 568)
-    kinds = [0, 0, 0]
-    for example in ParagraphStream([tmp_path / "dev.jsonl"]).examples(0):
-        for kind in example.kinds:
-            kinds[kind] += 1
-    assert kinds == [70, 140, 140]
+    drawn = ("--train", tmp_path / "train.jsonl", "--dev", tmp_path / "dev.jsonl")
+    assert mspp_examples.main([*map(str, drawn), "--out", str(tmp_path / "drawn")]) == 0
+    stats = json.loads((tmp_path / "drawn" / "stats.json").read_text())
+    assert [stats[split]["clean"]["questions"] for split in ("train", "dev")] == [568, 70]
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ RECIPES = {
         "results/cosinet/logs/minilm_cosinet_wikiqa_0.metrics.jsonl": "loss",
     },
     "mspp/pretrain": {
-        "mspp/pretrained_IE_k/metrics.jsonl": "mlm_loss",
+        "mspp/pretrained_IE_k/metrics.jsonl": "mlm",
         "mspp/pretrained_AE_k/metrics.jsonl": "mspp",
     },
     "mspp/table1": {
@@ -144,13 +144,12 @@ RECIPES = {
     },
     "mspp/minilm_train": {"mspp/joint_row_ie_wikiqa_seed0/metrics.jsonl": "loss"},
     "mspp/minilm_tables": {
-        "results/mspp/minilm_pretraining.txt": "mlm_loss",
         "results/mspp/minilm_wikiqa.tsv": "minilm, not trained further",
         "results/mspp/minilm_claims.txt": "pairwise; joint IE_k, MSPP",
         "results/mspp/minilm_rerank.tsv": "pairwise, its first five alone",
         "results/mspp/minilm_rerank_full.tsv": "joint IE_k, MSPP",
         "results/mspp/minilm_rerank_claims.txt": "t_test_seeds",
-        "results/mspp/logs/minilm_pretrained_IE_k.metrics.jsonl": "mlm_loss",
+        "results/mspp/logs/minilm_pretrained_IE_k.metrics.jsonl": "mlm",
     },
     "mspp/separator": {
         "results/mspp/separator_wikiqa.tsv": "joint IE_k, masked tokens",
@@ -900,31 +899,6 @@ def test_the_first_candidates_of_a_ranker(tmp_path):
     assert [question.id for question in read_questions(out / "all.jsonl")] == ["q1", "q2"]
     with pytest.raises(AssertionError, match="error: .*keep"):
         run_script(MSPP / "first.py", "wo", "--keep", 0, *files)
-
-
-def test_the_figures_of_a_pretraining(tmp_path):
-    """The first evaluation, the best by p@1, and the last, beside chance."""
-    config = {"system": "mspp_pretraining", "network": {"k": 4}}
-    lines = ['{"update": 1, "loss": 9.0}']
-    for update, value in ((5, 0.25), (10, 0.75), (15, 0.5)):
-        figures = {"examples": 8, "p@1": value, "accuracy": 0.8, "accuracy_positive": value}
-        figures.update({"accuracy_hard": 0.9, "mlm_loss": 7 - value})
-        lines.append(json.dumps({"update": update, "dev": figures}))
-    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    output = run_script(MSPP / "pretraining.py", tmp_path).splitlines()
-    assert output[0] == "8 examples of held-out documents"
-    rows = [line.split() for line in output[1:]]
-    assert rows[0][2:] == ["p@1", "accuracy", "accuracy_positive", "accuracy_hard", "mlm_loss"]
-    assert rows[1:] == [
-        ["chance", "-", "25.00", "0.750", "0.000", "1.000", "-"],
-        ["first", "5", "25.00", "0.800", "0.250", "0.900", "6.750"],
-        ["best", "10", "75.00", "0.800", "0.750", "0.900", "6.250"],
-        ["last", "15", "50.00", "0.800", "0.500", "0.900", "6.500"],
-    ]
-    (tmp_path / "metrics.jsonl").write_text(lines[0] + "\n")
-    with pytest.raises(AssertionError, match="error: .*no evaluation; expected a training with"):
-        run_script(MSPP / "pretraining.py", tmp_path)
 
 
 def left_out(name, precision):

@@ -93,16 +93,16 @@ def evaluate_claims(options: argparse.Namespace) -> None:
     with naming_file(options.data):
         prepared = verifier.prepare(claims)
     labelled = with_bar(
-        verifier.label_all(prepared.claims), len(prepared.claims), "labelling", True, "claim"
+        verifier.label_all(prepared.questions), len(prepared.questions), "labelling", True, "claim"
     )
     predictions = {}
     cut = unread = 0
-    for claim, verdict in zip(prepared.claims, labelled):
+    for claim, verdict in zip(prepared.questions, labelled):
         predictions[claim.id] = verdict.label
         cut += sum(verdict.truncated)
         unread += verdict.unread
-    scores = label_accuracy(predictions, prepared.claims)
-    note_long_questions(prepared.truncated, prepared.skipped, names=verifier.texts)
+    scores = label_accuracy(predictions, prepared.questions)
+    note_long_questions(prepared.truncated, prepared.skipped)
     result = {
         "claims": scores.claims,
         "accuracy": scores.accuracy,

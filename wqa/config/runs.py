@@ -252,8 +252,11 @@ def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
         raise RunDirectoryError(where, shorten(values), "a JSON object")
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(kind)
+    retired = getattr(kind, "RETIRED", {})
     built = {}
     for name, value in values.items():
+        if name in retired and retired[name] in (None, value):
+            continue
         if name not in fields:
             raise RunDirectoryError(
                 where, f"unknown field {shorten(name)}", "one of " + ", ".join(sorted(fields))

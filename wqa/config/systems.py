@@ -21,10 +21,6 @@ def without_option(default: Any) -> Any:
 KINDS: Dict[str, Tuple[str, str]] = {
     "scores": ("a ranker", "load it with load_ranker, or `wqa rank` and `wqa ask --ranker`"),
     "spans": ("a reader of spans", "load it with load_reader, or `wqa ask --reader`"),
-    "paragraphs": (
-        "a joint model that is pre-trained",
-        "start the training of a joint model from it, with --init",
-    ),
     "labels": ("a classifier of claims", "load it with load_verifier, or `wqa verify`"),
 }
 

@@ -36,6 +36,11 @@ class Claim(NamedTuple):
     evidence: Tuple[str, ...]
     label: Optional[str] = None
 
+    @property
+    def question(self) -> str:
+        """The claim, which takes the place of a question."""
+        return self.claim
+
 
 def read_claims(path: PathLike, labelled: bool = True) -> Iterator[Claim]:
     """Read a file of claims, plain or ``.gz``, one claim at a time.

@@ -278,7 +278,7 @@ def claim_evaluator(
         Development claims with their labels.
     build : callable
         Takes the network and returns its verifier, with the method ``label_all`` of
-        `wqa.systems.mspp.verifier.Verifier`.
+        `wqa.systems.mspp.claims.Verifier`.
     live : bool
         Whether verifiers read the network's current parameters at each call. Such a verifier is
         built once; otherwise each evaluation builds a new one.

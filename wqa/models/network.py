@@ -6,7 +6,18 @@ Shapes: B pairs, L positions, C units.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    ClassVar,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from mxnet.gluon import HybridBlock, Parameter, ParameterDict, nn
 
@@ -26,13 +37,16 @@ class NetworkConfig:
     that the training fills in.
     """
 
+    #: Fields that runs of earlier versions record and that are not read any more, with the value
+    #: that means what the network computes today; None for any value.
+    RETIRED: ClassVar[Dict[str, Any]] = {}
+
     @property
     def computes(self) -> str:
         """Kind of the network's output.
 
         ``"scores"``: log-odds, which rank candidates. ``"spans"``: (B, L, 2) logits of the start
-        and the end of an answer. ``"labels"``: (B, labels) logits. ``"paragraphs"``: (B, k)
-        log-odds, and (B, M, C) encodings of masked positions.
+        and the end of an answer. ``"labels"``: (B, labels) logits.
         """
         return "scores"
 

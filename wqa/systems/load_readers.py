@@ -75,7 +75,7 @@ def load_verifier(
     Returns
     -------
     Verifier
-        The verifier of the run's system, a `wqa.systems.mspp.verifier.Verifier`.
+        The verifier of the run's system, a `wqa.systems.mspp.claims.Verifier`.
 
     Raises
     ------

@@ -34,6 +34,17 @@ def bucketed(length: int, most: Optional[int] = None) -> int:
     return max(length, min(padded, most))
 
 
+def pad_rows(rows: Sequence[np.ndarray], length: int, value: int = 0) -> np.ndarray:
+    """Arrange sequences of numbers in the rows of one int32 array, ``value`` behind each.
+
+    Shapes: the result (rows, length).
+    """
+    padded = np.full((len(rows), length), value, dtype=np.int32)
+    for out, row in zip(padded, rows):
+        out[: len(row)] = row
+    return padded
+
+
 def plan_batches(
     lengths: Lengths,
     tokens: int,

@@ -8,7 +8,7 @@ import numpy as np
 
 from wqa.config import LONG_QUESTIONS, PAIR_FORMS
 from wqa.errors import EncoderError, InputError, OptionError, QuestionTooLong, check_choice, shorten
-from wqa.text.batching import bucketed
+from wqa.text.batching import bucketed, pad_rows
 from wqa.text.tokenizers import Tokenizer
 
 #: Tokens that a question must leave for its candidates. A truncated question leaves as many: it
@@ -388,13 +388,10 @@ def pad_pairs(
     valid_length : numpy.ndarray
         (batch,), float32.
     """
-    token_ids = np.full((len(pairs), length), padding_id, dtype=np.int32)
-    token_types = np.zeros((len(pairs), length), dtype=np.int32)
-    valid_length = np.zeros(len(pairs), dtype=np.float32)
-    for row, pair in enumerate(pairs):
-        end = len(pair.token_ids)
-        token_ids[row, :end] = pair.token_ids
-        if typed:
-            token_types[row, pair.boundary : end] = 1
-        valid_length[row] = end
-    return token_ids, token_types, valid_length
+    token_ids = pad_rows([pair.token_ids for pair in pairs], length, padding_id)
+    ends = np.array([len(pair.token_ids) for pair in pairs])
+    token_types = np.zeros_like(token_ids)
+    if typed:
+        for row, pair in enumerate(pairs):
+            token_types[row, pair.boundary : ends[row]] = 1
+    return token_ids, token_types, ends.astype(np.float32)

@@ -7,7 +7,7 @@ questions of a corpus before they are ranked.
 from __future__ import annotations
 
 import contextlib
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set
 
 from wqa.data import Question
 from wqa.errors import DataError, InputError, QuestionTooLong
@@ -127,12 +127,7 @@ def naming_file(path: PathLike) -> Iterator[None]:
         raise type(error)(where, error.found, error.expected, error.mend) from None
 
 
-def note_long_questions(
-    truncated: int,
-    skipped: int,
-    where: PathLike = "",
-    names: Tuple[str, str] = ("question", "candidates"),
-) -> None:
+def note_long_questions(truncated: int, skipped: int, where: PathLike = "") -> None:
     """Print on standard error how many questions were truncated or skipped, if any.
 
     Parameters
@@ -143,9 +138,7 @@ def note_long_questions(
         Number of questions that were left out with their candidates.
     where : str or path-like
         The corpus; empty where the output names it.
-    names : (str, str)
-        What a question, and the texts beside it, are called.
     """
-    name, others = f"over-long {names[0]}", names[1]
+    name = "over-long question"
     cut = (truncated, name, "truncated")
-    note_counts(where, (cut, (skipped, name, f"skipped with all {others}")))
+    note_counts(where, (cut, (skipped, name, "skipped with all candidates")))

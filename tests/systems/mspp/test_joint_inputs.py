@@ -47,7 +47,7 @@ def test_segments_are_packed_one_behind_another():
     assert joint.token_types.tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2]
     assert joint.positions.tolist() == [0, 1, 2, 3, 6, 7, 8, 12, 13, 14, 15, 16]
     assert joint.marks.tolist() == [0, 4, 7, -1]
-    assert (joint.length, joint.candidates, joint.empty) == (12, 2, False)
+    assert (joint.length, joint.empty) == (12, False)
     arrays = (joint.token_ids, joint.token_types, joint.positions, joint.marks)
     assert {array.dtype for array in arrays} == {np.dtype(np.int32)}
 
@@ -73,12 +73,11 @@ def test_a_missing_candidate_can_be_visible():
     assert joint.token_types.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 3, 3]
     assert joint.positions.tolist() == [0, 1, 2, 6, 7, 8, 12, 13, 18, 19]
     assert joint.marks.tolist() == [0, 3, 6, 8]
-    assert joint.candidates == 1
 
 
 def test_candidates_are_taken_k_by_k_and_blank_ones_are_in_no_input():
     inputs = make().encode("a b", ["c", "", "d", "  ", "e", "f"])
-    assert [joint.candidates for joint in inputs] == [3, 1]
+    assert [(joint.marks >= 0).sum() for joint in inputs] == [4, 2]
     assert inputs[0].token_ids.tolist() == [2, 11, 12, 3, 2, 13, 3, 2, 14, 3, 2, 15, 3]
     assert inputs[1].token_ids.tolist() == [2, 11, 12, 3, 2, 16, 3]
     assert make().encode("a", [" "]) == []
@@ -156,7 +155,7 @@ def test_a_trained_tokenizer_of_every_family(family_encoder):
 @pytest.mark.parametrize(
     "options, where",
     [
-        ({"segment_length": 2}, "segment_length"),
+        ({"segment_length": 2}, "length"),
         ({"k": 0}, "k"),
         ({"positions": "rows"}, "positions"),
         ({"missing": "gone"}, "missing"),

@@ -11,7 +11,7 @@ SYSTEMS = (
         task="wqa.systems.mspp.task.MSPPTask",
         ranker={
             "scores": "wqa.systems.mspp.ranker.JointRanker",
-            "labels": "wqa.systems.mspp.verifier.Verifier",
+            "labels": "wqa.systems.mspp.claims.Verifier",
         },
         inputs="wqa.systems.mspp.inputs.JointInputs",
         directory="wqa.systems.mspp.checkpoint.JointLayout",
@@ -19,17 +19,17 @@ SYSTEMS = (
     System(
         name="mspp_pretraining",
         help="pre-training of the joint model",
-        network="wqa.systems.mspp.network.ParagraphTransformer",
-        task="wqa.systems.mspp.pretraining.ParagraphTask",
-        development="wqa.systems.mspp.pretraining.evaluate_examples",
-        ranker="",
+        network="wqa.systems.mspp.network.PredictingTransformer",
+        task="wqa.systems.mspp.pretraining.PretrainingTask",
+        ranker="wqa.systems.mspp.ranker.JointRanker",
+        inputs="wqa.systems.mspp.inputs.JointInputs",
     ),
     System(
         name="mspp_claims",
         help="fact verification by the joint model",
         network="wqa.systems.mspp.network.ClaimTransformer",
-        task="wqa.systems.mspp.claim_task.ClaimTask",
-        development="wqa.systems.mspp.claim_task.evaluate_labels",
-        ranker="wqa.systems.mspp.verifier.Verifier",
+        task="wqa.systems.mspp.claims.ClaimTask",
+        development="wqa.systems.mspp.claims.evaluate_labels",
+        ranker="wqa.systems.mspp.claims.Verifier",
     ),
 )

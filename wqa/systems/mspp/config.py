@@ -10,14 +10,17 @@ from typing import Any, Dict, Tuple
 
 from wqa.config.encoders import MOST_LAYERS
 from wqa.config.systems import option, without_option
+from wqa.data.claims import LABELS
 from wqa.errors import OptionError, check_choice, shorten
 from wqa.models.network import NetworkConfig
-from wqa.systems.mspp.inputs import MARKS, MISSING, ORDERS, POSITIONS
+from wqa.systems.mspp.inputs import FORMS
 
 #: Heads, by the paper's names.
 HEADS = ("IE_k", "AE_k", "IE_1", "AE_1")
 #: Heads that give one label to the whole input.
 SINGLE_LABEL = ("IE_1", "AE_1")
+#: Order in which candidates are put into groups of k to be ranked.
+ORDERS = ("shuffled", "original")
 #: How AE_1 aggregates the embeddings of the segments that are there.
 AGGREGATIONS = ("mean", "sum")
 
@@ -42,12 +45,12 @@ class MSPPConfig(NetworkConfig):
     segment_length : int
         L, the most tokens of a question or a candidate, special tokens included.
     positions : {"tokens", "slots"}
-        How tokens are numbered, as `inputs.POSITIONS` says: as the authors' code, or as the
-        paper.
+        How tokens are numbered, as `wqa.systems.mspp.inputs.FORMS` says: as the authors' code, or
+        as the paper.
     missing : {"absent", "visible"}
-        What stands for a missing candidate, as `wqa.systems.mspp.inputs.MISSING` says.
+        What stands for a missing candidate, as `wqa.systems.mspp.inputs.FORMS` says.
     marks : {"start", "separator"}
-        First token of a candidate, as `wqa.systems.mspp.inputs.MARKS` says.
+        First token of a candidate, as `wqa.systems.mspp.inputs.FORMS` says.
     order : {"shuffled", "original"}
         Order in which a ranker puts the candidates of a question into groups of k: that of a
         shuffle with seed 0, as the authors' code, or the order in which they were retrieved.
@@ -86,24 +89,17 @@ class MSPPConfig(NetworkConfig):
     )
 
     #: Values that some fields are limited to.
-    CHOICES = {
-        "head": HEADS,
-        "positions": POSITIONS,
-        "missing": MISSING,
-        "marks": MARKS,
-        "order": ORDERS,
-        "aggregation": AGGREGATIONS,
-    }
+    CHOICES = {"head": HEADS, **FORMS, "order": ORDERS, "aggregation": AGGREGATIONS}
 
     def __post_init__(self) -> None:
         for name, known in self.CHOICES.items():
             check_choice(name, getattr(self, name), known)
-        limits = {
-            "k": (1, MOST_LAYERS),
-            "segment_length": (3, _MOST_LENGTH),
-            "labels": (2, MOST_LAYERS),
-        }
-        for name, (least, most) in limits.items():
+        limits = [
+            ("k", 1, MOST_LAYERS),
+            ("segment_length", 3, _MOST_LENGTH),
+            ("labels", 2, MOST_LAYERS),
+        ]
+        for name, least, most in limits:
             value = getattr(self, name)
             if not least <= value <= most:
                 expected = f"a whole number from {least} to {most}"
@@ -126,36 +122,14 @@ class MSPPConfig(NetworkConfig):
         }
 
 
-#: Least values of numbers of the pre-training.
-_LEAST = {
-    "hard": 0,
-    "easy": 0,
-    "other_paragraphs": 1,
-    "premise_sentences": 1,
-    "candidate_sentences": 1,
-    "least_sentence": 0,
-    "least_paragraph": 0,
-    "least_document": 0,
-    "buffer_documents": 2,
-}
-
-
 @dataclasses.dataclass(frozen=True)
-class ParagraphConfig(MSPPConfig):
-    """Configuration of the pre-training: that of the joint model, and of its examples.
+class PretrainingConfig(MSPPConfig):
+    """Configuration of the pre-training: that of the joint model, and of its losses.
 
     Parameters
     ----------
-    hard, easy : int
-        Numbers of hard and of easy negatives, k_2 and k_3; with one positive they are k.
-    other_paragraphs : int
-        Greatest number of other paragraphs of a document that hard negatives come from.
-    premise_sentences, candidate_sentences : int
-        Greatest number of sentences of a premise and of a candidate.
-    least_sentence, least_paragraph, least_document : int
-        Characters of a sentence, a paragraph and a document below which it is left out.
-    buffer_documents : int
-        Documents in memory, among which an epoch shuffles.
+    head : {"IE_k", "AE_k"}
+        Head (section 3.3).
     mask_rate : float
         Probability that a token is predicted; 0 trains MSPP alone.
     mspp_weight : float
@@ -165,51 +139,31 @@ class ParagraphConfig(MSPPConfig):
     Raises
     ------
     OptionError
-        If the candidates are not k, a number is out of range, no loss is left, or the head gives
-        one label to the whole input.
+        If a number is out of range, no loss is left, or the head gives one label to the input.
     """
 
-    hard: int = option(2, "hard negatives of an example, of the premise's document")
-    easy: int = option(2, "easy negatives of an example, of other documents")
-    other_paragraphs: int = option(4, "most other paragraphs that hard negatives come from")
-    premise_sentences: int = option(1, "most sentences of a premise")
-    candidate_sentences: int = option(2, "most sentences of a candidate")
-    least_sentence: int = option(20, "characters below which a sentence is left out")
-    least_paragraph: int = option(60, "characters below which a paragraph is left out")
-    least_document: int = option(200, "characters below which a document is left out")
-    buffer_documents: int = option(10_000, "documents in memory, among which an epoch shuffles")
     mask_rate: float = option(
         0.15, "probability that a token is masked and predicted, 0 for MSPP alone"
     )
     mspp_weight: float = option(1.0, "weight of the loss of MSPP, 0 for masked tokens alone")
 
+    CHOICES = {**MSPPConfig.CHOICES, "head": ("IE_k", "AE_k")}
+    # By these a training of version 0.2 drew its examples.
+    RETIRED = dict.fromkeys(
+        (
+            *("hard", "easy", "other_paragraphs", "premise_sentences", "candidate_sentences"),
+            *("least_sentence", "least_paragraph", "least_document", "buffer_documents"),
+        )
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value < least:
-                raise OptionError(name, value, f"{least} or more")
         if not 0 <= self.mask_rate <= 1:
             raise OptionError("mask_rate", self.mask_rate, "a number from 0 to 1")
         if not 0 <= self.mspp_weight < float("inf"):
             raise OptionError("mspp_weight", self.mspp_weight, "a number from 0")
         if not self.mask_rate and not self.mspp_weight:
             raise OptionError("mspp_weight", "0 with mask_rate=0", "one of the two losses")
-        if self.head in SINGLE_LABEL:
-            expected = "IE_k or AE_k, which give a score to each candidate"
-            raise OptionError("head", self.head, expected)
-        candidates = 1 + self.hard + self.easy
-        if candidates != self.k:
-            raise OptionError(
-                "k",
-                f"{self.k}, and hard={self.hard} with easy={self.easy} is {candidates}",
-                "one positive and the negatives",
-                f"give k={candidates}, or other numbers of negatives",
-            )
-
-    @property
-    def computes(self) -> str:
-        return "paragraphs"
 
     def training_defaults(self) -> Dict[str, Any]:
         """Settings of appendix B.1, but for its 100,000 updates of 4,096 examples.
@@ -228,7 +182,7 @@ class ClaimConfig(MSPPConfig):
     head : {"IE_1", "AE_1"}
         Head (section 3.3).
     label_names : tuple of str
-        Names of the labels in the order of the outputs, which the training fills in; empty before.
+        Names of the labels in the order of the outputs; empty in runs that were converted.
 
     Raises
     ------
@@ -239,7 +193,7 @@ class ClaimConfig(MSPPConfig):
     head: str = option("IE_1", "IE_1 or AE_1, which give one label to a claim")
     order: str = without_option("original")  # nothing is ranked
     labels: int = without_option(3)
-    label_names: Tuple[str, ...] = without_option(())
+    label_names: Tuple[str, ...] = without_option(LABELS)
 
     CHOICES = {**MSPPConfig.CHOICES, "head": SINGLE_LABEL}
 

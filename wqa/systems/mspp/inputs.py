@@ -4,34 +4,38 @@ A segment is ``<start> text <separator>``, at most L tokens; segment 0 is the qu
 the s-th candidate. The paper pads each segment to L. Attention never reads padding, so it changes
 nothing but the positions, and here the segments are packed one behind another: padding stands at
 the end of a row alone. The mark of a segment is its first position, where heads read the embedding
-of the segment: a start token, or the separator before a candidate (`MARKS`).
+of the segment: a start token, or the separator before a candidate (`FORMS`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from wqa.errors import OptionError, QuestionTooLong, check_choice
-from wqa.text.batching import bucketed
-from wqa.text.split_inputs import SPECIALS, SplitInputs, SplitPair
+from wqa.text.batching import bucketed, pad_rows
+from wqa.text.split_inputs import SplitInputs, SplitPair
 from wqa.text.tokenizers import Tokenizer
 
-#: How tokens are numbered. ``tokens``: one after another, as the encoder's family numbers the
-#: tokens of a text. The authors' code does so, as RoBERTa does not count padding. ``slots``: token
-#: j of segment s has position s L + j, as in the paper, whatever the lengths of the segments.
-POSITIONS = ("tokens", "slots")
-#: What stands for a candidate that is missing in a group of fewer than k. ``absent``: nothing.
-#: ``visible``: a segment without a text, which all others see, as in the authors' code.
-MISSING = ("absent", "visible")
-#: First token of a candidate, which section 3.3 calls "[CLS] / [SEP]". ``start``: the start token,
-#: as in the authors' code. ``separator``: a second separator, as in RoBERTa's pairs. An encoder
-#: gives all start tokens of an input nearly the same encoding, so that candidates look alike to the
-#: head.
-MARKS = ("start", "separator")
-#: Order in which candidates are put into groups of k to be ranked.
-ORDERS = ("shuffled", "original")
+#: Forms of an input, and their names.
+#:
+#: ``positions``: how tokens are numbered. ``tokens``: one after another, as the encoder's family
+#: numbers the tokens of a text. The authors' code does so, as RoBERTa does not count padding.
+#: ``slots``: token j of segment s has position s L + j, as in the paper, whatever the lengths.
+#:
+#: ``missing``: what stands for a candidate that is missing in a group of fewer than k. ``absent``:
+#: nothing. ``visible``: a segment without a text, which all others see, as in the authors' code.
+#:
+#: ``marks``: first token of a candidate, which section 3.3 calls "[CLS] / [SEP]". ``start``: the
+#: start token, as in the authors' code. ``separator``: a second separator, as in RoBERTa's pairs.
+#: An encoder gives all start tokens of an input nearly the same encoding, so that candidates look
+#: alike to the head.
+FORMS = {
+    "positions": ("tokens", "slots"),
+    "missing": ("absent", "visible"),
+    "marks": ("start", "separator"),
+}
 #: Mark of a segment that is absent.
 ABSENT = -1
 
@@ -44,9 +48,8 @@ class JointInput(NamedTuple):
 
     token_ids: np.ndarray
     token_types: np.ndarray
-    positions: Optional[np.ndarray]
+    positions: Any  # None for those of the encoder's family
     marks: np.ndarray
-    candidates: int
 
     @property
     def length(self) -> int:
@@ -55,8 +58,8 @@ class JointInput(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether there is no candidate."""
-        return self.candidates == 0
+        """Whether there is no candidate, as of a pair; never."""
+        return False
 
 
 class JointInputs(SplitInputs):
@@ -76,26 +79,16 @@ class JointInputs(SplitInputs):
         long_questions: str = "error",
         marks: str = "start",
     ) -> None:
-        check_choice("positions", positions, POSITIONS)
-        check_choice("missing", missing, MISSING)
-        check_choice("marks", marks, MARKS)
         if k < 1:
             raise OptionError("k", k, "at least 1 candidate")
-        if segment_length <= SPECIALS:
-            raise OptionError("segment_length", segment_length, f"at least {SPECIALS + 1} tokens")
+        form = {"positions": positions, "missing": missing, "marks": marks}
+        for name, known in FORMS.items():
+            check_choice(name, form[name], known)
         super().__init__(tokenizer, segment_length, segment_length, long_questions)
         self.segment_length, self.k = segment_length, k
-        self._has_slots, self._shows_missing = positions == "slots", missing == "visible"
-        self._has_separators = marks == "separator"
-        self._settings = {
-            "segment_length": segment_length,
-            "k": k,
-            "positions": positions,
-            "missing": missing,
-            "marks": marks,
-        }
+        self._settings = {"segment_length": segment_length, "k": k, **form}
         names = ["token_ids", "token_types", "marks", "valid_length"]
-        if self._has_slots:
+        if positions == "slots":
             names.insert(2, "positions")
         self.names = tuple(names)
 
@@ -132,11 +125,9 @@ class JointInputs(SplitInputs):
 
     def network_inputs(self, pairs: Sequence[SplitPair]) -> List[JointInput]:
         """Join the segments of a question and its candidates, k by k in their order."""
-        filled = [pair for pair in pairs if not pair.empty]
-        joints = []
-        for start in range(0, len(filled), self.k):
-            joints.append(self.join(filled[start : start + self.k]))
-        return joints
+        non_blank = [pair for pair in pairs if not pair.empty]
+        starts = range(0, len(non_blank), self.k)
+        return [self.join(non_blank[start : start + self.k]) for start in starts]
 
     def join(self, pairs: Sequence[SplitPair]) -> JointInput:
         """Join the segments of a question and at most k candidates to one input."""
@@ -144,21 +135,21 @@ class JointInputs(SplitInputs):
             raise OptionError("candidates", len(pairs), f"at most k={self.k}")
         segments = [pairs[0].question.token_ids]
         segments += [pair.document.token_ids for pair in pairs]
-        if self._shows_missing:
+        if self._settings["missing"] == "visible":
             segments += [self.document.assemble(()).token_ids] * (self.k - len(pairs))
         lengths = np.array([len(segment) for segment in segments])
         starts = np.cumsum(lengths) - lengths
         token_ids = np.concatenate(segments)
-        if self._has_separators:
+        if self._settings["marks"] == "separator":
             token_ids[starts[1:]] = self.tokenizer.separator_id
         token_types = np.repeat(np.arange(len(segments), dtype=np.int32), lengths)
         positions = None
-        if self._has_slots:
+        if self._settings["positions"] == "slots":
             first = np.arange(len(segments)) * self.segment_length - starts
             positions = (np.arange(len(token_ids)) + np.repeat(first, lengths)).astype(np.int32)
         marks = np.full(self.k + 1, ABSENT, dtype=np.int32)
         marks[: len(starts)] = starts
-        return JointInput(token_ids, token_types, positions, marks, len(pairs))
+        return JointInput(token_ids, token_types, positions, marks)
 
     def pad(self, pairs: Sequence[JointInput]) -> Tuple[np.ndarray, ...]:  # type: ignore[override]
         """Arrange inputs in the rows of one padded batch, the arrays that a network takes."""
@@ -174,17 +165,12 @@ def pad_inputs(
     Shapes: `token_ids, token_types` (batch, length), `positions` (batch, length), `marks` (batch, k
     + 1), `valid_length` (batch,).
     """
-    shape = (len(inputs), length)
-    token_ids = np.full(shape, padding_id, dtype=np.int32)
-    token_types = np.zeros(shape, dtype=np.int32)
-    positions = np.zeros(shape, dtype=np.int32)
-    for row, joint in enumerate(inputs):
-        token_ids[row, : joint.length] = joint.token_ids
-        token_types[row, : joint.length] = joint.token_types
-        if joint.positions is not None:
-            positions[row, : joint.length] = joint.positions
-    marks = np.stack([joint.marks for joint in inputs]).astype(np.float32)
-    valid_length = np.array([joint.length for joint in inputs], dtype=np.float32)
-    if inputs[0].positions is None:
-        return token_ids, token_types, marks, valid_length
-    return token_ids, token_types, positions, marks, valid_length
+    arrays = [
+        pad_rows([joint.token_ids for joint in inputs], length, padding_id),
+        pad_rows([joint.token_types for joint in inputs], length),
+    ]
+    if inputs[0].positions is not None:
+        arrays.append(pad_rows([joint.positions for joint in inputs], length))
+    arrays.append(np.stack([joint.marks for joint in inputs]).astype(np.float32))
+    arrays.append(np.array([joint.length for joint in inputs], dtype=np.float32))
+    return tuple(arrays)

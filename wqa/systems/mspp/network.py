@@ -5,26 +5,23 @@ segments apart. E_i is the encoding of the special token before segment i, and f
 IE_1 (E_0) and AE_1 (the average of E_0, ..., E_k) give one label to the whole input, IE_k (E_i) and
 AE_k (E_0 and E_i) one score to each candidate.
 
+The paper calls its heads linear layers. In the authors' code they are that of RoBERTa's classifier:
+dropout, a dense layer with tanh, dropout, an output layer. So are these.
+
 Pre-training (sections 3.4 and 4.1) trains the joint model, with a head for each candidate, and a
 predictor of masked tokens beside it. Both read one pass of the encoder.
 
 Fact verification (section 3.1) puts a claim in place of the question and its evidence in place of
 the candidates. IE_1 or AE_1 tells whether the evidence supports the claim or refutes it.
 
-Shapes: B inputs, L positions, k candidates, M masked positions of an input, C units, V tokens.
-
-Heads on the embeddings of segments, E_0, ..., E_k (Di Liello et al. 2022, section 3.3).
-
-The paper calls its heads linear layers. In the authors' code they are that of RoBERTa's classifier:
-dropout, a dense layer with tanh, dropout, an output layer. So are these.
-
-Shapes: B inputs, n = k + 1 marks, C units.
+Shapes: B inputs, L positions, k candidates, n = k + 1 marks, M masked positions of an input, C
+units, V tokens.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from wqa.models.runtime import Tensor
 
@@ -37,8 +34,8 @@ from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, activate
 from wqa.models.exits import OneHeadNetwork
 from wqa.models.heads import Head
-from wqa.models.network import Network, NetworkConfig
-from wqa.systems.mspp.config import SINGLE_LABEL, ClaimConfig, MSPPConfig, ParagraphConfig
+from wqa.models.network import Network
+from wqa.systems.mspp.config import SINGLE_LABEL, ClaimConfig, MSPPConfig, PretrainingConfig
 from wqa.systems.mspp.inputs import JointInputs
 from wqa.text import Tokenizer
 
@@ -70,27 +67,16 @@ class SourceEncoder(Network):
     A start of a training fills it; the task then copies its parameters into the joint model.
     """
 
-    #: Whether it has the encoder's predictor of masked tokens.
-    predicts = False
-
-    def __init__(
-        self, backbone: BackboneConfig, config: Optional[NetworkConfig] = None, **kwargs
-    ) -> None:
-        super().__init__(backbone, config, **kwargs)
+    def __init__(self, backbone: BackboneConfig, predicts: bool, **kwargs) -> None:
+        super().__init__(backbone, **kwargs)
         with self.name_scope():
             self.backbone = Backbone(backbone)
-            if self.predicts:
+            if predicts:
                 self.predictor = TokenPredictor(backbone)
 
     @property
     def encoders(self) -> List[Backbone]:
         return [self.backbone]
-
-
-class PredictingEncoder(SourceEncoder):
-    """The encoder that a pre-training starts from, with its predictor of masked tokens."""
-
-    predicts = True
 
 
 class SegmentHead(Head):
@@ -231,66 +217,59 @@ def _check_positions(config: MSPPConfig, positions: int) -> None:
         )
 
 
-class ParagraphTransformer(JointTransformer):
-    """A joint model that is pre-trained.
+class PredictingTransformer(JointTransformer):
+    """A joint model that is pre-trained: it predicts masked tokens too.
 
-    Inputs are those of the joint model and, behind them, ``masked``, (B, M), the positions to be
-    predicted. The outputs are (B, k) log-odds of sharing the paragraph of the premise, and the
-    encodings of these positions, (B, M, C), for `predict_tokens`.
+    Inputs and output are those of the joint model, as which it ranks.
 
     Parameters
     ----------
     backbone : BackboneConfig
         Sizes of the encoder.
-    config : ParagraphConfig, optional
-        Configuration of the joint model and of the examples.
+    config : PretrainingConfig, optional
+        Configuration of the joint model and of its losses.
     """
 
-    Config = ParagraphConfig
+    Config = PretrainingConfig
 
     def __init__(
-        self, backbone: BackboneConfig, config: Optional[ParagraphConfig] = None, **kwargs
+        self, backbone: BackboneConfig, config: Optional[PretrainingConfig] = None, **kwargs
     ) -> None:
         super().__init__(backbone, config, **kwargs)
         with self.name_scope():
             self.predictor = TokenPredictor(self.config)
 
-    def hybrid_forward(
-        self, F, token_ids: Tensor, token_types: Tensor, *inputs: Tensor
-    ) -> Tuple[Tensor, Tensor]:
-        *positions, marks, valid_length, masked = inputs
-        hidden = self.backbone.embeddings(token_ids, token_types, *positions)
-        read = F.concat(marks, masked, dim=1)  # (B, n + M)
-        rows = self.backbone.layers(hidden, valid_length, read)
-        count = self.head.marks
-        segments = F.slice_axis(rows, axis=1, begin=0, end=count)
-        scores = self.head(segments, marks >= 0)  # (B, k)
-        return scores, F.slice_axis(rows, axis=1, begin=count, end=None)
-
-    def predict_tokens(self, rows: Any, masked_ids: Any) -> Tuple[Any, Any]:
-        """Predict the tokens at masked positions.
+    def scores_and_likelihoods(
+        self, inputs: Sequence[Any], masked: Any, masked_ids: Any
+    ) -> Tuple[Any, Any]:
+        """Score the candidates and predict the masked tokens, by one pass of the encoder.
 
         Parameters
         ----------
-        rows : mxnet.nd.NDArray
-            (B, M, C) encodings.
-        masked_ids : mxnet.nd.NDArray
-            (B, M) float32 ids of the tokens that stood there.
+        inputs : sequence of mxnet.nd.NDArray
+            Inputs of the joint model.
+        masked, masked_ids : mxnet.nd.NDArray
+            (B, M) masked positions, and float32 ids of the tokens that stood there.
 
         Returns
         -------
+        scores : mxnet.nd.NDArray
+            (B, k) log-odds of the candidates.
         likelihoods : mxnet.nd.NDArray
-            (B, M) logarithms of the probabilities of these tokens.
-        predicted : mxnet.nd.NDArray
-            (B, M) float32, 1 where such a token is the most probable one.
+            (B, M) logarithms of the probabilities of the tokens.
         """
+        token_ids, token_types, *positions, marks, valid_length = inputs
+        hidden = self.backbone.embeddings(token_ids, token_types, *positions)
+        read = mx.nd.concat(marks, masked, dim=1)  # (B, n + M)
+        rows = self.backbone.layers(hidden, valid_length, read)
+        count = self.head.marks
+        scores = self.head(mx.nd.slice_axis(rows, axis=1, begin=0, end=count), marks >= 0)
+        rows = mx.nd.slice_axis(rows, axis=1, begin=count, end=None)  # (B, M, C)
         # The table is an input, as a block that shared the parameter would be saved with a copy.
         table = self.backbone.embeddings.word.weight.data(rows.context)
         logits = self.predictor(rows.reshape((-3, 0)), table)  # (B M, V)
-        ids = masked_ids.reshape((-1,))
-        likelihoods = mx.nd.pick(mx.nd.log_softmax(logits, axis=-1), ids)
-        predicted = logits.argmax(axis=-1) == ids
-        return likelihoods.reshape(masked_ids.shape), predicted.reshape(masked_ids.shape)
+        likelihoods = mx.nd.pick(mx.nd.log_softmax(logits, axis=-1), masked_ids.reshape((-1,)))
+        return scores, likelihoods.reshape(masked_ids.shape)
 
 
 class ClaimTransformer(JointTransformer):

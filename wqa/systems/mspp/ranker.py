@@ -20,8 +20,9 @@ from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import InputsRanker, Names, check_ids, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
+from wqa.systems.mspp.config import ORDERS
 from wqa.systems.mspp.engines import JointEngineInputs
-from wqa.systems.mspp.inputs import ORDERS, JointInput
+from wqa.systems.mspp.inputs import JointInput
 from wqa.text import SplitPair
 
 

@@ -9,7 +9,7 @@ cross-entropy.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -19,14 +19,13 @@ import numpy as np
 from wqa.errors import OptionError
 from wqa.io.streams import note_counts
 from wqa.models import Network
-from wqa.systems.mspp.config import SINGLE_LABEL
 from wqa.systems.mspp.network import SourceEncoder
 from wqa.text import bucketed
 from wqa.text.batching import BUCKET
 from wqa.text.split_inputs import SPECIALS
 from wqa.training.logs import LOGGER
 from wqa.training.losses import cross_entropy
-from wqa.training.start import INITIAL_SIGMA, Start, copy_parameters
+from wqa.training.start import INITIAL_SIGMA, Start
 from wqa.training.task import PairTask, Setup
 
 #: Label of a candidate that is missing in a group.
@@ -47,16 +46,16 @@ class MSPPTask(PairTask):
 
     network: Any
     inputs: Any
-    watched = ("spread",)
+    watched: Tuple[str, ...] = ("spread",)
+    #: What the network computes.
+    computes = "scores"
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self._spreads = Spreads()
-        own = self.network.own_config
-        if own.head in SINGLE_LABEL:
+        if self.network.computes != self.computes:
             expected = "IE_k or AE_k, which give a score to each candidate"
-            raise OptionError("head", own.head, expected)
-        self._longest = self._longest_group()
+            raise OptionError("head", self.network.own_config.head, expected)
+        self._has_warned = False
 
     def _longest_group(self) -> int:
         """Bound of a group's tokens, whatever the shuffle: the k longest candidates of a question.
@@ -94,11 +93,15 @@ class MSPPTask(PairTask):
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
         """Plan the batches of an epoch."""
         groups = group_candidates(self.pairs.questions, self.inputs.k, rng)
-        lengths = (self.pairs.lengths[:, 1][groups] * (groups >= 0)).sum(axis=1)
-        size = max(1, tokens // self._longest)
-        return [groups[rows] for rows in plan_rows(lengths, size, self.config.shuffle, rng)]
+        lengths = self._candidate_tokens(groups)
+        rows = plan_rows(lengths, tokens // self._longest_group(), self.config.shuffle, rng)
+        return [groups[indices] for indices in rows]
 
-    def batch(self, key: np.ndarray) -> Dict[str, np.ndarray]:
+    def _candidate_tokens(self, groups: np.ndarray) -> np.ndarray:
+        """Tokens of the candidates of each group. Shapes: `groups` (N, k), the result (N,)."""
+        return (self.pairs.lengths[:, 1][groups] * (groups >= 0)).sum(axis=1)
+
+    def batch(self, key: Any) -> Dict[str, np.ndarray]:
         joints = []
         labels = np.full(key.shape, MISSING_LABEL, dtype=np.float32)
         for row, indices in enumerate(key):
@@ -113,14 +116,22 @@ class MSPPTask(PairTask):
         return int((batch["labels"] != MISSING_LABEL).sum())
 
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
-        labels = batch["labels"]  # (rows, k)
+        return self.score_losses(self.scores(batch, update), batch["labels"])
+
+    def score_losses(self, scores: mx.nd.NDArray, labels: mx.nd.NDArray) -> Dict[str, Any]:
+        """Loss of the scores of each group, and their spread. Shapes: `scores, labels` (B, k)."""
         real = labels != MISSING_LABEL
-        scores = self.scores(batch, update)
         losses = cross_entropy(scores, labels * real) * real
         return {"loss": losses.sum(axis=1) / self.inputs.k, "spread": spread(scores, real)}
 
     def note(self, epoch: int, means: Dict[str, float]) -> None:
-        self._spreads.note(epoch, means["spread"])
+        """Warn once if the scores of an input are nearly one after an epoch."""
+        if epoch and means.get("spread", np.inf) < COLLAPSED and not self._has_warned:
+            self._has_warned = True
+            LOGGER.warning(
+                f"scores of an input differ by {means['spread']:.1e}, so that candidates are not "
+                "told apart; try marks=separator or a pre-trained run"
+            )
 
 
 def spread(scores: mx.nd.NDArray, real: mx.nd.NDArray) -> mx.nd.NDArray:
@@ -134,26 +145,6 @@ def spread(scores: mx.nd.NDArray, real: mx.nd.NDArray) -> mx.nd.NDArray:
         return (((scores - mean) * real) ** 2).sum(axis=1).sqrt() / count.reshape(-1).sqrt()
 
 
-class Spreads:
-    """Warns of an epoch in which the scores of an input were nearly one."""
-
-    def __init__(self) -> None:
-        self._epoch: Optional[int] = None
-        self._greatest = 0.0
-
-    def note(self, epoch: int, value: float) -> None:
-        """Take the spread of the updates that are logged."""
-        if self._epoch is not None and epoch > self._epoch:
-            if self._greatest < COLLAPSED:
-                LOGGER.warning(
-                    f"scores of an input differ by {self._greatest:.1e} at most in an epoch, so "
-                    "that candidates are not told apart; try marks=separator or a pre-trained run"
-                )
-            self._greatest = 0.0
-        self._epoch = epoch
-        self._greatest = max(self._greatest, value)
-
-
 def plan_rows(
     lengths: np.ndarray, size: int, shuffle: str, rng: Optional[np.random.Generator] = None
 ) -> List[np.ndarray]:
@@ -161,7 +152,7 @@ def plan_rows(
 
     Shapes: `lengths` (N,).
     """
-    count = len(lengths)
+    count, size = len(lengths), max(1, size)
     block = count
     if shuffle == "question":
         block = size * _BATCHES_A_BLOCK  # neighbours in the data, which a file holds together
@@ -220,7 +211,7 @@ def check_start(start: Start, own_config: Any) -> None:
                 f"one with {name}={wanted}",
                 f"give {name}={stored}, or start from an encoder",
             )
-    if getattr(own_config, "type_initialisation", 0):
+    if own_config.type_initialisation:
         raise OptionError(
             "type_initialisation",
             f"{own_config.type_initialisation} with a run of a joint model, whose row is trained",
@@ -228,12 +219,7 @@ def check_start(start: Start, own_config: Any) -> None:
         )
 
 
-def fill_joint(
-    network: Any,
-    start: Start,
-    devices: Sequence[mx.Context],
-    source: Optional[SourceEncoder] = None,
-) -> str:
+def fill_joint(network: Any, start: Start, devices: Sequence[mx.Context]) -> str:
     """Initialise a joint model, and extend the token types of the encoder that it starts from.
 
     An encoder with k + 1 token types, such as that of a run of a joint model, is taken as it is. Of
@@ -245,10 +231,10 @@ def fill_joint(
     if backbone.token_types == network.config.token_types:
         line = start.fill(network, devices)
     else:
-        source = SourceEncoder(backbone) if source is None else source
+        source = SourceEncoder(backbone, network.predictor is not None)
         line = start.fill(source, devices)
         network.initialize(mx.init.Normal(INITIAL_SIGMA), ctx=list(devices))
-        _copy_encoder(source, network)
+        _copy_encoder(source, network, devices[0])
         if line:
             line += f"; new: token types from {backbone.token_types}, head"
     sigma = network.own_config.type_initialisation
@@ -260,18 +246,14 @@ def fill_joint(
     return line
 
 
-def _copy_encoder(source: SourceEncoder, network: Any) -> None:
-    """Copy an encoder and what is beside it; rows of token types that it lacks stay as they are."""
-    parameters = network.backbone._collect_params_with_prefix()
-    types = network.backbone.embeddings.token_type.weight
-    for name, parameter in source.backbone._collect_params_with_prefix().items():
-        target, values = parameters[name], parameter.data(parameter.list_ctx()[0])
-        if target is types:
-            rows = target.data(target.list_ctx()[0]).copy()
+def _copy_encoder(source: SourceEncoder, network: Any, device: mx.Context) -> None:
+    """Copy all parameters; rows of token types that the source lacks stay as they are."""
+    targets = network._collect_params_with_prefix()
+    for name, parameter in source._collect_params_with_prefix().items():
+        target, values = targets[name], parameter.data(device)
+        if values.shape != target.shape:  # token types
+            rows = target.data(device).copy()
             known = min(len(values), len(rows))
             rows[:known] = values[:known]
             values = rows
         target.set_data(values)
-    for name, part in source._children.items():
-        if part is not source.backbone:
-            copy_parameters(part, network._children[name])

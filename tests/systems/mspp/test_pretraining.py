@@ -1,0 +1,412 @@
+"""Pre-training of the joint model: its predictor, masks, losses and runs."""
+
+import dataclasses
+import json
+import shutil
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import DATA, needs_onednn, write_family_encoder
+from mxnet import autograd
+
+from wqa.cli import main
+from wqa.config import BackboneConfig, TrainingConfig
+from wqa.data import builtin_path, read_questions
+from wqa.errors import EncoderError, OptionError, TrainingStopped
+from wqa.pretrained import read_backbone_config
+from wqa.systems import SYSTEMS
+from wqa.systems.load import load_ranker
+from wqa.systems.mspp.network import TokenPredictor
+from wqa.systems.mspp.pretraining import mask_tokens
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
+from wqa.text import WordTokenizer, load_tokenizer
+from wqa.training import Trainer
+from wqa.training.start import open_start
+from wqa.training.task import Setup
+
+pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
+
+SYSTEM = "mspp_pretraining"
+#: Sizes of examples that fit the encoders of the tests.
+SIZES = {"k": 3, "segment_length": 32}
+SETTINGS = {"learning_rate": 1e-3, "warmup_updates": 2, "tokens_per_batch": 600, "log_every": 4}
+DEV = str(builtin_path("dev"))
+#: Mask token, and special tokens, of the stored vocabularies.
+VOCABULARIES = {
+    "uncased": ("[MASK]", {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}),
+    "cased": ("[MASK]", {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}),
+    "byte_level": ("<mask>", {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}),
+    "sentencepiece": ("[MASK]", {"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"}),
+}
+
+
+def tokenizer_of(name):
+    return load_tokenizer(DATA / "tokenizers" / name)
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory, tiny_encoder):
+    """A run after a few updates."""
+    out = tmp_path_factory.mktemp("runs") / "pretrained"
+    config = TrainingConfig(max_updates=4, **SETTINGS)
+    train(SYSTEM, DEV, str(out), str(tiny_encoder), config=config, **SIZES)
+    return out
+
+
+def make_task(folder, config=None, **options):
+    own = build_network(SYSTEM, read_backbone_config(folder), **{**SIZES, **options}).own_config
+    system = SYSTEMS[SYSTEM]
+    with open_start(str(folder), "") as start:
+        setup = Setup(system, start, own, DEV, config or TrainingConfig(**SETTINGS), 128)
+        task = system.task_type().create(setup)
+        task.initialize(start, [mx.cpu()])
+    return task
+
+
+# The predictor
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_the_predictor_by_hand(hybrid):
+    sizes = {"units": 3, "hidden_size": 4, "num_layers": 1, "num_heads": 1, "max_positions": 8}
+    predictor = TokenPredictor(BackboneConfig(vocab_size=5, **sizes))
+    predictor.initialize(mx.init.Normal(0.5))
+    if hybrid:
+        predictor.hybridize()
+    rows, table = np.array([[1.0, -2.0, 0.5]]), np.arange(15.0).reshape(5, 3) / 10
+    predictor.bias.set_data(mx.nd.array([0, 1, 0, 0, -1]))
+    logits = predictor(mx.nd.array(rows), mx.nd.array(table)).asnumpy()
+    weight, bias = predictor.dense.weight.data().asnumpy(), predictor.dense.bias.data().asnumpy()
+    inner = rows @ weight.T + bias
+    inner = inner / 2 * (1 + mx.nd.erf(mx.nd.array(inner / np.sqrt(2))).asnumpy())
+    inner = (inner - inner.mean()) / np.sqrt(inner.var() + 1e-12)
+    np.testing.assert_allclose(logits, inner @ table.T + [0, 1, 0, 0, -1], atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "electra"])
+def test_a_predictor_starts_from_the_encoders(tmp_path, family):
+    """Where the files hold one, by the names of the family; otherwise it is new."""
+    from safetensors.numpy import load_file, save_file
+
+    from wqa.pretrained.names import predictor_names
+
+    folder = write_family_encoder(tmp_path / family, family)
+    config = read_backbone_config(folder)
+    names = predictor_names(config)
+    assert bool(names) == (family != "electra")
+    network = build_network(SYSTEM, config, **{**SIZES, "segment_length": 8})
+    tensors = load_file(folder / "model.safetensors")
+    rng = np.random.default_rng(0)
+    expected = {}
+    for ours, [theirs] in names.items():
+        parameter = network.predictor._collect_params_with_prefix()[ours]
+        expected[ours] = tensors[theirs] = rng.normal(size=parameter.shape).astype(np.float32)
+    save_file(tensors, folder / "model.safetensors")
+    source = SYSTEMS[SYSTEM].task_type()
+    task = source.__new__(source)
+    task.network = network
+    with open_start(str(folder), "") as start:
+        task.initialize(start, [mx.cpu()])
+    for ours, values in expected.items():
+        stored = network.predictor._collect_params_with_prefix()[ours].data().asnumpy()
+        np.testing.assert_array_equal(stored, values)
+
+
+# Masks
+
+
+class Script:
+    """A generator whose draws are known."""
+
+    def __init__(self, numbers, ids=()):
+        self._numbers, self._ids = numbers, ids
+
+    def random(self, shape):
+        return np.array(self._numbers, float).reshape(shape)
+
+    def choice(self, choices, count):
+        assert len(self._ids) == count and set(self._ids) <= set(choices.tolist())
+        return np.array(self._ids, int)
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_tokenizers_know_their_mask_and_special_tokens(name):
+    tokenizer = tokenizer_of(name)
+    mask, specials = VOCABULARIES[name]
+    assert tokenizer.token(tokenizer.mask_id) == mask
+    special_ids, text_ids = tokenizer.special_ids(), tokenizer.text_ids()
+    assert set(map(tokenizer.token, special_ids.tolist())) == specials
+    assert not set(special_ids.tolist()) & set(text_ids.tolist())
+    assert len(special_ids) + len(text_ids) == tokenizer.vocab_size
+
+
+def test_a_tokenizer_without_a_mask_is_refused(tmp_path):
+    words = (DATA / "tokenizers" / "uncased" / "vocab.txt").read_text().splitlines()
+    (tmp_path / "vocab.txt").write_text("\n".join(words).replace("[MASK]", "[unused]"))
+    for tokenizer in (load_tokenizer(tmp_path), WordTokenizer(["moon"])):
+        with pytest.raises(EncoderError, match="has no mask token"):
+            mask_tokens(np.array([[7]]), 0.5, tokenizer, np.random.default_rng(0))
+
+
+def test_ids_may_have_gaps(tmp_path):
+    shutil.copytree(DATA / "tokenizers" / "byte_level", tmp_path / "x")
+    path = tmp_path / "x" / "vocab.json"
+    vocab = json.loads(path.read_text())
+    last = max(vocab, key=vocab.get)
+    vocab[last] += 5
+    path.write_text(json.dumps(vocab))
+    tokenizer = load_tokenizer(tmp_path / "x")
+    ids = tokenizer.text_ids().tolist()
+    assert ids[-1] == vocab[last] and ids[-2] == vocab[last] - 6
+
+
+def test_what_a_number_decides():
+    """Below 0.12 the mask, below 0.135 another token, below 0.15 the token itself."""
+    tokenizer = tokenizer_of("uncased")
+    [first, second] = tokenizer.text_ids()[:2].tolist()
+    mask, start = tokenizer.mask_id, tokenizer.start_id
+    ids = np.array([[start, first, first, first], [first, first, first, tokenizer.padding_id]])
+    numbers = [[0.0, 0.119, 0.121, 0.134], [0.136, 0.149, 0.151, 0.0]]
+    batch = mask_tokens(ids, 0.15, tokenizer, Script(numbers, [second, first]))
+    assert batch["token_ids"].tolist() == [
+        [start, mask, second, first],
+        [first, first, first, tokenizer.padding_id],
+    ]
+    assert batch["masked"][0, :3].tolist() == [1, 2, 3] and batch["masked"][1, :2].tolist() == [
+        0,
+        1,
+    ]
+    assert batch["masked_ids"][0, :3].tolist() == [first] * 3
+    np.testing.assert_allclose(batch["mask_weights"], [[0.4, 0.4, 0.4, 0], [0.4, 0.4, 0, 0]])
+
+
+def test_shares_over_many_tokens():
+    """Each count lies within four standard deviations of its expectation."""
+    tokenizer = tokenizer_of("uncased")
+    text_ids, rng = tokenizer.text_ids(), np.random.default_rng(3)
+    ids = rng.choice(text_ids, (500, 300))
+    ids[:, 0], ids[:, 200:] = tokenizer.start_id, tokenizer.padding_id
+    batch = mask_tokens(ids, 0.15, tokenizer, rng)
+    is_masked = batch["mask_weights"] > 0
+    changed = batch["token_ids"] != ids
+    masked = batch["token_ids"] == tokenizer.mask_id
+    assert not changed[:, 0].any() and not changed[:, 200:].any()
+    # A random token is the same one once in as many times as there are.
+    shares = {0.15: is_masked, 0.12: masked, 0.015 * (1 - 1 / len(text_ids)): changed & ~masked}
+    count = 500 * 199
+    for share, positions in shares.items():
+        deviation = (count * share * (1 - share)) ** 0.5
+        assert abs(int(positions.sum()) - count * share) < 4 * deviation, share
+    assert not np.isin(batch["token_ids"][changed & ~masked], tokenizer.special_ids()).any()
+    restored = batch["token_ids"].copy()
+    np.put_along_axis(restored, batch["masked"].astype(int), batch["masked_ids"].astype(int), 1)
+    np.testing.assert_array_equal(restored, ids)
+
+
+def test_a_batch_without_a_masked_token_has_no_loss_of_tokens():
+    tokenizer = tokenizer_of("uncased")
+    ids = np.full((2, 9), tokenizer.start_id)
+    with np.errstate(all="raise"):
+        batch = mask_tokens(ids, 1.0, tokenizer, np.random.default_rng(0))
+    assert batch["masked"].shape == (2, 8) and not batch["mask_weights"].any()
+
+
+# Losses
+
+
+def test_an_epoch_draws_other_masks_and_is_the_same_again(tiny_encoder):
+    task = make_task(tiny_encoder)
+    first, again, other = (
+        task.batch(task.plan(600, np.random.default_rng(seed))[0]) for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first["token_ids"], again["token_ids"])
+    assert (
+        first["masked_ids"].shape != other["masked_ids"].shape
+        or (first["masked_ids"] != other["masked_ids"]).any()
+    )
+
+
+def test_the_losses_by_hand(tiny_encoder):
+    task = make_task(tiny_encoder)
+    batch = task.batch(task.plan(600, np.random.default_rng(0))[0])
+    arrays = {name: mx.nd.array(array, dtype=array.dtype) for name, array in batch.items()}
+    gradients = {}
+    table = task.network.backbone.embeddings.word.weight
+    for name in ("mspp", "mlm", "both"):
+        with autograd.record(train_mode=False):
+            losses = task.losses(arrays, 1)
+            chosen_losses = [losses["mspp"], losses["mlm"]] if name == "both" else [losses[name]]
+            total = sum(loss.sum() for loss in chosen_losses)
+        total.backward()
+        gradients[name] = table.grad().asnumpy()
+    inputs = [arrays[name] for name in task.inputs.names]
+    scores = task.network(*inputs).asnumpy()
+    labels = batch["labels"]
+    expected = np.where(labels == 1, np.logaddexp(0, -scores), np.logaddexp(0, scores))
+    expected = np.where(labels < 0, 0, expected).sum(axis=1) / 3
+    np.testing.assert_allclose(losses["mspp"].asnumpy(), expected, rtol=1e-4)
+    ids, types, _, valid = inputs
+    hidden = task.network.backbone(ids, types, valid).asnumpy()
+    rows = np.take_along_axis(hidden, batch["masked"].astype(int)[..., None], axis=1)
+    logits = task.network.predictor(mx.nd.array(rows).reshape((-3, 0)), table.data()).asnumpy()
+    logits = logits.reshape(*batch["masked"].shape, -1)
+    chosen = np.take_along_axis(logits, batch["masked_ids"].astype(int)[..., None], 2)[..., 0]
+    mean = (np.logaddexp.reduce(logits, axis=2) - chosen)[batch["mask_weights"] > 0].mean()
+    assert losses["mlm"].asnumpy().mean() == pytest.approx(mean, rel=1e-4)
+    # The table of words gets gradients of both of its uses: the encoder reaches the rows of the
+    # batch alone, the predictor all.
+    present = np.unique(batch["token_ids"])
+    absent = np.setdiff1d(np.arange(table.shape[0]), present)
+    assert len(absent) > 10 and not gradients["mspp"][absent].any()
+    assert gradients["mspp"][present].any() and gradients["mlm"][absent].any(axis=1).all()
+    summed = gradients["mspp"] + gradients["mlm"]
+    np.testing.assert_allclose(gradients["both"], summed, atol=1e-5)
+
+
+@needs_onednn
+def test_onednn_has_the_gradients_of_mxnet(tiny_encoder, tmp_path):
+    rates = dict.fromkeys(("dropout", "attention_dropout", "head_dropout"), 0.0)
+    backbone = dataclasses.replace(read_backbone_config(tiny_encoder), **rates)
+    results = []
+    for engine in ("onednn", "mxnet"):
+        config = TrainingConfig(engine=engine, max_updates=1, tokens_per_batch=400)
+        task = make_task(tiny_encoder, config)
+        mx.random.seed(3)
+        task.network = build_network(SYSTEM, backbone, **SIZES)
+        task.network.initialize(mx.init.Normal(0.3))
+        run = tmp_path / engine
+        run.mkdir()
+        trainer = Trainer(task, config, run)
+        assert bool(trainer._engines) == (engine == "onednn")
+        losses = trainer.backward([task.batch(task.plan(400)[0])])
+        gradients = {}
+        for name, parameter in trainer._parameters.items():
+            gradients[name] = parameter.grad().asnumpy()
+        results.append((losses, gradients))
+    (fast, computed), (slow, expected) = results
+    assert fast == pytest.approx(slow, abs=1e-3) and set(fast) == {"mspp", "mlm", "spread"}
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(computed[name], gradient, atol=1e-3, err_msg=name)
+
+
+def test_a_loss_is_weighted_or_left_out(tiny_encoder, tmp_path):
+    config = TrainingConfig(max_updates=1, **{**SETTINGS, "log_every": 1})
+
+    def first(name, **options):
+        run = str(tmp_path / name)
+        train(SYSTEM, DEV, run, str(tiny_encoder), config=config, **SIZES, **options)
+        logged = json.loads((tmp_path / name / "metrics.jsonl").read_text().splitlines()[0])
+        return logged.get("losses", {"mspp": logged["loss"]})
+
+    both, twice = first("both"), first("twice", mspp_weight=2.0)
+    assert twice == {"mspp": pytest.approx(2 * both["mspp"], rel=1e-5), "mlm": both["mlm"]}
+    assert first("tokens", mspp_weight=0.0) == {"mspp": 0, "mlm": both["mlm"]}
+    assert set(first("alone", mask_rate=0.0)) == {"mspp"}
+
+
+# Runs
+
+
+@pytest.mark.once
+def test_a_pretraining_learns_tokens_stops_and_resumes(tiny_encoder, tmp_path, monkeypatch):
+    config = TrainingConfig(epochs=3, checkpoint_every=5, **SETTINGS)
+    runs = [str(tmp_path / name) for name in ("whole", "stopped")]
+    train(SYSTEM, DEV, runs[0], str(tiny_encoder), config=config, **SIZES)
+    step = Trainer.step
+
+    def stop(self, rate):
+        step(self, rate)
+        if self.state.update == 27:
+            raise TrainingStopped(2, "update 27", tmp_path)
+
+    monkeypatch.setattr(Trainer, "step", stop)
+    with pytest.raises(TrainingStopped):
+        train(SYSTEM, DEV, runs[1], str(tiny_encoder), config=config, **SIZES)
+    monkeypatch.setattr(Trainer, "step", step)
+    train(SYSTEM, DEV, runs[1], str(tiny_encoder), config=config, resume=True, **SIZES)
+    whole, resumed = (
+        (tmp_path / name / "model.params").read_bytes() for name in ("whole", "stopped")
+    )
+    assert whole == resumed
+    lines = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
+    logged = [json.loads(line) for line in lines if '"losses"' in line]
+    first, last = logged[0]["losses"], logged[-1]["losses"]
+    assert last["mlm"] < 0.96 * first["mlm"] and set(first) == {"mspp", "mlm"}
+
+
+def test_the_command_pretrains_and_fine_tunes(tiny_encoder, tmp_path, capsys):
+    settings = ("--k", "3", "--segment-length", "32", "--learning-rate", "1e-3")
+    settings += ("--warmup-updates", "1", "--max-updates", "3", "--tokens-per-batch", "600")
+    run = tmp_path / "pretrained"
+    pretrain = ("train", SYSTEM, "--encoder", tiny_encoder, "--train", DEV, "--dev", DEV)
+    assert main([str(argument) for argument in (*pretrain, "--out", run, *settings)]) == 0
+    figures = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["dev"]
+    assert 0 <= figures["p@1"] <= 1
+    tune = ("train", "mspp", "--init", run, "--train", DEV, *settings)
+    tune += ("--out", tmp_path / "tuned")
+    assert main([str(argument) for argument in tune]) == 0, capsys.readouterr().err
+    start = json.loads((tmp_path / "tuned" / "metrics.jsonl").read_text().splitlines()[0])
+    assert "head" in start["start"].partition("new:")[0]
+    assert len(load_ranker(tmp_path / "tuned").rank("what is ice ?", ["cold", "hot"]).order) == 2
+
+
+def test_fine_tuning_starts_from_what_was_pretrained(pretrained):
+    stored = mx.nd.load(str(pretrained / "model.params"))
+    network = build_network("mspp", read_backbone_config(pretrained), **SIZES)
+    task = object.__new__(SYSTEMS["mspp"].task_type())
+    task.network = network
+    with open_start("", str(pretrained)) as start:
+        task.initialize(start, [mx.cpu()])
+    for name, parameter in network._collect_params_with_prefix().items():
+        np.testing.assert_array_equal(parameter.data().asnumpy(), stored[name].asnumpy())
+
+
+def test_a_run_of_version_0_2_ranks_as_the_joint_model(pretrained, tmp_path):
+    """Its config.json has the settings by which its examples were drawn."""
+    shutil.copytree(pretrained, tmp_path / "run")
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_text())
+    config["sha256"] = {}
+    config["network"].update(hard=1, easy=1, buffer_documents=10_000, least_sentence=20)
+    path.write_text(json.dumps(config))
+    question = next(iter(read_questions(DEV)))
+    first, second = (
+        load_ranker(run).rank(question.question, question.texts)
+        for run in (pretrained, tmp_path / "run")
+    )
+    np.testing.assert_array_equal(first.scores, second.scores)
+
+
+@pytest.mark.parametrize(
+    "options, where",
+    [
+        ({"head": "IE_1"}, "head"),
+        ({"mask_rate": 1.1}, "mask_rate"),
+        ({"mspp_weight": -1.0}, "mspp_weight"),
+        ({"mspp_weight": 0.0, "mask_rate": 0.0}, "mspp_weight"),
+        ({"segment_length": 64}, "segment_length and k"),
+    ],
+)
+def test_wrong_options_are_refused(tiny_encoder, tmp_path, options, where):
+    with pytest.raises(OptionError, match=where):
+        train(SYSTEM, DEV, str(tmp_path / "run"), str(tiny_encoder), **{**SIZES, **options})
+    assert not (tmp_path / "run").exists() or not list((tmp_path / "run").iterdir())
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"k": 2, "segment_length": 32}, "init: a run with k=3; expected one with k=2"),
+        ({"k": 3, "segment_length": 16}, "init: a run with segment_length=32; expected one with"),
+        (
+            {"k": 3, "segment_length": 32, "type_initialisation": 1.0},
+            "type_initialisation: 1.0 with a run of a joint model",
+        ),
+    ],
+)
+def test_fine_tuning_of_another_form_is_refused(pretrained, tmp_path, options, message):
+    data = str(builtin_path("dev"))
+    with pytest.raises(OptionError, match=message):
+        train("mspp", data, str(tmp_path / "run"), init=str(pretrained), **options)

@@ -1,0 +1,264 @@
+"""Fact verification by the joint model (Di Liello et al. 2022, sections 3.1 and 4.2, B.1).
+
+A claim with the first k pieces of its evidence is one input of a joint model, the claim in place of
+the question, and has one label. The loss is the cross-entropy of a softmax over the labels. A claim
+without evidence is read with the text `wqa.data.claims.NO_EVIDENCE`, as in the corpus.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import wqa.models.runtime  # noqa: F401 - before MXNet is imported
+
+import mxnet as mx
+import numpy as np
+
+from wqa.config.systems import KINDS
+from wqa.data import Candidate, Question, read_claims
+from wqa.data.claims import LABELS, NO_EVIDENCE, Claim
+from wqa.errors import DataError, InputError, OptionError, shorten
+from wqa.evaluation import claim_evaluator
+from wqa.inference.loop import Names, check_finite, score_in_groups, score_inputs
+from wqa.io.files import sha256
+from wqa.io.streams import note_counts
+from wqa.systems.mspp.inputs import JointInput
+from wqa.systems.mspp.ranker import JointRanker, check_input
+from wqa.systems.mspp.task import MSPPTask, group_candidates, plan_rows
+from wqa.text import is_store, naming_file, note_long_questions, prepare_questions
+from wqa.text.split_inputs import SPECIALS
+from wqa.training.losses import label_cross_entropy
+from wqa.training.pairs import TrainingPairs
+from wqa.training.task import Setup
+
+
+def pieces_of(claim: Claim, k: int) -> Tuple[List[int], int]:
+    """Indices of the evidence of a claim that is read, and the number of further pieces."""
+    filled = [index for index, text in enumerate(claim.evidence) if text.strip()]
+    return filled[:k], max(len(filled) - k, 0)
+
+
+def question_of(claim: Claim, k: int) -> Question:
+    """A claim as a question, whose candidates are its evidence with the claim's label."""
+    label: Any = LABELS.index(str(claim.label))
+    texts = [claim.evidence[index] for index in pieces_of(claim, k)[0]] or [NO_EVIDENCE]
+    return Question(claim.id, claim.claim, tuple(Candidate(text, label) for text in texts))
+
+
+class ClaimTask(MSPPTask):
+    """Claims with their evidence and labels, for a `wqa.systems.mspp.network.ClaimTransformer`.
+
+    A batch has as many claims as fit its tokens if all their segments are full: the paper's 64 are
+    24,576 tokens.
+    """
+
+    #: Share of the claims whose label is predicted.
+    metric = "accuracy"
+    watched = ()
+    computes = "labels"
+
+    @classmethod
+    def create(cls, setup: Setup) -> ClaimTask:
+        train_file, config = setup.train_file, setup.config
+        if is_store(train_file):
+            raise DataError(train_file, "a store, which has no claims", "JSONL of claims")
+        network = cls.make_network(setup)
+        tokenizer = setup.start.tokenizer()
+        inputs: Any = network.text_inputs(tokenizer, setup.max_length, config.long_questions)
+        claims = list(read_claims(train_file))
+        with naming_file(train_file):
+            questions = [question_of(claim, inputs.k) for claim in claims]
+            pairs = TrainingPairs(questions, inputs, config.shuffle)
+        unread = sum(pieces_of(claim, inputs.k)[1] for claim in claims)
+        counts = [
+            (pairs.truncated, "evidence text", f"cut to {inputs.max_length} tokens"),
+            (unread, "evidence text", f"not read, after the first {inputs.k} of a claim"),
+        ]
+        note_counts(train_file, counts)
+        note_long_questions(pairs.truncated_questions, pairs.skipped_questions, train_file)
+        return cls(network, inputs, pairs, config, sha256(train_file))
+
+    def size(self) -> Dict[str, int]:
+        return {"claims": len(np.unique(self.pairs.questions))}
+
+    def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
+        groups = group_candidates(self.pairs.questions, self.inputs.k)  # one a claim
+        lengths = self.pairs.lengths[groups[:, 0], 0] + self._candidate_tokens(groups)
+        if self.network.own_config.missing == "visible":
+            lengths = lengths + SPECIALS * (groups < 0).sum(axis=1)
+        rows = plan_rows(lengths, tokens // self.max_length, self.config.shuffle, rng)
+        return [groups[indices] for indices in rows]
+
+    def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
+        # All pieces have the label of their claim, of which there is at least one.
+        return {"loss": label_cross_entropy(self.scores(batch, update), batch["labels"][:, 0])}
+
+
+class Verdict(NamedTuple):
+    """What a verifier says of a claim.
+
+    Attributes
+    ----------
+    label : str
+        The label with the greatest probability, of `wqa.data.claims.LABELS`.
+    probabilities : dict of str to float
+        Probability of each label, in that order; they sum to 1.
+    truncated : tuple of bool
+        Whether each piece of evidence lost tokens to the length of a segment.
+    unread : int
+        Number of pieces of evidence beyond the first k, which were not read.
+    claim_truncated : bool
+        Whether the claim lost tokens.
+    """
+
+    label: str
+    probabilities: Dict[str, float]
+    truncated: Tuple[bool, ...] = ()
+    unread: int = 0
+    claim_truncated: bool = False
+
+
+class ClaimInput(NamedTuple):
+    """A claim with its evidence as an input, what the input leaves out, and the claim's name."""
+
+    joint: JointInput
+    truncated: Tuple[bool, ...]
+    unread: int
+    claim_truncated: bool
+    name: str
+
+
+class Verifier(JointRanker):
+    """Labels claims by a joint model with one label for the whole input.
+
+    It is a ranker that labels in place of ranking: it has the engines and parameters of a
+    `wqa.systems.mspp.ranker.JointRanker`, and `label` and `label_all` in place of ``rank`` and
+    ``rank_all``.
+
+    Parameters
+    ----------
+    network : JointTransformer
+        Network that computes logits of `wqa.data.claims.LABELS`, with its parameters on the
+        engine's device.
+    inputs : JointInputs
+        Token ids of claims with their evidence.
+    **options
+        Further parameters of `wqa.inference.loop.InputsRanker`.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If an option is out of range, or does not fit the network or this machine.
+    """
+
+    def __init__(self, network: Any, inputs: Any, **options: Any) -> None:
+        _check_labels(network)
+        super().__init__(network, inputs, **options)
+
+    def label(self, claim: str, evidence: Sequence[str] = ()) -> Verdict:
+        """Label one claim.
+
+        Parameters
+        ----------
+        claim : str
+            Text of the claim.
+        evidence : sequence of str
+            Its evidence, the best piece first, of which the first k are read. Without any the claim
+            is read with `wqa.data.claims.NO_EVIDENCE`.
+
+        Returns
+        -------
+        Verdict
+
+        Raises
+        ------
+        InputError
+            If the claim is empty or too long, or a piece of evidence is no text.
+        ScoreError
+            If a logit is not finite.
+        """
+        encoded, _ = self._encode(Claim("", claim, evidence))  # type: ignore[arg-type]
+        return self._rank_group([encoded])[0]
+
+    def label_all(self, claims: Iterable[Claim]) -> Iterator[Verdict]:
+        """Label many claims, several at a time.
+
+        Parameters
+        ----------
+        claims : iterable of Claim
+            Claims, read in another thread. Their labels are not read.
+
+        Yields
+        ------
+        Verdict
+            Verdict on each claim, in order.
+
+        Raises
+        ------
+        InputError, ScoreError
+            As `label` raises them; after the verdicts on the claims before it.
+        """
+        yield from score_in_groups(claims, self._encode, self._rank_group, self._group_tokens)
+
+    def _encode(self, claim: Any) -> Tuple[Any, int]:
+        """Tokenize a claim with its evidence; returns its number of tokens too."""
+        name, evidence = f"claim {shorten(claim.id or claim.claim)}", claim.evidence
+        if isinstance(evidence, str) or not all(
+            isinstance(t, str) for t in (claim.claim, *evidence)
+        ):
+            expected = "one claim and a list of its evidence"
+            raise InputError(name, "not a string and a list of strings", expected)
+        read, unread = pieces_of(claim, self.inputs.k)
+        texts = [evidence[index] for index in read] or [NO_EVIDENCE]
+        segments = self.inputs.segments(claim.claim, texts, claim.id)
+        pairs = [self.inputs.assemble(segments.question, ids) for ids in segments.candidates]
+        # Text without a token, such as a control character, is left out beside other evidence.
+        joint = self.inputs.join([pair for pair in pairs if not pair.empty] or pairs[:1])
+        check_input(self.network, joint, Names(name))
+        truncated = [False] * len(evidence)
+        for index, was_cut in zip(read, segments.truncated):
+            truncated[index] = was_cut
+        encoded = ClaimInput(joint, tuple(truncated), unread, segments.question_truncated, name)
+        return encoded, joint.length
+
+    def _rank_group(self, group: Sequence[Any]) -> List[Any]:
+        joints = [encoded.joint for encoded in group]
+        logits, _ = score_inputs(self._engine, joints, len(LABELS))
+        return [_verdict(*pair) for pair in zip(group, logits)]
+
+
+def _verdict(claim: ClaimInput, logits: np.ndarray) -> Verdict:
+    check_finite(logits, lambda index: (f"{claim.name}, logits", f"the label {LABELS[index]}"))
+    shares = np.exp(logits - logits.max())
+    probabilities = dict(zip(LABELS, (shares / shares.sum()).tolist()))
+    label = LABELS[int(logits.argmax())]
+    return Verdict(label, probabilities, claim.truncated, claim.unread, claim.claim_truncated)
+
+
+def _check_labels(network: Any) -> None:
+    """Check that the outputs are the labels of claims, in their order."""
+    if network.computes != "labels":
+        raise OptionError("network", KINDS[network.computes][0], KINDS["labels"][0])
+    own = network.own_config
+    names = getattr(own, "label_names", ()) or LABELS  # a network that was converted has none
+    if tuple(names) != LABELS or own.labels != len(LABELS):
+        found = f"{own.labels} labels, {', '.join(names)}"
+        raise OptionError("network", found, f"{len(LABELS)}: " + ", ".join(LABELS))
+
+
+def evaluate_labels(dev: Any) -> Any:
+    """Factory of evaluators on claims; ``dev`` is a `wqa.systems.development.Development`."""
+    engine = dev.engine
+
+    def evaluator(inputs: Any) -> Any:
+        def build(network: Any) -> Any:
+            return Verifier(network, inputs, engine=engine)
+
+        # After the task is made, which refuses a head of labels that it does not train.
+        claims: Any = list(read_claims(dev.data))
+        with naming_file(dev.data):
+            prepared: Any = prepare_questions(claims, [inputs])
+        note_long_questions(prepared.truncated, prepared.skipped, dev.data)
+        return claim_evaluator(prepared.questions, build, engine.engine == "mxnet")
+
+    return evaluator
