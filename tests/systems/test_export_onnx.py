@@ -149,11 +149,11 @@ def test_graphs_score_as_the_network_does(system, family):
     "options",
     [
         {"layers": 2, "exits": (1, 2)},
-        {"joining": "normalised", "classifier": "comparison"},
+        {"classifier": "comparison"},
         {"interaction": "linear"},
         {"interaction": "lstm"},
     ],
-    ids=["exits", "normalised", "linear", "lstm"],
+    ids=["exits", "comparison", "linear", "lstm"],
 )
 def test_texts_are_encoded_apart(family, options):
     network = network_of("dcbert", FAMILIES[family], 0.1, question_length=16, **options)

@@ -350,7 +350,7 @@ def saved(tiny_encoder, tmp_path):
         ("mspp", {"k": 3, "segment_length": 24, "head": "AE_k"}),
         ("mspp", {"k": 1, "segment_length": 24, "head": "IE_k", "positions": "slots"}),
         ("dcbert", {"question_length": 24, "layers": 2, "exits": (1, 2)}),
-        ("dcbert", {"question_length": 24, "layers": 2, "joining": "normalised"}),
+        ("dcbert", {"question_length": 24, "layers": 2, "classifier": "comparison"}),
         ("dcbert", {"question_length": 24, "interaction": "linear"}),
         ("dcbert", {"question_length": 24, "interaction": "lstm"}),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pathlib
-from typing import Iterator, List, Optional, Sequence, Set
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 from mxnet.gluon import Block
@@ -14,7 +14,8 @@ from wqa.config import BackboneConfig, RunConfig, check_finished, read_run_confi
 from wqa.data.digests import check_digest
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.io.encoder_directories import encoder_directory
-from wqa.models import LayerStack, Network
+from wqa.models import Backbone, Network
+from wqa.models.heads import Head
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.pretrained.configs import check_layers
 from wqa.pretrained.load import stored_layout, stored_parameter
@@ -72,6 +73,40 @@ class Start:
             None for other starts.
         """
         return None
+
+    def has_shape(self, own_config: Any, names: Sequence[str]) -> bool:
+        """Whether the start is a run of the same kind of network.
+
+        Parameters
+        ----------
+        own_config : NetworkConfig
+            Configuration of the network to train.
+        names : sequence of str
+            Fields that all networks of the kind have and that determine their parameters.
+
+        Returns
+        -------
+        bool
+            Whether the run records these fields; False for other starts.
+
+        Raises
+        ------
+        OptionError
+            If one of them has another value in the run.
+        """
+        run = self.run_config()
+        if run is None or not all(name in run.network for name in names):
+            return False
+        for name in names:
+            stored, wanted = run.network[name], getattr(own_config, name)
+            if stored != wanted:
+                raise OptionError(
+                    "init",
+                    f"a run with {name}={stored}",
+                    f"one with {name}={wanted}",
+                    f"give {name}={stored}, or start from an encoder",
+                )
+        return True
 
     def holds(self, network: Network, part: str) -> bool:
         """Whether `fill` takes a part of a network from a run.
@@ -264,14 +299,65 @@ def open_start(encoder: str = "", init: str = "") -> Iterator[Start]:
         yield Start()
 
 
-def copy_parameters(source: Block, target: Block) -> None:
-    """Copy the parameters of a block to another block of the same kind."""
-    parameters = target._collect_params_with_prefix()
-    for name, parameter in source._collect_params_with_prefix().items():
-        parameters[name].set_data(parameter.data(parameter.list_ctx()[0]))
+class Origin(Network):
+    """What a network of another shape starts from: a whole encoder, and heads or other parts.
+
+    Parameters
+    ----------
+    backbone : BackboneConfig
+        Sizes of the encoder.
+    parts : mapping of str to mxnet.gluon.Block
+        Parts by the names that they have in runs, such as ``head_6``.
+    """
+
+    def __init__(self, backbone: BackboneConfig, parts: Mapping[str, Block], **kwargs) -> None:
+        super().__init__(backbone, **kwargs)
+        self.backbone = Backbone(backbone)
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    @property
+    def encoders(self) -> List[Backbone]:
+        return [self.backbone]
+
+    @property
+    def heads(self) -> List[Head]:
+        return [part for part in self._children.values() if isinstance(part, Head)]
 
 
-def copy_layers(source: LayerStack, target: LayerStack) -> None:
-    """Copy the parameters of layers to as many other layers."""
-    for index in range(len(target)):
-        copy_parameters(source[index], target[index])
+def fill_from(
+    origin: Origin,
+    network: Network,
+    copies: Iterable[Tuple[Block, Block]],
+    start: Start,
+    devices: Sequence[mx.Context],
+) -> str:
+    """Initialise a network by parts of another one, which a start fills.
+
+    Parameters
+    ----------
+    origin : Origin
+        Network that the start fills.
+    network : Network
+        Network to initialise.
+    copies : iterable of (mxnet.gluon.Block, mxnet.gluon.Block)
+        Parts of the network, each with the part of the origin whose parameters it takes. A table
+        with more rows takes those that there are.
+    start, devices
+        As `Start.fill` takes them.
+
+    Returns
+    -------
+    str
+        As `Start.fill` returns it.
+    """
+    line = start.fill(origin, devices)
+    network.initialize(mx.init.Normal(INITIAL_SIGMA), ctx=list(devices))
+    for target, source in copies:
+        targets = target._collect_params_with_prefix()
+        for name, parameter in source._collect_params_with_prefix().items():
+            values, rows = parameter.data(devices[0]), targets[name].data(devices[0]).copy()
+            known = min(len(values), len(rows))
+            rows[:known] = values[:known]
+            targets[name].set_data(rows)
+    return line

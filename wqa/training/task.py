@@ -75,6 +75,8 @@ class Task:
     #: Number of the network's scores that learn from teachers, such as that of its heads. 0 for a
     #: task that cannot learn from teachers.
     taught_scores = 0
+    #: Fields of the network's configuration that a run of the same kind to start from must share.
+    shape: Tuple[str, ...] = ()
     #: Names among the losses of figures that are logged, and not minimised.
     watched: Tuple[str, ...] = ()
 
@@ -301,7 +303,10 @@ class PairTask(Task):
         Network
             Network whose parameters are not initialised.
         """
-        return setup.network()
+        network = setup.network()
+        if cls.shape:
+            setup.start.has_shape(network.own_config, cls.shape)
+        return network
 
     def teach(self, scores_of: Callable[[Pairs], np.ndarray]) -> None:
         self._teacher_scores = scores_of(self.pairs)

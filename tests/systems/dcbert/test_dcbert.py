@@ -59,7 +59,7 @@ INTERACTIONS = {
     "two exits": {"layers": 2, "exits": (1,)},
     "linear": {"interaction": "linear"},
     "lstm": {"interaction": "lstm"},
-    "comparing": {"joining": "normalised", "classifier": "comparison", "row_scale": 10.0},
+    "comparing": {"classifier": "comparison"},
 }
 QUESTION_LENGTH = 12
 
@@ -122,21 +122,13 @@ def joint_by_hand(network, question, question_valid, document, document_valid):
         start = QUESTION_LENGTH
         read = document[index, : int(length)] + positions[start : start + int(length)] + kinds[1]
         rows = np.concatenate([asked[:1], read[:1], asked[1:], read[1:]])
-        if network.norm is not None:
-            rows = rows - rows.mean(axis=1, keepdims=True)
-            rows = rows / np.sqrt((rows**2).mean(axis=1, keepdims=True) + 1e-12)
-            rows = rows * values(network.norm.gamma) + values(network.norm.beta)
         results.append(rows)
     return results
 
 
-@pytest.mark.parametrize("joining", ["sum", "normalised"])
 @pytest.mark.parametrize("hybridized", [False, True])
-def test_joint_sequences_are_those_of_one_pair_at_a_time(hybridized, joining):
-    network = decoupled(joining=joining)
-    if network.norm is not None:
-        network.norm.gamma.set_data(mx.nd.random.normal(1, 0.5, (16,)))
-        network.norm.beta.set_data(mx.nd.random.normal(0, 0.5, (16,)))
+def test_joint_sequences_are_those_of_one_pair_at_a_time(hybridized):
+    network = decoupled()
     join = network.join()
     assert isinstance(join, PairRows)
     join.hybridize(hybridized)
@@ -455,13 +447,8 @@ def test_work_is_that_of_the_interaction_alone():
         ({"layers": 2, "exits": (3,)}, "exits: layer 3; expected increasing interaction layers"),
         ({"exits": (1, 1), "layers": 2}, "exits: 1,1; expected increasing interaction layers"),
         ({"interaction": "sum"}, "interaction: 'sum'"),
-        ({"trained_exits": "first"}, "trained_exits: 'first'"),
         ({"question_length": 2}, "question_length: 2; expected a whole number from 3"),
-        ({"joining": "mean"}, "joining: 'mean'"),
         ({"classifier": "product"}, "classifier: 'product'"),
-        ({"row_scale": -1.0}, "row_scale: -1.0; expected a number from 0"),
-        ({"row_scale": 2.0, "interaction": "lstm"}, "row_scale: 2.0 with interaction lstm"),
-        ({"joining": "normalised", "interaction": "linear"}, "joining: normalised with interac"),
         ({"question_length": 38}, "question_length: 38; expected at most 37"),
     ],
 )
@@ -584,7 +571,6 @@ def test_all_parts_start_from_an_encoder(family_encoder, corpus, name):
         if config.embedding_size:
             projection = arrays["embeddings.projection.weight"]
             positions, kinds = positions @ projection.T, kinds @ projection.T
-        positions, kinds = (network.own_config.row_scale * rows for rows in (positions, kinds))
         np.testing.assert_allclose(values(network.position_weight), positions, atol=1e-5)
         rows = values(network.type_weight)
         np.testing.assert_allclose(rows[: len(kinds)], kinds, atol=1e-5)
@@ -763,11 +749,8 @@ def summed_gradients(trainer, keys):
     return losses, gradients
 
 
-@pytest.mark.parametrize("trained", ["uniform", "all"])
-def test_several_devices_and_accumulation_have_the_gradients_of_one(
-    tmp_path, tiny_encoder, corpus, trained
-):
-    options = {"layers": 2, "exits": (1,), "trained_exits": trained}
+def test_several_devices_and_accumulation_have_the_gradients_of_one(tmp_path, tiny_encoder, corpus):
+    options = {"layers": 2, "exits": (1,)}
     one = trainer_of(tmp_path, tiny_encoder, corpus, **options)
     two = trainer_of(tmp_path, tiny_encoder, corpus, ctx="cpu:0-1", **options)
     for target, source in zip(two._parameters.values(), one._parameters.values()):
@@ -785,13 +768,13 @@ def test_several_devices_and_accumulation_have_the_gradients_of_one(
 
 
 def test_an_update_trains_the_exit_that_is_drawn(tmp_path, tiny_encoder, corpus):
-    options = {"layers": 3, "exits": (1, 2), "trained_exits": "depth"}
+    options = {"layers": 3, "exits": (1, 2)}
     trainer = trainer_of(tmp_path, tiny_encoder, corpus, **options)
     task, seed = trainer.task, trainer.config.seed
     key = next(iter(task.plan(600)))
     drawn = [task.drawn_exit(update) for update in range(1, 300)]
-    assert np.bincount(drawn).tolist() == pytest.approx([50, 100, 150], abs=30)
-    assert drawn[0] == exit_of_update(seed, 1, 3, (1, 2, 3))
+    assert np.bincount(drawn).tolist() == pytest.approx([100, 100, 100], abs=30)
+    assert drawn[0] == exit_of_update(seed, 1, 3)
     update = 1 + drawn.index(1)
     arrays = {name: mx.nd.array(array) for name, array in task.batch(key).items()}
     for parameter in trainer._parameters.values():
@@ -803,27 +786,6 @@ def test_an_update_trains_the_exit_that_is_drawn(tmp_path, tiny_encoder, corpus)
     for name, is_fresh in fresh.items():
         above = name.startswith(("interaction.2.", "head_1.", "head_3."))
         assert is_fresh != above, name
-
-
-def test_all_exits_learn_from_teachers(tmp_path, tiny_encoder, corpus):
-    options = {"layers": 2, "exits": (1,), "trained_exits": "all"}
-    trainer = trainer_of(tmp_path, tiny_encoder, corpus, **options)
-    task = trainer.task
-    batch = task.batch(np.arange(3))
-    assert list(batch) == [*SplitInputs.names, "labels"] and task.taught_scores == 1
-    # The scores of the exits differ.
-    task.network._children["head_1"].out.bias.set_data(mx.nd.array([1.0]))
-    plain = trainer.backward([batch])
-    task.teach(lambda pairs: np.zeros((len(pairs), 1), np.float32))
-    task.config = dataclasses.replace(task.config, teachers=("t",), alpha=0.0, tau=1.0)
-    taught = trainer.backward([task.batch(np.arange(3))])
-    assert list(plain) == list(taught) == ["exit_1", "exit_2"]
-    with autograd.record():
-        arrays = {name: mx.nd.array(array) for name, array in batch.items()}
-        scores = task.network.path()(*task.network_inputs(arrays)).asnumpy()
-    # KL(1/2, sigmoid(s)) of a teacher that knows nothing.
-    expected = (np.log1p(np.exp(scores)) - scores / 2 - math.log(2)).mean(axis=0)
-    assert list(taught.values()) == pytest.approx(expected, abs=1e-5)
 
 
 def test_batches_keep_to_the_budget_with_both_texts(tiny_encoder, corpus):
@@ -906,16 +868,6 @@ def test_pairs_of_a_document_cannot_be_shuffled_by_question(corpus, tiny_encoder
     with pytest.raises(OptionError, match="document_pairs and shuffle: 2 and question"):
         task_of(start, corpus, config, document_pairs=2)
     assert len(task_of(start, corpus, config).plan(600))
-
-
-def test_the_documents_are_numbered_once(corpus, tiny_encoder, monkeypatch):
-    task = task_of(EncoderStart("it", tiny_encoder), corpus, document_pairs=2)
-    calls, documents = [], task.pairs.candidates
-    numbered = property(lambda pairs: calls.append(pairs) or documents)
-    monkeypatch.setattr(type(task.pairs), "candidates", numbered)
-    first, second = (task.plan(600, np.random.default_rng(3)) for _ in range(2))
-    assert len(calls) == 1
-    np.testing.assert_array_equal(np.concatenate(first), np.concatenate(second))
 
 
 @pytest.mark.parametrize("together", [2, 3, 100])

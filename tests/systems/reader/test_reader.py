@@ -463,13 +463,13 @@ def test_what_questions_lack_is_counted_and_said(tokenizer, capsys):
     ]
     made = examples_of(questions, tokenizer, max_length=60, negatives=10)
     counts = made.counts
-    assert (counts.questions, counts.unanswered) == (4, 1)
-    assert (counts.without_span, counts.cut_off) == (1, 1)
+    assert (counts["questions"], counts["unanswered"]) == (4, 1)
+    assert (counts["without span"], counts["cut off"]) == (1, 1)
     assert [example.question for example in made.examples] == [0]
-    counts.note("train.jsonl")
+    made.note("train.jsonl")
     said = capsys.readouterr().err
-    assert "train.jsonl: no candidate of 1 of 4 questions contains an answer" in said
-    assert "label 1 that contain none: 1; answers that do not fit into a window: 1" in said
+    assert "train.jsonl: 1 question with no candidate that contains an answer, 1 candid" in said
+    assert "with label 1 that contains none, 1 answer too long for a window" in said
     with pytest.raises(DataError, match="no candidate with label 1 contains an answer"):
         examples_of(questions[1:2], tokenizer)
     with pytest.raises(DataError, match="question 'Q5': no answers"):

@@ -1,7 +1,7 @@
 """Encodings of single texts as rows of a joint sequence: conversion, and the tables' rows.
 
 Encodings that were stored in 16 bits are converted, and the rows of the position and the type table
-are added, and the sum may be normalised, while a text is in the cache of the processor. NumPy is
+are added, while a text is in the cache of the processor. NumPy is
 ten times slower.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from wqa.engines.inputs import as_float32
 from wqa.engines.onednn import primitives
 from wqa.engines.onednn.library import TYPES, Array, Call, Layout, Scratch
-from wqa.engines.onednn.operations import Norm, Operations
+from wqa.engines.onednn.operations import Operations
 from wqa.engines.onednn.packed_parts import Recent
 from wqa.engines.onednn.primitives import DST, SRC
 
@@ -34,20 +34,12 @@ class _Writing(NamedTuple):
 class PairRows:
     """Writes encodings of texts into the rows of joint sequences.
 
-    ``norm`` and ``epsilon`` are those of a normalisation of the sums, if there is one. Shapes:
-    `tables` (positions, C).
+    Shapes: `tables` (positions, C).
     """
 
-    def __init__(
-        self,
-        tables: Sequence[Optional[np.ndarray]],
-        kind: str,
-        units: int,
-        norm: Optional[Norm] = None,
-        epsilon: float = 0.0,
-    ) -> None:
-        self._kind, self._units, self._norm = kind, units, norm
-        self._operations = Operations(epsilon)
+    def __init__(self, tables: Sequence[Optional[np.ndarray]], kind: str, units: int) -> None:
+        self._kind, self._units = kind, units
+        self._operations = Operations(0.0)
         self._tables: List[Optional[np.ndarray]] = []
         for table in tables:
             if table is not None:
@@ -98,8 +90,6 @@ class PairRows:
             calls.append(_convert(source, total))
             summand = total
         calls.append(self._operations.add(summand, addend, total))
-        if self._norm is not None:
-            calls.append(self._operations.norm(total, self._norm, total))
         if total is not target:
             calls.append(_convert(total, target))
         return _Writing(source, target, calls)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Tuple
+from typing import Any, ClassVar, Dict, Tuple
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS, check_exits
 from wqa.config.systems import option
 from wqa.errors import OptionError, check_choice, shorten
-from wqa.models.exits import TRAINED_EXITS
 from wqa.models.network import NetworkConfig
 
 #: Least length of a question: its special tokens, and one token of the text.
@@ -26,18 +25,11 @@ class DCBERTConfig(NetworkConfig):
         K, the number of interaction layers, at most those of the encoder.
     exits : tuple of int
         Interaction layers with a classifier, counted from 1. The last one always has one.
-    trained_exits : {"uniform", "depth", "all"}
-        Exits that an update trains, as in a cascade.
     question_length : int
         Greatest length of a question in tokens, special tokens included. Documents take the global
         positions from this one on.
     interaction : {"transformer", "linear", "lstm"}
         What runs on the encodings: transformer layers, or a variant of Table 3.
-    joining : {"sum", "normalised"}
-        What the interaction layers read: the sum of encodings and global rows, as in public
-        implementations, or its layer normalisation. The paper does not mention one.
-    row_scale : float
-        Factor of the encoder's position and type rows where the global ones start from them.
     classifier : {"concatenation", "comparison"}
         What the classifier reads: [o; o'] (equation 1), or o * o' and |o - o'| as well, beyond the
         paper.
@@ -56,15 +48,8 @@ class DCBERTConfig(NetworkConfig):
     exits: Tuple[int, ...] = option(
         (), "interaction layers with a classifier, separated by commas (default: the last)"
     )
-    trained_exits: str = option(
-        "uniform", "exits that an update trains: one, drawn uniformly or by depth, or all"
-    )
     question_length: int = option(64, "greatest length of a question in tokens")
     interaction: str = option("transformer", "what runs on the encodings of both texts")
-    joining: str = option(
-        "sum", "what interaction layers read: the sum of encodings and rows, or normalised"
-    )
-    row_scale: float = option(1.0, "factor of the encoder's rows where the global ones start")
     classifier: str = option(
         "concatenation", "what the classifier reads; comparison adds product and difference"
     )
@@ -74,11 +59,11 @@ class DCBERTConfig(NetworkConfig):
 
     #: Values that some fields are limited to.
     CHOICES = {
-        "trained_exits": TRAINED_EXITS,
         "interaction": ("transformer", "linear", "lstm"),
-        "joining": ("sum", "normalised"),
         "classifier": ("concatenation", "comparison"),
     }
+
+    RETIRED: ClassVar[Dict[str, Any]] = {"joining": "sum", "row_scale": None, "trained_exits": None}
 
     def __post_init__(self) -> None:
         for name, known in self.CHOICES.items():
@@ -89,9 +74,7 @@ class DCBERTConfig(NetworkConfig):
             if not smallest <= value <= MOST_LAYERS:
                 expected = f"a whole number from {smallest} to {MOST_LAYERS}"
                 raise OptionError(name, shorten(value), expected)
-        if not 0 <= self.row_scale < float("inf"):
-            raise OptionError("row_scale", self.row_scale, "a number from 0")
-        for name in ("layers", "joining", "row_scale", "classifier"):
+        for name in ("layers", "classifier"):
             value = getattr(self, name)
             if self.interaction != "transformer" and value != getattr(DCBERTConfig, name):
                 with_it = f"{value} with interaction {self.interaction}"

@@ -121,16 +121,14 @@ class DecoupledEngineInputs(EngineInputs):
         yield self, joint
 
     def _pair_rows_of(self, kind: str) -> Any:
-        from wqa.engines.onednn.operations import Norm  # needs MXNet
-        from wqa.engines.onednn.pair_rows import PairRows
+        from wqa.engines.onednn.pair_rows import PairRows  # needs MXNet
 
         network = self.network
-        own, config = network.own_config, network.config
-        norm = None if network.norm is None else Norm.of(network.norm)
+        own = network.own_config
         tables: List[Optional[np.ndarray]] = [None, None]
         if own.interaction == "transformer":
             # Rows that are added to a question and to a document: position and type.
             positions = network.position_weight.data().asnumpy()
             types, start = network.type_weight.data().asnumpy(), own.question_length
             tables = [positions[:start] + types[0], positions[start:] + types[1]]
-        return PairRows(tables, kind, config.units, norm, config.layer_norm_eps)
+        return PairRows(tables, kind, network.config.units)

@@ -225,8 +225,8 @@ class FirstRows(HybridBlock):
 class PairRows(HybridBlock):
     """The joint sequence of a question and a document.
 
-    Rows of the position table and of the type table are added to both encodings, without dropout,
-    and without a normalisation unless the owner has one, as in public implementations. Those let
+    Rows of the position table and of the type table are added to both encodings, without dropout
+    and without a normalisation, as in public implementations. Those let
     the document's positions start after the padded question. Here they start at the greatest length
     of a question, so that no score depends on the other pairs of a batch, and the positions of a
     document are known ahead of time.
@@ -241,7 +241,7 @@ class PairRows(HybridBlock):
     ----------
     owner : mxnet.gluon.Block
         Block that owns the tables, ``position_weight``, (positions, C), and ``type_weight``,
-        (2, C), and ``norm``, the normalisation of the sums or None, which this block shares.
+        (2, C), which this block shares.
     start : int
         Position of a document's first token.
     """
@@ -252,8 +252,6 @@ class PairRows(HybridBlock):
         self.position_weight = self.params.get("position_weight")
         self.type_weight = self.params.get("type_weight")
         self._sizes = self.position_weight.shape
-        self.norm = owner.norm
-        break_cycles(self)
 
     def hybrid_forward(
         self,
@@ -283,8 +281,7 @@ class PairRows(HybridBlock):
         added = F.Embedding(steps, position_weight, input_dim=positions, output_dim=units)
         kind = F.slice_axis(type_weight, axis=0, begin=text, end=text + 1)  # (1, C)
         added = F.broadcast_add(added, kind)  # (length, C)
-        hidden = F.broadcast_add(hidden, F.expand_dims(added, axis=0))
-        return hidden if self.norm is None else self.norm(hidden)
+        return F.broadcast_add(hidden, F.expand_dims(added, axis=0))
 
 
 def _order(F, joined: Tensor, question: Tensor, question_valid: Tensor) -> Tensor:

@@ -117,7 +117,6 @@ class DecoupledTransformer(Network):
         own = self._check_sizes()
         self.exits = tuple(sorted({*own.exits, own.layers}))
         self.own_config = dataclasses.replace(own, exits=self.exits)
-        self.norm: Optional[nn.LayerNorm] = None
         with self.name_scope():
             self.question_encoder = Backbone(backbone)
             self.document_encoder = Backbone(backbone)
@@ -125,10 +124,6 @@ class DecoupledTransformer(Network):
                 sizes = (backbone.max_positions, backbone.units)
                 self.position_weight = self.params.get("position_weight", shape=sizes)
                 self.type_weight = self.params.get("type_weight", shape=(2, backbone.units))
-                if own.joining == "normalised":
-                    self.norm = nn.LayerNorm(
-                        epsilon=backbone.layer_norm_eps, in_channels=backbone.units
-                    )
                 self.interaction = self.document_encoder.new_layers(own.layers)
             for layer in self.exits:
                 self.register_child(self._make_head(), f"head_{layer}")
@@ -185,17 +180,10 @@ class DecoupledTransformer(Network):
         return [self._children[f"head_{layer}"] for layer in self.exits]
 
     def poolers(self) -> List[nn.Dense]:
-        """Dense layers of the variants that start from an encoder's pooler.
-
-        Returns
-        -------
-        list of mxnet.gluon.nn.Dense
-            Empty with transformer layers, and for families without a pooler.
-        """
-        names = ("question_pooler", "document_pooler")
+        """Layers of the variants that start from an encoder's pooler, if it has one."""
         layers = []
         for block in self._exit_blocks():
-            layers += [getattr(block, name, None) for name in names]
+            layers += [getattr(block, f"{text}_pooler", None) for text in ("question", "document")]
         return [layer for layer in layers if layer is not None]
 
     def join(self) -> HybridBlock:

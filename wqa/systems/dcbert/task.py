@@ -2,7 +2,7 @@
 
 Each pair is encoded as its two texts; the losses reach both encoders, the global rows and the
 interaction layers. The labels of retrieved documents are distant: a document that contains an exact
-answer is positive. With several exits an update trains one of them or all, as that of a cascade.
+answer is positive. With several exits an update trains one of them, as that of a cascade.
 
 A batch encodes a text of several pairs once, so that these pairs share its dropout mask.
 ``document_pairs`` keeps pairs of one document together.
@@ -19,18 +19,10 @@ import numpy as np
 
 from wqa.errors import OptionError
 from wqa.models import Backbone, Network
-from wqa.models.exits import ExitNetwork
 from wqa.models.heads import FirstPositionHead
 from wqa.text import bucketed, plan_batches
 from wqa.training.schedules import ExitTask
-from wqa.training.start import INITIAL_SIGMA, Start, copy_layers, copy_parameters
-from wqa.training.task import Setup
-
-#: Name of the system, for starts from a run of it.
-SYSTEM = "dcbert"
-#: Fields of the configuration that a start from such a run must share. Documents take the global
-#: positions from ``question_length`` on.
-_SHAPE = ("layers", "interaction", "question_length", "joining", "classifier")
+from wqa.training.start import Origin, Start, fill_from
 
 
 class DCBERTTask(ExitTask):
@@ -39,37 +31,21 @@ class DCBERTTask(ExitTask):
     It takes the parameters of `PairTask`.
     """
 
+    # Documents take the global positions from ``question_length`` on.
+    shape = ("layers", "interaction", "question_length", "classifier")
+
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self._documents: Optional[np.ndarray] = None  # of each pair, from the first plan on
-        self._trains_all = self.network.own_config.trained_exits == "all"
-        if self._trains_all:
-            self._paths = [self.network.path()]
-        if self.network.own_config.document_pairs > 1 and self.config.shuffle == "question":
+        together = self.network.own_config.document_pairs
+        #: Number of each pair's document.
+        self._documents = self.pairs.candidates if together > 1 else np.zeros(0, np.int32)
+        if together > 1 and self.config.shuffle == "question":
             raise OptionError(
                 "document_pairs and shuffle",
-                f"{self.network.own_config.document_pairs} and question",
+                f"{together} and question",
                 "shuffle pair where pairs of one document stay together, whatever their questions",
                 "give document_pairs=1, or shuffle=pair",
             )
-
-    @classmethod
-    def make_network(cls, setup: Setup) -> Network:
-        network = super().make_network(setup)
-        run = setup.start.run_config()
-        if run is not None and run.system == setup.system.name:
-            for name in _SHAPE:
-                # Runs of earlier versions lack the newer fields.
-                stored = run.network.get(name, getattr(type(network.own_config), name))
-                wanted = getattr(network.own_config, name)
-                if stored != wanted:
-                    raise OptionError(
-                        "init",
-                        f"a run with {name}={stored}",
-                        f"one with {name}={wanted}",
-                        f"give {name}={stored}, or start from an encoder",
-                    )
-        return network
 
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         """Initialise the network from a start of any kind.
@@ -78,21 +54,22 @@ class DCBERTTask(ExitTask):
         encoders, its last layers to the interaction, and its position and type rows to the global
         tables. The classifiers are new.
         """
-        network, run = self.network, start.run_config()
-        if run is not None and run.system == SYSTEM:
+        network: Any = self.network
+        if start.has_shape(network.own_config, self.shape):
             return start.fill(network, devices)
-        model = _Source(network.config)
-        start.fill(model, devices)
-        network.initialize(mx.init.Normal(INITIAL_SIGMA), ctx=list(devices))
-        for encoder in network.encoders:
-            copy_parameters(model.backbone, encoder)
-        if network.own_config.interaction == "transformer":
-            first = network.num_layers - network.own_config.layers
-            copy_layers(model.backbone.layers[first:], network.interaction)
-            _copy_tables(model.backbone, network)
-        pooler = model.heads[0].pooler
-        for target in network.poolers():
-            copy_parameters(pooler, target)
+        config, depth = network.config, network.num_layers
+        head = FirstPositionHead(config.units, config.head_dropout, config.family)
+        origin = Origin(config, {f"head_{depth}": head})
+        copies = [(encoder, origin.backbone) for encoder in network.encoders]
+        copies += [(pooler, head.dense) for pooler in network.poolers()]
+        has_layers = network.own_config.interaction == "transformer"
+        if has_layers:
+            last = origin.backbone.layers[-network.own_config.layers :]
+            copies += zip(network.interaction, last)
+        fill_from(origin, network, copies, start, devices)
+        if has_layers:
+            _copy_tables(origin.backbone, network)
+        run = start.run_config()
         if run is None:
             return ""
         return f"both encoders, and what starts from them, of {start.name} ({run.system})"
@@ -104,8 +81,6 @@ class DCBERTTask(ExitTask):
         lengths = self.pairs.lengths
         widest = sum(bucketed(length) for length in lengths.max(axis=0).tolist())
         size = max(1, min(together, tokens // widest))
-        if self._documents is None:
-            self._documents = self.pairs.candidates
         groups, widths = _groups(self._documents, lengths, size, rng)
         plan = []
         for batch in plan_batches(widths, tokens // size, rng):
@@ -120,25 +95,8 @@ class DCBERTTask(ExitTask):
             rows.append(of_pair)
         return texts + rows
 
-    def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
-        if not self._trains_all:
-            return super().losses(batch, update)
-        scores = self._paths[0](*self.network_inputs(batch))  # (rows, N)
-        losses = {}
-        for index, layer in enumerate(self.network.exits):
-            column = mx.nd.slice_axis(scores, axis=1, begin=index, end=index + 1)
-            losses[f"exit_{layer}"] = self.score_loss(column.reshape((-1,)), batch, update)
-        return losses
-
     def scores(self, batch: Dict[str, mx.nd.NDArray], update: int) -> mx.nd.NDArray:
         return self._paths[self.drawn_exit(update)](*self.network_inputs(batch)).reshape((-1,))
-
-
-class _Source(ExitNetwork):
-    """An encoder, and a classifier whose dense layer a pooler initialises."""
-
-    def make_head(self, layer: int) -> FirstPositionHead:
-        return FirstPositionHead(self.config.units, self.config.head_dropout, self.config.family)
 
 
 def _groups(
@@ -186,10 +144,9 @@ def _copy_tables(backbone: Backbone, network: Network) -> None:
         weight = backbone.embeddings.projection.weight.data(ctx)  # (C, E)
         positions = mx.nd.dot(positions, weight, transpose_b=True)
         types = mx.nd.dot(types, weight, transpose_b=True)
-    scale = network.own_config.row_scale
-    network.position_weight.set_data(scale * positions)
+    network.position_weight.set_data(positions)
     # RoBERTa has one type of tokens. It becomes that of questions, and that of documents is new.
     rows = network.type_weight.data(ctx).copy()
     known = min(len(types), len(rows))
-    rows[:known] = scale * types[:known]
+    rows[:known] = types[:known]
     network.type_weight.set_data(rows)

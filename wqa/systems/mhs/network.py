@@ -280,24 +280,3 @@ class Member(Network):
     ) -> Tensor:
         _, scores = self.path(token_ids, token_types, valid_length)
         return scores
-
-
-class StudentStart(ExitNetwork):
-    """What a student starts from: the full encoder, the early exits' heads and one classifier.
-
-    A start of a training fills it; the task then copies its parameters into the student.
-
-    Parameters
-    ----------
-    backbone : BackboneConfig
-        Sizes of the full encoder.
-    config : ExitConfig
-        Exits of the student, of which the last has the classifier.
-    """
-
-    def make_head(self, layer: int) -> Head:
-        """The head of a cascade at an early exit; that of a monolithic ranker at the last."""
-        config = self.config
-        if layer < self.exits[-1]:
-            return MeanHead(config.units, config.head_dropout)
-        return FirstPositionHead(config.units, config.head_dropout, config.family)

@@ -17,19 +17,9 @@ import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
 import mxnet as mx
 
-from wqa.errors import OptionError
-from wqa.models import Network
-from wqa.models.exits import ExitConfig
-from wqa.models.heads import FirstPositionHead
-from wqa.systems.mhs.network import StudentStart
+from wqa.models.heads import FirstPositionHead, MeanHead
 from wqa.training.schedules import ExitTask
-from wqa.training.start import INITIAL_SIGMA, Start, copy_layers, copy_parameters
-from wqa.training.task import Setup
-
-#: Name of the system, for starts from a student.
-SYSTEM = "mhs"
-#: Fields of the configuration that a start from another student must share.
-_SHAPE = ("body", "heads", "head_layers")
+from wqa.training.start import Origin, Start, fill_from
 
 
 class MHSTask(ExitTask):
@@ -37,6 +27,8 @@ class MHSTask(ExitTask):
 
     It takes the parameters of `PairTask`.
     """
+
+    shape = ("body", "heads", "head_layers")
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -47,23 +39,6 @@ class MHSTask(ExitTask):
         """Number of heads; with a teacher for each, head i learns from teacher i."""
         return self.network.own_config.heads
 
-    @classmethod
-    def make_network(cls, setup: Setup) -> Network:
-        network = super().make_network(setup)
-        run = setup.start.run_config()
-        if run is not None and run.system == setup.system.name:
-            wanted = [getattr(network.own_config, name) for name in _SHAPE]
-            stored = [run.network.get(name) for name in _SHAPE]
-            if stored != wanted:
-                given = ", ".join(f"{name}={value}" for name, value in zip(_SHAPE, stored))
-                raise OptionError(
-                    "init",
-                    f"a student of {_shape_name(stored)}",
-                    f"one of {_shape_name(wanted)}",
-                    f"give {given}, or start from another system's run",
-                )
-        return network
-
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         """Initialise the network from a start of any kind.
 
@@ -71,18 +46,30 @@ class MHSTask(ExitTask):
         first b layers to the body, and the next h layers to every head. The heads' classifiers are
         copies of a run's at layer b + h, if it has one, and new otherwise.
         """
-        network, run = self.network, start.run_config()
-        if run is not None and run.system == SYSTEM:
+        network: Any = self.network
+        own, config, (*early, last) = network.own_config, network.config, network.exits
+        if start.has_shape(own, self.shape):
             return start.fill(network, devices)
-        model = StudentStart(network.config, ExitConfig(network.exits))
-        line = start.fill(model, devices)
-        network.initialize(mx.init.Normal(INITIAL_SIGMA), ctx=list(devices))
-        last = network.exits[-1]
-        _copy_start(model, network, start.holds(model, f"head_{last}"))
-        body = network.own_config.body
-        layers = ", ".join(str(layer + 1) for layer in range(body, last))
-        noun = "layer" if last - body == 1 else "layers"
-        return f"{line or start.name}; every head starts from {noun} {layers}"
+        parts = {f"head_{layer}": MeanHead(config.units, config.head_dropout) for layer in early}
+        classifier = FirstPositionHead(config.units, config.head_dropout, config.family)
+        origin = Origin(config, {**parts, f"head_{last}": classifier})
+        has_classifier = start.holds(origin, f"head_{last}")
+        body, layers = network.backbone, origin.backbone.layers
+        copies = [(body.embeddings, origin.backbone.embeddings), *zip(body.layers, layers)]
+        copies += zip(network.heads[:-1], origin.heads)
+        branches = network.heads[-1].branches()
+        for branch in branches:
+            copies += zip(branch.layers, layers[own.body :])
+            # A pooler is the start's too; all else of a new classifier differs from head to head.
+            if has_classifier or classifier.pooler is not None:
+                copies.append((branch.head.dense, classifier.dense))
+        line = fill_from(origin, network, copies, start, devices)
+        if has_classifier:
+            for branch in branches:
+                _split_output(classifier, branch.head)
+        numbers = ", ".join(str(layer + 1) for layer in range(own.body, last))
+        noun = "layer" if own.head_layers == 1 else "layers"
+        return f"{line or start.name}; every head starts from {noun} {numbers}"
 
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
         scores = self.scores(batch, update)  # (rows, k), or (rows,) of an early exit
@@ -108,33 +95,8 @@ class MHSTask(ExitTask):
         return mx.nd.add_n(*losses) / count
 
 
-def _copy_start(model: StudentStart, network: Network, has_classifier: bool) -> None:
-    """Copy what a start has filled into a student.
-
-    ``has_classifier`` says whether the classifier is the start's, not new.
-    """
-    body = network.own_config.body
-    copy_parameters(model.backbone.embeddings, network.backbone.embeddings)
-    copy_layers(model.backbone.layers[:body], network.backbone.layers)
-    for source, target in zip(model.heads, network.heads[:-1]):
-        copy_parameters(source, target)
-    classifier = model.heads[-1]
-    for branch in network.heads[-1].branches():
-        copy_layers(model.backbone.layers[body:], branch.layers)
-        # A pooler is the start's too; all else of a new classifier differs from head to head.
-        if has_classifier or classifier.pooler is not None:
-            copy_parameters(classifier.dense, branch.head.dense)
-        if has_classifier:
-            _split_output(classifier, branch.head)
-
-
 def _split_output(source: FirstPositionHead, target: FirstPositionHead) -> None:
     """Fill two outputs whose difference is the one output of another classifier."""
     for name in ("weight", "bias"):
         values = getattr(source.out, name).data(source.out.weight.list_ctx()[0])
         getattr(target.out, name).set_data(mx.nd.concat(-values / 2, values / 2, dim=0))
-
-
-def _shape_name(shape: Sequence[object]) -> str:
-    body, heads, layers = shape
-    return f"B{body}_{heads}H{layers}"

@@ -21,7 +21,7 @@ units, V tokens.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 from wqa.models.runtime import Tensor
 
@@ -31,10 +31,9 @@ from mxnet.gluon import HybridBlock, nn
 from wqa.config import BackboneConfig
 from wqa.config.encoders import check_length
 from wqa.errors import OptionError
-from wqa.models.backbone import Backbone, activate
+from wqa.models.backbone import activate
 from wqa.models.exits import OneHeadNetwork
 from wqa.models.heads import Head
-from wqa.models.network import Network
 from wqa.systems.mspp.config import SINGLE_LABEL, ClaimConfig, MSPPConfig, PretrainingConfig
 from wqa.systems.mspp.inputs import JointInputs
 from wqa.text import Tokenizer
@@ -59,24 +58,6 @@ class TokenPredictor(HybridBlock):
     def hybrid_forward(self, F, rows: Tensor, table: Tensor, bias: Tensor) -> Tensor:
         rows = self.layer_norm(activate(F, self.dense(rows), self._activation))  # (N, E)
         return F.FullyConnected(rows, table, bias, num_hidden=self._tokens)
-
-
-class SourceEncoder(Network):
-    """The encoder that a training starts from, with the token types that it has there.
-
-    A start of a training fills it; the task then copies its parameters into the joint model.
-    """
-
-    def __init__(self, backbone: BackboneConfig, predicts: bool, **kwargs) -> None:
-        super().__init__(backbone, **kwargs)
-        with self.name_scope():
-            self.backbone = Backbone(backbone)
-            if predicts:
-                self.predictor = TokenPredictor(backbone)
-
-    @property
-    def encoders(self) -> List[Backbone]:
-        return [self.backbone]
 
 
 class SegmentHead(Head):

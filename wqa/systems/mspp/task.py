@@ -18,20 +18,17 @@ import numpy as np
 
 from wqa.errors import OptionError
 from wqa.io.streams import note_counts
-from wqa.models import Network
-from wqa.systems.mspp.network import SourceEncoder
+from wqa.systems.mspp.network import TokenPredictor
 from wqa.text import bucketed
 from wqa.text.batching import BUCKET
 from wqa.text.split_inputs import SPECIALS
 from wqa.training.logs import LOGGER
 from wqa.training.losses import cross_entropy
-from wqa.training.start import INITIAL_SIGMA, Start
+from wqa.training.start import Origin, Start, fill_from
 from wqa.training.task import PairTask, Setup
 
 #: Label of a candidate that is missing in a group.
 MISSING_LABEL = -1
-#: Fields of the configuration that a start from a joint model must share.
-_SHAPE = ("k", "segment_length")
 #: Spread of the scores of an input below which candidates are not told apart.
 COLLAPSED = 1e-2
 #: Batches of a block of questions, for ``shuffle="question"``.
@@ -47,6 +44,7 @@ class MSPPTask(PairTask):
     network: Any
     inputs: Any
     watched: Tuple[str, ...] = ("spread",)
+    shape = ("k", "segment_length")
     #: What the network computes.
     computes = "scores"
 
@@ -83,12 +81,42 @@ class MSPPTask(PairTask):
         return task
 
     @classmethod
-    def make_network(cls, setup: Setup) -> Network:
-        check_start(setup.start, setup.own_config)
+    def make_network(cls, setup: Setup) -> Any:
+        sigma = setup.own_config.type_initialisation
+        if setup.start.has_shape(setup.own_config, cls.shape) and sigma:
+            problem = f"{sigma} with a run of a joint model, whose row is trained"
+            raise OptionError("type_initialisation", problem, "0, or an encoder to start from")
         return super().make_network(setup)
 
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
-        return fill_joint(self.network, start, devices)
+        """Initialise the network, and extend the token types of the encoder that it starts from.
+
+        An encoder with k + 1 token types, such as that of a run of a joint model, is taken as it
+        is. Of any other the rows that it has are those of the first segments: BERT's rows 0 and 1
+        stay those of the question and of the first candidate, as they told two texts apart. The
+        rows after them are drawn from N(0, 0.02).
+        """
+        network, backbone = self.network, start.backbone()
+        if backbone.token_types == network.config.token_types:
+            line = start.fill(network, devices)
+        else:
+            parts = {}
+            if network.predictor is not None:
+                parts["predictor"] = TokenPredictor(backbone)
+            origin = Origin(backbone, parts)
+            copies = [(network.backbone, origin.backbone)]
+            if network.predictor is not None:
+                copies.append((network.predictor, origin.predictor))
+            line = fill_from(origin, network, copies, start, devices)
+            if line:
+                line += f"; new: token types from {backbone.token_types}, head"
+        sigma = network.own_config.type_initialisation
+        if sigma:
+            weight = network.backbone.embeddings.token_type.weight
+            rows = weight.data(devices[0]).copy()
+            rows[0] = mx.nd.random.normal(0, sigma, shape=rows.shape[1:], ctx=devices[0])
+            weight.set_data(rows)
+        return line
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
         """Plan the batches of an epoch."""
@@ -195,65 +223,3 @@ def _rank_in_question(questions: np.ndarray) -> np.ndarray:
     starts = np.flatnonzero(np.diff(questions, prepend=-1))
     counts = np.diff(starts, append=len(questions))
     return np.arange(len(questions)) - np.repeat(starts, counts)
-
-
-def check_start(start: Start, own_config: Any) -> None:
-    """Refuse a run of a joint model of other inputs than asked for."""
-    run = start.run_config()
-    if run is None or not all(name in run.network for name in _SHAPE):
-        return  # not a joint model: its encoder is extended
-    for name in _SHAPE:
-        stored, wanted = run.network[name], getattr(own_config, name)
-        if stored != wanted:
-            raise OptionError(
-                "init",
-                f"a run with {name}={stored}",
-                f"one with {name}={wanted}",
-                f"give {name}={stored}, or start from an encoder",
-            )
-    if own_config.type_initialisation:
-        raise OptionError(
-            "type_initialisation",
-            f"{own_config.type_initialisation} with a run of a joint model, whose row is trained",
-            "0, or an encoder to start from",
-        )
-
-
-def fill_joint(network: Any, start: Start, devices: Sequence[mx.Context]) -> str:
-    """Initialise a joint model, and extend the token types of the encoder that it starts from.
-
-    An encoder with k + 1 token types, such as that of a run of a joint model, is taken as it is. Of
-    any other the rows that it has are those of the first segments: BERT's rows 0 and 1 stay those
-    of the question and of the first candidate, as they told two texts apart. The rows after them
-    are drawn from N(0, 0.02).
-    """
-    backbone = start.backbone()
-    if backbone.token_types == network.config.token_types:
-        line = start.fill(network, devices)
-    else:
-        source = SourceEncoder(backbone, network.predictor is not None)
-        line = start.fill(source, devices)
-        network.initialize(mx.init.Normal(INITIAL_SIGMA), ctx=list(devices))
-        _copy_encoder(source, network, devices[0])
-        if line:
-            line += f"; new: token types from {backbone.token_types}, head"
-    sigma = network.own_config.type_initialisation
-    if sigma:
-        weight = network.backbone.embeddings.token_type.weight
-        rows = weight.data(devices[0]).copy()
-        rows[0] = mx.nd.random.normal(0, sigma, shape=rows.shape[1:], ctx=devices[0])
-        weight.set_data(rows)
-    return line
-
-
-def _copy_encoder(source: SourceEncoder, network: Any, device: mx.Context) -> None:
-    """Copy all parameters; rows of token types that the source lacks stay as they are."""
-    targets = network._collect_params_with_prefix()
-    for name, parameter in source._collect_params_with_prefix().items():
-        target, values = targets[name], parameter.data(device)
-        if values.shape != target.shape:  # token types
-            rows = target.data(device).copy()
-            known = min(len(values), len(rows))
-            rows[:known] = values[:known]
-            values = rows
-        target.set_data(values)

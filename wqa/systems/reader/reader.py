@@ -10,7 +10,7 @@ Decoding of spans: the best texts of documents by the logits of their tokens' st
 from __future__ import annotations
 
 import functools
-from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -20,9 +20,8 @@ from wqa.data import Candidate, Question
 from wqa.engines.choice import build_engine
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.errors import InputError, OptionError, check_choice, shorten
-from wqa.inference.loop import check_finite, score_in_groups, works_of
-from wqa.inference.ranking import question_name
+from wqa.errors import InputError, OptionError, check_choice
+from wqa.inference.loop import Names, check_finite, score_in_groups, works_of
 from wqa.models import Network
 from wqa.systems.reader.inputs import Window, WindowInputs
 from wqa.text import Located, PairInputs, PreparedQuestions, prepare_questions
@@ -82,67 +81,22 @@ def decode_spans(
         masked = np.where(blank[:, None], -np.inf, window_logits)
         scores = span_scores(masked[:, 0], masked[:, 1], most_tokens)
         tables.append(scores.ravel())
-    spans = _Spans(texts, documents, windows, tables, most_tokens)
-    count = min(4 * n_best, len(spans.existing))
-    while count:
-        answers = _distinct(spans.best(count), n_best)
-        if len(answers) == n_best or count == len(spans.existing):
-            return answers
-        count = min(4 * count, len(spans.existing))
-    return []
-
-
-class _Spans:
-    """Spans of all windows with their scores, in the order of the windows and of their starts."""
-
-    def __init__(
-        self,
-        texts: Sequence[str],
-        documents: Sequence[Located],
-        windows: Sequence[Window],
-        tables: Sequence[np.ndarray],
-        most_tokens: int,
-    ) -> None:
-        self._texts, self._documents, self._windows = texts, documents, windows
-        self._most_tokens = most_tokens
-        sizes = [len(table) for table in tables]
-        self._starts = np.cumsum([0, *sizes])
-        self._scores = np.concatenate([np.zeros(0), *tables])
-        #: Indices of the spans that exist.
-        self.existing = np.flatnonzero(np.isfinite(self._scores))
-
-    def best(self, count: int) -> Iterator[Answer]:
-        """The best spans, best first: ``count`` of them, and those that tie with the last."""
-        scores = self._scores[self.existing]
-        least = np.partition(scores, -count)[-count]
-        chosen = self.existing[scores >= least]
-        by_score = np.argsort(-self._scores[chosen], kind="stable")
-        return map(self._answer, chosen[by_score].tolist())
-
-    def _answer(self, index: int) -> Answer:
-        number = int(np.searchsorted(self._starts, index, side="right")) - 1
-        window = self._windows[number]
-        document = self._documents[window.document]
-        row, further = divmod(index - int(self._starts[number]), self._most_tokens)
-        first = window.start + row
-        start = int(document.starts[first])
-        end = int(document.ends[first + further])
-        text = self._texts[window.document][start:end]
-        return Answer(text, float(self._scores[index]), window.document, start, end)
-
-
-def _distinct(answers: Iterable[Answer], most: int) -> List[Answer]:
-    """The first answers of different texts."""
-    texts: Set[str] = set()
-    distinct: List[Answer] = []
-    for answer in answers:
-        if answer.text in texts:
-            continue
-        texts.add(answer.text)
-        distinct.append(answer)
-        if len(distinct) == most:
+    scores = np.concatenate([np.zeros(0), *tables])
+    edges = np.cumsum([0, *map(len, tables)])
+    existing = np.count_nonzero(np.isfinite(scores))
+    answers: Dict[str, Answer] = {}
+    for index in np.argsort(-scores, kind="stable")[:existing].tolist():
+        number = int(np.searchsorted(edges, index, side="right")) - 1
+        row, further = divmod(index - int(edges[number]), most_tokens)
+        window = windows[number]
+        document, first = documents[window.document], window.start + row
+        start, end = int(document.starts[first]), int(document.ends[first + further])
+        text = texts[window.document][start:end]
+        if text not in answers:
+            answers[text] = Answer(text, float(scores[index]), window.document, start, end)
+        if len(answers) == n_best:
             break
-    return distinct
+    return list(answers.values())
 
 
 #: How spans of several documents are compared: by their logits, or by these less the logits of no
@@ -289,7 +243,7 @@ class Reader:
 
     def _encode(self, question: Question) -> Tuple[_QuestionWindows, int]:
         """Divide the documents of a question into windows; returns the number of tokens too."""
-        question_ids, _ = self._windows.question(question.question, question.id)
+        question_ids = self.inputs.segments(question.question, [""], question.id).question
         documents = self.inputs.tokenizer.locate(question.texts)
         windows = self._windows.windows(question_ids, documents)
         size = sum(len(window.pair.token_ids) for window in windows)
@@ -331,17 +285,15 @@ class Reader:
         return of_tokens
 
     def _check(self, encoded: _QuestionWindows, logits: Sequence[np.ndarray]) -> None:
-        where = question_name(encoded.question)
+        names = Names(record=encoded.question)
         for window, values in zip(encoded.windows, logits):
-            number = window.document + 1
-            document_id = encoded.question.candidates[window.document].id
-            name = f"document {number if document_id is None else shorten(document_id)}"
-            check_finite(values.ravel(), functools.partial(_named, where, name))
+            document = names.candidate(window.document).replace("candidate", "document")
+            check_finite(values.ravel(), functools.partial(_named, names.question, document))
 
 
-def _named(where: str, document: str, _: int) -> Tuple[str, str]:
-    """Names of a question and a document, for any of its scores."""
-    return where, document
+def _named(question: str, document: str, _: int) -> Tuple[str, str]:
+    """Names of a question and a document, for any of its logits."""
+    return question, document
 
 
 class _QuestionWindows(NamedTuple):

@@ -12,7 +12,7 @@ of the question, and the first occurrence of an answer in it is the span. A titl
 
 from __future__ import annotations
 
-import logging
+import collections
 import sys
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -23,11 +23,12 @@ import numpy as np
 from tqdm import tqdm
 
 from wqa.config.encoders import check_length
-from wqa.data import Candidate, Question, filter_questions, read_questions
+from wqa.data import Question, filter_questions, read_questions
 from wqa.data.formats import data_digest
 from wqa.data.records import known_labels
-from wqa.errors import DataError, QuestionTooLong, check_choice, printable, shorten
+from wqa.errors import DataError, QuestionTooLong, check_choice, shorten
 from wqa.evaluation import reading_evaluator
+from wqa.io.streams import note_counts
 from wqa.models import Network
 from wqa.systems.reader.inputs import WindowInputs, occurrences, tokens_of
 from wqa.systems.reader.reader import Reader
@@ -46,39 +47,18 @@ from wqa.training.losses import span_cross_entropy
 from wqa.training.pairs import SHUFFLES
 from wqa.training.task import Setup, Task
 
-LOGGER = logging.getLogger(__name__)
-
 
 class Example(NamedTuple):
-    """A question, tokens of a document, and the answer among them."""
+    """A question with a window of a document, and the answer among the window's tokens."""
 
     question: int
-    token_ids: np.ndarray
+    pair: TextInput
     span: Optional[Tuple[int, int]]
 
-
-class Counts:
-    """What the training questions lack."""
-
-    def __init__(self) -> None:
-        self.questions = self.unanswered = self.without_span = self.cut_off = 0
-        self.truncated_questions = self.skipped_questions = 0
-
-    def note(self, path: str) -> None:
-        """Print the numbers on standard error, if there are any."""
-        note_long_questions(self.truncated_questions, self.skipped_questions, path)
-        parts = []
-        if self.unanswered:
-            parts.append(
-                f"no candidate of {self.unanswered:,} of {self.questions:,} questions contains "
-                "an answer"
-            )
-        if self.without_span:
-            parts.append(f"candidates with label 1 that contain none: {self.without_span:,}")
-        if self.cut_off:
-            parts.append(f"answers that do not fit into a window: {self.cut_off:,}")
-        if parts:
-            LOGGER.warning(printable(f"{path}: {'; '.join(parts)}"))
+    @property
+    def token_ids(self) -> np.ndarray:
+        """Tokens of the window."""
+        return self.pair.token_ids[self.pair.boundary : -1]
 
 
 class SpanExamples:
@@ -92,13 +72,12 @@ class SpanExamples:
         positives: int = 0,
     ) -> None:
         self._windows, self._negatives, self._positives = windows, negatives, positives
-        self._question_ids: List[Sequence[int]] = []
         self.examples: List[Example] = []
-        self.counts = Counts()
-        self._positive_windows = self._negative_windows = 0
+        #: What the questions lack.
+        self.counts: collections.Counter = collections.Counter()
         for question in questions:
             self._add(question)
-        if not self._positive_windows:
+        if not self.counts["positive"]:
             raise DataError(
                 "training questions",
                 "no candidate with label 1 contains an answer",
@@ -106,96 +85,83 @@ class SpanExamples:
                 "check the answers and the labels",
             )
 
-    def pair(self, index: int) -> TextInput:
-        """Assemble the pair of an example."""
-        example = self.examples[index]
-        question_ids = self._question_ids[example.question]
-        return self._windows.inputs.assemble(question_ids, example.token_ids)
-
-    def lengths(self) -> np.ndarray:
-        """(N,) number of tokens of each pair."""
-        specials = self._windows.inputs.form.specials
-        lengths = []
-        for example in self.examples:
-            question_ids = self._question_ids[example.question]
-            lengths.append(specials + len(question_ids) + len(example.token_ids))
-        return np.array(lengths)
+    def note(self, path: str) -> None:
+        """Print on standard error what the questions lack, if anything."""
+        counts = self.counts
+        note_long_questions(counts["truncated"], counts["skipped"], path)
+        lacking = [
+            (counts["unanswered"], "question", "with no candidate that contains an answer"),
+            (counts["without span"], "candidate", "with label 1 that contains none"),
+            (counts["cut off"], "answer", "too long for a window"),
+        ]
+        note_counts(path, lacking)
 
     def _add(self, question: Question) -> None:
-        counts = self.counts
         if not question.answers:
             raise DataError(
                 f"question {shorten(question.id)}",
                 "no answers",
                 "the texts of its answers, on each training question of a reader",
             )
-        labels = known_labels(question)
+        labels, inputs, counts = known_labels(question), self._windows.inputs, self.counts
         try:
-            question_ids, truncated = self._windows.question(question.question, question.id)
+            segments = inputs.segments(question.question, [""], question.id)
         except QuestionTooLong:
-            if self._windows.inputs.long_questions != "skip":
+            if inputs.long_questions != "skip":
                 raise
-            counts.skipped_questions += 1
+            counts["skipped"] += 1
             return
-        counts.truncated_questions += truncated
-        counts.questions += 1
-        self._question_ids.append(question_ids)
         spans = []
         for text, label in zip(question.texts, labels):
             spans.append(_spans(text, question.answers, label))
-        counts.unanswered += not any(spans)
-        positive: List[int] = []
-        for index, (label, occurring) in enumerate(zip(labels, spans)):
-            counts.without_span += bool(label and not occurring)
-            if label and occurring:
+        counts["truncated"] += segments.question_truncated
+        counts["questions"] += 1
+        counts["unanswered"] += not any(spans)
+        positive, agreeing = [], []
+        for index, (label, of_text) in enumerate(zip(labels, spans)):
+            if label and of_text:
                 positive.append(index)
-        if self._positives:
-            positive = positive[: self._positives]
-        for index in positive:
-            self._add_positive(question_ids, question.candidates[index], spans[index][0])
-        for index, (label, occurring) in enumerate(zip(labels, spans)):
             # What label and text disagree about is no example of either kind.
-            if bool(label) == bool(occurring):
-                self._add_negatives(question_ids, question.candidates[index], occurring)
+            if bool(label) == bool(of_text):
+                agreeing.append(index)
+            counts["without span"] += bool(label and not of_text)
+        for index in positive[: self._positives or None]:
+            self._add_positive(segments.question, question.texts[index], spans[index][0])
+        for index in agreeing:
+            self._add_negatives(segments.question, question.texts[index], spans[index])
 
-    def _add_positive(
-        self, question_ids: List[int], candidate: Candidate, span: Tuple[int, int]
-    ) -> None:
+    def _add_positive(self, question_ids: List[int], text: str, span: Tuple[int, int]) -> None:
         """Add the window of a candidate in which an answer has the most context."""
-        [document] = self._windows.inputs.tokenizer.locate([candidate.text])
+        [document] = self._windows.inputs.tokenizer.locate([text])
         first, last = tokens_of(document, *span)
-        best: Optional[Tuple[int, int]] = None
-        context = -1
-        for start, end in self._windows.bounds(question_ids, len(document.token_ids)):
-            least = min(first - start, end - 1 - last)
-            if least > context:
-                best, context = (start, end), least
-        if best is None:
-            self.counts.cut_off += 1
+        windows = self._windows.windows(question_ids, [document])
+        contexts = [min(first - window.start, window.end - 1 - last) for window in windows]
+        if max(contexts, default=-1) < 0:
+            self.counts["cut off"] += 1
             return
-        start, end = best
-        self._append(document.token_ids[start:end], (first - start, last - start))
-        self._positive_windows += 1
+        window = windows[contexts.index(max(contexts))]
+        self._append("positive", window.pair, (first - window.start, last - window.start))
 
     def _add_negatives(
-        self, question_ids: List[int], candidate: Candidate, spans: Sequence[Tuple[int, int]]
+        self, question_ids: List[int], text: str, spans: Sequence[Tuple[int, int]]
     ) -> None:
         """Add windows without an answer, while the corpus has too few of them."""
-        if self._negative_windows + 1 > self._negatives * self._positive_windows:
+        if not self._lacks_negatives():
             return
-        [document] = self._windows.inputs.tokenizer.locate([candidate.text])
+        [document] = self._windows.inputs.tokenizer.locate([text])
         answers = [tokens_of(document, *span) for span in spans]
-        for start, end in self._windows.bounds(question_ids, len(document.token_ids)):
-            if any(first < end and last >= start for first, last in answers):
+        for window in self._windows.windows(question_ids, [document]):
+            if any(first < window.end and last >= window.start for first, last in answers):
                 continue
-            if self._negative_windows + 1 > self._negatives * self._positive_windows:
-                return
-            self._append(document.token_ids[start:end], None)
-            self._negative_windows += 1
+            if self._lacks_negatives():
+                self._append("negative", window.pair, None)
 
-    def _append(self, token_ids: np.ndarray, span: Optional[Tuple[int, int]]) -> None:
-        question = len(self._question_ids) - 1
-        self.examples.append(Example(question, token_ids, span))
+    def _lacks_negatives(self) -> bool:
+        return self.counts["negative"] + 1 <= self._negatives * self.counts["positive"]
+
+    def _append(self, kind: str, pair: TextInput, span: Optional[Tuple[int, int]]) -> None:
+        self.counts[kind] += 1
+        self.examples.append(Example(self.counts["questions"] - 1, pair, span))
 
 
 def _spans(text: str, answers: Sequence[str], label: int) -> List[Tuple[int, int]]:
@@ -229,7 +195,7 @@ class ReaderTask(Task):
         self.network, self.inputs, self.examples = network, inputs, examples
         self.max_length, self.digest = inputs.max_length, digest
         self._shuffle = shuffle
-        self._lengths = examples.lengths()
+        self._lengths = np.array([example.pair.length for example in examples.examples])
         self._questions = np.array([example.question for example in examples.examples])
 
     @classmethod
@@ -248,12 +214,12 @@ class ReaderTask(Task):
         bar = tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)
         with naming_file(train_file):
             examples = SpanExamples(bar, windows, own_config.negatives, own_config.positives)
-        examples.counts.note(train_file)
+        examples.note(train_file)
         return cls(network, inputs, examples, config.shuffle, data_digest(train_file))
 
     def size(self) -> Dict[str, int]:
-        counts = self.examples.counts
-        return {"questions": counts.questions, "windows": len(self.examples.examples)}
+        examples = self.examples
+        return {"questions": examples.counts["questions"], "windows": len(examples.examples)}
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> Sequence[np.ndarray]:
         if self._shuffle == "question":
@@ -261,7 +227,8 @@ class ReaderTask(Task):
         return plan_batches(self._lengths, tokens, rng)
 
     def batch(self, key: np.ndarray) -> Dict[str, np.ndarray]:
-        pairs = [self.examples.pair(index) for index in key]
+        examples = [self.examples.examples[index] for index in key]
+        pairs = [example.pair for example in examples]
         length = bucketed(int(self._lengths[key].max()), self.max_length)
         inputs = self.inputs
         padded = pad_pairs(pairs, length, inputs.tokenizer.padding_id, inputs.form.typed)
@@ -269,10 +236,9 @@ class ReaderTask(Task):
         # answer. BERT's code lets it choose the question and the padding too.
         allowed = np.zeros((len(pairs), length), dtype=np.float32)
         targets = np.zeros((len(pairs), 2), dtype=np.float32)
-        for row, (index, pair) in enumerate(zip(key, pairs)):
+        for row, (_, pair, span) in enumerate(examples):
             allowed[row, 0] = 1
             allowed[row, pair.boundary : len(pair.token_ids) - 1] = 1
-            span = self.examples.examples[index].span
             if span is not None:
                 targets[row] = pair.boundary + np.array(span)
         names = ("token_ids", "token_types", "valid_length")
