@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa embed-words`` and print what the table holds."""
-    from wqa.systems.cosinet.word_tables import embed_words
+    from wqa.systems.cosinet.words import embed_words
 
     report = embed_words(
         engine=engine_of(options),

@@ -21,15 +21,16 @@ from wqa.data import Candidate, Question, builtin_path, read_questions, write_qu
 from wqa.data.word_vectors import WordVectors, read_word_vectors, write_word_vectors
 from wqa.errors import DataError, EncoderError, OptionError, OutputLocked
 from wqa.pretrained import load_backbone
-from wqa.systems.cosinet.vocabulary import (
+from wqa.systems.cosinet.words import (
+    WordEncoder,
     count_pairs,
     count_words,
+    embed_words,
     factorize,
     ppmi,
+    principal_components,
     read_texts,
 )
-from wqa.systems.cosinet.word_encoder import WordEncoder, principal_components
-from wqa.systems.cosinet.word_tables import embed_words
 from wqa.text import WordTokenizer, embedding_matrix, load_tokenizer, split_words
 
 
@@ -112,7 +113,7 @@ def test_pairs_are_those_of_a_plain_count(texts, window, block):
                     weight = (window + 1 - distance) / window
                     expected[words.index(left), words.index(right)] += weight
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wqa.systems.cosinet.vocabulary._BLOCK", block)
+        patch.setattr("wqa.systems.cosinet.words._COUNTED", block)
         pairs = count_pairs(texts, words, window)
     assert np.allclose(pairs.toarray(), expected)
 
@@ -221,7 +222,7 @@ def test_every_family_of_encoders_gives_vectors(family_encoder):
 
 
 def test_a_word_without_a_token_has_no_vector(tiny_encoder, monkeypatch):
-    monkeypatch.setattr("wqa.systems.cosinet.word_encoder._BLOCK", 2)
+    monkeypatch.setattr("wqa.systems.cosinet.words._ENCODED", 2)
     encoder = WordEncoder(str(tiny_encoder), EngineConfig("mxnet"))
     rows, vectors = encoder.encode(["glacier", " ", "caves", "", "ice"])
     assert rows == [0, 2, 4] and vectors.shape == (3, encoder.units)

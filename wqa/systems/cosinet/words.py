@@ -1,0 +1,459 @@
+"""Tables of word vectors: from a published file, from an encoder, or from a corpus alone.
+
+The vocabulary is that of all texts of the given files. Their labels are not read, so the texts of
+the questions that a ranker is evaluated on may be among them, as a published table has their words.
+
+From an encoder (Tulkens and van Dongen 2024, "Model2Vec"): it reads each word by itself, the
+encodings of its tokens are averaged, and the vectors of all words are reduced by principal
+components. From a corpus (Levy, Goldberg and Dagan 2015): positive pointwise mutual information of
+co-occurrences in windows whose nearer words weigh more, with a smoothed distribution of contexts,
+factorized by a truncated SVD; a word's vector is its row of ``U`` times a power of the singular
+values.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import time
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.linalg import svds
+
+from wqa.config import EngineConfig
+from wqa.data import read_questions
+from wqa.data.formats import data_digest
+from wqa.data.ir_names import is_ir_name
+from wqa.data.vector_files import FORMATS, read_vector_file, tell_format
+from wqa.data.word_vectors import (
+    WordVectors,
+    read_word_vectors,
+    table_keys,
+    table_output,
+    write_word_vectors,
+)
+from wqa.engines.inputs import as_float32
+from wqa.engines.onednn import check_precision
+from wqa.errors import DataError, OptionError, check_choice
+from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
+from wqa.io.arrays import reusable_folder
+from wqa.io.encoder_directories import encoder_directory
+from wqa.io.files import PathLike, sha256
+from wqa.io.locks import lock_output
+from wqa.io.progress import progress_bar, with_bar
+from wqa.models import parse_devices
+from wqa.pretrained import load_backbone
+from wqa.text import SingleInputs, load_tokenizer
+from wqa.text.words import split_words
+
+#: Default number of elements, and default length, of vectors that are made: those of Numberbatch.
+UNITS, LENGTH = 300, 1.0
+#: Greatest length that vectors are scaled to.
+MOST_LENGTH = 1e6
+#: Greatest length of a word of a vocabulary in characters; longer ones stay unknown.
+_MOST_CHARACTERS = 256
+#: Words to each side of a word that are its contexts.
+WINDOW = 5
+#: Power of the contexts' frequencies, and of the singular values (Levy et al. 2015, section 7).
+_SMOOTHING, _POWER = 0.75, 0.5
+#: Words of texts whose co-occurrences are counted at once, and words that are encoded at once.
+_COUNTED, _ENCODED = 1 << 20, 2048
+#: Greatest number of tokens of a word, special tokens included; further ones are cut off.
+_MOST_TOKENS = 32
+
+#: Function that makes a table.
+Make = Callable[[], WordVectors]
+
+
+class WordCounts(NamedTuple):
+    """A vocabulary.
+
+    Attributes
+    ----------
+    words : list of str
+        V words, the most frequent first; words of equal frequency in the order of their characters.
+    counts : numpy.ndarray
+        (V,) int64 number of occurrences of each.
+    total : int
+        Number of occurrences of all words, of those that are left out too.
+    """
+
+    words: List[str]
+    counts: np.ndarray
+    total: int
+
+
+class TableReport(NamedTuple):
+    """A table that was made.
+
+    Attributes
+    ----------
+    table : WordVectors
+        The table, as it was read from its folder.
+    vocabulary : int
+        Number of words of the texts.
+    known : int
+        Number of them that have a vector.
+    coverage : float
+        Share of the words' occurrences that have a vector.
+    seconds : float
+        Time that it took; 0 where the folder held the table already.
+    """
+
+    table: WordVectors
+    vocabulary: int
+    known: int
+    coverage: float
+    seconds: float
+
+
+def embed_words(
+    data: Sequence[PathLike],
+    out: PathLike,
+    vectors: Optional[PathLike] = None,
+    encoder: Optional[str] = None,
+    ppmi: bool = False,
+    format: str = "auto",
+    units: Optional[int] = None,
+    least_count: int = 1,
+    engine: Optional[EngineConfig] = None,
+    progress: bool = False,
+    length: Optional[float] = None,
+) -> TableReport:
+    """Make the table of word vectors of some texts, in a folder.
+
+    Parameters
+    ----------
+    data : sequence of str or path-like
+        Files of questions, canonical JSONL, whose words get vectors. No label is used.
+    out : str or path-like
+        Folder to make. A whole table that was made with the same arguments is kept as it is.
+    vectors : str or path-like, optional
+        File of published vectors to take, as `wqa.data.vector_files.read_vector_file` reads it.
+    encoder : str, optional
+        Pretrained encoder to distil.
+    ppmi : bool
+        Factorize the positive pointwise mutual information of the texts' words instead.
+    format : str
+        Format of ``vectors``.
+    units : int, optional
+        Number of elements of vectors that are made, 300 by default.
+    least_count : int
+        Least number of occurrences of a word that gets a vector.
+    engine : EngineConfig, optional
+        Engine that computes the encoder.
+    progress : bool
+        Show bars on standard error.
+    length : float, optional
+        Euclidean length to scale each vector to, 1 by default for vectors that are made; without
+        it those of a file stay as they are.
+
+    Returns
+    -------
+    TableReport
+        The table, and how many words have a vector.
+
+    Raises
+    ------
+    OptionError, DataError, EncoderError, StorageError
+        If not one of the three sources is given, an option does not belong to it or is out of
+        range, a file or the encoder cannot be read, or the folder cannot be written.
+    """
+    start = time.perf_counter()
+    _check_options(data, vectors, encoder, ppmi, format, units, least_count, length)
+    counts = count_words(data, least_count, progress)
+    if vectors is not None:
+        kind = tell_format(vectors) if format == "auto" else format
+        settings: Dict[str, Any] = {"kind": kind, "source_sha256": sha256(vectors)}
+        make: Make = functools.partial(read_vector_file, vectors, counts.words, kind, progress)
+    elif encoder is not None:
+        settings, make = _from_encoder(encoder, units or UNITS, engine, counts.words, progress)
+    else:
+        settings = {"kind": "ppmi", "components": units or UNITS, "window": WINDOW}
+        make = functools.partial(_from_texts, data, units or UNITS, counts.words, progress)
+    if vectors is None and length is None:
+        length = LENGTH
+    digests = [data_digest(path) for path in data]
+    settings = {"data_sha256": digests, "least_count": least_count, **settings, "length": length}
+    with lock_output(out):
+        output = table_output(out)
+        output.check()
+        output.mend()
+        stored = reusable_folder(output, settings)
+    if stored is None:
+        table = make()
+        scaled = table.vectors if length is None else _of_length(table.vectors, length)
+        write_word_vectors(out, WordVectors(table.words, scaled, {**table.meta, **settings}))
+    seconds = 0.0 if stored else time.perf_counter() - start
+    return _report(read_word_vectors(out), counts, seconds)
+
+
+def _check_options(
+    data: Sequence[PathLike],
+    vectors: Optional[PathLike],
+    encoder: Optional[str],
+    ppmi: bool,
+    format: str,
+    units: Optional[int],
+    least_count: int,
+    length: Optional[float],
+) -> None:
+    given = {"vectors": vectors is not None, "encoder": encoder is not None, "ppmi": ppmi}
+    sources = [name for name, is_given in given.items() if is_given]
+    if len(sources) != 1:
+        chosen = " and ".join(sources) or "none of them"
+        raise OptionError("vectors and encoder and ppmi", chosen, "one of the three")
+    check_choice("format", format, ("auto", *FORMATS))
+    if vectors is None and format != "auto":
+        raise OptionError("format", f"{format} with {sources[0]}", "with vectors alone")
+    if not data:
+        raise OptionError("data", "no file", "files of questions")
+    if vectors is not None and units is not None:
+        raise OptionError("units", f"{units} with vectors", "none: the file has its own")
+    for name, value in (("least_count", least_count), ("units", units)):
+        if value is not None and value < 1:
+            raise OptionError(name, value, "a whole number from 1")
+    if length is not None and not 0 < length <= MOST_LENGTH:
+        raise OptionError("length", length, f"a number above 0, at most {MOST_LENGTH:g}")
+
+
+def _of_length(vectors: np.ndarray, length: float) -> np.ndarray:
+    """Scale each vector to a length; one of zeros stays."""
+    exact = vectors.astype(np.float64)
+    norms = np.sqrt(np.square(exact).sum(axis=1, keepdims=True))
+    return (exact * (length / np.maximum(norms, 1e-12))).astype(np.float32)
+
+
+def _report(table: WordVectors, counts: WordCounts, seconds: float) -> TableReport:
+    words = set(table.words)
+    rows: List[int] = []  # words that have a vector
+    for row, word in enumerate(counts.words):
+        if not words.isdisjoint(table_keys([word], table.masks_digits)):
+            rows.append(row)
+    coverage = int(counts.counts[rows].sum()) / counts.total
+    return TableReport(table, len(counts.words), len(rows), coverage, seconds)
+
+
+# The vocabulary
+
+
+def read_texts(paths: Sequence[PathLike], progress: bool = False) -> Iterator[str]:
+    """Texts of files of questions: each question, and after it its candidates."""
+    for path in paths:
+        questions = read_questions(path, with_candidates=is_ir_name(path))
+        for question in with_bar(questions, None, "reading texts", progress):
+            yield question.question
+            yield from question.texts
+
+
+def count_words(
+    paths: Sequence[PathLike], least_count: int = 1, progress: bool = False
+) -> WordCounts:
+    """Count the words of all texts of corpora; rarer words than ``least_count`` are left out."""
+    counts: collections.Counter[str] = collections.Counter()
+    for text in read_texts(paths, progress):
+        counts.update(split_words(text))
+    kept = []
+    for word in sorted(counts):
+        if counts[word] >= least_count and len(word) <= _MOST_CHARACTERS:
+            kept.append(word)
+    if not kept:
+        raise DataError(
+            ", ".join(map(str, paths)),
+            f"no word occurs {least_count} times",
+            "texts with words",
+            "lower least_count",
+        )
+    kept.sort(key=counts.__getitem__, reverse=True)
+    ordered = np.array([counts[word] for word in kept], np.int64)
+    return WordCounts(kept, ordered, sum(counts.values()))
+
+
+# From an encoder
+
+
+class WordEncoder:
+    """Encodes words by themselves, by a pretrained encoder and an engine."""
+
+    def __init__(self, encoder: str, engine: Optional[EngineConfig] = None) -> None:
+        config = engine or EngineConfig()
+        check_precision(config.precision)
+        with encoder_directory(encoder) as folder:
+            backbone = load_backbone(folder, parse_devices(config.ctx)[0])
+            tokenizer = load_tokenizer(folder)
+            tokenizer.check_fits(backbone.config, encoder)
+        length = min(_MOST_TOKENS, backbone.config.max_positions)
+        self.units: int = backbone.config.units
+        self.sha256: str = encodings_identity(backbone, tokenizer, length)["encoder_sha256"]
+        self._inputs = SingleInputs(tokenizer, length)
+        self._encoder = DocumentEncoder(backbone, tokenizer, length, config)
+
+    def encode(self, words: Sequence[str], progress: bool = False) -> Tuple[List[int], np.ndarray]:
+        """Encode words.
+
+        Returns the indices of the words that the encoder has a token for, and their vectors, (rows,
+        C) float32, the mean over the tokens of each, special tokens left out.
+        """
+        rows: List[int] = []
+        vectors = [np.zeros((0, self.units), np.float32)]
+        with progress_bar(len(words), "encoding words", "word", progress) as bar:
+            for start in range(0, len(words), _ENCODED):
+                # A byte-level tokenizer has other tokens for a word that no space precedes.
+                texts = [f" {word}" for word in words[start : start + _ENCODED]]
+                token_ids = []
+                for row, encoded in enumerate(self._inputs.encode(texts), start):
+                    if not encoded.empty:
+                        rows.append(row)
+                        token_ids.append(encoded.token_ids)
+                for encoding in self._encoder.encode(token_ids):
+                    of_tokens = as_float32(encoding)[1:-1]  # without the special tokens
+                    vectors.append(of_tokens.mean(axis=0, keepdims=True))
+                bar.update(len(texts))
+        return rows, np.concatenate(vectors)
+
+
+def _from_encoder(
+    name: str, units: int, engine: Optional[EngineConfig], words: List[str], progress: bool
+) -> Tuple[Dict[str, Any], Make]:
+    """Settings of static vectors of an encoder, and the function that makes them."""
+    config = engine or EngineConfig()
+    encoder = WordEncoder(name, config)
+    if units > encoder.units:
+        expected = f"at most {encoder.units}, the units of the encoder"
+        raise OptionError("units", units, expected)
+
+    def make() -> WordVectors:
+        rows, encodings = encoder.encode(words, progress)
+        if len(rows) < 2:
+            problem = f"the encoder has tokens for {len(rows)} of the texts' words"
+            raise DataError(name, problem, "at least 2 words", "take more texts")
+        vectors = principal_components(encodings, units).astype(np.float32)
+        return WordVectors([words[row] for row in rows], vectors)
+
+    settings = {
+        "kind": "distilled",
+        "source": name,
+        "source_sha256": encoder.sha256,
+        "precision": config.precision,
+        "components": units,
+    }
+    return settings, make
+
+
+def principal_components(vectors: np.ndarray, units: int) -> np.ndarray:
+    """Project vectors on their first principal components, (V, units), the greatest variance first.
+
+    The greatest element of a component's direction is positive. Shapes: `vectors` (V, C).
+    """
+    size = vectors.shape[1]
+    if units > size:
+        raise OptionError("units", units, f"at most {size}, the units of the encoder")
+    centred = vectors.astype(np.float64)
+    centred -= centred.mean(axis=0)
+    _, directions = np.linalg.eigh(centred.T @ centred)  # (C, C), variances ascending
+    return centred @ _signed(directions[:, ::-1][:, :units])
+
+
+def _signed(columns: np.ndarray) -> np.ndarray:
+    """Columns whose greatest element is positive."""
+    greatest = np.abs(columns).argmax(axis=0)
+    return columns * np.sign(columns[greatest, np.arange(columns.shape[1])])
+
+
+# From a corpus
+
+
+def _from_texts(
+    data: Sequence[PathLike], units: int, words: List[str], progress: bool
+) -> WordVectors:
+    information = ppmi(count_pairs(read_texts(data, progress), words))
+    vectors = factorize(information, units)
+    # A word without a context above chance has no vector; it stays unknown.
+    rows = np.flatnonzero(information.getnnz(axis=1))
+    return WordVectors([words[row] for row in rows], vectors[rows].astype(np.float32))
+
+
+def count_pairs(texts: Iterable[str], words: Sequence[str], window: int = WINDOW) -> csr_matrix:
+    """Count how often words occur near one another in a text, (V, V), symmetric.
+
+    Other words take their positions but are not counted. Of W words to each side, one at distance d
+    counts (W + 1 - d) / W.
+    """
+    size = len(words)
+    following = csr_matrix((size, size), dtype=np.float64)
+    for ids in _blocks(texts, words, window):
+        for distance in range(1, window + 1):
+            left, right = ids[:-distance], ids[distance:]
+            known = (left >= 0) & (right >= 0)
+            places = left[known], right[known]
+            # Pairs that occur several times are added up.
+            pairs = csr_matrix((np.ones(len(places[0])), places), shape=(size, size))
+            following = following + (window + 1 - distance) / window * pairs
+    return (following + following.T).tocsr()
+
+
+def _blocks(texts: Iterable[str], words: Sequence[str], window: int) -> Iterator[np.ndarray]:
+    """Indices of the words of whole texts, -1 for others, and ``window`` times -1 after a text."""
+    index = {word: number for number, word in enumerate(words)}
+    block: List[int] = []
+    for text in texts:
+        block += [index.get(word, -1) for word in split_words(text)]
+        block += [-1] * window
+        if len(block) >= _COUNTED:
+            yield np.array(block, np.int32)
+            block = []
+    if block:
+        yield np.array(block, np.int32)
+
+
+def ppmi(pairs: csr_matrix) -> csr_matrix:
+    """Positive pointwise mutual information, ``max(0, log(P(w, c) / (P(w) P'(c))))``, (V, V).
+
+    ``P'`` is in proportion to the contexts' counts to the power of 0.75. Shapes: `pairs` (V, V),
+    counts of words, the rows, with contexts, the columns.
+    """
+    word_sums = np.asarray(pairs.sum(axis=1)).ravel()
+    context_sums = np.asarray(pairs.sum(axis=0)).ravel() ** _SMOOTHING
+    entries = pairs.tocoo()
+    # P(w, c) / P(w): the number of all pairs cancels out.
+    conditional = entries.data / word_sums[entries.row]
+    of_contexts = context_sums[entries.col] / context_sums.sum()
+    values = np.maximum(np.log(conditional / of_contexts), 0)
+    information = csr_matrix((values, (entries.row, entries.col)), shape=pairs.shape)
+    information.eliminate_zeros()
+    return information
+
+
+def factorize(information: csr_matrix, units: int) -> np.ndarray:
+    """Left singular vectors times the roots of the singular values, (V, units), the greatest first.
+
+    The signs are such that the greatest element of a column is positive.
+    """
+    size = information.shape[0]
+    informative = int(np.count_nonzero(information.getnnz(axis=1)))
+    most = min(size - 1, informative)  # the rank is no greater
+    if units > most:
+        raise OptionError(
+            "units",
+            f"{units} for {size} words, {informative} of which have a context above chance",
+            f"at most {most}",
+            "take more texts, or fewer units",
+        )
+    # A fixed start, for the same bits in each run.
+    start = np.random.default_rng(0).standard_normal(size)
+    left, values, _ = svds(information, k=units, v0=start)
+    order = np.argsort(-values, kind="stable")
+    return _signed(left[:, order] * values[order] ** _POWER)
