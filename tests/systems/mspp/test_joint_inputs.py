@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from wqa.data import Question, builtin_path
 from wqa.data.records import Candidate
 from wqa.errors import DataError, EncoderError, InputError, OptionError, QuestionTooLong
-from wqa.systems.mspp.inputs import JointInputs, pad_inputs
+from wqa.systems.mspp.inputs import JointInputs
 from wqa.text import PairInputs, PairStore, build_store, load_tokenizer, prepare_questions
 
 #: Ids of the special tokens of the tokenizer below.
@@ -119,7 +119,7 @@ def test_rows_are_padded_behind_their_segments():
     # A bucket never exceeds the longest input.
     full = [[12] * 4] * 2
     assert make(k=2).pad([join(make(k=2), [11] * 4, full)])[0].shape == (1, 18)
-    assert pad_inputs(joints, 20, 7)[0][0, -1] == 7
+    assert inputs.pad(joints, 15)[0].shape == (2, 15)
     assert set(inputs.array_types()) == {*inputs.names, "scores"}
 
 

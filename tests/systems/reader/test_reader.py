@@ -390,16 +390,6 @@ def test_examples_have_the_first_occurrence_and_as_many_windows_without_an_answe
     assert len(fewer.examples) == 9
 
 
-def test_a_question_trains_on_its_first_candidates_with_an_answer(tokenizer):
-    texts = ["Basel is wet .", "It snows in Basel .", "To the east is Basel ."]
-    candidates = tuple(Candidate(text, 1) for text in texts)
-    question = Question("Q1", "where ?", candidates, ("Basel",))
-    for positives, count in ((0, 3), (1, 1), (2, 2)):
-        made = examples_of([question], tokenizer, max_length=80, positives=positives)
-        found = [list(example.token_ids) for example in made.examples]
-        assert found == [list(ids) for ids in tokenizer.encode(texts)[:count]]
-
-
 def test_a_title_is_the_span_last_of_all(tokenizer):
     def example(text, label):
         question = Question("Q1", "where ?", (Candidate(text, label),), ("Basel",))
@@ -719,7 +709,7 @@ def test_questions_that_cannot_be_read(reader_run):
         broken.read("where ?", ["", "the sea"])
 
 
-@pytest.mark.parametrize("name", ["stride", "negatives", "positives", "read"])
+@pytest.mark.parametrize("name", ["stride", "negatives", "read"])
 def test_a_setting_below_zero_is_refused(name):
     with pytest.raises(OptionError, match=f"{name}: -1"):
         build_network("reader", tiny_config(), **{name: -1})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Type
+from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Type
 
 import numpy as np
 
@@ -156,20 +156,19 @@ class RandomScores(Baseline):
 
     def scores(self, question: Question) -> Sequence[float]:
         """Log-odds of uniform numbers, as `Baseline.scores`."""
-        start = hashlib.blake2b(b"%d " % self._seed + _digest(question.question), digest_size=8)
-        return [_log_odds(start, text) for text in question.texts]
+        of_question = hashlib.blake2b(_bytes_of(question.question)).digest()
+        scores = []
+        for text in question.texts:
+            content = b"%d " % self._seed + of_question + _bytes_of(text)
+            digest = hashlib.blake2b(content, digest_size=8).digest()
+            number = int.from_bytes(digest, "big") >> 12  # 52 bits: half a step is a float too
+            uniform = (number + 0.5) / 2**52
+            scores.append(math.log(uniform / (1 - uniform)))
+        return scores
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass")).digest()
-
-
-def _log_odds(start: Any, text: str) -> float:
-    digest = start.copy()
-    digest.update(text.encode("utf-8", "surrogatepass"))
-    number = int.from_bytes(digest.digest(), "big") >> 12  # 52 bits: half a step is a float too
-    uniform = (number + 0.5) / 2**52
-    return math.log(uniform / (1 - uniform))
+def _bytes_of(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 class CandidateBM25(Baseline):

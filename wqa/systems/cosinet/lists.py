@@ -11,7 +11,7 @@ candidate, L words of either, D the width of the word embeddings, C that of a pa
 from __future__ import annotations
 
 import math
-from typing import Any, Iterable, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from wqa.models.runtime import Tensor
 
@@ -308,7 +308,10 @@ class ListNetwork(Network):
         lists : mxnet.gluon.HybridBlock
             Takes these pairs and the last input; returns the scores, (Q, n).
         """
-        return _Pairs(self), _Lists(self)
+        pairs, lists = _Part(self, self.encode, False), _Part(self, self.score, True)
+        pairs.vectors = self.vectors
+        pairs.params.update({self.vectors.name: self.vectors})
+        return pairs, lists
 
     def _embed(self, F, ids: Tensor, valid: Tensor, vectors: Tensor) -> Tensor:
         """Encoded words of texts, 0 at padding: (texts, L, units)."""
@@ -320,37 +323,18 @@ class ListNetwork(Network):
 
 
 class _Part(HybridBlock):
-    """Some blocks of a network, which share its parameters."""
+    """A method of a network as a block, with those of its blocks that the method uses."""
 
-    def __init__(self, network: ListNetwork, names: Iterable[str]) -> None:
+    def __init__(self, network: ListNetwork, method: Callable[..., Tensor], lists: bool) -> None:
         super().__init__(prefix=network.prefix)
-        self._network = (network,)  # in a tuple, so that it is no child
-        for name in names:
-            if network._children.get(name) is not None:
-                self.register_child(network._children[name], name)
+        self._method = (method,)  # in a tuple, so that the network is no child
+        for name, child in network._children.items():
+            if (name in _LIST_PARTS) == lists and child is not None:
+                self.register_child(child, name)
         break_cycles(self)
 
-
-class _Pairs(_Part):
-    """`ListNetwork.encode` as a block."""
-
-    def __init__(self, network: ListNetwork) -> None:
-        super().__init__(network, set(network._children) - set(_LIST_PARTS))
-        self.vectors = network.vectors
-        self.params.update({network.vectors.name: network.vectors})
-
-    def hybrid_forward(self, F, *texts: Tensor, vectors: Tensor) -> Tensor:
-        return self._network[0].encode(F, *texts, vectors=vectors)
-
-
-class _Lists(_Part):
-    """`ListNetwork.score` as a block."""
-
-    def __init__(self, network: ListNetwork) -> None:
-        super().__init__(network, _LIST_PARTS)
-
-    def hybrid_forward(self, F, pairs: Tensor, list_valid: Tensor) -> Tensor:
-        return self._network[0].score(F, pairs, list_valid)
+    def hybrid_forward(self, F, *inputs: Tensor, **constants: Tensor) -> Tensor:
+        return self._method[0](F, *inputs, **constants)
 
 
 def _for_each(F, rows: Tensor, candidates: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import mxnet as mx
 from mxnet.gluon import HybridBlock, nn, rnn
 
 from wqa.models.embeddings import break_cycles
-from wqa.models.heads import Head, Stage
+from wqa.models.heads import Head, Stage, scores_of_stages
 from wqa.models.masks import MASKED
 
 #: Dropout rates of the variants: before their layers, and before the linear variant's output.
@@ -156,15 +156,8 @@ class LSTMInteraction(HybridBlock):
             self.bilinear_bias = self.params.get("bilinear_bias", shape=(BILINEAR,), init="zeros")
             self.out = nn.Dense(1, in_units=BILINEAR)
 
-    def hybrid_forward(
-        self,
-        F,
-        question: Tensor,
-        question_valid: Tensor,
-        document: Tensor,
-        document_valid: Tensor,
-        bilinear_bias: Tensor,
-    ) -> Tensor:
+    def hybrid_forward(self, F, *encoded: Tensor, bilinear_bias: Tensor) -> Tensor:
+        question, question_valid, document, document_valid = encoded
         first = F.slice_axis(question, axis=1, begin=0, end=1)
         first = F.reshape(first, (-3, 0))  # (B, C)
         if self.question_pooler is not None:
@@ -214,9 +207,8 @@ class FirstRows(HybridBlock):
     Inputs and outputs are those of `PairRows`; here the output has two positions.
     """
 
-    def hybrid_forward(
-        self, F, question: Tensor, question_valid: Tensor, document: Tensor, document_valid: Tensor
-    ) -> Tuple[Tensor, Tensor]:
+    def hybrid_forward(self, F, *encoded: Tensor) -> Tuple[Tensor, Tensor]:
+        question, question_valid, document, _ = encoded
         first = F.slice_axis(question, axis=1, begin=0, end=1)
         second = F.slice_axis(document, axis=1, begin=0, end=1)
         return F.concat(first, second, dim=1), 2 * F.ones_like(question_valid)
@@ -253,18 +245,10 @@ class PairRows(HybridBlock):
         self.type_weight = self.params.get("type_weight")
         self._sizes = self.position_weight.shape
 
-    def hybrid_forward(
-        self,
-        F,
-        question: Tensor,
-        question_valid: Tensor,
-        document: Tensor,
-        document_valid: Tensor,
-        position_weight: Tensor,
-        type_weight: Tensor,
-    ) -> Tuple[Tensor, Tensor]:
-        question = self._add_rows(F, question, 0, position_weight, type_weight)
-        document = self._add_rows(F, document, 1, position_weight, type_weight)
+    def hybrid_forward(self, F, *encoded: Tensor, **tables: Tensor) -> Tuple[Tensor, Tensor]:
+        question, question_valid, document, document_valid = encoded
+        question = self._add_rows(F, question, 0, **tables)
+        document = self._add_rows(F, document, 1, **tables)
         hidden = F.concat(question, document, dim=1)  # (B, L, C), padding of questions inside
         order = _order(F, hidden, question, question_valid)
         # A lookup in all rows of the batch, which is ten times faster than `batch_dot` with a
@@ -326,9 +310,4 @@ class StagedInteraction(HybridBlock):
         break_cycles(self)
 
     def hybrid_forward(self, F, *encoded: Tensor) -> Tensor:
-        hidden, valid_length = self.join(*encoded)
-        results = []
-        for stage in self._stages:
-            hidden, scores = stage(hidden, valid_length)
-            results.append(scores)
-        return F.stack(*results, axis=1)
+        return F.stack(*scores_of_stages(self._stages, *self.join(*encoded)), axis=1)

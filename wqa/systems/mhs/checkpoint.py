@@ -10,6 +10,7 @@ Hugging Face's ELECTRA. The numbers of layers and heads are in the names alone.
 
 from __future__ import annotations
 
+import collections
 import pathlib
 import re
 from typing import Any, Collection, Dict, Mapping, Set
@@ -28,6 +29,8 @@ from wqa.pretrained.names import (
 
 #: Starts of the names of the body's layers, of the heads, and of the encoder that repeats them.
 BODY, HEADS, CORE = "cerberus_shared_encoder.layer", "cerberus_heads", "core_base_model"
+#: Options of a student by the starts of names whose numbers they count.
+_PARTS = (("body", BODY), ("heads", HEADS))
 
 
 class StudentLayout(CheckpointLayout):
@@ -54,21 +57,17 @@ class StudentLayout(CheckpointLayout):
         return plain
 
     def options(self, path: pathlib.Path, tensors: Collection[str]) -> Dict[str, Any]:
-        body: Set[int] = set()
-        heads: Dict[int, Set[int]] = {}
+        numbers: Dict[str, Set[int]] = collections.defaultdict(set)
         for name in tensors:
-            match = re.match(rf"{BODY}\.(\d{{1,6}})\.", name)
-            if match:
-                body.add(int(match[1]))
-            match = re.match(rf"{HEADS}\.(\d{{1,6}})\.(?:layer\.(\d{{1,6}})\.)?", name)
-            if match:
-                layers = heads.setdefault(int(match[1]), set())
-                if match[2]:
-                    layers.add(int(match[2]))
-        depths = [
-            _count(path, f"{HEADS}.{head}.layer", layers) for head, layers in sorted(heads.items())
-        ]
-        options = {"body": _count(path, BODY, body), "heads": _count(path, HEADS, set(heads))}
+            for start in (BODY, HEADS, rf"{HEADS}\.\d{{1,6}}\.layer"):
+                match = re.match(rf"({start})\.(\d{{1,6}})\.", name)
+                if match:
+                    numbers[match[1]].add(int(match[2]))
+        options = {name: _count(path, start, numbers[start]) for name, start in _PARTS}
+        depths = []
+        for head in range(options["heads"]):
+            start = f"{HEADS}.{head}.layer"
+            depths.append(_count(path, start, numbers[start]))
         for head, depth in enumerate(depths):
             if depth != depths[0]:
                 raise EncoderError(

@@ -7,18 +7,15 @@ from typing import Any, Dict, Sequence
 import numpy as np
 
 from wqa.engines.inputs import EngineInputs
-from wqa.systems.mspp.inputs import JointInput, pad_inputs
-from wqa.text import bucketed
+from wqa.systems.mspp.inputs import JointInput
 
 
 class JointEngineInputs(EngineInputs):
     """Joint inputs, of which the heads read the marks."""
 
     def arrays(self, pairs: Sequence[JointInput]) -> Dict[str, np.ndarray]:
-        most = self.inputs.longest if self.is_exported else self.network.max_positions
-        length = bucketed(max(joint.length for joint in pairs), most)
-        arrays = pad_inputs(pairs, length, self.inputs.tokenizer.padding_id)
-        return dict(zip(self.inputs.names, arrays))
+        most = 0 if self.is_exported else self.network.max_positions
+        return dict(zip(self.inputs.names, self.inputs.pad(pairs, most)))
 
     def read_positions(self, pairs: Sequence[JointInput]) -> np.ndarray:
         return np.stack([joint.marks for joint in pairs])

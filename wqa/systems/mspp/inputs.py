@@ -151,26 +151,20 @@ class JointInputs(SplitInputs):
         marks[: len(starts)] = starts
         return JointInput(token_ids, token_types, positions, marks)
 
-    def pad(self, pairs: Sequence[JointInput]) -> Tuple[np.ndarray, ...]:  # type: ignore[override]
-        """Arrange inputs in the rows of one padded batch, the arrays that a network takes."""
-        length = bucketed(max(joint.length for joint in pairs), self.longest)
-        return pad_inputs(pairs, length, self.tokenizer.padding_id)
+    def pad(  # type: ignore[override]
+        self, pairs: Sequence[JointInput], most: int = 0
+    ) -> Tuple[np.ndarray, ...]:
+        """Arrange inputs in the rows of one padded batch, the arrays of `names`.
 
-
-def pad_inputs(
-    inputs: Sequence[JointInput], length: int, padding_id: int
-) -> Tuple[np.ndarray, ...]:
-    """Arrange joint inputs in the rows of one padded batch.
-
-    Shapes: `token_ids, token_types` (batch, length), `positions` (batch, length), `marks` (batch, k
-    + 1), `valid_length` (batch,).
-    """
-    arrays = [
-        pad_rows([joint.token_ids for joint in inputs], length, padding_id),
-        pad_rows([joint.token_types for joint in inputs], length),
-    ]
-    if inputs[0].positions is not None:
-        arrays.append(pad_rows([joint.positions for joint in inputs], length))
-    arrays.append(np.stack([joint.marks for joint in inputs]).astype(np.float32))
-    arrays.append(np.array([joint.length for joint in inputs], dtype=np.float32))
-    return tuple(arrays)
+        Their length is rounded up to a bucket, up to ``most`` tokens, `longest` by default.
+        """
+        lengths = [joint.length for joint in pairs]
+        length = bucketed(max(lengths), most or self.longest)
+        arrays = [
+            pad_rows([joint.token_ids for joint in pairs], length, self.tokenizer.padding_id),
+            pad_rows([joint.token_types for joint in pairs], length),
+        ]
+        if "positions" in self.names:
+            arrays.append(pad_rows([joint.positions for joint in pairs], length))
+        arrays.append(np.stack([joint.marks for joint in pairs]).astype(np.float32))
+        return (*arrays, np.array(lengths, dtype=np.float32))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import List, Mapping, Tuple
+from typing import Any, ClassVar, Dict, List, Mapping, Tuple
 
 from wqa.models.runtime import Tensor
 
@@ -40,8 +40,6 @@ class ReaderConfig(NetworkConfig):
         position 0. A question gives those of its first candidates, which a retriever confuses with
         an answer; these are what the reader reads after it. 0 trains on windows with an answer
         alone.
-    positives : int
-        Most candidates with an answer that a question trains on, the first of them; 0 for all.
     read : int
         Candidates of a development question that are read, the first of them; 0 for all.
 
@@ -53,8 +51,9 @@ class ReaderConfig(NetworkConfig):
 
     stride: int = option(0, "tokens between windows of a long document; 0: half of the room")
     negatives: float = option(1.0, "windows without an answer for each one with an answer")
-    positives: int = option(0, "most candidates with an answer for each question; 0: all")
     read: int = option(10, "candidates of a development question to read; 0: all")
+
+    RETIRED: ClassVar[Dict[str, Any]] = {"positives": None}
 
     @property
     def computes(self) -> str:

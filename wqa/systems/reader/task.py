@@ -35,11 +35,9 @@ from wqa.systems.reader.reader import Reader
 from wqa.text import (
     PairInputs,
     TextInput,
-    bucketed,
     is_store,
     naming_file,
     note_long_questions,
-    pad_pairs,
     plan_batches,
     plan_by_question,
 )
@@ -69,9 +67,8 @@ class SpanExamples:
         questions: Iterable[Question],
         windows: WindowInputs,
         negatives: float = 1.0,
-        positives: int = 0,
     ) -> None:
-        self._windows, self._negatives, self._positives = windows, negatives, positives
+        self._windows, self._negatives = windows, negatives
         self.examples: List[Example] = []
         #: What the questions lack.
         self.counts: collections.Counter = collections.Counter()
@@ -125,7 +122,7 @@ class SpanExamples:
             if bool(label) == bool(of_text):
                 agreeing.append(index)
             counts["without span"] += bool(label and not of_text)
-        for index in positive[: self._positives or None]:
+        for index in positive:
             self._add_positive(segments.question, question.texts[index], spans[index][0])
         for index in agreeing:
             self._add_negatives(segments.question, question.texts[index], spans[index])
@@ -213,7 +210,7 @@ class ReaderTask(Task):
         questions = filter_questions(read_questions(train_file), config.train_filter)
         bar = tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)
         with naming_file(train_file):
-            examples = SpanExamples(bar, windows, own_config.negatives, own_config.positives)
+            examples = SpanExamples(bar, windows, own_config.negatives)
         examples.note(train_file)
         return cls(network, inputs, examples, config.shuffle, data_digest(train_file))
 
@@ -229,24 +226,20 @@ class ReaderTask(Task):
     def batch(self, key: np.ndarray) -> Dict[str, np.ndarray]:
         examples = [self.examples.examples[index] for index in key]
         pairs = [example.pair for example in examples]
-        length = bucketed(int(self._lengths[key].max()), self.max_length)
-        inputs = self.inputs
-        padded = pad_pairs(pairs, length, inputs.tokenizer.padding_id, inputs.form.typed)
+        batch = dict(zip(self.inputs.names, self.inputs.pad(pairs)))
         # The softmax chooses among what can be read: the document's tokens, and position 0 for no
         # answer. BERT's code lets it choose the question and the padding too.
-        allowed = np.zeros((len(pairs), length), dtype=np.float32)
+        allowed = np.zeros(batch["token_ids"].shape, dtype=np.float32)
         targets = np.zeros((len(pairs), 2), dtype=np.float32)
         for row, (_, pair, span) in enumerate(examples):
             allowed[row, 0] = 1
             allowed[row, pair.boundary : len(pair.token_ids) - 1] = 1
             if span is not None:
                 targets[row] = pair.boundary + np.array(span)
-        names = ("token_ids", "token_types", "valid_length")
-        return {**dict(zip(names, padded)), "allowed": allowed, "targets": targets}
+        return {**batch, "allowed": allowed, "targets": targets}
 
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
-        arrays = (batch["token_ids"], batch["token_types"], batch["valid_length"])
-        logits = self.network(*arrays)  # (B, L, 2)
+        logits = self.network(*(batch[name] for name in self.inputs.names))  # (B, L, 2)
         return {"loss": span_cross_entropy(logits, batch["allowed"], batch["targets"])}
 
 
