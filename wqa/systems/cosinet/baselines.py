@@ -52,25 +52,25 @@ class Baseline(Ranker):
         check_candidates(question)
         if not question.question.strip():
             raise InputError(question_name(question), "the question is empty", "text")
-        filled = np.array([bool(text.strip()) for text in question.texts])
+        non_blank = np.array([bool(text.strip()) for text in question.texts])
         left = question._replace(
             candidates=tuple(
                 candidate._replace(rank=rank)
-                for candidate, rank, has_text in zip(question.candidates, question.ranks, filled)
+                for candidate, rank, has_text in zip(question.candidates, question.ranks, non_blank)
                 if has_text
             )
         )
-        scores = np.full(len(filled), -np.inf)
-        if filled.any():
-            scores[filled] = self.scores(left)
+        scores = np.full(len(non_blank), -np.inf)
+        if non_blank.any():
+            scores[non_blank] = self.scores(left)
         return Ranking(
             order=np.argsort(-scores, kind="stable"),
             scores=scores,
-            exits=filled.astype(int),
-            truncated=np.zeros(len(filled), dtype=bool),
-            blank=~filled,
+            exits=non_blank.astype(int),
+            truncated=np.zeros(len(non_blank), dtype=bool),
+            blank=~non_blank,
             cost=FREE,
-            exit_scores=np.where(filled, scores, np.nan)[None],
+            exit_scores=np.where(non_blank, scores, np.nan)[None],
         )
 
     def scores(self, question: Question) -> Sequence[float]:

@@ -115,16 +115,16 @@ class ListInputs(PairInputs):
     ) -> Tuple[WordList, np.ndarray, np.ndarray]:
         """Encode a question and its candidates without an object for each candidate.
 
-        Shapes: `filled` (candidates,), `truncated` (candidates,).
+        Shapes: `non_blank` (candidates,), `truncated` (candidates,).
         """
         segments = self.segments(question, candidates, name)
         lengths = np.fromiter(map(len, segments.candidates), np.intp, len(segments.candidates))
-        filled = lengths > 0
+        non_blank = lengths > 0
         ids = itertools.chain.from_iterable(segments.candidates)
         words = np.fromiter(ids, np.int32, int(lengths.sum()))
         of_question = np.array(segments.question, dtype=np.int32)
-        words_of_list = WordList(of_question, words, lengths[filled])
-        return words_of_list, filled, np.array(segments.truncated)
+        words_of_list = WordList(of_question, words, lengths[non_blank])
+        return words_of_list, non_blank, np.array(segments.truncated)
 
     def lengths(self, questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
         return np.stack([questions, candidates], axis=1)

@@ -60,10 +60,10 @@ class ListRanker(InputsRanker):
         """Tokenize a question; returns its number of words, with each candidate, too."""
         order = np.array(question.original_order)
         texts = [question.candidates[index].text for index in order]
-        words, filled, truncated = self.inputs.encode_list(question.question, texts, question.id)
+        words, non_blank, truncated = self.inputs.encode_list(question.question, texts, question.id)
         by_candidate = np.empty_like(truncated)
         by_candidate[order] = truncated
-        encoded = QuestionList(words, order[filled], by_candidate, Names(record=question))
+        encoded = QuestionList(words, order[non_blank], by_candidate, Names(record=question))
         return encoded, len(words.words) + len(words.question) * len(texts)
 
     def _rank_group(self, group: Sequence[QuestionList]) -> List[Ranking]:

@@ -33,7 +33,7 @@ from wqa.training.task import PairTask, Setup
 #: Fields of `wqa.systems.cosinet.config.ListConfig` that the word vectors determine.
 FROM_WORDS = ("rows", "width", "words_sha256", "buckets")
 
-_MEND = "give words=FOLDER, a table that `wqa embed-words` wrote"
+_HINT = "give words=FOLDER, a table that `wqa embed-words` wrote"
 
 LOGGER = logging.getLogger(__name__)
 
@@ -109,8 +109,8 @@ class ListTask(PairTask):
 
     @classmethod
     def create(cls, setup: Setup) -> ListTask:
-        chosen, filled = _open(setup.system.name, setup.start, setup.own_config)
-        task: Any = super().create(setup._replace(start=chosen, own_config=filled))
+        chosen, own_config = _open(setup.system.name, setup.start, setup.own_config)
+        task: Any = super().create(setup._replace(start=chosen, own_config=own_config))
         task._start = chosen
         task._check_words(setup.train_file)
         cut = (task.pairs.truncated, "candidate", f"cut to {task.inputs.max_length} words")
@@ -134,7 +134,7 @@ class ListTask(PairTask):
                 train_file,
                 f"word vectors of none of the words of its first {len(first):,} pairs",
                 "a table that has some of them",
-                _MEND,
+                _HINT,
             )
         if share < _FEW:
             note = (
@@ -180,10 +180,10 @@ def _open(system: str, start: Start, own_config: Any) -> Tuple[Start, Any]:
     run = start.run_config()
     if run is None and start.name:
         problem = f"{start.name}, and {system} reads word vectors"
-        raise OptionError("encoder", problem, "no encoder", _MEND)
+        raise OptionError("encoder", problem, "no encoder", _HINT)
     if run is None:
         if not own_config.words:
-            raise OptionError("words", "none", "a table of word vectors", _MEND)
+            raise OptionError("words", "none", "a table of word vectors", _HINT)
         words = WordStart(own_config.words, own_config.buckets)
         return words, dataclasses.replace(own_config, **words.sizes())
     if own_config.words:

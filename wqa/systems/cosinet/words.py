@@ -393,7 +393,7 @@ def count_pairs(texts: Iterable[str], words: Sequence[str], window: int = WINDOW
     counts (W + 1 - d) / W.
     """
     size = len(words)
-    following = csr_matrix((size, size), dtype=np.float64)
+    counts = csr_matrix((size, size), dtype=np.float64)
     for ids in _blocks(texts, words, window):
         for distance in range(1, window + 1):
             left, right = ids[:-distance], ids[distance:]
@@ -401,8 +401,8 @@ def count_pairs(texts: Iterable[str], words: Sequence[str], window: int = WINDOW
             places = left[known], right[known]
             # Pairs that occur several times are added up.
             pairs = csr_matrix((np.ones(len(places[0])), places), shape=(size, size))
-            following = following + (window + 1 - distance) / window * pairs
-    return (following + following.T).tocsr()
+            counts = counts + (window + 1 - distance) / window * pairs
+    return (counts + counts.T).tocsr()
 
 
 def _blocks(texts: Iterable[str], words: Sequence[str], window: int) -> Iterator[np.ndarray]:

@@ -137,25 +137,25 @@ class DecoupledRanker(CascadeRanker):
             pairs.check_ids([text.token_ids for text in side], network.config.vocab_size)
         ranked: List[Tuple[int, np.ndarray]] = []  # question, its pairs that are not blank
         for index, (start, end) in enumerate(pairs.questions()):
-            filled = start + np.flatnonzero(pairs.filled[start:end])
-            if len(filled):
-                ranked.append((index, filled))
+            non_blank = start + np.flatnonzero(pairs.filled[start:end])
+            if len(non_blank):
+                ranked.append((index, non_blank))
         new: Dict[bytes, TextInput] = {}  # documents to encode, each text once
         encoded = [(0, 0)] * (len(pairs.starts) - 1)
-        for index, filled in ranked:
-            texts, tokens = 1, questions[filled[0]].length
-            for pair in filled:
+        for index, non_blank in ranked:
+            texts, tokens = 1, questions[non_blank[0]].length
+            for pair in non_blank:
                 key = documents[pair].token_ids.tobytes()
                 if key and key not in new:
                     new[key] = documents[pair]
                     texts, tokens = texts + 1, tokens + documents[pair].length
             encoded[index] = (texts, tokens)
-        firsts = [questions[filled[0]] for _, filled in ranked]
+        firsts = [questions[non_blank[0]] for _, non_blank in ranked]
         question_rows = self._encode_texts(self.question_encoder, firsts)
         known = dict(zip(new, self._encode_texts(self.document_encoder, list(new.values()))))
         network_inputs = list(pairs.all)
-        for (_, filled), rows in zip(ranked, question_rows):
-            for pair in filled:
+        for (_, non_blank), rows in zip(ranked, question_rows):
+            for pair in non_blank:
                 document = documents[pair]
                 text = known.get(document.token_ids.tobytes())
                 if text is None:

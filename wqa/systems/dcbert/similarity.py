@@ -32,6 +32,7 @@ from wqa.errors import check_choice
 from wqa.models.backbone import Backbone
 from wqa.models.network import Network, NetworkConfig
 from wqa.systems.dcbert.interactions import padding_of
+from wqa.systems.dcbert.network import DecoupledPath
 from wqa.systems.dcbert.ranker import DecoupledRanker
 from wqa.text import SplitInputs, Tokenizer
 
@@ -114,10 +115,7 @@ class SimilarityNetwork(Network):
         return [0.0]  # no product with weights follows the encoders
 
     def hybrid_forward(self, F, *texts: Tensor) -> Tensor:
-        question_ids, question_valid, document_ids, document_valid = texts
-        question = self.question_encoder(question_ids, F.zeros_like(question_ids), question_valid)
-        document = self.document_encoder(document_ids, F.zeros_like(document_ids), document_valid)
-        return self.similarity(question, question_valid, document, document_valid)
+        return DecoupledPath(self, self.similarity)(*texts)
 
 
 class Similarity(HybridBlock):

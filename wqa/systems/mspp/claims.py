@@ -34,8 +34,8 @@ from wqa.training.task import Setup
 
 def pieces_of(claim: Claim, k: int) -> Tuple[List[int], int]:
     """Indices of the evidence of a claim that is read, and the number of further pieces."""
-    filled = [index for index, text in enumerate(claim.evidence) if text.strip()]
-    return filled[:k], max(len(filled) - k, 0)
+    non_blank = [index for index, text in enumerate(claim.evidence) if text.strip()]
+    return non_blank[:k], max(len(non_blank) - k, 0)
 
 
 def question_of(claim: Claim, k: int) -> Question:
