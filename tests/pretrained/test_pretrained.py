@@ -283,9 +283,7 @@ def test_every_form_of_the_weights_loads_alike(tmp_path):
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
     assert_same(folder)
     (folder / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(
-        EncoderError, match="model-00002-of-00002.safetensors: the shard is missing"
-    ):
+    with pytest.raises(EncoderError, match="names a shard 'model-00002-of-00002.safetensors'"):
         load_backbone(folder)
     (folder / "model.safetensors.index.json").write_text(
         '{"weight_map": {"a": "../x.safetensors"}}'

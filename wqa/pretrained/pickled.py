@@ -214,7 +214,7 @@ class PickledTensors:
             return np.zeros(shape, dtype)
         steps = [stride * dtype.itemsize for stride in strides]
         raw = self._read_storage(storage.key)
-        rows = np.ndarray(shape, dtype, raw, offset * dtype.itemsize, steps)
+        rows: np.ndarray = np.ndarray(shape, dtype, raw, offset * dtype.itemsize, steps)
         if shape:
             rows = rows[start:stop]
         return widen(rows) if storage.kind == "BFloat16Storage" else rows
