@@ -76,7 +76,7 @@ def test_writing_again_keeps_the_table_and_refuses_another(folder):
 
 def test_a_full_disk_leaves_no_table(tmp_path):
     big = WordVectors(["a", "b"], np.ones((2, 16384), np.float32))
-    with limited_file_size(1 << 14), pytest.raises(StorageError, match="free space"):
+    with limited_file_size(1 << 14), pytest.raises(StorageError, match="check the space"):
         write_word_vectors(tmp_path / "words", big)
     assert not (tmp_path / "words").exists()
     write_word_vectors(tmp_path / "words", big)

@@ -141,8 +141,6 @@ def embed_words(
     settings["length"] = length
     with lock_output(out):
         output = table_output(out)
-        output.check()
-        output.mend()
         stored = reusable_folder(output, settings)
     if stored is not None:
         return _report(read_word_vectors(out), counts, 0.0)
