@@ -108,18 +108,18 @@ class ArrayFolder:
         self.path, self._hint = pathlib.Path(path), f"delete the folder, then {hint}"
         try:
             self.meta: Dict[str, Any] = read_json(self.path / "meta.json")
-            self._sizes = dict(self.meta["files"])
-            mark = self.meta.get(MARK)
-            if mark is None:  # of version 0.2
-                mark = {"kind": kind, "version": self.meta["format"]}
-            missing = [name for name in facts if name not in self.meta]
-            if mark["kind"] != kind or missing:
+            self._sizes, stored_version = dict(self.meta["files"]), self.meta["format"]
+            mark = self.meta.get(MARK, {"kind": kind})  # version 0.2 has none
+            if mark["kind"] != kind:
                 raise ValueError("a folder of another kind")
+            for name in facts:
+                if type(self.meta[name]) is not int or self.meta[name] < 0:
+                    raise ValueError(f"{name} is no count")
         except (OSError, ValueError, KeyError, TypeError):
             problem = f"is no {kind}, or one that is not whole"
             raise DataError(self.path, problem, f"a whole {kind}", hint) from None
-        if mark["version"] != version:
-            problem = f"a {kind} of format {shorten(mark['version'])}"
+        if stored_version != version:
+            problem = f"a {kind} of format {shorten(stored_version)}"
             raise DataError(self.path, problem, f"format {version}", hint)
         self._files = {name: self._map(f"{name}.bin", size) for name, size in self._sizes.items()}
 
@@ -165,7 +165,7 @@ class ArrayFolder:
         digest, content = hashlib.sha256(), self._files[name]
         for start in range(0, len(content), BLOCK):
             digest.update(content[start : start + BLOCK].data)
-        expected = self.meta.get("sha256", {}).get(name, digest.hexdigest())
+        expected = str(self.meta.get("sha256", {}).get(name))
         if digest.hexdigest() != expected:
             path, problem = self.path / f"{name}.bin", f"SHA-256 {digest.hexdigest()}"
             raise DataError(path, problem, expected, self._hint)

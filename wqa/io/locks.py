@@ -59,9 +59,11 @@ def lock_output(path: PathLike) -> Iterator[None]:
         yield
     finally:
         # A process that waits for neither file takes a new lock only when both are gone.
-        remove(holder_path)
-        remove(lock_path)
-        lock.release()
+        try:
+            remove(holder_path)
+            remove(lock_path)
+        finally:
+            lock.release()
 
 
 def _has_locks(folder: pathlib.Path) -> bool:
