@@ -11,7 +11,7 @@ import os
 import pathlib
 import random
 import sys
-from typing import Any, Callable, ContextManager, Dict, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -156,10 +156,7 @@ def train(
         raise OptionError("dev and make_evaluator", "both", "one of the two")
     if dev:
         make_evaluator = Development(dev, system, own_config, config).factory()
-    stderr: Any = LossyStream(sys.stderr)
-    with contextlib.redirect_stderr(stderr), open_workers(config.kvstore) as workers, _lock(
-        run, workers
-    ):
+    with _joined(run, config) as workers:
         log = TensorBoardLog(log_dir) if log_dir and workers.writes else None
         if resume:
             config = _with_earlier(config, run)
@@ -202,8 +199,13 @@ def train(
         return Trained(**vars(state), rank=workers.rank)
 
 
-def _lock(run: pathlib.Path, workers: Workers) -> ContextManager[None]:
-    return lock_output(run) if workers.writes else contextlib.nullcontext()
+@contextlib.contextmanager
+def _joined(run: pathlib.Path, config: TrainingConfig) -> Iterator[Workers]:
+    """Meet the other workers, of which one locks the run; standard error may go away meanwhile."""
+    stderr: Any = LossyStream(sys.stderr)
+    with contextlib.redirect_stderr(stderr), open_workers(config.kvstore) as workers:
+        with lock_output(run) if workers.writes else contextlib.nullcontext():
+            yield workers
 
 
 def _check_agreement(record: RunConfig, workers: Workers) -> None:
