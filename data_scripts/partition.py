@@ -21,7 +21,7 @@ from wqa.data import Candidate, Question, read_json
 from wqa.data.formats import to_line
 from wqa.errors import DataError
 from wqa.io.archives import require_space
-from wqa.io.files import atomic_writer, storage_errors, sync_directory
+from wqa.io.files import atomic_writer, storage_errors, sync
 
 #: Questions of one temporary file.
 QUESTIONS = 500
@@ -120,7 +120,7 @@ class Partition:
             with storage_errors(self._marker):
                 with contextlib.suppress(FileNotFoundError):
                     self._marker.unlink()
-                sync_directory(self._folder)
+                sync(self._folder)
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _write_part(self, bucket, part, prefix):

@@ -2,7 +2,6 @@
 
 import ast
 
-import pytest
 from conftest import ROOT
 
 from wqa.inference import Ranker
@@ -100,8 +99,3 @@ def test_a_check_and_a_name_are_noticed():
     assert types_of_checks(tree) >= {"MeanHead", "Ranker"}
     code = '"""the cascade"""\nfrom wqa.systems.pairwise import a\nb = ("cascade", "a cascade")'
     assert systems_named(ast.parse(code), {"cascade", "pairwise", "a"}) == {"cascade", "pairwise"}
-
-
-def test_a_network_for_an_earlier_version_is_refused():
-    with pytest.raises(TypeError, match="Old.text_encoder: the method is called text_inputs"):
-        type("Old", (Network,), {"text_encoder": None})

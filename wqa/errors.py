@@ -119,10 +119,6 @@ class TrainingDiverged(WqaError):
     """A loss or a parameter that is not finite."""
 
 
-class WorkerLost(WqaError):
-    """A process of a training on several machines that has failed, or whose machine has."""
-
-
 class Stopped(WqaError):
     """Work that a signal stopped, and that can be continued.
 

@@ -4,8 +4,8 @@ and two to three layers: what `SMOKE=1 recipes/checkpoints/released.sh` converts
 
     python recipes/checkpoints/random_files.py OUT
 
-Names of files and tensors are the authors', and so are the formats: tars of directories with
-PyTorch weights for TANDA, a state dictionary for the Multiple-Heads Student, a directory for MSPP.
+Names of tensors are the authors', and so are the forms, but that all weights are safetensors: tars
+of directories for TANDA, a file for the Multiple-Heads Student, a directory for MSPP.
 """
 
 import json
@@ -17,8 +17,6 @@ import tarfile
 import numpy as np
 from safetensors.numpy import save_file
 from tokenizers.pre_tokenizers import ByteLevel
-
-from wqa.pretrained.pickling import write_checkpoint
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from tiny_encoder import TINY, shapes_of, vocabulary
@@ -107,7 +105,7 @@ def write_tanda(out, name, family, seed):
         classifier = dense_shapes("classifier.dense", width, width)
         classifier.update(dense_shapes("classifier.out_proj", 2, width))
     shapes = {**encoder_shapes(config, f"{family}."), **classifier}
-    write_checkpoint(folder / "pytorch_model.bin", random_tensors(shapes, seed), {})
+    save_file(random_tensors(shapes, seed), str(folder / "model.safetensors"))
     write_tar(out / f"{name}.tar", folder)
 
 
@@ -143,7 +141,9 @@ def write_student(out, name, encoder):
         shapes.update(dense_shapes(f"{start}.out_proj", 2, width))
     folder = out / name
     folder.mkdir()
-    write_checkpoint(folder / "cerberus_model.pt", random_tensors(shapes, 2), copies)
+    tensors = random_tensors(shapes, 2)
+    tensors.update({copy: tensors[name] for copy, name in copies.items()})
+    save_file(tensors, str(folder / "cerberus_model.safetensors"))
 
 
 def write_joint(out, name, head, seed):

@@ -15,7 +15,7 @@
 # MAP of its abstract and the MRR beside it on the leaderboards.
 #
 #   CHECKPOINTS=downloads recipes/checkpoints/released.sh
-#   SMOKE=1 recipes/checkpoints/released.sh       on files of the same formats with random weights
+#   SMOKE=1 recipes/checkpoints/released.sh       on files of the same forms with random weights, all safetensors
 paper=checkpoints
 . "$(dirname "$0")/../settings.sh"
 here=recipes/checkpoints ENCODERS=${ENCODERS:-encoders} table=${TABLE:-$RESULTS/released.tsv}
@@ -28,7 +28,7 @@ CHECKPOINTS=${CHECKPOINTS:-checkpoints} TEST_FILTER=no-all-negative
 present=0
 while IFS=$'\t' read -r file corpus encoder published row; do
   if [ ! -e "$CHECKPOINTS/$file" ]; then continue; fi
-  present=$((present + 1)) name=${file%/cerberus_model.pt} data=$(test_of "$corpus")
+  present=$((present + 1)) name=${file%/cerberus_model.*} data=$(test_of "$corpus")
   run=$RUNS/checkpoints/${name%.tar}
   "$python" $here/released.py count "$data" "${COUNTED:-$corpus}"
   if [ ! -e "$run/model.params" ]; then

@@ -235,22 +235,10 @@ def test_a_write_that_cannot_be_names_the_file(tmp_path):
         pass
 
 
-@pytest.mark.parametrize(
-    "number, mend",
-    [
-        (errno.ENOSPC, "free space"),
-        (errno.EDQUOT, "free space"),
-        (errno.EFBIG, "free space"),
-        (errno.EACCES, "get the permission"),
-        (errno.EPERM, "get the permission"),
-        (errno.EROFS, "get the permission"),
-        (errno.EIO, "check the path"),
-    ],
-)
-def test_a_write_that_fails_has_the_remedy_of_its_cause(tmp_path, number, mend):
-    with pytest.raises(StorageError) as caught, atomic_writer(tmp_path / "file"):
-        raise OSError(number, os.strerror(number))
-    assert caught.value.mend.startswith(mend) and not list(tmp_path.iterdir())
+def test_a_write_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(StorageError, match="No space left"), atomic_writer(tmp_path / "file"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not list(tmp_path.iterdir())
 
 
 def test_json_is_read_up_to_a_size(tmp_path):

@@ -17,8 +17,8 @@ import wqa.data.parts as parts_module
 from wqa.data.partitions import Partition
 from wqa.data.parts import MANIFEST, PartTask, merge_parts, open_parts, parse_shard, run_parts
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, StorageError
+from wqa.io.arrays import Output
 from wqa.io.locks import lock_output
-from wqa.io.outputs import Output
 from wqa.io.progress import StopRequest
 
 NUMBERS = list(range(1, 12))
@@ -58,10 +58,7 @@ class Squares(PartTask):
         return Output(self.out, "folder of squares", 1, ["values.txt"])
 
     def finished(self, settings):
-        output = self._output()
-        output.check()
-        output.mend()
-        meta = output.meta()
+        meta = self._output().meta()
         for name, value in settings.items() if meta else ():
             if meta.get(name) != value:
                 raise DataError(self.out, f"made with {name} {meta.get(name)}", value)
@@ -69,10 +66,10 @@ class Squares(PartTask):
 
     def merge(self, settings, parts):
         output = self._output()
-        folder = output.begin()
-        values = [value for arrays in parts for value in arrays["values"].tolist()]
-        (folder / "values.txt").write_text(" ".join(map(str, values)))
-        output.finish(dict(settings))
+        with output.writing() as folder:
+            values = [value for arrays in parts for value in arrays["values"].tolist()]
+            (folder / "values.txt").write_text(" ".join(map(str, values)))
+            output.write_meta(folder, settings)
 
 
 @pytest.fixture
@@ -176,8 +173,8 @@ import os, pathlib, signal, sys
 sys.path[:0] = [sys.argv[1], sys.argv[2]]
 import wqa.data.parts as parts_module
 from test_parts import Squares
-from wqa.io.outputs import Output
-target, name = {"part": (Squares, "compute"), "merge": (Output, "finish"),
+from wqa.io.arrays import Output
+target, name = {"part": (Squares, "compute"), "merge": (Output, "write_meta"),
                 "remove": (parts_module.Parts, "remove")}[sys.argv[5]]
 real, calls = getattr(target, name), []
 def deadly(*arguments):

@@ -160,12 +160,10 @@ def test_it_ranks_without_training(zoo):
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("gluonnlp:", "no MODEL/DATASET; expected a name such as gluonnlp:bert_12_768_12/book"),
-        ("gluonnlp:bert_2_16_2", "no MODEL/DATASET"),
-        ("gluonnlp:elmo/gbw", "unknown model 'elmo'; expected one of bert_12_768_12, .*roberta_24"),
-        ("gluonnlp:bert_6_384_12/tiny_uncased", "unknown model 'bert_6_384_12'"),
-        ("gluonnlp:bert_2_16_2/tiny_cased", "unknown dataset 'tiny_cased'; expected one of tiny_u"),
-        ("gluonnlp:bert_12_768_12/kobert_news_wiki_ko_cased", "unknown dataset 'kobert"),
+        ("gluonnlp:", "no MODEL/DATASET of the zoo; expected gluonnlp:bert_12_768_12/book"),
+        ("gluonnlp:elmo/gbw", "or one of .*bert_12_768_12"),
+        ("gluonnlp:bert_2_16_2/tiny", "no MODEL/DATASET"),
+        ("gluonnlp:bert_2_16_2/tiny_cased", "cannot be fetched"),
     ],
 )
 def test_unknown_names(zoo, name, message):
@@ -178,11 +176,10 @@ def test_unknown_names(zoo, name, message):
 def test_a_missing_or_damaged_file_without_a_network(zoo, pattern):
     path = zoo.file(pattern)
     path.write_bytes(path.read_bytes()[:-3])
-    message = f"{path.name} is damaged, its SHA-1 is not the zoo's, and they cannot be fetched"
-    with pytest.raises(EncoderError, match=message):
+    with pytest.raises(EncoderError, match=f"cannot be fetched to {zoo.root}"):
         load_backbone(ROBERTA)
-    path.unlink()
-    with pytest.raises(EncoderError, match=f"{path.name} is missing, and they cannot") as caught:
+    path.unlink(missing_ok=True)
+    with pytest.raises(EncoderError, match="cannot be fetched") as caught:
         load_backbone(ROBERTA)
     assert caught.value.mend.endswith(f"copy the files to {zoo.root}")
     assert load_backbone(BERT).config.num_layers == 2
@@ -200,7 +197,5 @@ def test_a_published_name_without_a_network(tmp_path):
     )
     assert done.returncode == 2 and not done.stdout
     note, line = done.stderr.splitlines()
-    assert note.startswith("note: GluonNLP fetches roberta_12_768_12_openwebtext")
-    assert line.startswith(f"error: {name}: in {tmp_path / 'home' / 'models'} roberta_12_768_12_")
-    assert "-5cf21fcd.params is missing, openwebtext_ccnews_stories_books_cased-2b804f8f" in line
-    assert "openai_webtext_bpe_ranks-396d4d8e.json is missing, and they cannot be fetched" in line
+    assert note.startswith("note: GluonNLP fetches roberta_12_768_12 of openwebtext")
+    assert line.startswith(f"error: {name}: cannot be fetched to {tmp_path / 'home' / 'models'}")

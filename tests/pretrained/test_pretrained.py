@@ -204,11 +204,11 @@ def test_a_pickle_that_asks_for_anything_else_is_refused(tmp_path, monkeypatch, 
     magic = pickle.dumps(0x1950A86A20F9469CFC6C, 2) + pickle.dumps(1001, 2) + pickle.dumps({}, 2)
     (tmp_path / "x.bin").write_bytes(magic + content if legacy else zipped(content))
     with pytest.raises(
-        EncoderError, match=r"asks for (__builtin__|builtins).eval.*nothing of it was run"
+        EncoderError, match=r"asks for '(__builtin__|builtins).eval'; nothing of it was run"
     ):
         PickledTensors(tmp_path / "x.bin")
     assert not (tmp_path / "evil").exists()
-    with pytest.raises(EncoderError, match="asks for torch.nn.modules.linear.Linear"):
+    with pytest.raises(EncoderError, match="asks for 'torch.nn.modules.linear.Linear'"):
         PickledTensors(DATA / "pickled" / "module.bin")
 
 
@@ -283,9 +283,7 @@ def test_every_form_of_the_weights_loads_alike(tmp_path):
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
     assert_same(folder)
     (folder / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(
-        EncoderError, match="model-00002-of-00002.safetensors: the shard is missing"
-    ):
+    with pytest.raises(EncoderError, match="names a shard 'model-00002-of-00002.safetensors'"):
         load_backbone(folder)
     (folder / "model.safetensors.index.json").write_text(
         '{"weight_map": {"a": "../x.safetensors"}}'

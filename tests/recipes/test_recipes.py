@@ -159,7 +159,7 @@ RECIPES = {
         "results/mspp/separator_rerank_claims.txt": "t_test_seeds",
     },
     "checkpoints/released": {
-        "results/checkpoints/released.tsv": "cerberus_model.pt\twikiqa\tclean\t25",
+        "results/checkpoints/released.tsv": "cerberus_model.safetensors\twikiqa\tclean\t25",
         "checkpoints/joint_ae_k/config.json": "AE_k",
     },
     "mspp/speed": {"results/mspp/speed_float32.txt": "pairwise, joint on its first 2"},

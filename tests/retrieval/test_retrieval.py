@@ -364,7 +364,7 @@ def test_replacing_deletes_an_index_alone(build, tmp_path, monkeypatch):
 
     before = sorted((tmp_path / "second").iterdir())
     with monkeypatch.context() as context:
-        context.setattr("wqa.io.outputs.write_json", fails)
+        context.setattr("wqa.io.arrays.write_json", fails)
         with pytest.raises((OSError, StorageError)):
             build_index(tmp_path / "documents.jsonl", tmp_path / "second", "bm25", replace=True)
     assert sorted((tmp_path / "second").iterdir()) == before
@@ -414,7 +414,7 @@ def test_an_index_that_was_stopped_is_begun_again(build, tmp_path):
         build()
     assert not (tmp_path / "index").exists()
     assert [index.id for index in map(build().document, range(5))] == list(TEXTS)
-    assert not list(tmp_path.glob(".*partial"))
+    assert not list(tmp_path.glob(".*.tmp"))
 
 
 def test_an_index_that_was_stopped_before_it_got_its_name_is_begun_again(
@@ -424,10 +424,10 @@ def test_an_index_that_was_stopped_before_it_got_its_name_is_begun_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("wqa.io.arrays.os.rename", killed)
+        patch.setattr("wqa.io.files.os.replace", killed)
         with pytest.raises(KeyboardInterrupt):
             build()
-    assert not list(tmp_path.glob(".*partial"))
+    assert not list(tmp_path.glob(".*.tmp"))
     index = build()
     assert list(map(index.document, range(len(index)))) == COLLECTION
     assert index.search("ice", 1)[0].document.id == "D1"

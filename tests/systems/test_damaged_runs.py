@@ -26,7 +26,7 @@ from wqa.engines.onednn.operations import PRODUCTS, Quantized
 from wqa.engines.onednn.quantize import read_quantized, write_quantized
 from wqa.errors import EncoderError, RunDirectoryError, WqaError
 from wqa.io.files import remove_abandoned, temporary_path
-from wqa.io.parameter_files import MOST_ARRAYS, is_finite, read_array, read_layout
+from wqa.io.parameter_files import is_finite, read_array, read_layout
 from wqa.pretrained import load_backbone
 from wqa.systems.convert import convert
 from wqa.systems.load import load_ranker
@@ -164,13 +164,12 @@ def test_a_wrong_header_of_an_array_is_refused(tmp_path, case):
     [
         (b"", "cut off"),
         (b"PK\3\4" + bytes(40), "no file of MXNet's parameters"),
-        (stored_file([stored(ROW)], []), "no names"),
+        (stored_file([stored(ROW)], []), "1 arrays have 0 names"),
         (stored_file([stored(ROW)], [b"a", b"b"]), "1 arrays have 2 names"),
         (stored_file([stored(ROW), stored(ROW)], [b"a", b"a"]), "'a' names two arrays"),
-        (stored_file([stored(ROW)], [b"\xff"]), "not UTF-8"),
-        (stored_file([stored(ROW)], [b"a"]) + b"more", "4 bytes follow"),
-        (stored_file([stored(ROW)], [b"a"], count=2**63), "more than"),
-        (stored_file([stored(ROW)], [b"a"], count=MOST_ARRAYS), "no array begins"),
+        (stored_file([stored(ROW)], [b"\xff"]), "utf-8"),
+        (stored_file([stored(ROW)], [b"a"]) + b"more", "bytes follow"),
+        (stored_file([stored(ROW)], [b"a"], count=2**63), "wrong start"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, content, reason):

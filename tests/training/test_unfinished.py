@@ -14,7 +14,6 @@ from wqa.errors import RunDirectoryError
 from wqa.io.progress import progress_bar
 from wqa.systems.load import load_ranker
 from wqa.training import Trainer
-from wqa.training.logs import COMPILING, TrainingBar
 
 
 @pytest.fixture
@@ -92,23 +91,6 @@ class Clock:
         return self.now
 
 
-def test_the_first_updates_do_not_count_in_the_estimate(monkeypatch):
-    """Ten updates of a minute each compile; then an update takes half a second."""
-    clock, screen = Clock(), io.StringIO()
-    monkeypatch.setattr("tqdm.std.time", clock)
-    with TrainingBar(1000 + COMPILING, 0, file=screen, mininterval=0, miniters=1) as bar:
-        for _ in range(COMPILING):
-            clock.now += 60
-            bar.update()
-        assert bar.format_dict["rate"] == 0
-        assert "/update]" not in screen.getvalue() and "<?" in screen.getvalue()
-        for _ in range(100):
-            clock.now += 0.5
-            bar.update()
-        assert bar.format_dict["rate"] == pytest.approx(2)
-        assert "<07:30, " in screen.getvalue().split("\r")[-1]  # 900 updates are left
-
-
 def test_a_bar_estimates_the_time_after_a_share_of_its_items(monkeypatch):
     """A pass of 28 s over 500 questions: the first ones take 10 s, in which kernels compile."""
     clock, screen = Clock(), io.StringIO()
@@ -130,14 +112,3 @@ def test_a_bar_estimates_the_time_after_a_share_of_its_items(monkeypatch):
         assert bar.format_dict["rate"] == 0
         bar.update(1)
         assert bar.format_dict["rate"] is None
-
-
-def test_a_resumed_training_measures_anew(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr("tqdm.std.time", clock)
-    with TrainingBar(1000, 500, file=io.StringIO()) as bar:
-        for number in range(COMPILING + 20):
-            clock.now += 60 if number < COMPILING else 2
-            bar.update()
-        assert bar.format_dict["rate"] == pytest.approx(0.5)
-        assert bar.n == 500 + COMPILING + 20

@@ -13,8 +13,8 @@ drops candidates inside. It takes the pairs of one question and a drop ratio for
 MXNet's bindings of other languages read the MXNet format: model-symbol.json and model-0000.params
 compute the score of a pair, each stage of a cascade is also a network of its own, and export.json
 describes their inputs. The Hugging Face format is a sequence classifier with one output, for
-monolithic rankers. The PyTorch format is the checkpoint of a paper's authors: cerberus_model.pt,
-for Multiple-Heads Students on ELECTRA.
+monolithic rankers. The PyTorch format has the names of a paper's authors:
+cerberus_model.safetensors, for Multiple-Heads Students on ELECTRA.
 """
 
 from __future__ import annotations

@@ -27,9 +27,8 @@ import numpy as np
 from wqa.config import read_json
 from wqa.data.partitions import Partition
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, WqaError, printable, shorten
-from wqa.io.files import atomic_writer, is_temporary
+from wqa.io.files import atomic_writer, is_temporary, named_path
 from wqa.io.locks import lock_output
-from wqa.io.outputs import named_path
 from wqa.io.progress import StopRequest, progress_bar, with_bar
 
 LOGGER = logging.getLogger(__name__)

@@ -15,9 +15,8 @@ from typing import Dict
 import numpy as np
 
 from wqa.data.records import Question
-from wqa.io.arrays import ArrayFolder
+from wqa.io.arrays import ArrayFolder, Output, output_of
 from wqa.io.files import PathLike
-from wqa.io.outputs import Output, output_of
 
 #: Changes whenever older folders can no longer be read.
 FORMAT = 1
@@ -142,16 +141,14 @@ class StoredScores(CandidateScores):
         folder = ArrayFolder(path, FORMAT, KIND, _MEND, COUNTS)
         self.path = folder.path
         self.meta = folder.meta
-        folder.check_sha256(("data_sha256", "ranker_sha256"), _MEND)
         arrays = folder.arrays(TYPES)
         super().__init__(arrays["keys"], arrays["scores"])
         lengths = dict.fromkeys(TYPES, self.meta["pairs"])
         folder.check_lengths(arrays, lengths, f"delete the folder, then {_MEND}")
         digest = hashlib.sha256()
-        for name, values in arrays.items():
-            folder.check(name, values)
-            written = str(self.meta["sha256"][name])
-            digest.update(written.encode("ascii"))
+        for name in arrays:
+            folder.check(name)
+            digest.update(self.meta["sha256"][name].encode("ascii"))
         self.digest = digest.hexdigest()
 
 
@@ -172,4 +169,4 @@ def is_stored_scores(path: PathLike) -> bool:
 
 def scores_output(path: PathLike) -> Output:
     """The folder of scores that a command writes."""
-    return output_of(path, FORMAT, KIND, TYPES, ("data_sha256", "ranker_sha256"))
+    return output_of(path, FORMAT, KIND, list(TYPES))

@@ -15,10 +15,9 @@ from typing import Any, Collection, Dict, List, Mapping, Optional
 import numpy as np
 
 from wqa.errors import DataError, shorten
-from wqa.io.arrays import ArrayFolder, ArrayWriter, check_text_ends, reusable_folder
+from wqa.io.arrays import MARK, ArrayFolder, Output, output_of, reusable_folder, write_arrays
 from wqa.io.files import PathLike
 from wqa.io.locks import lock_output
-from wqa.io.outputs import MARK, Output, output_of
 
 #: Changes whenever older tables can no longer be read.
 FORMAT = 1
@@ -205,11 +204,9 @@ def write_word_vectors(path: PathLike, table: WordVectors) -> None:
     types: Dict[str, np.dtype] = {**_TYPES, "vectors": np.dtype(("<f4", (table.units,)))}
     with lock_output(path):
         output = table_output(path)
-        output.check()
-        output.mend()
         if reusable_folder(output, table.meta) is not None:
             return
-        with ArrayWriter(output, types, table.meta) as writer:
+        with write_arrays(output, types, table.meta) as writer:
             for start in range(0, len(table), _BLOCK):
                 words = [word.encode("utf-8") for word in table.words[start : start + _BLOCK]]
                 writer.append_texts("word", words)
@@ -219,7 +216,7 @@ def write_word_vectors(path: PathLike, table: WordVectors) -> None:
 
 def table_output(path: PathLike) -> Output:
     """The folder of a table that a command writes."""
-    return output_of(path, FORMAT, KIND, (*_TYPES, "vectors"), _FACTS)
+    return output_of(path, FORMAT, KIND, [*_TYPES, "vectors"])
 
 
 def read_word_vectors(path: PathLike, vocabulary: Optional[Collection[str]] = None) -> WordVectors:
@@ -278,9 +275,8 @@ def _read_arrays(folder: ArrayFolder) -> Mapping[str, np.ndarray]:
         "vectors": count * units,
     }
     folder.check_lengths(arrays, lengths, _MEND)
-    folder.check("word_bytes", arrays["word_bytes"])
-    folder.check("word_ends", ends, check_text_ends(LONGEST_WORD, 1, "byte"))
-    folder.check("vectors", arrays["vectors"])
+    for name in arrays:
+        folder.check(name)
     return {**arrays, "vectors": arrays["vectors"].reshape(count, units)}
 
 

@@ -20,9 +20,8 @@ from wqa.data.parts import Arrays
 from wqa.data.records import Candidate
 from wqa.data.scores import delimited
 from wqa.errors import DataError, OptionError, check_choice, shorten
-from wqa.io.arrays import ArrayFolder, ArrayWriter, check_made_with
+from wqa.io.arrays import ArrayFolder, Output, check_made_with, output_of, write_arrays
 from wqa.io.files import PathLike
-from wqa.io.outputs import Output, output_of
 from wqa.io.parameter_files import widen
 
 #: Element types of a cache.
@@ -142,7 +141,7 @@ def _types(store: str, units: int) -> Dict[str, np.dtype]:
 
 def cache_output(path: PathLike) -> Output:
     """The folder of a cache that a command writes."""
-    return output_of(path, FORMAT, KIND, [*_types("int8", 1)], ("encoder_sha256", "store"))
+    return output_of(path, FORMAT, KIND, list(_types("int8", 1)))
 
 
 def write_cache(path: PathLike, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
@@ -165,7 +164,7 @@ def write_cache(path: PathLike, settings: Mapping[str, Any], parts: Iterator[Arr
     """
     counts = dict.fromkeys(COUNTS, 0)
     types = _types(settings["store"], settings["units"])
-    with ArrayWriter(cache_output(path), types, settings) as writer:
+    with write_arrays(cache_output(path), types, settings) as writer:
         for arrays in parts:
             is_stored = arrays["lengths"] > 0
             ends = writer.count("rows") + np.cumsum(arrays["lengths"])

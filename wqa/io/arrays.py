@@ -1,11 +1,12 @@
-"""A folder of arrays on disk: written block by block, memory-mapped when it is complete.
+"""A folder of arrays on disk: written whole, block by block, and memory-mapped when it is read.
 
 The folder holds one file ``NAME.bin`` an array, which is the bare values, and ``meta.json``: the
-mark of `wqa.io.outputs`, the version of the format, what the arrays were computed from, facts about
-them, and the size of every file in bytes and its SHA-256. A folder under its final name is whole,
-or it is refused: its sizes are checked when it is opened, its digests by `ArrayFolder.check`.
+mark of the package, what the arrays were computed from, facts about them, and the size of every
+file in bytes and its SHA-256. It gets its name when it is whole: its sizes are compared when it is
+opened, its digests by `ArrayFolder.check`.
 
-While the folder is written it is called ``.NAME.partial``. It gets its final name when it is whole.
+The mark is the key ``wqa`` of ``meta.json``, with the kind of the folder and its version. A folder
+without it is not the package's own, and is not replaced.
 """
 
 from __future__ import annotations
@@ -14,288 +15,216 @@ import contextlib
 import hashlib
 import os
 import pathlib
-import re
-import time
-from typing import IO, Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import IO, Any, Dict, Iterator, Mapping, Optional, Sequence
 
 import numpy as np
 
 from wqa.config import read_json
-from wqa.errors import DataError, shorten
-from wqa.io.files import PathLike, storage_errors
-from wqa.io.outputs import MARK, Output, replaced_path
+from wqa.errors import DataError, OptionError, shorten
+from wqa.io.files import PathLike, is_temporary, named_path, refuse, replacing, write_json
 
 Types = Mapping[str, np.dtype]
 
-#: Says what is wrong with a block of elements, given the index of its first, or nothing.
-BlockCheck = Callable[[np.ndarray, int], str]
-
+#: Key of the mark.
+MARK = "wqa"
 #: Bytes of an array that are read, and checked, at once.
 BLOCK = 1 << 22
 
-#: Seconds in which a folder that is being replaced has its name again.
-_RENAMING = 0.1
 
-_SHA256 = re.compile("[0-9a-f]{64}")
+class Output:
+    """A folder that a command writes, or replaces once the new one is whole.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder.
+    kind : str
+        Kind of the folder.
+    version : int
+        Version of the kind.
+    files : collection of str
+        Names of its files besides ``meta.json``.
+    """
+
+    def __init__(self, path: PathLike, kind: str, version: int, files: Sequence[str]) -> None:
+        # A link stays, and the folder behind it is replaced.
+        self.path = named_path(os.path.realpath(path) if os.path.islink(path) else path)
+        self.kind, self.version, self._files = kind, version, files
+
+    def meta(self) -> Optional[Dict[str, Any]]:
+        """``meta.json`` of the folder, whole or not; None for one that is absent or empty.
+
+        Raises
+        ------
+        OptionError
+            If the path is that of something else.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise OptionError("out", f"{self.path}, a file", "the path of a folder to make")
+        entries = sorted(self.path.iterdir()) if self.path.is_dir() else []
+        entries = [entry for entry in entries if not is_temporary(entry)]
+        if not entries:
+            return None
+        try:
+            meta = read_json(self.path / "meta.json")
+            if meta[MARK]["kind"] != self.kind:
+                raise ValueError("a folder of another kind")
+        except (OSError, ValueError, KeyError, TypeError):
+            raise refuse(self.path, entries[0].name, self.kind) from None
+        own = {"meta.json", ".lock", ".holder", *self._files}
+        # Another version may have had other files, which `files` of its ``meta.json`` names.
+        own.update(f"{name}.bin" for name in meta.get("files", ()))
+        for entry in entries:
+            if entry.name not in own or entry.is_dir():
+                raise refuse(self.path, entry.name, self.kind)
+        return meta
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[pathlib.Path]:
+        """Yield a folder to write to, which takes the place of an earlier one when it is whole."""
+        self.meta()
+        with replacing(self.path) as folder:
+            folder.mkdir()
+            yield folder
+            self.meta()
+
+    def write_meta(self, folder: pathlib.Path, meta: Mapping[str, Any]) -> None:
+        """Write ``meta.json`` with the mark."""
+        mark = {MARK: {"kind": self.kind, "version": self.version}, "format": self.version}
+        write_json(folder / "meta.json", {**mark, **meta})
+
+
+def output_of(path: PathLike, version: int, kind: str, types: Sequence[str]) -> Output:
+    """The folder of arrays that a command writes."""
+    return Output(path, kind, version, [f"{name}.bin" for name in types])
 
 
 class ArrayFolder:
     """A whole folder of arrays, open for reading."""
 
     def __init__(
-        self, path: PathLike, version: int, kind: str, mend: str, facts: Sequence[str] = ()
+        self, path: PathLike, version: int, kind: str, hint: str, facts: Sequence[str] = ()
     ) -> None:
-        self.path = pathlib.Path(path)
-        self._mend = f"delete the folder, then {mend}"
-        try:
-            self._open(version, kind, mend, facts)
-        except DataError:
-            time.sleep(_RENAMING)  # a command may be replacing the folder
-            self._open(version, kind, mend, facts)
-
-    def _open(self, version: int, kind: str, mend: str, facts: Sequence[str]) -> None:
-        """Read ``meta.json``, compare the files with it, and map them into memory."""
-        before = self._generation()
-        try:
-            self._read_meta(version, kind, mend, facts)
-            self._files = {name: self._map(name, size) for name, size in self._sizes.items()}
-        except DataError:
-            if self._generation() == before:
-                raise
-        # Files of two folders of the same sizes would pass for one.
-        if self._generation() != before:
-            expected = f"a {kind} that is not replaced meanwhile"
-            raise DataError(self.path, "was replaced", expected, "run the command again")
-
-    def _generation(self) -> Optional[Tuple[int, ...]]:
-        """What tells a folder from the one that takes its place."""
-        try:
-            state = os.stat(self.path / "meta.json")
-        except OSError:
-            return None
-        return state.st_dev, state.st_ino, state.st_mtime_ns
-
-    def _read_meta(self, version: int, kind: str, mend: str, facts: Sequence[str]) -> None:
-        """Read and check ``meta.json``."""
+        self.path, self._hint = pathlib.Path(path), f"delete the folder, then {hint}"
         try:
             self.meta: Dict[str, Any] = read_json(self.path / "meta.json")
-            if self.meta.get(MARK, {"kind": kind})["kind"] != kind:
+            self._sizes, stored_version = dict(self.meta["files"]), self.meta["format"]
+            mark = self.meta.get(MARK, {"kind": kind})  # version 0.2 has none
+            if mark["kind"] != kind:
                 raise ValueError("a folder of another kind")
-            needed = {name: self.meta[name] for name in ("format", *facts)}
-            self._sizes = file_sizes(self.meta["files"])
-            self._digests = check_digests(self.meta.get("sha256", {}), self._sizes)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            found = f"is no {kind}, or one that is not whole"
-            replaced = replaced_path(self.path)
-            if replaced.exists() and not self.path.exists():
-                found = f"is missing; what a stopped command was replacing is {replaced.name}"
-                mend = "run that command again, or rename the folder"
-            raise DataError(self.path, found, f"a whole {kind}", mend) from None
-        stored_version = needed.pop("format")
-        if not _is_count(stored_version) or stored_version != version:
+            for name in facts:
+                if type(self.meta[name]) is not int or self.meta[name] < 0:
+                    raise ValueError(f"{name} is no count")
+        except (OSError, ValueError, KeyError, TypeError):
+            problem = f"is no {kind}, or one that is not whole"
+            raise DataError(self.path, problem, f"a whole {kind}", hint) from None
+        if stored_version != version:
             problem = f"a {kind} of format {shorten(stored_version)}"
-            raise DataError(self.path, problem, f"format {version}", mend)
-        for name, value in needed.items():
-            if not _is_count(value):
-                problem = f"{name} is {shorten(value)}"
-                raise DataError(self.path / "meta.json", problem, "a number from 0 on", self._mend)
+            raise DataError(self.path, problem, f"format {version}", hint)
+        self._files = {name: self._map(f"{name}.bin", size) for name, size in self._sizes.items()}
+
+    def _map(self, name: str, size: int) -> np.ndarray:
+        """Bytes of a file, which has a certain size; its pages are read when they are used."""
+        path = self.path / name
+        actual = path.stat().st_size if path.is_file() else None
+        if actual != size:
+            problem = "is missing" if actual is None else f"{actual} bytes"
+            raise DataError(path, problem, f"{size} bytes", self._hint)
+        # An empty file cannot be mapped.
+        return np.memmap(path, np.uint8, "r", shape=size) if size else np.zeros(0, np.uint8)
 
     def __contains__(self, name: str) -> bool:
         """Whether the folder has an array of this name."""
         return name in self._sizes
 
-    def _map(self, name: str, size: int) -> np.ndarray:
-        """Bytes of a file, which has a certain size; its pages are read when they are used."""
-        path = self.path / f"{name}.bin"
-        try:
-            actual = path.stat().st_size
-            if path.is_file() and actual == size:
-                # An empty file cannot be mapped.
-                return np.memmap(path, np.uint8, "r", shape=size) if size else np.zeros(0, np.uint8)
-            problem = f"{actual} bytes" if path.is_file() else "is no file"
-        except FileNotFoundError:
-            problem = "is missing"
-        except (OSError, ValueError) as error:  # a ValueError if the file is shorter by now
-            problem = f"cannot be read ({error})"
-        raise DataError(path, problem, f"{size} bytes", self._mend)
-
     def arrays(self, types: Types) -> Dict[str, np.ndarray]:
         """Take arrays of the folder, which are mapped into memory."""
         arrays: Dict[str, np.ndarray] = {}
         for name, element in types.items():
-            if name not in self._sizes:
+            if name not in self:
                 raise DataError(self.path, f"has no array {name}", "the arrays " + ", ".join(types))
-            path = self.path / f"{name}.bin"
-            if self._sizes[name] % element.itemsize:
-                expected = f"elements of {element.itemsize} bytes"
-                raise DataError(path, f"{self._sizes[name]} bytes", expected, self._mend)
+            rows, rest = divmod(self._sizes[name], element.itemsize)
+            if rest:
+                problem, expected = f"{self._sizes[name]} bytes", f"{element.itemsize} an element"
+                raise DataError(self.path / f"{name}.bin", problem, expected, self._hint)
             # A plain array: slices of a memmap are slow to make.
-            rows = self._sizes[name] // element.itemsize
             arrays[name] = np.ndarray((rows,), element, self._files[name])
         return arrays
 
     def check_lengths(
-        self, arrays: Mapping[str, np.ndarray], lengths: Mapping[str, int], mend: str
+        self, arrays: Mapping[str, np.ndarray], lengths: Mapping[str, int], hint: str
     ) -> None:
         """Check the number of elements of each array."""
         for name, values in arrays.items():
             if len(values) != lengths[name]:
-                expected = f"{lengths[name]} elements"
-                path = self.path / f"{name}.bin"
-                raise DataError(path, f"{len(values)} elements", expected, mend)
+                path, expected = self.path / f"{name}.bin", f"{lengths[name]} elements"
+                raise DataError(path, f"{len(values)} elements", expected, hint)
 
-    def check_sha256(self, names: Sequence[str], mend: str) -> None:
-        """Check that fields of ``meta.json`` are digests."""
-        for name in names:
-            if not _SHA256.fullmatch(str(self.meta.get(name))):
-                problem = f"{name} is {shorten(self.meta.get(name))}"
-                raise DataError(self.path / "meta.json", problem, "64 hexadecimal digits", mend)
+    def check(self, name: str) -> None:
+        """Read an array once, and compare its digest with that of ``meta.json``."""
+        digest, content = hashlib.sha256(), self._files[name]
+        for start in range(0, len(content), BLOCK):
+            digest.update(content[start : start + BLOCK].data)
+        expected = str(self.meta.get("sha256", {}).get(name))
+        if digest.hexdigest() != expected:
+            path, problem = self.path / f"{name}.bin", f"SHA-256 {digest.hexdigest()}"
+            raise DataError(path, problem, expected, self._hint)
 
-    def check(
-        self, name: str, values: np.ndarray, check_block: Optional[BlockCheck] = None
-    ) -> None:
-        """Read an array once, and check its digest and its elements."""
-        path = self.path / f"{name}.bin"
-        digest = hashlib.sha256()
-        problem = ""
-        for start, block in _blocks(values):
-            digest.update(block.view(np.uint8).data)
-            if check_block is not None:
-                problem = problem or check_block(block, start)
-        if self._digests.get(name, digest.hexdigest()) != digest.hexdigest():
-            raise DataError(path, f"SHA-256 {digest.hexdigest()}", self._digests[name], self._mend)
-        if problem:
-            raise DataError(path, problem, mend=self._mend)
-
-    def check_made_with(self, settings: Mapping[str, Any], mend: str) -> None:
+    def check_made_with(self, settings: Mapping[str, Any], hint: str) -> None:
         """Check the settings that a folder was computed with."""
-        check_made_with(self.path, self.meta, settings, mend)
-
-
-def _blocks(values: np.ndarray) -> Iterator[Tuple[int, np.ndarray]]:
-    """Blocks of an array, with the index of the first element of each."""
-    rows = max(1, BLOCK // max(1, values[:1].nbytes))
-    for start in range(0, len(values), rows):
-        yield start, values[start : start + rows]
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def file_sizes(files: Mapping[str, Any]) -> Dict[str, int]:
-    """Take the sizes of files from a ``meta.json``."""
-    for name, size in files.items():
-        if not re.fullmatch(r"\w+", name) or not _is_count(size):
-            raise ValueError(f"file {shorten(name)} of {shorten(size)} bytes")
-    return dict(files)
-
-
-def check_digests(digests: Mapping[str, Any], sizes: Mapping[str, int]) -> Dict[str, str]:
-    """Check the digests of files in a ``meta.json``."""
-    if digests and set(digests) != set(sizes):
-        raise ValueError("digests of other files")
-    for digest in digests.values():
-        if not _SHA256.fullmatch(digest):
-            raise ValueError(f"digest {shorten(digest)}")
-    return dict(digests)
+        check_made_with(self.path, self.meta, settings, hint)
 
 
 def reusable_folder(
     output: Output,
     made_with: Mapping[str, Any],
-    mend: str = "delete the folder, or choose another one",
+    hint: str = "delete the folder, or choose another one",
 ) -> Optional[ArrayFolder]:
     """Open the folder that a writer would write, if it exists.
 
     A folder that cannot be read, as it was copied incompletely or is of another version, is left to
     the writer, which replaces it, if it was made with the same.
     """
-    output.check()
     meta = output.meta()
     if meta is None:
         return None
-    try:
-        stored = ArrayFolder(output.path, output.version, output.kind, "choose another folder")
-    except DataError:
-        check_made_with(output.path, meta, made_with, mend)
-        return None
-    stored.check_made_with(made_with, mend)
-    return stored
+    check_made_with(output.path, meta, made_with, hint)
+    with contextlib.suppress(DataError):
+        return ArrayFolder(output.path, output.version, output.kind, hint)
+    return None
 
 
 def check_made_with(
-    path: pathlib.Path, meta: Mapping[str, Any], settings: Mapping[str, Any], mend: str
+    path: pathlib.Path, meta: Mapping[str, Any], settings: Mapping[str, Any], hint: str
 ) -> None:
     """Check the settings that a folder was computed with, by its ``meta.json``."""
     for name, expected in settings.items():
         if meta.get(name) != expected:
-            found = f"made with {name} {shorten(meta.get(name))}"
-            raise DataError(path, found, shorten(expected), mend)
-
-
-def values_below(limit: int, name: str) -> BlockCheck:
-    """Check that values are from 0 up to a limit."""
-
-    def check(block: np.ndarray, start: int) -> str:
-        wrong = (block < 0) | (block >= limit)
-        if not wrong.any():
-            return ""
-        index = int(wrong.argmax())
-        return f"{name} {block[index]} at index {start + index}, not from 0 to {limit - 1}"
-
-    return check
-
-
-def check_text_ends(longest: int, shortest: int = 1, unit: str = "token") -> BlockCheck:
-    """Check the ends of texts: no text is shorter or longer than a limit."""
-    last = 0
-
-    def check(block: np.ndarray, start: int) -> str:
-        nonlocal last
-        lengths = np.diff(block, prepend=last)
-        last = block[-1]
-        wrong = (lengths < shortest) | (lengths > longest)
-        if not wrong.any():
-            return ""
-        index = int(wrong.argmax())
-        length = f"{lengths[index]} {unit}s"
-        return f"text {start + index} has {length}, not from {shortest} to {longest}"
-
-    return check
+            problem = f"made with {name} {shorten(meta.get(name))}"
+            raise DataError(path, problem, shorten(expected), hint)
 
 
 class ArrayWriter:
-    """Writes a folder of arrays, which has its name when it is whole.
+    """Appends to the arrays of a folder; `write_arrays` makes it."""
 
-    It is a context manager. Leaving it before `finish` removes what was written.
-    """
-
-    def __init__(self, output: Output, types: Types, made_with: Mapping[str, Any]) -> None:
-        self._output = output
+    def __init__(
+        self,
+        output: Output,
+        folder: pathlib.Path,
+        types: Types,
+        made_with: Mapping[str, Any],
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self._output, self._folder, self._made_with = output, folder, made_with
         self._types = {name: np.dtype(element) for name, element in types.items()}
-        self._made_with = {"format": output.version, **made_with}
         self._files: Dict[str, IO[bytes]] = {}
-        self._sizes = dict.fromkeys(self._types, 0)
-        self._digests = {name: hashlib.sha256() for name in self._types}
-
-    def __enter__(self) -> ArrayWriter:
-        self._output.check()
-        folder = self._output.begin()
-        with storage_errors(folder):
-            for name in self._types:
-                self._files[name] = open(folder / f"{name}.bin", "wb")  # noqa: SIM115 (`__exit__`)
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        for file in self._files.values():
-            with contextlib.suppress(OSError):  # a full disk: the folder is not whole anyway
-                file.close()
-        self._output.discard()
+        for name in types:
+            self._files[name] = stack.enter_context(open(folder / f"{name}.bin", "wb"))  # noqa: SIM115
+        self._digests = {name: hashlib.sha256() for name in types}
 
     def count(self, name: str) -> int:
         """Number of elements of an array so far."""
-        return self._sizes[name] // self._types[name].itemsize
+        return self._files[name].tell() // self._types[name].itemsize
 
     def append(self, name: str, values: np.ndarray) -> None:
         """Append elements to an array."""
@@ -306,10 +235,8 @@ class ArrayWriter:
                 f"array {name} takes elements of shape {element.shape}, not {values.shape[1:]}"
             )
         content = values.tobytes()
-        with storage_errors(self._output.partial / f"{name}.bin"):
-            self._files[name].write(content)
+        self._files[name].write(content)
         self._digests[name].update(content)
-        self._sizes[name] += len(content)
 
     def append_texts(self, name: str, contents: Sequence[bytes]) -> None:
         """Append texts to the array of their bytes, and where they end to another."""
@@ -319,11 +246,17 @@ class ArrayWriter:
         self.append(f"{name}_ends", ends)
 
     def finish(self, facts: Mapping[str, Any]) -> None:
-        """Flush all arrays to the disk, write ``meta.json``, and give the folder its name."""
-        with storage_errors(self._output.partial):
-            for file in self._files.values():
-                file.flush()
-                os.fsync(file.fileno())
+        """Write ``meta.json``, after the last element."""
+        sizes = {name: file.tell() for name, file in self._files.items()}
         digests = {name: digest.hexdigest() for name, digest in self._digests.items()}
-        written = {"files": self._sizes, "sha256": digests}
-        self._output.finish({**self._made_with, **facts, **written})
+        written = {"files": sizes, "sha256": digests}
+        self._output.write_meta(self._folder, {**self._made_with, **facts, **written})
+
+
+@contextlib.contextmanager
+def write_arrays(
+    output: Output, types: Types, made_with: Mapping[str, Any]
+) -> Iterator[ArrayWriter]:
+    """Write a folder of arrays, which has its name when the block ends; it calls `finish`."""
+    with output.writing() as folder, contextlib.ExitStack() as stack:
+        yield ArrayWriter(output, folder, types, made_with, stack)

@@ -7,8 +7,6 @@ process that is killed leaves it. The next writer of the same name removes it.
 from __future__ import annotations
 
 import contextlib
-import errno
-import functools
 import hashlib
 import json
 import os
@@ -19,10 +17,10 @@ import shutil
 import tempfile
 import time
 import zlib
-from typing import IO, Any, Iterator, Union
+from typing import IO, Any, Collection, Iterator, Union
 
-from wqa.config.runs import open_file
-from wqa.errors import StorageError
+from wqa.config.runs import open_file, read_json
+from wqa.errors import OptionError, StorageError, shorten
 
 #: Seconds after which a file of another machine, where processes cannot be looked up, is abandoned.
 ABANDONED_AFTER = 24 * 3600.0
@@ -30,26 +28,13 @@ ABANDONED_AFTER = 24 * 3600.0
 #: Bytes of a name to which endings are added as it is.
 _LONGEST = 200
 
-#: Linux's number of the running system, which differs between machines and between restarts.
-BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
-
 _OWNER = re.compile(r"(?P<machine>[0-9a-f]{8})\.(?P<pid>[0-9]+)(?:\.\w+)?\.tmp")
 _TEMPORARY = re.compile(rf"\..+\.{_OWNER.pattern}")
 
 
-@functools.lru_cache(maxsize=None)
 def machine() -> str:
-    """Digest of what gives the numbers of processes their meaning.
-
-    That is the host, its start and, for containers, the namespace of the processes. Two hosts of
-    one name have two digests.
-    """
-    identity = platform.node()
-    with contextlib.suppress(OSError):
-        identity += os.readlink("/proc/self/ns/pid")
-    with contextlib.suppress(OSError):
-        identity += BOOT_ID.read_text(encoding="ascii")
-    return f"{zlib.crc32(identity.encode('utf-8')):08x}"
+    """Digest of the name of this machine, on which numbers of processes have a meaning."""
+    return f"{zlib.crc32(platform.node().encode('utf-8')):08x}"
 
 
 def process_is_alive(pid: int) -> bool:
@@ -79,36 +64,23 @@ def is_temporary(path: pathlib.Path) -> bool:
     return path.is_file() and _TEMPORARY.fullmatch(path.name) is not None
 
 
-def remove_abandoned(target: pathlib.Path) -> None:
-    """Remove the temporary files and folders that dead processes left for a name.
+def remove_abandoned(folder: pathlib.Path, prefix: str) -> None:
+    """Remove the temporary files and folders of a prefix that dead processes left in a folder.
 
-    Files of another machine, or from before a restart, are removed when they have not changed for a
-    day. What cannot be removed stays.
+    Those of another machine are removed when they have not changed for a day. What cannot be
+    removed stays.
     """
-    _remove_abandoned(target.parent, f".{short_name(target.name)}.")
-
-
-def _remove_abandoned(folder: pathlib.Path, prefix: str) -> None:
-    try:
-        names = [name for name in os.listdir(folder) if name.startswith(prefix)]
-    except OSError:
-        return
-    for name in names:
-        owner = _OWNER.fullmatch(name[len(prefix) :])
-        if owner is not None and _is_abandoned(folder / name, owner):
-            remove(folder / name)
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            owner = _OWNER.fullmatch(name[len(prefix) :]) if name.startswith(prefix) else None
+            if owner is not None and _is_abandoned(folder / name, owner):
+                remove(folder / name)
 
 
 def _is_abandoned(path: pathlib.Path, owner: re.Match) -> bool:
-    try:
-        status = path.lstat()
-    except OSError:
-        return False
-    if status.st_uid != os.geteuid():
-        return False
     if owner["machine"] == machine():
         return not process_is_alive(int(owner["pid"]))
-    return time.time() - status.st_mtime > ABANDONED_AFTER
+    return time.time() - path.lstat().st_mtime > ABANDONED_AFTER
 
 
 def remove(path: pathlib.Path) -> None:
@@ -129,7 +101,7 @@ def scratch_folder(name: str) -> Iterator[pathlib.Path]:
     """
     parent = pathlib.Path(tempfile.gettempdir())
     prefix = f".wqa-{name}."
-    _remove_abandoned(parent, prefix)
+    remove_abandoned(parent, prefix)
     owned = f"{prefix}{machine()}.{os.getpid()}."
     with tempfile.TemporaryDirectory(prefix=owned, suffix=".tmp", dir=parent) as folder:
         yield pathlib.Path(folder)
@@ -139,18 +111,6 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 #: Bytes of a file that are read at once.
 BLOCK = 1 << 20
-
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
-
-
-def remedy(error: OSError) -> str:
-    """What a user can do about a file that cannot be written."""
-    if error.errno in _NO_SPACE:
-        return "free space or choose another path, then run again"
-    if error.errno in _NO_PERMISSION:
-        return "get the permission to write there or choose another path, then run again"
-    return "check the path and its disk or choose another path, then run again"
 
 
 @contextlib.contextmanager
@@ -170,16 +130,13 @@ def storage_errors(path: PathLike) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise StorageError(
-            path,
-            f"could not be written ({reason})",
-            mend=f"{remedy(error)}; an older file of this name is unchanged",
-        ) from error
+        problem = f"could not be written ({error.strerror or error})"
+        hint = "check the space and the permissions there, or choose another path, then run again"
+        raise StorageError(path, problem, mend=f"{hint}; an older file is unchanged") from error
 
 
-def sync_directory(path: PathLike) -> None:
-    """Flush a directory to the disk, so that a rename inside it is durable."""
+def sync(path: PathLike) -> None:
+    """Flush a file to the disk, or the names in a folder, so that a rename in it is durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -188,11 +145,53 @@ def sync_directory(path: PathLike) -> None:
 
 
 @contextlib.contextmanager
-def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
-    """Open a file that appears under its name only when it is whole.
+def replacing(path: PathLike) -> Iterator[pathlib.Path]:
+    """Yield the temporary name of a file or folder, which gets its own name when it is whole.
 
-    Temporary files that dead processes left for this name are removed. A device or a pipe, such as
-    ``/dev/stdout`` or a shell's ``>(command)``, is written directly: a rename would replace it.
+    It is flushed to the disk before it is renamed. What dead processes left for this name is
+    removed.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Final name. Its folder is made if it is missing.
+
+    Yields
+    ------
+    pathlib.Path
+        The temporary name, under which there is nothing yet.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be written; what was written is removed and the old content stays.
+    """
+    target = pathlib.Path(path)
+    temporary = temporary_path(target)
+    old = temporary.with_suffix(".old.tmp")
+    with storage_errors(target):
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            remove_abandoned(target.parent, f".{short_name(target.name)}.")
+            remove(temporary)  # of an earlier process of this number
+            yield temporary
+            for file in [temporary, *temporary.glob("*")]:
+                sync(file)
+            if temporary.is_dir() and target.is_dir():
+                os.rename(target, old)  # a folder replaces an empty one alone
+            os.replace(temporary, target)
+            sync(target.parent)
+        finally:
+            remove(temporary)
+            remove(old)
+
+
+@contextlib.contextmanager
+def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
+    """Open a file that appears under its name only when it is whole, as by `replacing`.
+
+    A device or a pipe, such as ``/dev/stdout`` or a shell's ``>(command)``, is written directly: a
+    rename would replace it.
 
     Parameters
     ----------
@@ -215,24 +214,10 @@ def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
     text_options = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     if target.is_dir():
         raise StorageError(target, "is a folder", "the name of a file")
-    if target.exists() and not target.is_file():
-        with storage_errors(target), open(target, mode, **text_options) as file:  # type: ignore[call-overload]
-            yield file
-        return
-    temporary = temporary_path(target)
-    try:
-        with storage_errors(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            remove_abandoned(target)
-            with open(temporary, mode, **text_options) as file:  # type: ignore[call-overload]
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-            sync_directory(target.parent)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+    is_stream = target.exists() and not target.is_file()
+    context = storage_errors(target) if is_stream else replacing(target)
+    with context as temporary, open(temporary or target, mode, **text_options) as file:  # type: ignore[call-overload]
+        yield file
 
 
 def write_json(path: PathLike, values: Any) -> None:
@@ -260,3 +245,31 @@ def sha256(path: PathLike) -> str:
         while block := file.read(BLOCK):
             digest.update(block)
     return digest.hexdigest()
+
+
+def refuse(folder: pathlib.Path, name: str, kind: str) -> OptionError:
+    """Error for a folder with something that the package has not written."""
+    problem = f"{folder}, a folder with other files, such as {shorten(name)}"
+    expected = f"the path of a folder to make, or of a {kind}"
+    return OptionError("out", problem, expected, "move it away, or choose another folder")
+
+
+def check_file(path: pathlib.Path, keys: Collection[str]) -> None:
+    """Refuse to replace a JSON file without the keys of those that the package writes there."""
+    if not os.path.lexists(path):
+        return
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        values = read_json(path)
+        if all(key in values for key in keys):
+            return
+    raise refuse(path.parent, path.name, "run")
+
+
+def named_path(path: PathLike) -> pathlib.Path:
+    """A path whose last part is a name, such as that of the working directory for ``.``."""
+    target = pathlib.Path(path)
+    if not target.name or target.name == "..":
+        target = pathlib.Path(os.path.abspath(path))
+    if not target.name:
+        raise OptionError("out", f"{path}, which has no name", "the path of a folder to make")
+    return target

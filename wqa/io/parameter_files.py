@@ -14,11 +14,10 @@ A file holds a list of arrays, then their names. All numbers are little-endian::
 
 from __future__ import annotations
 
-import collections
 import math
 import os
 import struct
-from typing import IO, Any, Dict, NamedTuple, Tuple
+from typing import IO, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
@@ -34,22 +33,10 @@ FILE_MAGIC = 0x112
 PLAIN_MAGIC, NUMPY_MAGIC, OLD_MAGIC = 0xF993FAC9, 0xF993FACA, 0xF993FAC8
 
 #: Types of values by MXNet's codes. It has more, which the parameters of a network never have.
-TYPES: Dict[int, np.dtype] = {
-    0: np.dtype("<f4"),
-    1: np.dtype("<f8"),
-    2: np.dtype("<f2"),
-    3: np.dtype("u1"),
-    4: np.dtype("<i4"),
-    5: np.dtype("i1"),
-    6: np.dtype("<i8"),
-    7: np.dtype("?"),
-}
+TYPES = tuple(np.dtype(name) for name in ("<f4", "<f8", "<f2", "u1", "<i4", "i1", "<i8", "?"))
 
 #: Greatest number of axes, as in NumPy.
 MOST_AXES = 32
-
-#: Greatest number of arrays. The largest networks have a few thousand.
-MOST_ARRAYS = 1 << 16
 
 
 class StoredArray(NamedTuple):
@@ -62,23 +49,26 @@ class StoredArray(NamedTuple):
 
 def read_layout(path: PathLike) -> Dict[str, StoredArray]:
     """Read types, shapes and positions of the arrays in a ``.params`` file, but no values."""
+    layout: Dict[str, StoredArray] = {}
     with open_file(path) as file:
-        header = _Header(file)
-        if header.take("Q") != FILE_MAGIC:
+        magic, _, count = _read(file, "QQQ")
+        if magic != FILE_MAGIC:
             raise ValueError("it is no file of MXNet's parameters")
-        header.take("Q")
-        arrays = [_array(header) for _ in range(header.count("arrays"))]
-        names = [_name(header) for _ in range(header.count("names"))]
-        if header.left():
-            raise ValueError(f"{header.left()} bytes follow the last name")
-    if arrays and not names:
-        raise ValueError("its arrays have no names")
-    if len(names) != len(arrays):
-        raise ValueError(f"{len(arrays)} arrays have {len(names)} names")
-    layout = dict(zip(names, arrays))
-    if len(layout) < len(names):
-        name, _ = collections.Counter(names).most_common(1)[0]
-        raise ValueError(f"{shorten(name)} names two arrays")
+        arrays: List[StoredArray] = []
+        while len(arrays) < count:
+            arrays.append(_read_array_header(file))
+        [names] = _read(file, "Q")
+        if names != count:
+            raise ValueError(f"{count} arrays have {names} names")
+        for array in arrays:
+            [length] = _read(file, "Q")
+            _check_left(file, length)
+            name = file.read(length).decode("utf-8")
+            if name in layout:
+                raise ValueError(f"{shorten(name)} names two arrays")
+            layout[name] = array
+        if file.read(1):
+            raise ValueError("bytes follow the last name")
     return layout
 
 
@@ -88,10 +78,7 @@ def read_array(path: PathLike, stored: StoredArray, start: int = 0, stop: int = 
     if stop >= 0:
         shape = (stop - start, *shape[1:])
         offset += start * math.prod(shape[1:]) * dtype.itemsize
-    values = np.fromfile(path, dtype, math.prod(shape), offset=offset)
-    if values.size != math.prod(shape):
-        raise ValueError("it is cut off")
-    return values.reshape(shape)
+    return np.fromfile(path, dtype, math.prod(shape), offset=offset).reshape(shape)
 
 
 def is_finite(array: np.ndarray) -> bool:
@@ -99,83 +86,40 @@ def is_finite(array: np.ndarray) -> bool:
     return bool(np.isfinite(array).all())
 
 
-class _Header:
-    """Reads a file from its start, field by field.
-
-    Each method takes the bytes that follow. It raises a ValueError, before it reads or allocates,
-    if they go beyond the end of the file.
-    """
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._size = os.fstat(file.fileno()).st_size
-
-    def left(self) -> int:
-        """Number of bytes that are not read yet."""
-        return self._size - self._file.tell()
-
-    def bytes(self, count: int) -> bytes:
-        """Read bytes."""
-        self._check(count)
-        return self._file.read(count)
-
-    def take(self, form: str) -> Any:
-        """Read one number in a format of `struct`."""
-        return struct.unpack(f"<{form}", self.bytes(struct.calcsize(f"<{form}")))[0]
-
-    def skip(self, count: int) -> None:
-        """Pass over bytes."""
-        self._check(count)
-        self._file.seek(count, os.SEEK_CUR)
-
-    def count(self, what: str) -> int:
-        """Read the number of arrays or names that follow."""
-        number = self.take("Q")
-        if number > MOST_ARRAYS:
-            raise ValueError(f"it is damaged: {number} {what} are more than {MOST_ARRAYS}")
-        return number
-
-    def offset(self) -> int:
-        """Number of bytes that are read."""
-        return self._file.tell()
-
-    def _check(self, count: int) -> None:
-        if count > self.left():
-            raise ValueError(
-                f"it is cut off, or damaged: {count} bytes from byte {self.offset()} on would lie "
-                f"behind its end at byte {self._size}"
-            )
+def _read(file: IO[bytes], form: str) -> Tuple[int, ...]:
+    """Read numbers in a format of `struct`."""
+    size = struct.calcsize(f"<{form}")
+    _check_left(file, size)
+    return struct.unpack(f"<{form}", file.read(size))
 
 
-def _array(header: _Header) -> StoredArray:
+def _check_left(file: IO[bytes], count: int) -> None:
+    """Check that a number of bytes follow in a file, before they are read."""
+    size = os.fstat(file.fileno()).st_size
+    if count > size - file.tell():
+        raise ValueError(f"it is cut off, or damaged: {count} bytes from {file.tell()} of {size}")
+
+
+def _read_array_header(file: IO[bytes]) -> StoredArray:
     """Read the header of an array and pass over its values."""
-    start = header.offset()
-    magic = header.take("I")
+    start = f"the array at byte {file.tell()}"
+    [magic] = _read(file, "I")
     if magic not in (PLAIN_MAGIC, NUMPY_MAGIC, OLD_MAGIC):
-        raise ValueError(f"no array begins at byte {start}")
-    if magic != OLD_MAGIC and header.take("i") != 0:
-        raise ValueError(f"the array at byte {start} is not dense")
-    axes = header.take("i")
-    least = 0 if magic == NUMPY_MAGIC else 1
-    if not least <= axes <= MOST_AXES:
-        raise ValueError(f"the array at byte {start} has {axes} axes")
-    shape = tuple(header.take("q") for _ in range(axes))
-    if any(size < 1 for size in shape):
-        raise ValueError(f"the array at byte {start} has the shape {shorten(shape)}")
-    header.skip(8)  # the device that held the array
-    code = header.take("i")
-    if code not in TYPES:
-        raise ValueError(f"the array at byte {start} is of the unknown type {code}")
-    offset = header.offset()
-    header.skip(math.prod(shape) * TYPES[code].itemsize)
-    return StoredArray(TYPES[code], shape, offset)
-
-
-def _name(header: _Header) -> str:
-    try:
-        return header.bytes(header.take("Q")).decode("utf-8")
-    except UnicodeDecodeError:
-        raise ValueError("a name is not UTF-8") from None
+        raise ValueError(f"{start} has a wrong start")
+    if magic != OLD_MAGIC and _read(file, "i") != (0,):
+        raise ValueError(f"{start} is not dense")
+    [axes] = _read(file, "i")
+    if not (0 if magic == NUMPY_MAGIC else 1) <= axes <= MOST_AXES:
+        raise ValueError(f"{start} has {axes} axes")
+    shape = _read(file, f"{axes}q")
+    *_, code = _read(file, "iii")  # before the type, the device that held the array
+    if not 0 <= code < len(TYPES) or min(shape, default=1) < 1:
+        raise ValueError(f"{start} is of type {code} and shape {shorten(shape)}")
+    stored = StoredArray(TYPES[code], shape, file.tell())
+    size = math.prod(shape) * stored.dtype.itemsize
+    _check_left(file, size)
+    file.seek(size, os.SEEK_CUR)
+    return stored
 
 
 def widen(halves: np.ndarray) -> np.ndarray:

@@ -52,22 +52,14 @@ class MessageHandler(logging.Handler):
     A progress bar is cleared first, and drawn again below the message.
     """
 
-    def __init__(self, reword: Callable[[str], str] = str) -> None:
-        super().__init__()
-        self.reword = reword
-
     def emit(self, record: logging.LogRecord) -> None:
         """Print a message."""
-        text = self.reword(record.getMessage())
-        if record.levelno >= logging.WARNING:
-            text = f"note: {text}"
-        if sys.stderr is None:
-            return
-        with _losses():
-            if "tqdm" in sys.modules:
-                sys.modules["tqdm"].tqdm.write(text, file=sys.stderr)
-            else:
-                print(text, file=sys.stderr)
+        note = "note: " if record.levelno >= logging.WARNING else ""
+        bars = sys.modules.get("tqdm")  # whose import takes long
+        write: Callable[..., Any] = bars.tqdm.write if bars else print
+        if sys.stderr is not None:
+            with _losses():
+                write(f"{note}{record.getMessage()}", file=sys.stderr)
 
 
 def note_counts(where: object, counts: Iterable[Tuple[int, str, str]]) -> None:
@@ -82,17 +74,15 @@ def note_counts(where: object, counts: Iterable[Tuple[int, str, str]]) -> None:
 
 
 @contextlib.contextmanager
-def messages_on_stderr() -> Iterator[MessageHandler]:
+def messages_on_stderr() -> Iterator[None]:
     """Print what the package logs on standard error inside the block, as a command line does."""
-    logger, handler = logging.getLogger("wqa"), MessageHandler()
+    logger = logging.getLogger("wqa")
     earlier, level = list(logger.handlers), logger.level
-    for other in earlier:
-        if isinstance(other, MessageHandler):
-            logger.removeHandler(other)
-    logger.addHandler(handler)
+    others = [handler for handler in earlier if not isinstance(handler, MessageHandler)]
+    logger.handlers[:] = [*others, MessageHandler()]
     logger.setLevel(min(level or logging.INFO, logging.INFO))
     try:
-        yield handler
+        yield
     finally:
         logger.handlers[:] = earlier
         logger.setLevel(level)

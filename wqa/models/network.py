@@ -108,11 +108,6 @@ class Network(HybridBlock):
         Configuration of the system, of the type `Config`; its defaults by default.
     """
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        super().__init_subclass__(**keywords)
-        if "text_encoder" in vars(cls):  # of a package for an earlier version
-            raise TypeError(f"{cls.__name__}.text_encoder: the method is called text_inputs")
-
     #: Type of the system's configuration.
     Config: Any = NetworkConfig
     #: Layers after which the network scores, if its stages are layers of one encoder.
@@ -156,7 +151,7 @@ class Network(HybridBlock):
     def text_inputs(
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
     ) -> PairInputs:
-        """Make what turns texts into the network's inputs.
+        """Build the collator of the network.
 
         Parameters
         ----------

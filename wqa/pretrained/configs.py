@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
-from typing import Any, Dict, Iterable, NoReturn, Tuple
+from typing import Any, Dict, Iterable, Tuple
 
 from wqa.config import FAMILIES, BackboneConfig, read_json
 from wqa.errors import EncoderError, OptionError, shorten
@@ -34,6 +34,24 @@ SUPPORTED = {
     "num_hidden_groups": 1,
     "inner_group_num": 1,
     "is_decoder": False,
+}
+
+#: Settings of ``config.json`` by the field of a `BackboneConfig` that is read from them.
+SETTINGS = {
+    "vocab_size": "vocab_size",
+    "units": "hidden_size",
+    "hidden_size": "intermediate_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "token_types": "type_vocab_size",
+    "max_positions": "max_position_embeddings",
+    "layer_norm_eps": "layer_norm_eps",
+    "activation": "hidden_act",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "head_dropout": "hidden_dropout_prob",
+    "embedding_size": "embedding_size",
+    "first_position": "pad_token_id",
 }
 
 #: Greatest size of a JSON file in bytes. The index of 10,000 tensors has a million.
@@ -77,7 +95,15 @@ def from_huggingface(
                 shorten(supported),
                 "this variant is not supported",
             )
-    config = _config(name, _Settings(values, name, path))
+    settings = _settings_by_field(names)
+    if values.get(names.head_dropout) is not None:
+        settings["head_dropout"] = names.head_dropout
+    try:
+        config = BackboneConfig(name, **_fields(name, values, settings, path))
+    except OptionError as error:
+        setting = settings[error.where.rpartition(" ")[2]]
+        problem = f"{setting} {error.found}"
+        raise EncoderError(path, problem, error.expected, "fetch the file again") from None
     check_layers(config, path, len(tensors))
     return config
 
@@ -93,119 +119,49 @@ def check_layers(config: BackboneConfig, where: object, tensors: int) -> None:
         )
 
 
-class _Settings:
-    """Settings of a ``config.json``, each checked for its type when it is read."""
-
-    def __init__(self, values: Dict[str, Any], name: str, path: pathlib.Path) -> None:
-        self._values = values
-        self._name = name
-        self._path = path
-
-    def size(self, setting: str) -> int:
-        """A whole number."""
-        return self.take(setting, "a whole number", int)
-
-    def take(self, setting: str, expected: str, *types: type) -> Any:
-        """A value of one of some types."""
-        if setting not in self._values:
-            raise EncoderError(
-                self._path, f"no field {setting!r}", f"the configuration of a {self._name} encoder"
-            )
-        if type(self._values[setting]) not in types:
-            self.refuse(setting, expected)
-        return self._values[setting]
-
-    def has(self, setting: str) -> bool:
-        """Whether the setting has a value."""
-        return self._values.get(setting) is not None
-
-    def refuse(self, setting: str, expected: str) -> NoReturn:
-        """Refuse the value of a setting."""
-        value = self._values[setting]
-        raise EncoderError(
-            self._path, f"{setting} {shorten(value)}", expected, "fetch the file again"
-        )
+def _settings_by_field(names: HuggingFaceNames) -> Dict[str, str]:
+    """A family's setting by the field of a `BackboneConfig` that it gives."""
+    return {field: names.settings.get(setting, setting) for field, setting in SETTINGS.items()}
 
 
-#: Settings of ``config.json`` by the whole number of a `BackboneConfig` that each one is.
-_SIZES = {
-    "vocab_size": "vocab_size",
-    "units": "hidden_size",
-    "hidden_size": "intermediate_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "token_types": "type_vocab_size",
-}
-#: The same for the other numbers.
-_RATES = {
-    "layer_norm_eps": "layer_norm_eps",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "head_dropout": "hidden_dropout_prob",
-}
-#: Settings by the field that is computed from each one.
-_COMPUTED = {
-    "max_positions": "max_position_embeddings",
-    "first_position": "pad_token_id",
-    "embedding_size": "embedding_size",
-    "activation": "hidden_act",
-}
-
-
-def _sources(names: HuggingFaceNames) -> Dict[str, str]:
-    """A family's name of the setting of each field of a `BackboneConfig`."""
-    sources = {**_SIZES, **_RATES, **_COMPUTED}
-    return {field: names.settings.get(setting, setting) for field, setting in sources.items()}
-
-
-def _config(name: str, settings: _Settings) -> BackboneConfig:
+def _fields(
+    name: str, values: Dict[str, Any], settings: Dict[str, str], path: pathlib.Path
+) -> Dict[str, Any]:
+    """Values of the fields of a `BackboneConfig`, which checks them."""
     family, names = FAMILIES[name], HUGGINGFACE[name]
-    sources = _sources(names)
-    if settings.has(names.head_dropout):
-        sources["head_dropout"] = names.head_dropout
-    sizes = [field for field in _SIZES if family.has_token_types or field != "token_types"]
-    fields: Dict[str, Any] = {"token_types": 1}
-    fields.update({field: settings.size(sources[field]) for field in sizes})
-    for field in _RATES:
-        fields[field] = settings.take(sources[field], "a number", int, float)
-    first = 0
+    fields: Dict[str, Any] = {}
+    for field, setting in settings.items():
+        fields[field] = values.get(setting)
+    if not family.has_token_types:
+        fields["token_types"] = 1
+    fields["shared_layers"] = family.shared_layers
+    fields["first_position"] = 0
     if family.positions_after_padding:
-        first = settings.size("pad_token_id") + 1
-        if first < 1:
-            settings.refuse("pad_token_id", "a token id")
-    width = _embedding_size(names, settings, fields["units"])
-    known = "one of " + ", ".join(ACTIVATIONS)
-    activation = settings.take(sources["activation"], known, str)
-    if activation not in ACTIVATIONS:
-        settings.refuse(sources["activation"], known)
-    try:
-        return BackboneConfig(
-            layout=name,
-            max_positions=settings.size("max_position_embeddings") - first,
-            activation=ACTIVATIONS[activation],
-            embedding_size=width,
-            first_position=first,
-            shared_layers=family.shared_layers,
-            **fields,
-        )
-    except OptionError as error:
-        field = error.where.rpartition(" ")[2]
-        expected = error.expected
-        if field == "max_positions" and first:
-            expected = f"{first} for the padding token, and {expected}"
-        settings.refuse(sources[field], expected)
-
-
-def _embedding_size(names: HuggingFaceNames, settings: _Settings, units: int) -> int:
-    """Width of the embedding tables; 0 if no projection follows them."""
-    width = units
+        fields["first_position"] = _size(values, settings["first_position"], path, 0) + 1
+    positions = _size(values, settings["max_positions"], path, fields["first_position"] + 1)
+    fields["max_positions"] = positions - fields["first_position"]
+    width = fields["units"]
     if names.embedding_size:
         width = names.embedding_size
-        if settings.has("embedding_size"):
-            width = settings.size("embedding_size")
-            if width < 1:
-                settings.refuse("embedding_size", "a width from 1")
-    return width if width != units or names.always_projects else 0
+        if fields["embedding_size"] is not None:
+            width = _size(values, settings["embedding_size"], path, 1)
+    has_projection = width != fields["units"] or names.always_projects
+    fields["embedding_size"] = width if has_projection else 0
+    activation = fields["activation"]
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        problem = f"{settings['activation']} {shorten(activation)}"
+        raise EncoderError(path, problem, "one of " + ", ".join(ACTIVATIONS))
+    fields["activation"] = ACTIVATIONS[activation]
+    return fields
+
+
+def _size(values: Dict[str, Any], setting: str, path: pathlib.Path, least: int) -> int:
+    """A whole number of ``config.json`` with which others are computed."""
+    value = values.get(setting)
+    if type(value) is not int or value < least:
+        problem = f"{setting} {shorten(value)}"
+        raise EncoderError(path, problem, f"a whole number from {least}", "fetch the file again")
+    return value
 
 
 def _family_name(values: Dict[str, Any], tensors: Iterable[str]) -> Any:
@@ -227,30 +183,29 @@ def _family_name(values: Dict[str, Any], tensors: Iterable[str]) -> Any:
 def to_huggingface(config: BackboneConfig) -> Dict[str, Any]:
     """Hugging Face's ``config.json`` for a classifier with one output."""
     names, family = HUGGINGFACE[config.layout], config.family
-    sources = _sources(names)
-    values = {
+    settings = _settings_by_field(names)
+    settings["head_dropout"] = names.head_dropout
+    values = {setting: getattr(config, field) for field, setting in settings.items()}
+    values[settings["max_positions"]] += config.first_position
+    values[settings["first_position"]] = config.first_position - 1
+    values[settings["embedding_size"]] = config.embedding_size or config.units
+    if config.activation == "gelu_tanh":
+        values[settings["activation"]] = "gelu_new"
+    for field, is_known in (
+        ("token_types", family.has_token_types),
+        ("first_position", family.positions_after_padding),
+        ("embedding_size", bool(names.embedding_size)),
+    ):
+        if not is_known:
+            del values[settings[field]]
+    return {
         "model_type": family.name,
         "architectures": [f"{names.class_name}ForSequenceClassification"],
         "id2label": {"0": "answer"},
         "label2id": {"answer": 0},
-        **{sources[field]: getattr(config, field) for field in _SIZES},
-        "max_position_embeddings": config.max_positions + config.first_position,
-        "layer_norm_eps": config.layer_norm_eps,
-        sources["activation"]: "gelu_new"
-        if config.activation == "gelu_tanh"
-        else config.activation,
-        sources["dropout"]: config.dropout,
-        sources["attention_dropout"]: config.attention_dropout,
-        names.head_dropout: config.head_dropout,
+        **values,
         **names.supported,
     }
-    if not family.has_token_types:
-        del values["type_vocab_size"]
-    if names.embedding_size:
-        values["embedding_size"] = config.embedding_size or config.units
-    if family.positions_after_padding:
-        values["pad_token_id"] = config.first_position - 1
-    return values
 
 
 def from_zoo(path: pathlib.Path, shapes: Dict[str, Tuple[int, ...]]) -> BackboneConfig:

@@ -214,8 +214,8 @@ def _fill(model: Network, folder: pathlib.Path, ctx: Devices) -> None:
             source.fill_pooler(pooler)
     if model.predictor is not None:
         names = predictor_names(source.config)
-        if names and source.holds(names):
-            source.fill_parts(model.predictor, names)
+        if names and not source.missing(names):
+            source.fill(model.predictor, names)
 
 
 def initialize(block: Block, initializer: mx.init.Initializer, ctx: Devices) -> None:

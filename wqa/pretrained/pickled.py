@@ -1,25 +1,25 @@
-"""PyTorch checkpoints, read without PyTorch and without running code from the pickle.
+"""PyTorch checkpoints, read without PyTorch and without running code of the file.
 
-A checkpoint is a pickle of names and tensor descriptions beside the raw numbers. Since PyTorch 1.6
-it is a zip archive; before, it was one file of several pickles. Tensors and ordered dictionaries
-are all that a pickle may name; `wqa.pretrained.pickling` reads it and calls nothing else.
+A checkpoint is a pickle of names and descriptions of tensors beside their numbers. Since PyTorch
+1.6 it is a zip archive; before, as in TANDA's released files, it was one file of several pickles.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import pathlib
+import pickle
+import pickletools
 import zipfile
-import zlib
-from typing import Any, BinaryIO, Dict, NamedTuple, Optional, Set, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from wqa.config.runs import open_file
 from wqa.errors import EncoderError, shorten
 from wqa.io.parameter_files import widen
-from wqa.pretrained.pickling import MOST_BYTES, Unpickler
 
 #: NumPy types of PyTorch's storages; the numbers are little-endian. bfloat16 is read as uint16.
 STORAGES = {
@@ -35,26 +35,27 @@ STORAGES = {
     "BoolStorage": "?",
 }
 
-#: The storage that holds the upper halves of float32 numbers.
-BFLOAT16 = "BFloat16Storage"
-
 #: First number of a checkpoint from before the zip format.
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
-_MEND = "fetch the file again, or take the encoder's model.safetensors"
+#: Opcodes that PyTorch's pickles need. Those left out make sets and dictionaries of any keys, or
+#: objects with states of their own.
+_NAMES = """
+PROTO FRAME STOP NONE NEWTRUE NEWFALSE BININT1 BININT2 BININT LONG1 BINFLOAT BINUNICODE
+SHORT_BINUNICODE BINSTRING SHORT_BINSTRING MARK EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 TUPLE EMPTY_LIST
+APPEND APPENDS EMPTY_DICT SETITEM SETITEMS BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET GLOBAL
+STACK_GLOBAL NEWOBJ BINPERSID REDUCE BUILD
+"""
+OPCODES = frozenset(_NAMES.split())
 
+#: Greatest number of opcodes in a pickle, and of its bytes. A checkpoint of 400 tensors has 20,000
+#: in 60,000.
+MOST_OPCODES, MOST_BYTES = 500_000, 1 << 24
 
-#: Bytes that are read at a time to check them.
-CHECKED_BYTES = 1 << 20
-
-#: Greatest size of an axis, a step or a storage, beyond that of any file.
+#: Greatest size of an axis, a stride or a storage, beyond that of any file.
 MOST_NUMBERS = 1 << 62
 
-
-class StorageType(NamedTuple):
-    """What stands for the type of a storage in a pickle."""
-
-    kind: str  # a key of STORAGES
+_HINT = "fetch the file again, or take the encoder's model.safetensors"
 
 
 class Storage(NamedTuple):
@@ -74,41 +75,54 @@ class PickledTensor(NamedTuple):
     strides: Tuple[int, ...]
 
 
-class _Block(NamedTuple):
-    """Where a storage's numbers lie in the file."""
+class _Constructor(NamedTuple):
+    """A function that a pickle may call; unlike Python's, it takes no attributes."""
 
-    offset: int
-    size: int  # in bytes
-    checksum: Optional[int]  # CRC-32; None before the zip format
+    build: Callable[..., Any]
 
-
-def _dictionary(pairs: Any = ()) -> Dict[str, Any]:
-    dictionary = {}
-    for pair in pairs:
-        if len(pair) != 2 or type(pair[0]) is not str:
-            raise ValueError("a dictionary with a key that is no string")
-        dictionary[pair[0]] = pair[1]
-    return dictionary
+    def __call__(self, *arguments: Any) -> Any:
+        return self.build(*arguments)
 
 
-def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> PickledTensor:
-    """A tensor; since 0.4 PyTorch writes its gradient's flag and hooks behind it."""
-    if type(storage) is not Storage:
-        raise ValueError("a tensor without numbers")
-    shape, strides = _sizes(shape), _sizes(strides)
-    (offset,) = _sizes((offset,))
-    if len(shape) != len(strides):
-        raise ValueError(f"a tensor of {len(shape)} axes with {len(strides)} strides")
-    return PickledTensor(storage, offset, shape, strides)
+class _Dictionary(Dict[str, Any]):
+    """A dictionary of a pickle. Its keys are strings, as the hash of nested tuples may not end."""
+
+    def __init__(self, pairs: Any = ()) -> None:
+        super().__init__()
+        for key, value in pairs:
+            self[key] = value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if type(key) is not str:
+            raise ValueError(f"a key of type {type(key).__name__}")
+        super().__setitem__(key, value)
+
+    def __setstate__(self, attributes: Any) -> None:
+        """Ignore attributes, such as PyTorch's ``_metadata`` of a module's tensors."""
 
 
 def _sizes(sizes: Any) -> Tuple[int, ...]:
+    """Sizes of axes, offsets or strides."""
     if type(sizes) not in (tuple, list):
         raise ValueError("a tensor's sizes are no tuple")
     for size in sizes:
         if type(size) is not int or not 0 <= size <= MOST_NUMBERS:
             raise ValueError(f"a tensor's size is {_describe(size)}")
     return tuple(sizes)
+
+
+def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> PickledTensor:
+    """A tensor; since 0.4 PyTorch writes its gradient's flag and hooks behind it."""
+    if type(storage) is not Storage:
+        raise ValueError("a tensor without numbers")
+    if len(_sizes(shape)) != len(_sizes(strides)):
+        raise ValueError(f"a tensor of {len(shape)} axes with {len(strides)} strides")
+    return PickledTensor(storage, _sizes((offset,))[0], tuple(shape), tuple(strides))
+
+
+def _parameter(tensor: Any, *_: Any) -> Any:
+    """The tensor of a parameter, without its gradient's flag and hooks."""
+    return tensor
 
 
 def _describe(value: Any) -> str:
@@ -118,20 +132,59 @@ def _describe(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def _parameter(tensor: Any, *_: Any) -> Any:
-    """The tensor of a parameter, without its gradient's flag and hooks."""
-    return tensor
-
-
-#: What stands for the objects that a pickle may name.
+#: What stands for the objects that a pickle may name; the type of a storage is its name.
 _KNOWN: Dict[Tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): _dictionary,
-    ("torch._utils", "_rebuild_tensor"): _tensor,
-    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-    ("torch._utils", "_rebuild_parameter"): _parameter,
-    ("torch", "Size"): _sizes,
-    **{("torch", kind): StorageType(kind) for kind in STORAGES},
+    ("collections", "OrderedDict"): _Dictionary,
+    ("torch._utils", "_rebuild_tensor"): _Constructor(_tensor),
+    ("torch._utils", "_rebuild_tensor_v2"): _Constructor(_tensor),
+    ("torch._utils", "_rebuild_parameter"): _Constructor(_parameter),
+    ("torch", "Size"): _Constructor(_sizes),
+    **{("torch", kind): kind for kind in STORAGES},
 }
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads a pickle that names tensors and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _KNOWN:
+            name = shorten(f"{module[:60]}.{name[:60]}")
+            raise pickle.UnpicklingError(f"it asks for {name}; nothing of it was run")
+        return _KNOWN[module, name]
+
+    def persistent_load(self, pid: Any) -> Storage:
+        # (word, type, key, device, size), and before the zip format a view of another storage
+        if type(pid) is tuple and len(pid) in (5, 6) and pid[0] == "storage":
+            _, kind, key, _, size, *view = pid
+            if type(kind) is type(key) is str and kind in STORAGES and not any(view):
+                return Storage(key, kind, *_sizes((size,)))
+        raise pickle.UnpicklingError(f"it refers to {_describe(pid)}, not to numbers of a tensor")
+
+
+def _load(stream: io.BytesIO) -> Any:
+    """Read the next pickle of a stream, after its opcodes are checked."""
+    parts = []
+    for count, (opcode, argument, position) in enumerate(pickletools.genops(stream)):
+        if opcode.name not in OPCODES:
+            raise pickle.UnpicklingError(f"opcode {opcode.name} at byte {position}")
+        if count >= MOST_OPCODES:
+            raise pickle.UnpicklingError(f"more than {MOST_OPCODES:,} opcodes")
+        # Python takes memory for a memo of as many entries as an index says.
+        if opcode.name.endswith("BINPUT") and argument > count:  # type: ignore[operator]
+            raise pickle.UnpicklingError(f"entry {argument} of a memo of less than {count}")
+        if opcode.name == "EMPTY_DICT":
+            parts.append(b"ccollections\nOrderedDict\n)R")  # which is a `_Dictionary`
+        elif opcode.name != "FRAME":  # its length is that of the original opcodes
+            parts.append(stream.getvalue()[position : stream.tell()])
+    return _Unpickler(io.BytesIO(b"".join(parts))).load()
+
+
+class _Block(NamedTuple):
+    """Numbers of a storage: a member of the zip archive, or from an offset of the file on."""
+
+    size: int  # in bytes
+    member: str = ""
+    offset: int = 0
 
 
 class PickledTensors:
@@ -139,159 +192,112 @@ class PickledTensors:
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
-        self._checked: Set[str] = set()
-        try:
-            with open_file(path) as file:
-                read = self._zipped if zipfile.is_zipfile(file) else self._legacy
-                file.seek(0)
-                names, self._blocks = read(file)
-        except EncoderError:
-            raise
-        except Exception as error:  # a damaged pickle can raise anything
-            problem = f"cannot be read ({type(error).__name__}: {error})"
-            raise self._error(problem, "a PyTorch checkpoint") from None
-        self._tensors = {
-            name: tensor for name, tensor in names.items() if isinstance(tensor, PickledTensor)
-        }
-        for name, tensor in self._tensors.items():
-            self._check(name, tensor)
+        self._storage: Tuple[str, Any] = ("", b"")  # the last one that was read
+        with self._errors(), open_file(path) as file:
+            is_zip = zipfile.is_zipfile(file)
+            file.seek(0)
+            values, self._blocks = _read_zip(file) if is_zip else _read_legacy(file)
+            if not isinstance(values, dict):
+                raise ValueError(f"a {type(values).__name__}, where a dictionary is expected")
+            self._tensors: Dict[str, PickledTensor] = {}
+            for name, tensor in values.items():
+                if isinstance(tensor, PickledTensor):
+                    self._check(name, tensor)
+                    self._tensors[name] = tensor
         self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
 
     def read(self, name: str, start: int = 0, stop: Optional[int] = None) -> np.ndarray:
         """Read a tensor, or rows of it; all rows by default."""
         storage, offset, shape, strides = self._tensors[name]
-        if shape:
-            rows = range(*slice(start, stop).indices(shape[0]))
-            offset += rows.start * strides[0]
-            shape = (len(rows), *shape[1:])
         dtype = np.dtype(STORAGES[storage.kind])
-        self._check_sum(storage.key)
-        first_byte = self._blocks[storage.key].offset + offset * dtype.itemsize
-        numbers = np.fromfile(self.path, dtype, _extent(shape, strides), offset=first_byte)
-        if storage.kind == BFLOAT16:
-            numbers = widen(numbers)
-        return np.lib.stride_tricks.as_strided(
-            numbers, shape, [step * numbers.itemsize for step in strides]
-        )
+        if 0 in shape:
+            return np.zeros(shape, dtype)
+        steps = [stride * dtype.itemsize for stride in strides]
+        raw = self._read_storage(storage.key)
+        rows: np.ndarray = np.ndarray(shape, dtype, raw, offset * dtype.itemsize, steps)
+        if shape:
+            rows = rows[start:stop]
+        return widen(rows) if storage.kind == "BFloat16Storage" else rows
 
-    def _error(self, problem: str, expected: str) -> EncoderError:
-        return EncoderError(self.path, problem, expected, _MEND)
+    def _read_storage(self, key: str) -> Any:
+        """Read the numbers of a storage, as bytes."""
+        if self._storage[0] != key:
+            size, member, offset = self._blocks[key]
+            self._storage = ("", b"")
+            with self._errors():
+                if member:  # zipfile compares its CRC-32
+                    with zipfile.ZipFile(self.path) as archive:
+                        self._storage = (key, archive.read(member))
+                else:
+                    self._storage = (key, np.fromfile(self.path, np.uint8, size, offset=offset))
+        return self._storage[1]
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Convert whatever a damaged file raises into an `EncoderError`."""
+        try:
+            yield
+        except Exception as error:
+            problem = f"cannot be read ({type(error).__name__}: {error})"
+            raise EncoderError(
+                self.path, problem, "a PyTorch checkpoint of tensors", _HINT
+            ) from None
 
     def _check(self, name: str, tensor: PickledTensor) -> None:
-        """Refuse numbers that lie outside the storage or the file."""
+        """Check that numbers of a tensor lie in its storage, and those of the storage in the file.
+
+        Without the last comparison, strides of 0 make an array of any size from one number.
+        """
         storage, offset, shape, strides = tensor
-        sound = (
-            storage.key in self._blocks
-            and offset + _extent(shape, strides) <= storage.size
-            # Without this, steps of 0 make a table of any size from one number.
-            and math.prod(shape) <= storage.size
-        )
-        if not sound:
-            raise self._error(
-                f"tensor {shorten(name)} has no numbers of its shape", "a whole checkpoint"
-            )
+        last = sum((size - 1) * step for size, step in zip(shape, strides))
+        extent = 0 if 0 in shape else 1 + last
+        if offset + extent > storage.size or math.prod(shape) > storage.size:
+            raise ValueError(f"tensor {shorten(name)} has no numbers of its shape")
         size = storage.size * np.dtype(STORAGES[storage.kind]).itemsize
-        block = self._blocks[storage.key]
-        if size > block.size or block.offset + block.size > self.path.stat().st_size:
-            raise self._error(f"ends before tensor {shorten(name)} does", "a whole checkpoint")
+        block = self._blocks.get(storage.key, _Block(-1))
+        if not size <= block.size <= self.path.stat().st_size - block.offset:
+            raise ValueError(f"the file ends before tensor {shorten(name)} does")
 
-    def _check_sum(self, key: str) -> None:
-        """Compare a storage's numbers with their CRC-32 before the first of them is used."""
-        block = self._blocks[key]
-        if block.checksum is None or key in self._checked:
-            return
-        checksum = 0
-        with open_file(self.path) as file:
-            file.seek(block.offset)
-            for start in range(0, block.size, CHECKED_BYTES):
-                part = file.read(min(CHECKED_BYTES, block.size - start))
-                checksum = zlib.crc32(part, checksum)
-        if checksum != block.checksum:
-            problem = f"the numbers of storage {shorten(key)} are damaged (CRC-32 {checksum:08x})"
-            raise self._error(problem, f"{block.checksum:08x}")
-        self._checked.add(key)
 
-    def _unpickler(self, stream: io.BytesIO) -> Unpickler:
-        return Unpickler(stream, self._find, self._storage)
-
-    def _find(self, module: str, name: str) -> Any:
-        if (module, name) not in _KNOWN:
-            raise EncoderError(
-                self.path,
-                f"the pickle asks for {module[:60]}.{name[:60]}",
-                "tensors and nothing else",
-                "nothing of it was run; do not use a file that you do not trust",
-            )
-        return _KNOWN[module, name]
-
-    def _storage(self, pid: Any) -> Storage:
-        # (word, type, key, device, size), and before the zip format a view of another storage
-        if type(pid) is tuple and len(pid) in (5, 6) and pid[0] == "storage":
-            _, kind, key, _, size, *view = pid
-            if type(kind) is StorageType and type(key) is str and not any(view):
-                return Storage(key, kind.kind, *_sizes((size,)))
-        raise self._error(f"the pickle refers to {_describe(pid)}", "a tensor's numbers")
-
-    def _names(self, names: Any) -> Dict[str, Any]:
-        if type(names) is not dict:
-            raise self._error(f"holds a {type(names).__name__}", "a dictionary of tensors")
-        return names
-
-    def _zipped(self, file: BinaryIO) -> Tuple[Dict[str, Any], Dict[str, _Block]]:
-        with zipfile.ZipFile(file) as archive:
-            members = {member.filename: member for member in archive.infolist()}
-            pickles = [name for name in members if name.endswith("/data.pkl")]
-            if len(pickles) != 1:
-                raise self._error(f"holds {len(pickles)} data.pkl", "a PyTorch checkpoint")
-            folder = pickles[0][: -len("data.pkl")]
-            for name, member in members.items():
-                # Bit 0 of the flags marks an encrypted member.
-                if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
-                    problem = f"{shorten(name)} is compressed or encrypted"
-                    raise self._error(problem, "a checkpoint as PyTorch stores it")
-            for name in (pickles[0], folder + "byteorder"):
-                if name in members and members[name].file_size > MOST_BYTES:
-                    raise ValueError(f"{name} of {members[name].file_size} bytes")
-            if folder + "byteorder" in members and archive.read(folder + "byteorder") != b"little":
-                raise EncoderError(self.path, "its numbers are big-endian", "little-endian numbers")
-            names = self._unpickler(io.BytesIO(archive.read(pickles[0]))).load()
-        blocks = {}
+def _read_zip(file: BinaryIO) -> Tuple[Any, Dict[str, _Block]]:
+    """Values of the pickle in a zip archive, and where the numbers of storages are."""
+    with zipfile.ZipFile(file) as archive:
+        members = {member.filename: member for member in archive.infolist()}
+        pickles = [name for name in members if name.endswith("/data.pkl")]
+        if len(pickles) != 1 or members[pickles[0]].file_size > MOST_BYTES:
+            raise ValueError(f"{len(pickles)} data.pkl of at most {MOST_BYTES:,} bytes")
         for name, member in members.items():
-            if name.startswith(folder + "data/"):
-                # The last two fields of the local header: lengths of the name and of the extra.
-                file.seek(member.header_offset + 26)
-                lengths = np.frombuffer(file.read(4), "<u2")
-                start = member.header_offset + 30 + int(lengths.sum())
-                blocks[name[len(folder + "data/") :]] = _Block(start, member.file_size, member.CRC)
-        return self._names(names), blocks
-
-    def _legacy(self, file: BinaryIO) -> Tuple[Dict[str, Any], Dict[str, _Block]]:
-        # Five pickles come before the numbers, of which the first three are tiny.
-        content = io.BytesIO(file.read(3 * MOST_BYTES))
-        unpickler = self._unpickler(content)
-        magic = unpickler.load()
-        if type(magic) is not int or magic != LEGACY_MAGIC:
-            raise self._error("does not start as a checkpoint does", "a PyTorch checkpoint")
-        # Two pickles go unused: the protocol's version and the system's word sizes.
-        _, _, values, keys = (unpickler.load() for _ in range(4))
-        position = content.tell()
-        names = self._names(values)
-        widths = {}
-        for tensor in names.values():
-            if type(tensor) is PickledTensor:
-                storage = tensor.storage
-                widths[storage.key] = np.dtype(STORAGES[storage.kind]).itemsize
-        blocks = {}
-        for key in keys:
-            file.seek(position)
-            count = int(np.frombuffer(file.read(8), "<u8")[0])
-            blocks[key] = _Block(position + 8, count * widths[key], None)
-            position += 8 + count * widths[key]
-        return names, blocks
+            if member.compress_type != zipfile.ZIP_STORED:
+                raise ValueError(f"{shorten(name)} is compressed")
+        folder = pickles[0][: -len("data.pkl")]
+        order = members.get(f"{folder}byteorder")
+        if order is not None and order.file_size != len("little"):
+            raise ValueError("its numbers are big-endian")
+        values = _load(io.BytesIO(archive.read(pickles[0])))
+    blocks = {}
+    for name, member in members.items():
+        if name.startswith(f"{folder}data/"):
+            blocks[name[len(f"{folder}data/") :]] = _Block(member.file_size, name)
+    return values, blocks
 
 
-def _extent(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> int:
-    """Count of numbers from a tensor's first to its last."""
-    if 0 in shape:
-        return 0
-    return 1 + sum((size - 1) * step for size, step in zip(shape, strides))
+def _read_legacy(file: BinaryIO) -> Tuple[Any, Dict[str, _Block]]:
+    """Values of the pickles before the zip format, and where the numbers of storages are."""
+    # Five pickles come before the numbers, of which the first three are tiny.
+    stream = io.BytesIO(file.read(3 * MOST_BYTES))
+    if _load(stream) != LEGACY_MAGIC:
+        raise ValueError("it does not start as a checkpoint does")
+    # Two pickles go unused: the protocol's version and the system's word sizes.
+    _, _, values, keys = (_load(stream) for _ in range(4))
+    widths = {}
+    for tensor in values.values():
+        if isinstance(tensor, PickledTensor):
+            dtype = np.dtype(STORAGES[tensor.storage.kind])
+            widths[tensor.storage.key] = dtype.itemsize
+    blocks, position = {}, stream.tell()
+    for key in keys:
+        file.seek(position)
+        count = int.from_bytes(file.read(8), "little")
+        blocks[key] = _Block(count * widths[key], offset=position + 8)
+        position += 8 + count * widths[key]
+    return values, blocks

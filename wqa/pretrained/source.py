@@ -7,7 +7,19 @@ import logging
 import math
 import pathlib
 import re
-from typing import Any, Collection, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Collection,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import numpy as np
 from mxnet.gluon import Block, HybridBlock, Parameter
@@ -18,7 +30,7 @@ from wqa.errors import EncoderError, printable, shorten
 from wqa.models import Backbone, Network
 from wqa.models.heads import FirstPositionHead
 from wqa.pretrained.configs import check_layers, from_huggingface, from_zoo, read_object
-from wqa.pretrained.names import HUGGINGFACE, Names, huggingface_names, zoo_names
+from wqa.pretrained.names import DENSE, HUGGINGFACE, Names, huggingface_names, zoo_names
 from wqa.pretrained.weights import Weights
 
 _LOGGER = logging.getLogger(__name__)
@@ -41,18 +53,12 @@ class TensorMap:
         self.used: Set[str] = set()
         self._plain, self._names = plain, names
 
-    def check(self, block: Block) -> None:
-        """Check all tensors of a block before memory is taken for its parameters."""
-        missing = self.missing()
-        if missing:
-            raise EncoderError(
-                self.where,
-                f"missing tensors: {list_names(missing)}",
-                f"all tensors of the {self.content}",
-                self.fetch,
-            )
+    def check(self, block: Block, names: Optional[Names] = None) -> None:
+        """Check the tensors of a block, by default all, before memory is taken for parameters."""
+        names = self._names if names is None else names
+        self._require(names)
         parameters = block._collect_params_with_prefix()
-        unknown = [name for name in self._names if name not in parameters]
+        unknown = [name for name in names if name not in parameters]
         if unknown:
             raise EncoderError(
                 self.where,
@@ -61,9 +67,10 @@ class TensorMap:
                 "train the network: its task knows how it starts",
             )
         numbers = 0
-        for name, tensors in self._names.items():
+        for name, tensors in names.items():
+            shape = parameters[name].shape
             for plain in tensors:
-                self._check_shape(parameters[name], plain, len(tensors), self._optional_rows(name))
+                self._check_shape(plain, (shape[0] // len(tensors), *shape[1:]), name)
                 numbers += math.prod(self._shape(plain))
         if numbers > self.weights.size:
             raise EncoderError(
@@ -73,16 +80,35 @@ class TensorMap:
                 self.fetch,
             )
 
-    def fill(self, block: Block) -> None:
-        """Write the tensors into a block, one at a time."""
-        self.check(block)
-        parameters = block._collect_params_with_prefix()
-        for name, tensors in self._names.items():
-            self._write(parameters[name], tensors, self._optional_rows(name))
+    def _require(self, names: Names) -> None:
+        """Check that the files hold the tensors of some names."""
+        missing = self.missing(names)
+        if missing:
+            raise EncoderError(
+                self.where,
+                f"missing tensors: {list_names(missing)}",
+                "those of all parameters",
+                self.fetch,
+            )
 
-    def missing(self) -> List[str]:
-        """Tensors that the parameters need and the files lack, by their plain names."""
-        needed = itertools.chain.from_iterable(self._names.values())
+    def fill(self, block: Block, names: Optional[Names] = None) -> None:
+        """Write tensors that `check` has passed into a block, one at a time."""
+        parameters = block._collect_params_with_prefix()
+        for name, tensors in (self._names if names is None else names).items():
+            parameter = parameters[name]
+            if not tensors:
+                set_rows(parameter, 0, np.zeros(parameter.shape, np.float32))
+                continue
+            # The first rows, of positions that no token takes, may be absent.
+            start = parameter.shape[0] - sum(self._shape(plain)[0] for plain in tensors)
+            for plain in tensors:
+                for row, rows in self._parts(plain):
+                    set_rows(parameter, start + row, rows)
+                start += self._shape(plain)[0]
+
+    def missing(self, names: Optional[Names] = None) -> List[str]:
+        """Tensors that parameters need and the files lack, by their plain names."""
+        needed = itertools.chain.from_iterable((self._names if names is None else names).values())
         return [name for name in needed if name not in self._plain]
 
     def unused(self) -> List[str]:
@@ -100,36 +126,16 @@ class TensorMap:
         self.used.add(self._plain[plain])
         return self.weights.parts(self._plain[plain])
 
-    def _write(self, parameter: Parameter, tensors: List[str], optional: int = 0) -> None:
-        """Fill a parameter's rows from tensors in turn; the first ``optional`` rows may be
-        absent."""
-        start = 0
-        if not tensors:
-            set_rows(parameter, 0, np.zeros(parameter.shape, np.float32))
-        for plain in tensors:
-            start += self._check_shape(parameter, plain, len(tensors), optional)
-            for row, rows in self._parts(plain):
-                set_rows(parameter, start + row, rows)
-            start += self._shape(plain)[0]
-
-    def _check_shape(self, parameter: Parameter, plain: str, count: int, optional: int = 0) -> int:
-        """Check a tensor that fills one of ``count`` equal parts of a parameter; return the number
-        of rows that it lacks."""
-        needed = (parameter.shape[0] // count, *parameter.shape[1:])
-        shape = self._shape(plain)
-        if optional and shape == (needed[0] - optional, *needed[1:]):
-            return optional
-        if shape != needed:
-            self._refuse_shape(plain, needed)
-        return 0
-
-    def _refuse_shape(self, plain: str, needed: Tuple[int, ...]) -> None:
-        raise EncoderError(
-            f"{self.weights.path}, tensor {self._plain[plain]}",
-            f"shape {self._shape(plain)}",
-            str(needed),
-            self.remedy,
-        )
+    def _check_shape(self, plain: str, expected: Tuple[int, ...], name: str = "") -> None:
+        """Check the shape of a tensor, which fills a parameter of a name."""
+        shape, optional = self._shape(plain), self._optional_rows(name)
+        if shape not in (expected, (expected[0] - optional, *expected[1:])):
+            raise EncoderError(
+                f"{self.weights.path}, tensor {self._plain[plain]}",
+                f"shape {shape}",
+                str(expected),
+                self.remedy,
+            )
 
 
 def list_names(names: Sequence[str]) -> str:
@@ -191,11 +197,13 @@ class Source(TensorMap):
         self.config, self.exits = description.config, description.exits
         self._classifier, self._digests = description.classifier, description.digests
 
-    def fill(self, block: Block) -> None:
-        """Write the tensors into a backbone, one at a time."""
-        self.check(block)
-        check_digest(self.weights.path, self._digests)
-        super().fill(block)
+    def fill(self, block: Block, names: Optional[Names] = None) -> None:
+        """Write tensors of the files into a block, by default those of the encoder."""
+        if names is None:
+            check_digest(self.weights.path, self._digests)
+        else:
+            self.check(block, names)
+        super().fill(block, names)
 
     def has_pooler(self) -> bool:
         """Whether the files hold the family's pooler."""
@@ -204,8 +212,7 @@ class Source(TensorMap):
 
     def fill_pooler(self, dense: HybridBlock) -> None:
         """Write the pooler, or the dense layer of the classifier, into a dense layer."""
-        for kind, parameter in dense._collect_params_with_prefix().items():
-            self._write(parameter, [self._classifier_tensor("dense", kind)])
+        self.fill(dense, {kind: [f"{self._classifier['dense']}.{kind}"] for kind in DENSE})
 
     def labels(self) -> int:
         """Number of outputs of the classifier. 0: there is no classifier."""
@@ -222,16 +229,17 @@ class Source(TensorMap):
         whose name in ``id2label`` says that a candidate answers, or else of the second.
         """
         self.fill_pooler(head.dense)
-        answer = self._answer_label() if self.labels() == 2 else 0
+        names = {kind: [f"{self._classifier['out']}.{kind}"] for kind in DENSE}
+        if self.labels() != 2:
+            self.fill(head.out, names)
+            return
+        self._require(names)
+        answer = self._answer_label()
         for kind, parameter in head.out._collect_params_with_prefix().items():
-            name = self._classifier_tensor("out", kind)
-            needed = (self.labels(), *parameter.shape[1:])
-            if self._shape(name) != needed:
-                self._refuse_shape(name, needed)
+            [name] = names[kind]
+            self._check_shape(name, (2, *parameter.shape[1:]))
             value = np.concatenate([rows for _, rows in self._parts(name)])
-            if self.labels() == 2:
-                value = value[answer : answer + 1] - value[1 - answer : 2 - answer]
-            set_rows(parameter, 0, value)
+            set_rows(parameter, 0, value[answer : answer + 1] - value[1 - answer : 2 - answer])
 
     def _answer_label(self) -> int:
         """Which of two outputs is that of answers."""
@@ -253,20 +261,6 @@ class Source(TensorMap):
         name = "qa_outputs.weight"
         return name in self._plain and self._shape(name)[:1] == (2,)
 
-    def fill_parts(self, block: Block, names: Names) -> None:
-        """Write tensors beside the encoder's into a block."""
-        parameters = block._collect_params_with_prefix()
-        for ours, theirs in names.items():
-            for name in theirs:
-                if name not in self._plain:
-                    problem = f"tensor {name} is missing"
-                    raise EncoderError(self.where, problem, "a whole head", self.fetch)
-            self._write(parameters[ours], theirs)
-
-    def holds(self, names: Names) -> bool:
-        """Whether the files hold all tensors of some names."""
-        return all(name in self._plain for tensors in names.values() for name in tensors)
-
     def shapes(self) -> Dict[str, Tuple[int, ...]]:
         """Shapes of the tensors, by their names without the family's prefix."""
         return {plain: self._shape(plain) for plain in self._plain}
@@ -275,17 +269,6 @@ class Source(TensorMap):
         """Number of rows of a parameter that a tensor may lack."""
         # The zoo's position tables lack the rows before the first position.
         return self.config.first_position if name == "embeddings.position_weight" else 0
-
-    def _classifier_tensor(self, part: str, kind: str) -> str:
-        name = f"{self._classifier[part]}.{kind}"
-        if name not in self._plain:
-            raise EncoderError(
-                self.where,
-                f"tensor {name} is missing",
-                "a whole classifier",
-                "fetch the file again",
-            )
-        return name
 
 
 def read_sizes(directory: pathlib.Path, tensors: Collection[str]) -> BackboneConfig:
@@ -387,4 +370,4 @@ class DirectoryLayout:
 
     def fill(self, network: Network, files: Source) -> None:
         """Write the tensors into what the network has beside its encoder."""
-        files.fill_parts(network, self.names(network))
+        files.fill(network, self.names(network))

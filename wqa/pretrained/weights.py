@@ -25,9 +25,6 @@ PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 #: End of an index's name.
 INDEX = ".index.json"
 
-#: Types of a safetensors file's tensors that are weights.
-FLOATS = ("F64", "F32", "F16", "BF16")
-
 #: Numbers to read at a time.
 PART = 1 << 19
 
@@ -37,7 +34,7 @@ def _reading(path: pathlib.Path, expected: str = "") -> Iterator[None]:
     """Convert what a damaged file raises into an `EncoderError`."""
     try:
         yield
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         problem = f"cannot be read ({error})"
         raise EncoderError(path, problem, expected, "fetch the file again") from None
 
@@ -51,17 +48,12 @@ class SafeTensors:
             self.shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Read rows of a tensor; other types raise `EncoderError`."""
+        """Read rows of a tensor."""
         # Closing the file releases the pages of the rows.
-        with self._open() as file:
+        with _reading(self.path), self._open() as file:
             tensor = file.get_slice(name)
-            kind = tensor.get_dtype()
-            if kind == "BF16":
+            if tensor.get_dtype() == "BF16":
                 return self._read_bfloat16(name, start, stop)
-            if kind not in FLOATS:
-                raise EncoderError(
-                    self.path, f"tensor {name} is of type {kind}", "one of " + ", ".join(FLOATS)
-                )
             return tensor[start:stop]
 
     def _read_bfloat16(self, name: str, start: int, stop: int) -> np.ndarray:
@@ -77,7 +69,7 @@ class SafeTensors:
 
     def _open(self) -> Any:
         with _reading(self.path):
-            open_file(self.path).close()  # what it refuses, the library would wait for
+            open_file(self.path).close()  # the library would block on a named pipe
             return safe_open(str(self.path), framework="numpy")
 
 
@@ -179,17 +171,10 @@ def _shards(path: pathlib.Path) -> List[pathlib.Path]:
             path, f"weight_map {shorten(mapped)}", "a shard by tensor", "fetch the file again"
         )
     ending = pathlib.Path(path.name[: -len(INDEX)]).suffix
-    for name in mapped.values():
-        beside = isinstance(name, str) and pathlib.PurePath(name).name == name
-        if not beside or not name.endswith(ending):
-            raise EncoderError(path, f"names a shard {shorten(name)}", f"{ending} files beside it")
-    names = sorted(set(mapped.values()))
+    names = sorted(set(map(str, mapped.values())))
     for name in names:
-        if not os.path.isfile(path.parent / name):
-            raise EncoderError(
-                path.parent / name,
-                "the shard is missing",
-                f"all {len(names)} that {path.name} names",
-                "fetch the file",
-            )
+        beside = pathlib.PurePath(name).name == name and name.endswith(ending)
+        if not beside or not os.path.isfile(path.parent / name):
+            expected = f"{ending} files beside it, all {len(names)} that it names"
+            raise EncoderError(path, f"names a shard {shorten(name)}", expected, "fetch the file")
     return [path.parent / name for name in names]

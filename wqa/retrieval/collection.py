@@ -25,10 +25,9 @@ from wqa.data.folders import collection_digest, is_collection, read_collection
 from wqa.data.ir_names import is_ir_name
 from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError
-from wqa.io.arrays import ArrayWriter, reusable_folder
+from wqa.io.arrays import ArrayWriter, output_of, reusable_folder, write_arrays
 from wqa.io.files import PathLike, scratch_folder, sha256, storage_errors
 from wqa.io.locks import lock_output
-from wqa.io.outputs import output_of
 from wqa.io.progress import with_bar
 from wqa.retrieval.index import FORMAT, KIND, SENTENCES, TEXTS, TYPES, Index
 from wqa.retrieval.methods import BUCKETS, Method, contains_spans, count_terms, joined, method_of
@@ -113,9 +112,7 @@ def build_index(
             made_with["splitter"] = splitter.name
         changed = "the documents or the settings have changed"
         mend = f"{changed}: replace it with --replace, or choose another folder"
-        output = output_of(out, FORMAT, KIND, TYPES, ("documents_sha256", "method"))
-        output.check()
-        output.mend()
+        output = output_of(out, FORMAT, KIND, list(TYPES))
         try:
             existing = reusable_folder(output, made_with, mend)
         except DataError:
@@ -123,7 +120,7 @@ def build_index(
                 raise
             existing = None
         if existing is None:
-            with ArrayWriter(output, types, made_with) as writer:
+            with write_arrays(output, types, made_with) as writer:
                 read = read_collection(documents, column)
                 shown = with_bar(read, None, "indexing", progress, "document")
                 writer.finish(_write(writer, shown, documents, weights, splitter))

@@ -174,7 +174,7 @@ class Index:
         """
         names = list(self._arrays)
         for name in with_bar(names, len(names), "checking the index", progress, "array"):
-            self._folder.check(name, self._arrays[name])
+            self._folder.check(name)
 
     def __len__(self) -> int:
         return self.meta["documents"]

@@ -18,7 +18,7 @@ from wqa.errors import EncoderError, OptionError, shorten
 from wqa.io.encoder_directories import PathLike, encoder_directory
 from wqa.models import Network
 from wqa.pretrained.load import Devices, initialize, with_gradients
-from wqa.pretrained.names import CheckpointLayout
+from wqa.pretrained.names import CheckpointLayout, Names
 from wqa.pretrained.source import DirectoryLayout, Source, TensorMap, list_names
 from wqa.pretrained.weights import FORMATS, Weights
 from wqa.systems.registry import SYSTEMS, build_network, system_config
@@ -66,9 +66,9 @@ class Checkpoint(TensorMap):
             **layout.further_copies(self.network),
         }
 
-    def check(self, block: Block) -> None:
+    def check(self, block: Block, names: Optional[Names] = None) -> None:
         """Check all tensors, as `TensorMap.check`; a tensor of no parameter is an error too."""
-        super().check(block)
+        super().check(block, names)
         needed = set(itertools.chain.from_iterable(self._names.values()))
         unknown = []
         for plain in sorted(set(self._plain) - needed):

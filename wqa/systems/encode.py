@@ -165,8 +165,6 @@ class EncodingTask(PartTask):
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the cache; None where it is not there, or not whole."""
         output = cache_output(self.out)
-        output.mend_unless_locked()
-        output.check()
         meta = output.meta()
         if meta is None:
             return None

@@ -21,7 +21,6 @@ from wqa.models.exits import ExitNetwork
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.load import write_tensors
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
-from wqa.pretrained.pickling import write_checkpoint
 from wqa.systems.checkpoints import checkpoint_tensors
 from wqa.systems.model_card import write_model_card
 from wqa.systems.run_directory import Run, load_run
@@ -125,7 +124,7 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
 
 
 def export_checkpoint(run: PathLike, out: PathLike) -> List[str]:
-    """Write a run as the checkpoint of its system's authors, a file for their PyTorch code.
+    """Write a run by the names of its authors' checkpoint, as safetensors for their PyTorch code.
 
     ``config.json`` and the tokenizer are those of an encoder of the network's depth, which that
     code and `wqa.systems.convert` read beside the file.
@@ -134,7 +133,9 @@ def export_checkpoint(run: PathLike, out: PathLike) -> List[str]:
     network = loaded.network
     layout, tensors, copies = checkpoint_tensors(loaded.config.system, network)
     with new_directory(out) as folder:
-        write_checkpoint(folder / layout.file_name, tensors, copies)
+        tensors.update({copy: tensors[name] for copy, name in copies.items()})
+        file = (folder / layout.file_name).with_suffix(".safetensors")
+        write_tensors(tensors, file, {"format": "pt"})
         config = to_huggingface(network.config)
         # Without names of its labels, a classifier has two.
         del config["id2label"], config["label2id"]

@@ -39,10 +39,9 @@ from wqa.data.scores import (
 from wqa.errors import DataError, OptionError, OutputLocked, check_choice, shorten
 from wqa.inference.document_cache import cache_digest
 from wqa.inference.ranker import Ranker
-from wqa.io.arrays import ArrayFolder, ArrayWriter, check_made_with
+from wqa.io.arrays import ArrayFolder, Output, check_made_with, write_arrays
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import write_lines
-from wqa.io.outputs import Output
 from wqa.io.progress import StopRequest, with_bar
 from wqa.systems.load import load_ranker
 from wqa.systems.score_arrays import (
@@ -244,8 +243,6 @@ class ScoringTask(PartTask):
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the merged scores; None where they are not there, or not whole."""
         output = self._output()
-        output.mend_unless_locked()
-        output.check()
         meta = output.meta()
         if meta is None:
             return None
@@ -262,8 +259,7 @@ class ScoringTask(PartTask):
     def _output(self) -> Output:
         if self.output == "logits":
             return scores_output(self.out)
-        keys = ("format", "output", "ranker_sha256", "bytes")
-        return Output(self.out, f"folder of {self.output}", FORMAT, [FILES[self.output]], keys)
+        return Output(self.out, f"folder of {self.output}", FORMAT, [FILES[self.output]])
 
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
         """Write the scores in their form, and ``meta.json``."""
@@ -271,27 +267,27 @@ class ScoringTask(PartTask):
         counted = add_counts(parts, counts)
         output = self._output()
         if self.output == "logits":
-            with ArrayWriter(output, TYPES, settings) as writer:
+            with write_arrays(output, TYPES, settings) as writer:
                 for arrays in counted:
                     for name in TYPES:
                         writer.append(name, arrays[name])
                 writer.finish({**counts, "run": str(self.run)})
             return
-        path = output.begin() / FILES[self.output]
-        if self.output == "jsonl":
-            write_lines(path, ranking_lines(counted))
-        else:
-            write_trec_run(path, counted)
-        meta = {
-            "format": FORMAT,
-            "output": self.output,
-            **settings,
-            **counts,
-            "run": str(self.run),
-            "bytes": path.stat().st_size,
-            "sha256": sha256(path),
-        }
-        output.finish(meta)
+        with output.writing() as folder:
+            path = folder / FILES[self.output]
+            if self.output == "jsonl":
+                write_lines(path, ranking_lines(counted))
+            else:
+                write_trec_run(path, counted)
+            meta = {
+                "output": self.output,
+                **settings,
+                **counts,
+                "run": str(self.run),
+                "bytes": path.stat().st_size,
+                "sha256": sha256(path),
+            }
+            output.write_meta(folder, meta)
 
 
 def write_scores(

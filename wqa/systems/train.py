@@ -10,7 +10,8 @@ import logging
 import os
 import pathlib
 import random
-from typing import Any, Callable, ContextManager, Dict, Optional
+import sys
+from typing import Any, Callable, Dict, Iterator, Optional
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -24,16 +25,16 @@ from wqa.data.formats import data_digest
 from wqa.data.ir_names import is_ir_name
 from wqa.engines.choice import choose_engine, choose_training_engine
 from wqa.errors import OptionError, RunDirectoryError, printable
-from wqa.io.files import atomic_writer
+from wqa.io.files import atomic_writer, refuse
 from wqa.io.locks import lock_output
-from wqa.io.outputs import refuse
+from wqa.io.streams import LossyStream
 from wqa.models import library_versions, parse_devices
 from wqa.systems.development import Development
 from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import find_system, system_config
 from wqa.text import PairInputs
 from wqa.training.checkpoint import Checkpoints, State
-from wqa.training.logs import MetricsFile, TensorBoardLog, lossy_messages
+from wqa.training.logs import MetricsFile, TensorBoardLog
 from wqa.training.schedules import (
     Schedule,
     decides_warmup,
@@ -155,7 +156,7 @@ def train(
         raise OptionError("dev and make_evaluator", "both", "one of the two")
     if dev:
         make_evaluator = Development(dev, system, own_config, config).factory()
-    with lossy_messages(), open_workers(config.kvstore) as workers, _lock(run, workers):
+    with _joined(run, config) as workers:
         log = TensorBoardLog(log_dir) if log_dir and workers.writes else None
         if resume:
             config = _with_earlier(config, run)
@@ -198,8 +199,16 @@ def train(
         return Trained(**vars(state), rank=workers.rank)
 
 
-def _lock(run: pathlib.Path, workers: Workers) -> ContextManager[None]:
-    return lock_output(run) if workers.writes else contextlib.nullcontext()
+@contextlib.contextmanager
+def _joined(run: pathlib.Path, config: TrainingConfig) -> Iterator[Workers]:
+    """Meet the other workers, of which one locks the run; standard error may go away meanwhile."""
+    stderr: Any = LossyStream(sys.stderr)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stderr(stderr))
+        workers = stack.enter_context(open_workers(config.kvstore))
+        if workers.writes:
+            stack.enter_context(lock_output(run))
+        yield workers
 
 
 def _check_agreement(record: RunConfig, workers: Workers) -> None:
@@ -317,11 +326,9 @@ def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     """
     path = run / "config.json"
     if not path.exists():
-        for name in (*RUN_FILES, "checkpoints"):
+        for name in (*RUN_FILES, "checkpoints", "metrics.jsonl"):
             if os.path.lexists(run / name):
                 raise refuse(run, name, "run")
-        if not MetricsFile(run / "metrics.jsonl").is_own():
-            raise refuse(run, "metrics.jsonl", "run")
         return False
     if not resume:
         raise RunDirectoryError(

@@ -20,16 +20,8 @@ from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import Partition, PartitionReader, group_questions, partitions_of
 from wqa.data.parts import Arrays, PartTask, run_parts
 from wqa.errors import DataError, OutputLocked, shorten
-from wqa.io.arrays import (
-    ArrayFolder,
-    ArrayWriter,
-    BlockCheck,
-    check_text_ends,
-    reusable_folder,
-    values_below,
-)
+from wqa.io.arrays import ArrayFolder, ArrayWriter, output_of, reusable_folder, write_arrays
 from wqa.io.files import PathLike
-from wqa.io.outputs import output_of
 from wqa.io.progress import with_bar
 from wqa.text.inputs import PairInputs
 from wqa.text.long_questions import naming_file
@@ -89,7 +81,6 @@ class PairStore(TokenizedPairs):
         self._folder = ArrayFolder(path, FORMAT, "store", _MEND, facts)
         self.path = self._folder.path
         self.meta = self._folder.meta
-        self._folder.check_sha256(["source_sha256"], _MEND_DAMAGE)
         self._check_long_questions()
         types = array_types(self.meta["vocab_size"])
         arrays = self._folder.arrays(types)
@@ -128,19 +119,9 @@ class PairStore(TokenizedPairs):
             a token id, a label or a question index is out of range, or a pair is too long.
         """
         self.check_fits(inputs)
-        ids = values_below(self.meta["vocab_size"], "token id")
-        checks: Dict[str, Optional[BlockCheck]] = {
-            "labels": values_below(2, "label"),
-            "question_ends": check_text_ends(self.meta["max_length"]),
-            "candidate_ends": check_text_ends(self.meta["max_length"]),
-            "question_of": _check_question_indices(len(self.question_ends)),
-            "question_tokens": ids,
-            "candidate_tokens": ids,
-        }
-        if self.keys is not None:
-            checks["keys"] = None  # any number may be a key
-        for name in with_bar(checks, len(checks), "checking", True, "array"):
-            self._folder.check(name, getattr(self, name), checks[name])
+        names = array_types(self.meta["vocab_size"])
+        for name in with_bar(names, len(names), "checking", True, "array"):
+            self._folder.check(name)
         longest = int(self.lengths(inputs.form.specials).max(initial=0))
         if longest > inputs.max_length:
             raise DataError(
@@ -182,22 +163,6 @@ class PairStore(TokenizedPairs):
                 inputs.long_questions,
                 f'set long_questions="{option}", or tokenize the corpus again',
             )
-
-
-def _check_question_indices(limit: int) -> BlockCheck:
-    """Check the question indices of pairs: they never fall, and are below a limit."""
-    last = 0
-
-    def check(block: np.ndarray, start: int) -> str:
-        nonlocal last
-        wrong = (np.diff(block, prepend=last) < 0) | (block >= limit)
-        last = block[-1]
-        if not wrong.any():
-            return ""
-        index = int(wrong.argmax())
-        return f"question index {block[index]} of pair {start + index}, of {limit} questions"
-
-    return check
 
 
 def _settings(inputs: PairInputs) -> Dict[str, Any]:
@@ -269,7 +234,7 @@ class _Tokenizing(PartTask):
         self._inputs = inputs
         self._settings = {"source_sha256": data_digest(data), **_settings(inputs)}
         self._types = array_types(inputs.tokenizer.vocab_size)
-        self._output = output_of(out, FORMAT, "store", self._types, ("source_sha256", "max_length"))
+        self._output = output_of(out, FORMAT, "store", list(self._types))
         self._reader = PartitionReader(data)
 
     def settings(self) -> Dict[str, Any]:
@@ -293,7 +258,6 @@ class _Tokenizing(PartTask):
         return {**pairs.arrays, "counts": np.array(counts, np.int64)}
 
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-        self._output.mend_unless_locked()
         if reusable_folder(self._output, self._settings) is None:
             return None
         store = PairStore(self.out)
@@ -302,7 +266,7 @@ class _Tokenizing(PartTask):
 
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
         counts = np.zeros(len(COUNTS), np.int64)
-        with ArrayWriter(self._output, self._types, settings) as writer:
+        with write_arrays(self._output, self._types, settings) as writer:
             for arrays in parts:
                 counts += arrays.pop("counts")
                 _append(arrays, writer)

@@ -5,6 +5,9 @@ so far, and ``state.json`` with the state of the training and the SHA-256 of the
 written under a temporary name and renamed, so that a process killed at any moment leaves the
 previous checkpoint intact. The lock of the run keeps other processes away; temporary files in the
 folder are those of dead ones.
+
+``optimizer.safetensors`` holds the two moments of every parameter that was updated, as
+``NAME/mean`` and ``NAME/variance``. Its metadata holds, in JSON, the counts of updates.
 """
 
 from __future__ import annotations
@@ -16,35 +19,30 @@ import os
 import pathlib
 import re
 import shutil
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Dict, List, Optional
 
+import numpy as np
 from mxnet.gluon import Block
+from safetensors import safe_open
 
 from wqa.config import from_dict, read_json
-from wqa.errors import RunDirectoryError, shorten
-from wqa.io.files import (
-    atomic_writer,
-    remove,
-    remove_abandoned,
-    sha256,
-    storage_errors,
-    sync_directory,
-    temporary_path,
-)
-from wqa.pretrained.load import load_parameters, write_parameters
-from wqa.training.optimizer import FILE as OPTIMIZER
+from wqa.errors import RunDirectoryError
+from wqa.io.files import remove, replacing, sha256, write_json
+from wqa.pretrained.load import load_parameters, write_parameters, write_tensors
+from wqa.training.workers import AdamTrainer
 
 #: Number of checkpoints on disk.
 KEPT = 2
 #: Changes whenever older versions of the package cannot resume. Format 1 has no number.
 FORMAT = 2
 
-#: Takes the path of a file, and writes or reads the optimizer's state.
-OptimizerFile = Callable[[pathlib.Path], None]
+#: Names of the optimizer's state and of the best parameters in a checkpoint.
+OPTIMIZER, BEST = "optimizer.safetensors", "best.params"
+
+#: Adam's moments, in MXNet's order.
+MOMENTS = ("mean", "variance")
 
 _NAME = re.compile(r"update-(\d{8,12})")
-# Earlier versions left files that end in ``.tmp``.
-_BEST = re.compile(r"best-\d{8,12}\.(params|tmp)")
 
 
 @dataclasses.dataclass
@@ -63,13 +61,6 @@ class State:
     evaluation_is_due: bool = False
 
 
-def save_parameters(block: Block, path: pathlib.Path) -> None:
-    """Write the parameters of a block, flush them to the disk, and check the file."""
-    with storage_errors(path):
-        write_parameters(block, path)
-        _flush(path)
-
-
 class Checkpoints:
     """The ``checkpoints/`` folder of a run directory."""
 
@@ -80,32 +71,22 @@ class Checkpoints:
     def keep_best(self, model: Block, update: int) -> None:
         """Write the best parameters so far."""
         path = self.folder / f"best-{update:08}.params"
-        with _replacing(path) as temporary:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            save_parameters(model, temporary)
+        with replacing(path) as temporary:
+            write_parameters(model, temporary)
         self._best = path
 
-    def save(self, state: State, model: Block, save_optimizer: OptimizerFile) -> pathlib.Path:
+    def save(self, state: State, model: Block, optimizer: AdamTrainer) -> pathlib.Path:
         """Write a checkpoint, then delete all but the last two."""
         target = self.folder / f"update-{state.update:08}"
-        temporary = temporary_path(target)
-        with storage_errors(target):
-            try:
-                remove(temporary)
-                temporary.mkdir(parents=True)
-                save_parameters(model, temporary / "model.params")
-                save_optimizer(temporary / OPTIMIZER)
-                if self._best is not None:
-                    _link(self._best, temporary / "best.params")
-                files = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
-                record = {"format": FORMAT, "state": dataclasses.asdict(state), "sha256": files}
-                with atomic_writer(temporary / "state.json") as file:
-                    json.dump(record, file, indent=2)
-                remove(target)
-                os.rename(temporary, target)
-                sync_directory(self.folder)
-            finally:
-                remove(temporary)
+        with replacing(target) as folder:
+            folder.mkdir()
+            write_parameters(model, folder / "model.params")
+            save_optimizer(optimizer, folder / OPTIMIZER)
+            if self._best is not None:
+                _link(self._best, folder / BEST)
+            files = {path.name: sha256(path) for path in sorted(folder.iterdir())}
+            record = {"format": FORMAT, "state": dataclasses.asdict(state), "sha256": files}
+            write_json(folder / "state.json", record)
         self._prune(target)
         return target
 
@@ -114,80 +95,49 @@ class Checkpoints:
             remove(old)
         if self._best is not None:
             # The newest checkpoint holds a copy, which replaces the loose file.
-            self._best = newest / "best.params"
-        for loose in self._loose():
-            remove(loose)
+            self._best = newest / BEST
+        self._remove_loose()
 
     def all(self) -> List[pathlib.Path]:
         """Folders of the checkpoints, oldest first."""
-        folders = [path for path in self.folder.glob("update-*") if _number(path) >= 0]
-        return sorted(folders, key=_number)
+        folders = [path for path in self.folder.glob("update-*") if _NAME.fullmatch(path.name)]
+        return sorted(folders, key=_update_of)
 
-    def load_latest(self, model: Block, load_optimizer: OptimizerFile, ctx: Any) -> Optional[State]:
+    def load_latest(self, model: Block, optimizer: AdamTrainer) -> Optional[State]:
         """Restore the newest checkpoint, and delete what dead processes left beside it."""
-        for loose in self._loose():
-            remove(loose)
+        self._remove_loose()
         checkpoints = self.all()
         if not checkpoints:
             return None
         newest = checkpoints[-1]
         record = _read_record(newest)
-        load_parameters(model, newest / "model.params", ctx)
-        load_optimizer(newest / OPTIMIZER)
-        self._best = newest / "best.params" if "best.params" in record.sha256 else None
+        load_parameters(model, newest / "model.params", optimizer.devices)
+        load_optimizer(optimizer, newest / OPTIMIZER)
+        self._best = newest / BEST if BEST in record.sha256 else None
         return record.state
-
-    def check_fits(self, state: State, total: int, accumulate: int) -> None:
-        """Check that a state belongs to a training of these settings."""
-        if state.update > total or state.batch > state.update * accumulate:
-            raise RunDirectoryError(
-                self.folder,
-                f"a checkpoint of update {state.update} at mini-batch {state.batch}",
-                f"one of a training of {total} updates",
-                "restore the checkpoints from the run that wrote them",
-            )
 
     def finish(self, model: Block, path: pathlib.Path) -> None:
         """Write the final parameters of a run and delete the checkpoints."""
-        with _replacing(path) as temporary:
-            remove_abandoned(path)
+        with replacing(path) as temporary:
             if self._best is None:
-                save_parameters(model, temporary)
+                write_parameters(model, temporary)
             else:
                 shutil.copyfile(self._best, temporary)
-                _flush(temporary)
-        with storage_errors(path):
-            sync_directory(path.parent)
         self.remove()
 
     def remove(self) -> None:
         """Remove the checkpoints, and their folder if nothing else is in it."""
-        for path in [*self.all(), *self._loose()]:
+        self._remove_loose()
+        for path in self.all():
             remove(path)
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
-    def _loose(self) -> List[pathlib.Path]:
-        """Parameters beside the checkpoints, and what dead processes left."""
-        best = [path for path in self.folder.glob("best-*") if _BEST.fullmatch(path.name)]
-        return [*best, *self.folder.glob(".*.tmp")]
-
-
-@contextlib.contextmanager
-def _replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A temporary name, whose file gets the final name at the end of the block."""
-    temporary = temporary_path(path)
-    with storage_errors(path):
-        try:
-            yield temporary
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def _flush(path: pathlib.Path) -> None:
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
+    def _remove_loose(self) -> None:
+        """Remove parameters beside the checkpoints, and what dead processes left."""
+        for pattern in ("best-*.params", ".*.tmp"):
+            for path in self.folder.glob(pattern):
+                remove(path)
 
 
 def _link(source: pathlib.Path, target: pathlib.Path) -> None:
@@ -206,70 +156,52 @@ class _Record:
     format: int = 1
 
 
-def _number(folder: pathlib.Path) -> int:
-    """The update in the name of a checkpoint; -1 for a folder that no training writes."""
-    match = _NAME.fullmatch(folder.name)
-    return int(match[1]) if match else -1
+def _update_of(folder: pathlib.Path) -> int:
+    return int(folder.name[len("update-") :])
 
 
 def _read_record(folder: pathlib.Path) -> _Record:
-    """Read a checkpoint's ``state.json``, and check the other files by it."""
+    """Read a checkpoint's ``state.json``, and compare the other files with its digests."""
     path = folder / "state.json"
-    mend = f"delete {folder.name} to resume from the checkpoint before it"
+    hint = f"delete {folder.name} to resume from the checkpoint before it"
     try:
-        record = _parse(read_json(path), path)
-        problem = _contradiction(record, folder)
+        record = from_dict(_Record, read_json(path), str(path))
+        if record.format != FORMAT:
+            raise ValueError(f"format {record.format}")
+        for name in {"model.params", OPTIMIZER, *record.sha256}:
+            path = folder / name
+            digest = sha256(path)
+            if digest != record.sha256.get(name):
+                raise ValueError(f"SHA-256 {digest[:12]}... is not that of state.json")
     except RunDirectoryError as error:
-        raise RunDirectoryError(error.where, error.found, error.expected, mend) from None
-    except (OSError, ValueError, OverflowError) as error:
+        raise RunDirectoryError(error.where, error.found, error.expected, hint) from None
+    except (OSError, ValueError) as error:
         problem = f"cannot be read ({error})"
-    if problem:
-        raise RunDirectoryError(path, problem, "a checkpoint's state", mend)
-    for name, expected in record.sha256.items():
-        try:
-            digest = sha256(folder / name)
-        except OSError as error:
-            raise RunDirectoryError(
-                folder / name,
-                f"cannot be read ({error.strerror})",
-                "the file as it was written",
-                mend,
-            ) from None
-        if digest != expected:
-            raise RunDirectoryError(
-                folder / name,
-                f"SHA-256 {digest[:12]}...",
-                f"{shorten(expected[:12])}..., as it was written",
-                mend,
-            )
+        raise RunDirectoryError(path, problem, "the file as it was written", hint) from None
     return record
 
 
-def _parse(values: Any, path: pathlib.Path) -> _Record:
-    """The record in a ``state.json``."""
-    if isinstance(values, dict) and "format" in values and isinstance(values.get("state"), dict):
-        for field in dataclasses.fields(State):
-            if field.name not in values["state"]:
-                raise ValueError(f"the field {field.name} is missing")
-    return from_dict(_Record, values, str(path))
+def save_optimizer(optimizer: AdamTrainer, path: pathlib.Path) -> None:
+    """Write the state of Adam."""
+    states = optimizer._updaters[0].states  # equal on all devices
+    tensors: Dict[str, np.ndarray] = {}
+    counts: Dict[str, List[int]] = {}
+    for index, name in enumerate(optimizer.names):
+        if index not in states:
+            continue  # no loss has depended on it
+        for moment, array in zip(MOMENTS, states[index]):
+            tensors[f"{name}/{moment}"] = array.asnumpy()
+        counts[name] = [optimizer.counts(device)[index] for device in optimizer.devices]
+    record = json.dumps({"updates": optimizer._optimizer.num_update, "counts": counts})
+    write_tensors(tensors, path, {"format": "1", "optimizer": "adam", "state": record})
 
 
-def _contradiction(record: _Record, folder: pathlib.Path) -> str:
-    """What is inconsistent in ``state.json``; empty if nothing is."""
-    state = record.state
-    if record.format != FORMAT:
-        return f"is of format {record.format}"
-    if state.update != _number(folder):
-        return f"is that of update {state.update}"
-    for name in ("epoch", "batch", "loss_updates", "best_update", "evaluations_since_best"):
-        value = getattr(state, name)
-        # An evaluation needs an update, and so does the end of an epoch.
-        if value < 0 or (name != "batch" and value > state.update):
-            return f"the field {name} is {value} after {state.update} updates"
-    needed = {"model.params", OPTIMIZER}
-    if state.best_update:
-        needed.add("best.params")
-    if set(record.sha256) != needed:
-        named = ", ".join(sorted(record.sha256)) or "nothing"
-        return f"holds the SHA-256 of {shorten(named)}, not of " + ", ".join(sorted(needed))
-    return ""
+def load_optimizer(optimizer: AdamTrainer, path: pathlib.Path) -> None:
+    """Restore the state of Adam from a file whose digest was compared."""
+    with safe_open(str(path), "np") as file:
+        record = json.loads(file.metadata()["state"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    states = {}
+    for name in record["counts"]:
+        states[name] = tuple(tensors[f"{name}/{moment}"] for moment in MOMENTS)
+    optimizer.restore(record["updates"], record["counts"], states)

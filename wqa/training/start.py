@@ -226,50 +226,21 @@ class RunStart(EncoderStart):
             is_new = not set(names).isdisjoint(differing)
             if any(id(parameters[name]) not in encoders for name in names):
                 (new if is_new else kept).append(part)
-            if not is_new:
-                for name in names:
-                    values = stored_parameter(self._path, name, arrays[name])
-                    parameters[name].set_data(mx.nd.array(values, dtype=values.dtype))
-        line = f"{self.name} ({source.system})"
-        if encoders:
-            line = f"encoder of {line}"
-        for state, parts in (("kept", kept), ("new", new)):
-            if parts:
-                line += "; " + _describe(state, parts)
-        return line
+            for name in [] if is_new else names:
+                values = stored_parameter(self._path, name, arrays[name])
+                parameters[name].set_data(mx.nd.array(values, dtype=values.dtype))
+        what = "encoder of " if encoders else ""
+        described = [_describe("kept", kept), _describe("new", new)]
+        return "; ".join(filter(None, [f"{what}{self.name} ({source.system})", *described]))
 
     def _check_encoder(self, differing: List[str]) -> None:
-        if not differing:
-            return  # also for a network without an encoder
-        path = self._path
-        if not any(_part_of(name) == "backbone" for name in stored_layout(path)):
+        if differing:
             raise RunDirectoryError(
-                path,
-                f"a run of the system {self.run_config().system}, which has no single encoder",
-                "a run with one encoder",
-                "start from an encoder, or from a run of another system",
+                self._path,
+                f"parameter {differing[0]} is missing or of another shape",
+                f"the encoder of its config.json, {self.backbone().family.name}, with all layers",
+                "start from an encoder, or from a run that has all of its layers",
             )
-        depth = self.backbone().num_layers
-        layers = {name.split(".")[2] for name in stored_layout(path) if _is_layer(name)}
-        if _is_layer(differing[0]) and 0 < len(layers) < depth:
-            # A network may have fewer layers than its encoder, such as a student's body.
-            raise RunDirectoryError(
-                path,
-                f"{len(layers)} layers of an encoder of {depth}",
-                "all layers of the encoder",
-                "start from the encoder, or from a run that has all of its layers",
-            )
-        raise RunDirectoryError(
-            path,
-            f"parameter {differing[0]} is missing or of another shape",
-            f"the {self.backbone().family.name} encoder of its config.json",
-            "the file holds an encoder of another family or size: restore it from its run",
-        )
-
-
-def _is_layer(name: str) -> bool:
-    """Whether a parameter is that of a layer of the backbone."""
-    return name.startswith("backbone.layers.")
 
 
 def _part_of(name: str) -> str:
@@ -278,7 +249,9 @@ def _part_of(name: str) -> str:
 
 
 def _describe(state: str, parts: List[str]) -> str:
-    """Say which parts of the network are kept or new."""
+    """Say which parts of the network are kept or new, if any."""
+    if not parts:
+        return ""
     layers = [part[len("head_") :] for part in parts if part.startswith("head_")]
     if len(layers) == len(parts):
         return f"heads {state} at " + ", ".join(layers)

@@ -7,15 +7,15 @@ a ranker scores the data.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, NoReturn, Optional, Sequence
+import functools
+from typing import Callable, Dict, List, Optional, Sequence
 
 import numpy as np
 
 from wqa.config import TrainingConfig
-from wqa.data import read_questions
 from wqa.data.digests import ranker_digest
-from wqa.data.scores import CandidateScores, StoredScores, candidate_keys, is_stored_scores
-from wqa.errors import DataError, OptionError, shorten
+from wqa.data.scores import CandidateScores, StoredScores, is_stored_scores
+from wqa.errors import DataError, OptionError
 from wqa.text import is_store
 from wqa.training.pairs import Pairs
 from wqa.training.task import Task
@@ -27,7 +27,7 @@ ScoreTeacher = Callable[[str], CandidateScores]
 #: probability is 0 at every temperature, in float32.
 BLANK_SCORE = -1e4
 
-_MEND = "score the training data: wqa score RUN --data FILE --out DIR"
+_HINT = "score the training data: wqa score RUN --data FILE --out DIR"
 
 
 class Teacher:
@@ -37,61 +37,35 @@ class Teacher:
         self, name: str, train_file: str, score_teacher: Optional[ScoreTeacher] = None
     ) -> None:
         self.name = name
-        self._train_file = train_file
-        self._score_teacher = score_teacher
-        self._stored: Optional[StoredScores] = None
+        self._known: Callable[[], CandidateScores]
         if is_stored_scores(name):
-            self._stored = StoredScores(name)
-            self.digest = self._stored.digest
+            stored = StoredScores(name)
+            self.digest, self._known = stored.digest, lambda: stored
             return
         self.digest = ranker_digest(name)
         if is_store(train_file) or score_teacher is None:
             data = "a store of tokens" if is_store(train_file) else "no way to score by it"
-            raise OptionError("teachers", f"{name}, a ranker, and {data}", "its scores", _MEND)
+            raise OptionError("teachers", f"{name}, a ranker, and {data}", "its scores", _HINT)
+        self._known = functools.partial(score_teacher, name)
 
     def scores_of(self, pairs: Pairs) -> np.ndarray:
         """Scores of the training pairs.
 
         Shapes: the result (N,).
         """
-        known: CandidateScores
-        if self._stored is not None:
-            known = self._stored
-        else:
-            assert self._score_teacher is not None
-            known = self._score_teacher(self.name)
-        keys = pairs.keys
-        assert keys is not None
-        indices = known.find(keys)
-        missing = np.flatnonzero(indices < 0)
-        if len(missing):
-            count = f"{len(missing):,} of {len(pairs):,} training candidates have no score"
-            self._raise(f"{count}, the first is", pairs, missing[0], "scores of these very texts")
+        known = self._known()
+        assert pairs.keys is not None
+        indices = known.find(pairs.keys)
+        missing = int(np.count_nonzero(indices < 0))
+        if missing:
+            problem = f"{missing:,} of {len(pairs):,} training candidates have no score"
+            raise DataError(self.name, problem, "scores of these very texts", _HINT)
         scores = known.scores[indices]
         scores[np.isneginf(scores)] = BLANK_SCORE
-        wrong = np.flatnonzero(~np.isfinite(scores))
+        wrong = scores[~np.isfinite(scores)]
         if len(wrong):
-            problem = f"the score {scores[wrong[0]]} of"
-            self._raise(problem, pairs, wrong[0], "a number")
+            raise DataError(self.name, f"holds the score {wrong[0]}", "numbers", _HINT)
         return scores
-
-    def _raise(self, problem: str, pairs: Pairs, row: int, expected: str) -> NoReturn:
-        name = _name_of(pairs, row, self._train_file)
-        raise DataError(f"teacher {self.name}", f"{problem} {name}", expected, _MEND)
-
-
-def _name_of(pairs: Pairs, row: int, train_file: str) -> str:
-    """Name of a pair: its question's id and its candidate's number, which a store lacks."""
-    keys = pairs.keys
-    assert keys is not None
-    if not is_store(train_file):
-        for question in read_questions(train_file):
-            matching = np.flatnonzero(candidate_keys(question) == keys[row])
-            if len(matching):
-                return f"question {shorten(question.id)}, candidate {matching[0] + 1}"
-    question_index = pairs.questions[row]
-    first = np.searchsorted(pairs.questions, question_index)
-    return f"question {question_index + 1} of the store, pair {row - first + 1}"
 
 
 def open_teachers(
@@ -112,14 +86,14 @@ def open_teachers(
             "none, or a system that learns from them",
         )
     if config.teaching == "each" and count != scores:
-        mend = 'set teaching="sum" or teaching="round-robin"'
+        hint = 'set teaching="sum" or teaching="round-robin"'
         if scores > 1:
-            mend = f"name a teacher several times, or {mend}"
+            hint = f"name a teacher several times, or {hint}"
         raise OptionError(
             "teachers",
             f"{count} for {scores} score{'s' if scores > 1 else ''} of the student",
             f"{scores}, one for each score",
-            mend,
+            hint,
         )
     return [Teacher(name, train_file, score_teacher) for name in config.teachers]
 

@@ -12,17 +12,17 @@ from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequ
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
+from tqdm import tqdm
 
 from wqa.config import TrainingConfig
 from wqa.engines.choice import attach_engines
 from wqa.errors import DataError, OptionError, TrainingDiverged, TrainingStopped
 from wqa.io.parameter_files import is_finite
-from wqa.io.progress import StopRequest, stop_on_signals
+from wqa.io.progress import StopRequest, progress_bar, stop_on_signals
 from wqa.models import Network, parse_devices
 from wqa.text import split_rows
 from wqa.training.checkpoint import Checkpoints, State
-from wqa.training.logs import MetricsFile, TrainingBar
-from wqa.training.optimizer import FreshTrainer, GradientSums, clip_gradients
+from wqa.training.logs import MetricsFile
 from wqa.training.schedules import (
     RATES,
     Schedule,
@@ -36,7 +36,7 @@ from wqa.training.schedules import (
     with_chosen,
 )
 from wqa.training.task import Task
-from wqa.training.workers import Workers
+from wqa.training.workers import AdamTrainer, Workers, clip_gradients
 
 LOGGER = logging.getLogger(__name__)
 
@@ -101,8 +101,8 @@ class Trainer:
             if all(parameter is not known for known in self._parameters.values()):
                 self._parameters[name] = parameter
         set_encoder_rate(self.network, self._parameters, config.encoder_rate)
-        settings = {"learning_rate": config.learning_rate}
-        self._optimizer = FreshTrainer(self._parameters, "adam", settings, self.workers)
+        assert config.learning_rate is not None
+        self._optimizer = AdamTrainer(self._parameters, config.learning_rate, self.workers)
         self.workers.start(self._optimizer)
         length = task.max_length
         # An evaluation may use the engine too, by mini-batches of `tokens_per_batch`.
@@ -125,10 +125,8 @@ class Trainer:
             If ``metrics.jsonl`` cannot be written.
         """
         with self.workers.in_turn():  # worker 0 deletes what dead processes left
-            load = self._optimizer.load_states
-            loaded = self.checkpoints.load_latest(self.network, load, self.devices)
+            loaded = self.checkpoints.load_latest(self.network, self._optimizer)
         self.state, self._epoch = loaded or State(), -1
-        self.checkpoints.check_fits(self.state, self.total, self.config.accumulate)
         self._check_same()
         if self.workers.writes:
             self.metrics.keep_until(self.state.update)
@@ -156,7 +154,8 @@ class Trainer:
         state = self.state
         self._since, self._pairs_since = time.perf_counter(), 0
         self._evaluates = self.workers.first(self.evaluator is not None)
-        bar = TrainingBar(self.total, state.update, disable=not self.workers.writes)
+        shows, done = self.workers.writes, state.update
+        bar = progress_bar(self.total, "training", "update", shows, initial=done)
         with stop_on_signals() as request, bar:
             if state.evaluation_is_due:  # a signal came before it
                 self._evaluate(bar)
@@ -186,7 +185,7 @@ class Trainer:
 
     # One update
 
-    def update(self, bar: TrainingBar) -> None:
+    def update(self, bar: tqdm) -> None:
         """Make one update: the gradients of its mini-batches, then a step."""
         state, config = self.state, self.config
         batches = []
@@ -252,7 +251,6 @@ class Trainer:
         for index, engine in enumerate(self._engines):
             engine.seed(seed + index)
         sums: Dict[str, float] = {}
-        gradients = GradientSums(self._parameters, self.devices)
         for batch in batches:
             losses = self._record(batch, rows)
             minimised = [name for name in losses if name not in self.task.watched]
@@ -261,9 +259,8 @@ class Trainer:
                 for loss in shares:
                     sums[name] = sums.get(name, 0.0) + loss.asscalar().item()
             if len(batches) > 1:
-                gradients.add()
-        if len(batches) > 1:
-            gradients.store()
+                self._optimizer.keep_gradients()
+        self._optimizer.take_gradients()
         return sums
 
     def _record(self, batch: Dict[str, np.ndarray], rows: int) -> Dict[str, List[mx.nd.NDArray]]:
@@ -274,7 +271,7 @@ class Trainer:
             for (start, end), ctx in zip(self.workers.share(shares), self.devices):
                 part, weight = slice(start, end), 1.0
                 if start == end:
-                    # A device without rows takes the first with weight 0, so that its gradients
+                    # An idle device repeats the first row with weight 0, so that its gradients
                     # are fresh.
                     part, weight = slice(0, 1), 0.0
                 arrays = {}
@@ -307,7 +304,7 @@ class Trainer:
         # Gradients of parameters that no loss depends on are stale.
         self._optimizer.update(1, ignore_stale_grad=True)
 
-    def _log_losses(self, bar: TrainingBar, rate: float) -> None:
+    def _log_losses(self, bar: tqdm, rate: float) -> None:
         state, now = self.state, time.perf_counter()
         speed = self._pairs_since / (now - self._since)
         means = {name: value / state.loss_updates for name, value in state.loss_sums.items()}
@@ -338,7 +335,7 @@ class Trainer:
             return True
         return state.update % every == 0 if every else state.batch == 0
 
-    def _evaluate(self, bar: TrainingBar) -> None:
+    def _evaluate(self, bar: tqdm) -> None:
         state, begin = self.state, time.perf_counter()
         figures: Dict[str, float] = {}
         if self.workers.writes:
@@ -379,7 +376,7 @@ class Trainer:
         self._check_same()
         if self.workers.writes:
             self.metrics.sync()  # a resumed training does not write the lines before its checkpoint
-            self.checkpoints.save(self.state, self.network, self._optimizer.save_states)
+            self.checkpoints.save(self.state, self.network, self._optimizer)
         self._since += time.perf_counter() - begin
 
     def _check_parameters(self) -> None:

@@ -5,78 +5,45 @@ the same command with another ``DMLC_ROLE``: MXNet becomes the scheduler or a se
 imported. The servers sum the gradients. What else the workers share, such as losses and figures on
 the development questions, are bytes that the servers sum too: each worker has rows of its own.
 
-MXNet waits for ever for a worker that is lost, so the launcher ends all when one has ended
-(`recipes/scale/launch.sh`; Slurm and Kubernetes have options for it).
+MXNet waits for ever for a worker that is lost or does not start, so the launcher ends all processes
+when one has ended (`recipes/scale/launch.sh`; Slurm and Kubernetes have options for it).
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import hashlib
 import json
 import logging
+import math
 import os
 import sys
-import threading
 import traceback
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple, TypeVar
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
 
 import mxnet as mx
 import numpy as np
+from mxnet import gluon
 from mxnet.base import _LIB, check_call
-from tqdm import tqdm
 
-from wqa.errors import OptionError, Stopped, WorkerLost, WqaError, shorten
+from wqa.errors import OptionError, Stopped, WqaError, shorten
 
 T = TypeVar("T")
 
-#: Variables that the launcher sets. The counts are whole numbers.
-_VARIABLES = (
+#: Variables that the launcher sets.
+VARIABLES = (
     "DMLC_ROLE",
     "DMLC_PS_ROOT_URI",
     "DMLC_PS_ROOT_PORT",
     "DMLC_NUM_WORKER",
     "DMLC_NUM_SERVER",
 )
-_MEND = "start the training by recipes/scale/launch.sh, which sets the DMLC_ variables"
-
-#: Seconds in which all processes must have started, on all machines.
-MEETING = 900
-
-#: Seconds in which an error may free the store; then the process is ended.
-GRACE = 10
 
 #: Keys in the store, beyond those of the parameters: of the texts' lengths, and of their bytes.
 _LENGTHS, _BYTES = 1 << 20, (1 << 20) + 1
 #: Bytes of a text that one exchange takes from each worker.
 _PART = 4096
-#: Exit status, that of a command's errors.
-_FAILED = 2
-
-
-def _end_process(error: BaseException) -> None:
-    """Print an error and end the process, whatever its main thread waits for."""
-    with contextlib.suppress(OSError, ValueError):
-        if isinstance(error, WqaError):
-            print(f"error: {error}", file=sys.stderr, flush=True)
-        else:
-            traceback.print_exception(type(error), error, error.__traceback__)
-            sys.stderr.flush()
-    os._exit(_FAILED)
-
-
-@contextlib.contextmanager
-def _ended_after(seconds: float, error: BaseException) -> Iterator[None]:
-    """End the process if the ``with`` block takes longer."""
-    timer = threading.Timer(seconds, _end_process, (error,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 class Workers:
@@ -125,13 +92,13 @@ class Workers:
         length = len(parts) // self.count
         return parts[self.rank * length : (self.rank + 1) * length]
 
-    def check_equal(self, what: str, value: Any, expected: str, mend: str) -> None:
+    def check_equal(self, what: str, value: Any, expected: str, hint: str) -> None:
         """Check that all workers have the value of worker 0."""
         values = self.gather(value)
         for rank, theirs in enumerate(values):
             if theirs != values[0]:
                 problem = f"{shorten(theirs)} on worker {rank}, {shorten(values[0])} on worker 0"
-                raise OptionError(what, problem, expected, mend)
+                raise OptionError(what, problem, expected, hint)
 
     def check_same(self, parameters: Sequence[mx.nd.NDArray], update: int) -> None:
         """Check that all workers have the same parameters, bit for bit."""
@@ -147,7 +114,7 @@ class Workers:
             "let all workers read the run from one file system, on processors of one kind",
         )
 
-    def start(self, trainer: mx.gluon.Trainer) -> None:
+    def start(self, trainer: gluon.Trainer) -> None:
         """Give all workers the parameters of worker 0, before the first update."""
 
 
@@ -155,7 +122,7 @@ class _Group(Workers):
     """One of several workers."""
 
     def __init__(self, kvstore: str) -> None:
-        self.store = _meet(kvstore)
+        self.store = mx.kv.create(kvstore)  # waits for the other processes
         self.rank, self.count = self.store.rank, self.store.num_workers
         self.store.init(_LENGTHS, mx.nd.zeros((self.count,)))
         self.store.init(_BYTES, mx.nd.zeros((self.count, _PART)))
@@ -180,7 +147,7 @@ class _Group(Workers):
         self.store.pull(key, out=array)
         return array.asnumpy()
 
-    def start(self, trainer: mx.gluon.Trainer) -> None:
+    def start(self, trainer: gluon.Trainer) -> None:
         trainer._init_kvstore()
         trainer._init_params()
         # The store holds the parameters until the first gradient replaces them. A worker must have
@@ -191,96 +158,152 @@ class _Group(Workers):
     def close(self) -> None:
         """Wait for all others to close, and end the scheduler and the servers."""
         mx.nd.waitall()
-        _free(self.store)
-
-
-def _meet(kvstore: str) -> mx.kvstore.KVStore:
-    """Create the store, which waits for the other processes; MXNet itself waits for ever."""
-    given = [os.environ[name] for name in _VARIABLES[1:]]
-    error = WorkerLost(
-        "training",
-        f"not all of the processes have started in {MEETING} seconds",
-        "{2} workers and {3} servers that reach the scheduler at {0}:{1}".format(*given),
-        "start all of them again",
-    )
-    with _ended_after(MEETING, error):
-        return mx.kv.create(kvstore)
-
-
-def _free_without_others(store: mx.kvstore.KVStore, error: BaseException) -> None:
-    """Free a store after an error.
-
-    MXNet waits for what it has begun, such as sums of gradients that a lost worker owes, and there
-    is no end to it then: the error is printed, and the process is ended.
-    """
-    with _ended_after(GRACE, error):
-        check_call(_LIB.MXKVStoreSetBarrierBeforeExit(store.handle, ctypes.c_int(0)))
-        _free(store)
-
-
-def _free(store: mx.kvstore.KVStore) -> None:
-    """Free a store now: at the end of the interpreter, no one may be there to do it."""
-    handle, store.handle = store.handle, ctypes.c_void_p()
-    check_call(_LIB.MXKVStoreFree(handle))
+        # At the end of the interpreter, no one may be there to do it.
+        handle, self.store.handle = self.store.handle, ctypes.c_void_p()
+        check_call(_LIB.MXKVStoreFree(handle))
 
 
 @contextlib.contextmanager
 def open_workers(kvstore: str) -> Iterator[Workers]:
     """Meet the other workers of a training.
 
-    A worker that fails ends without waiting for the others, and the launcher ends these. One that
-    waits in vain for the others to start prints `wqa.errors.WorkerLost` and ends with status 2.
+    A worker that fails prints its error and ends at once, with status 2; the launcher ends the
+    others.
     """
     if kvstore == "device":
         yield Workers()
         return
-    check_variables(os.environ)
-    if not mx.runtime.Features().is_enabled("DIST_KVSTORE"):
-        raise OptionError(
-            "kvstore",
-            f"{kvstore}, which this build of MXNet lacks",
-            "a build with DIST_KVSTORE, as the wheel of PyPI is",
-        )
+    for name in VARIABLES:  # MXNet ends the process where one is missing
+        if not os.environ.get(name):
+            hint = "start the training by recipes/scale/launch.sh, which sets the DMLC_ variables"
+            raise OptionError(name, f"is not set, for kvstore={kvstore}", "its value", hint)
     group = _Group(kvstore)
     try:
-        with _quiet(group.rank > 0):
-            yield group
+        if group.rank:
+            logging.getLogger("wqa").setLevel(logging.ERROR)  # worker 0 prints notes for all
+        yield group
     except Stopped:
         group.close()  # all workers stop after the same update
         raise
     except BaseException as error:
-        _free_without_others(group.store, error)
-        raise
+        # The store's destructor would wait for the other workers.
+        if isinstance(error, WqaError):
+            print(f"error: {error}", file=sys.stderr)
+        else:
+            traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(2)
     group.close()
 
 
-@contextlib.contextmanager
-def _quiet(active: bool) -> Iterator[None]:
-    """Print only errors inside the ``with`` block: worker 0 prints notes and bars for all."""
-    logger = logging.getLogger("wqa")
-    level, initialize = logger.level, tqdm.__init__
-    if active:
-        logger.setLevel(logging.ERROR)
-        setattr(tqdm, "__init__", functools.partialmethod(initialize, disable=True))  # noqa: B010
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        setattr(tqdm, "__init__", initialize)  # noqa: B010
+class AdamTrainer(gluon.Trainer):
+    """A Gluon trainer by Adam that sums only fresh gradients over devices and workers.
 
-
-def check_variables(environment: Mapping[str, str]) -> None:
-    """Check the variables by which MXNet meets the other processes.
-
-    It ends the process itself where one is missing.
+    A gradient is fresh if the loss of the update depends on its parameter. The gradients above the
+    exit that an update draws are stale: `mxnet.gluon.Trainer` sums them too, and applies none.
     """
-    for name in _VARIABLES:
-        value = environment.get(name, "")
-        if not value:
-            raise OptionError(name, "is not set, for kvstore=dist_sync", "its value", _MEND)
-        is_number = value.isdecimal() and 0 < int(value) < 1 << 16
-        if name not in _VARIABLES[:2] and not is_number:
-            raise OptionError(name, shorten(value), "a whole number from 1 to 65535", _MEND)
-    if environment["DMLC_ROLE"] != "worker":
-        # MXNet would have become a scheduler or a server when it was imported.
-        raise OptionError("DMLC_ROLE", shorten(environment["DMLC_ROLE"]), "worker", _MEND)
+
+    def __init__(
+        self,
+        parameters: Mapping[str, gluon.Parameter],
+        learning_rate: float,
+        workers: Optional[Workers] = None,
+    ) -> None:
+        self.names, self._workers = list(parameters), workers or Workers()
+        self._sums: Dict[Tuple[int, mx.Context], mx.nd.NDArray] = {}
+        # A dict would be sorted by its names.
+        super().__init__(
+            list(parameters.values()),
+            "adam",
+            {"learning_rate": learning_rate},
+            kvstore=self._workers.store,
+            update_on_kvstore=False,
+        )
+
+    def keep_gradients(self) -> None:
+        """Add the fresh gradients of a mini-batch to those that were kept.
+
+        ``grad_req="add"`` of MXNet would also keep old gradients of the other parameters.
+        """
+        for index, parameter in enumerate(self._params):
+            for device in self.devices:
+                data, key = parameter.data(device), (index, device)
+                if not data._fresh_grad:
+                    continue
+                data._fresh_grad = False
+                if key in self._sums:
+                    self._sums[key] += parameter.grad(device)
+                else:
+                    self._sums[key] = parameter.grad(device).copy()
+
+    def take_gradients(self) -> None:
+        """Take the sums that were kept as the gradients of the next step."""
+        for (index, device), gradient in self._sums.items():
+            self._params[index].grad(device)[:] = gradient
+            self._params[index].data(device)._fresh_grad = True
+        self._sums = {}
+
+    @property
+    def devices(self) -> List[mx.Context]:
+        """Devices that hold the parameters."""
+        return self._contexts
+
+    def counts(self, device: mx.Context) -> Dict[int, int]:
+        """Number of updates of each parameter on a device, by the parameter's index."""
+        return self._optimizer._all_index_update_counts[device.device_id]
+
+    def restore(
+        self,
+        updates: int,
+        counts: Mapping[str, Sequence[int]],
+        states: Mapping[str, Tuple[np.ndarray, ...]],
+    ) -> None:
+        """Restore the number of updates, those of each parameter by device, and its moments."""
+        # As MXNet's load_states does, once the parameters have their values.
+        if not self._kv_initialized:
+            self._init_kvstore()
+        if self._params_to_init:
+            self._init_params()
+        self._optimizer.num_update = updates
+        for number, (updater, device) in enumerate(zip(self._updaters, self.devices)):
+            updater.states, updater.states_synced = {}, {}
+            self._optimizer._all_index_update_counts[device.device_id] = {}
+            for name, arrays in states.items():
+                index = self.names.index(name)
+                updater.states[index] = tuple(mx.nd.array(array, ctx=device) for array in arrays)
+                updater.states_synced[index] = True
+                self.counts(device)[index] = counts[name][number]
+        # It holds the counts of one device, which have just been replaced.
+        self._optimizer._set_current_context(self.devices[0].device_id)
+
+    def _allreduce_grads(self) -> None:
+        if self._kvstore is None:
+            return  # one device
+        fresh = set()
+        for index, parameter in enumerate(self._params):
+            if any(array._fresh_grad for array in parameter.list_data()):
+                fresh.add(index)
+        # A store waits for the gradient of every worker.
+        for index in sorted(self._workers.union(fresh)):
+            parameter = self._params[index]
+            gradients = parameter.list_grad()
+            for array, gradient in zip(parameter.list_data(), gradients):
+                if not array._fresh_grad:  # the loss here does not depend on the parameter
+                    gradient[:] = 0
+                    array._fresh_grad = True
+            # The priority is that of Gluon's trainer.
+            self._kvstore.pushpull(index, gradients, priority=-index)
+
+
+def clip_gradients(gradients: Sequence[mx.nd.NDArray], limit: float, workers: Workers) -> None:
+    """Scale gradients so that their norm is at most a limit, by the same factor on all workers."""
+    if workers.count == 1:
+        gluon.utils.clip_global_norm(gradients, limit)
+        return
+    flat = [gradient.reshape((-1,)) for gradient in gradients]
+    squares = mx.nd.add_n(*[mx.nd.dot(gradient, gradient) for gradient in flat])
+    # The last bit of a norm depends on the number of threads.
+    norm = workers.first(math.sqrt(squares.asscalar()))
+    if norm > limit:
+        for gradient in gradients:
+            gradient *= limit / norm

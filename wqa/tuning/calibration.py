@@ -29,9 +29,8 @@ from wqa.evaluation.reliability import (
 from wqa.inference.calibrated import TEMPERATURES, Calibration, calibration_path
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
-from wqa.io.files import PathLike, sha256, write_json
+from wqa.io.files import PathLike, check_file, sha256, write_json
 from wqa.io.locks import lock_output
-from wqa.io.outputs import check_file
 from wqa.systems.load import load_ranker
 from wqa.tuning.configurations import tuning_record
 

@@ -27,9 +27,8 @@ from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.timing import time_rankers
-from wqa.io.files import PathLike, write_json
+from wqa.io.files import PathLike, check_file, write_json
 from wqa.io.locks import lock_output
-from wqa.io.outputs import check_file
 from wqa.io.progress import with_bar
 from wqa.systems.load import load_ranker
 from wqa.tuning.configurations import (

@@ -8,9 +8,8 @@ import mxnet as mx
 import numpy as np
 import pytest
 from conftest import DATA, needs_onednn, write_family_encoder
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
-import wqa.pretrained.pickling as pickling
 from wqa.cli import main
 from wqa.config import BACKBONES, RunConfig, to_json
 from wqa.errors import EncoderError, OptionError, RunDirectoryError
@@ -29,7 +28,9 @@ QUERY = "attention.self.query.weight"
 
 
 def read_tensors(path):
-    """All tensors of a checkpoint, and the storages that hold them."""
+    """All tensors of a checkpoint."""
+    if path.suffix == ".safetensors":
+        return load_file(str(path))
     file = PickledTensors(path)
     return {name: file.read(name).copy() for name in file.shapes}
 
@@ -47,9 +48,9 @@ def tensors():
 def convert_tensors(tmp_path):
     """Convert a checkpoint of these tensors."""
 
-    def run(tensors, encoder=STUDENT, name="cerberus_model.pt", **options):
-        path = tmp_path / name
-        pickling.write_checkpoint(path, tensors, {})
+    def run(tensors, encoder=STUDENT, **options):
+        path = tmp_path / "cerberus_model.safetensors"
+        save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, str(path))
         return convert(path, tmp_path / "run", encoder=encoder, **options)
 
     return run
@@ -102,12 +103,16 @@ def test_a_student_goes_back_bit_by_bit(tensors, tmp_path, capsys):
     convert(STUDENT / "cerberus_model.pt", tmp_path / "run", encoder=STUDENT)
     command = ["export", str(tmp_path / "run"), str(tmp_path / "back"), "--format", "pytorch"]
     assert main(command) == 0
-    names = ["cerberus_model.pt", "config.json", "tokenizer.json", "tokenizer_config.json"]
+    names = ["cerberus_model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"]
     printed = [str(tmp_path / "back" / name) for name in ("README.md", *names)]
     assert capsys.readouterr().out.split() == printed
-    assert bits(read_tensors(tmp_path / "back" / "cerberus_model.pt")) == bits(tensors)
+    assert bits(read_tensors(tmp_path / "back" / "cerberus_model.safetensors")) == bits(tensors)
     # The folder is the encoder of its checkpoint, and the same run gives the same bytes.
-    convert(tmp_path / "back" / "cerberus_model.pt", tmp_path / "again", encoder=tmp_path / "back")
+    convert(
+        tmp_path / "back" / "cerberus_model.safetensors",
+        tmp_path / "again",
+        encoder=tmp_path / "back",
+    )
     export_checkpoint(tmp_path / "again", tmp_path / "back_again")
     for name in names:
         written = (tmp_path / "back_again" / name).read_bytes()
@@ -118,14 +123,14 @@ def test_a_student_goes_back_bit_by_bit(tensors, tmp_path, capsys):
 def test_deeper_heads_and_narrow_embeddings_go_back_bit_by_bit(tmp_path, family):
     run = write_student(tmp_path / "run", family, body=1, heads=2, head_layers=2)
     export_checkpoint(run, tmp_path / "out")
-    first = read_tensors(tmp_path / "out" / "cerberus_model.pt")
+    first = read_tensors(tmp_path / "out" / "cerberus_model.safetensors")
     assert f"cerberus_heads.1.layer.1.{QUERY}" in first
     np.testing.assert_array_equal(
         first[f"core_base_model.encoder.layer.2.{QUERY}"],
         first[f"cerberus_heads.0.layer.1.{QUERY}"],
     )
     # A run gives the encoder's configuration and tokenizer as well as a directory does.
-    convert(tmp_path / "out" / "cerberus_model.pt", tmp_path / "again", encoder=run)
+    convert(tmp_path / "out" / "cerberus_model.safetensors", tmp_path / "again", encoder=run)
     ours, theirs = (Weights(folder / "model.params") for folder in (run, tmp_path / "again"))
     assert ours.shapes == theirs.shapes
     assert (run / "model.params").read_bytes() == (tmp_path / "again" / "model.params").read_bytes()
@@ -285,7 +290,7 @@ def test_files_that_are_no_checkpoints(tmp_path):
         member = next(info for info in archive.infolist() if info.filename.endswith("data/9"))
     flipped[member.header_offset + 200] ^= 1
     (tmp_path / "flipped.pt").write_bytes(flipped)
-    with pytest.raises(EncoderError, match="are damaged .CRC-32"):
+    with pytest.raises(EncoderError, match="CRC-32"):
         convert(tmp_path / "flipped.pt", tmp_path / "run", encoder=STUDENT)
     assert not (tmp_path / "run").exists()
 
@@ -315,30 +320,6 @@ def test_an_export_that_the_authors_code_cannot_read_is_refused(tmp_path, tiny_r
     with pytest.raises((RunDirectoryError, EncoderError)):
         export_checkpoint(STUDENT, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_the_file_is_laid_out_as_pytorch_reads_it(tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-    tensors = {
-        "a": rng.normal(size=(3, 5)).astype(np.float32),
-        "transposed": rng.normal(size=(4, 2)).astype(np.float32).T,
-        "scalar": np.array(2.5, np.float32),
-        "empty": np.zeros((0, 4), np.float32),
-    }
-    paths = [tmp_path / name for name in ("one.pt", "two.pt", "large.pt")]
-    for path in paths[:2]:
-        pickling.write_checkpoint(path, tensors, {"b": "a"})
-    monkeypatch.setattr(pickling, "_LARGE", 40)  # as from 2 GiB on
-    pickling.write_checkpoint(paths[2], tensors, {"b": "a"})
-    assert paths[0].read_bytes() == paths[1].read_bytes() != paths[2].read_bytes()
-    for path in paths:
-        content = path.read_bytes()
-        with zipfile.ZipFile(path) as archive:
-            assert archive.testzip() is None
-            for member in archive.infolist():
-                lengths = np.frombuffer(content, "<u2", 2, member.header_offset + 26)
-                assert (member.header_offset + 30 + int(lengths.sum())) % 64 == 0
-        assert bits(read_tensors(path)) == bits({**tensors, "b": tensors["a"]})
 
 
 @pytest.mark.parametrize(

@@ -190,8 +190,6 @@ def embed_words(
     settings = {"data_sha256": digests, "least_count": least_count, **settings, "length": length}
     with lock_output(out):
         output = table_output(out)
-        output.check()
-        output.mend()
         stored = reusable_folder(output, settings)
     if stored is None:
         table = make()

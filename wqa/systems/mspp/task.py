@@ -9,6 +9,7 @@ cross-entropy.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
@@ -22,10 +23,11 @@ from wqa.systems.mspp.network import TokenPredictor
 from wqa.text import bucketed
 from wqa.text.batching import BUCKET
 from wqa.text.split_inputs import SPECIALS
-from wqa.training.logs import LOGGER
 from wqa.training.losses import cross_entropy
 from wqa.training.start import Origin, Start, fill_from
 from wqa.training.task import PairTask, Setup
+
+LOGGER = logging.getLogger(__name__)
 
 #: Label of a candidate that is missing in a group.
 MISSING_LABEL = -1
