@@ -73,7 +73,7 @@ setup(
             # A machine with GPUs ranks on its CPU too.
             "onednn-cpu-gomp==2023.2.0; platform_machine == 'x86_64' and python_version < '3.12'",
         ],
-        "plots": ["matplotlib"],  # the pictures of `wqa tune`
+        "plots": ["matplotlib"],  # the pictures of the recipes
         "tune": ["optuna>=3"],  # weights of ensembles, as the paper tunes them
         "corpora": [
             "pysbd"
