@@ -450,7 +450,7 @@ def search_of(*scores):
 
 
 def test_of_equally_good_weights_the_first_are_taken():
-    assert search_of([2.0, 1.0, 0.0], [3.0, 1.0, 0.0]).run(9, 0, "map", False) == (0.5, 0.5)
+    assert search_of([2.0, 1.0, 0.0], [3.0, 1.0, 0.0]).run(9, 0, "map") == (0.5, 0.5)
 
 
 def test_a_search_restores_the_verbosity_of_its_library():
@@ -458,7 +458,7 @@ def test_a_search_restores_the_verbosity_of_its_library():
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
-        search_of([1.0, 0.0, 0.0], [0.0, 0.0, 1.0]).run(1, 0, "map", False)
+        search_of([1.0, 0.0, 0.0], [0.0, 0.0, 1.0]).run(1, 0, "map")
         assert optuna.logging.get_verbosity() == optuna.logging.ERROR
     finally:
         optuna.logging.set_verbosity(before)

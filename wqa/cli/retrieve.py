@@ -55,10 +55,7 @@ def _note(counts: Dict[str, int]) -> None:
             f"(`wqa evaluate --total {total}` counts them as 0)"
         )
     if counts["missed"]:
-        notes.append(
-            f"{counts['missed']:,} questions retrieve no document with an answer; for "
-            f"{counts['unanswerable']:,} of them no document of the index contains one"
-        )
+        notes.append(f"{counts['missed']:,} questions retrieve no document with an answer")
     if counts["unknown"]:
         notes.append(
             f"{counts['unknown']:,} questions have no answers, so their candidates have no labels"

@@ -105,7 +105,7 @@ def tune_weights(
     filter : {"all", "no-all-negative", "clean"}
         Filter of questions.
     progress : bool
-        Show bars on standard error.
+        Show a bar on standard error while scoring.
     **options
         Further parameters of `wqa.load_ranker`.
 
@@ -149,7 +149,7 @@ def tune_weights(
         rankings = ranker.rank_by_each(prepared.questions)
         bar = with_bar(rankings, len(prepared.questions), "scoring", progress)
         search = _Search(list(bar), prepared.questions)
-        weights = search.run(trials, seed, metric, progress)
+        weights = search.run(trials, seed, metric)
         metrics, equal = search.figures(weights), search.figures(_rounded([1] * len(names)))
         chosen_by = {"metric": metric, "trials": trials, "seed": seed}
         record = tuning_record(chosen_by, data, filter, prepared)
@@ -178,31 +178,28 @@ class _Search:
         order = np.argsort(-combined, axis=1, kind="stable")
         return mean_metrics(np.take_along_axis(self._labels, order, axis=1))
 
-    def run(self, trials: int, seed: int, metric: str, progress: bool) -> Tuple[float, ...]:
+    def run(self, trials: int, seed: int, metric: str) -> Tuple[float, ...]:
         """The first of the best weights of all trials."""
         import optuna
 
         names = [f"weight_{number}" for number in range(1, len(self._scores) + 1)]
+
+        def weights_of(trial: Any) -> Tuple[float, ...]:
+            return _rounded([trial.suggest_float(name, 0.0, 1.0) for name in names])
+
         verbosity = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         try:
             sampler = optuna.samplers.TPESampler(seed=seed)
             study = optuna.create_study(direction="maximize", sampler=sampler)
             study.enqueue_trial(dict.fromkeys(names, 1.0))
-            evaluated = []
-            for _ in with_bar(range(trials), trials, "weights", progress, "trial"):
-                trial = study.ask()
-                weights = [trial.suggest_float(name, 0.0, 1.0) for name in names]
-                rounded = _rounded(weights if any(weights) else [1.0] * len(names))
-                value = self.figures(rounded)[metric]
-                study.tell(trial, value)
-                evaluated.append((value, rounded))
+            study.optimize(lambda trial: self.figures(weights_of(trial))[metric], trials)
         finally:
             optuna.logging.set_verbosity(verbosity)
-        return max(evaluated, key=lambda pair: pair[0])[1]
+        return _rounded([study.best_params[name] for name in names])
 
 
 def _rounded(weights: Sequence[float]) -> Tuple[float, ...]:
-    """Weights that sum to 1, as the file has them."""
-    shares = normalized_weights(weights, len(weights))
+    """Weights that sum to 1, as the file has them; equal ones where all are 0."""
+    shares = normalized_weights(weights if any(weights) else None, len(weights))
     return tuple(round(share, _DECIMALS) for share in shares)
