@@ -97,7 +97,7 @@ setup(
         "langchain": ["langchain-core>=0.3; python_version >= '3.9'"],
         "llamaindex": ["llama-index-core>=0.11; python_version >= '3.9'"],
         # Corpora as ir:NAME, and metrics that are not built in.
-        "ir": ["ir_datasets>=0.5", "ir-measures>=0.3", "cwl-eval"],
+        "ir": ["ir_datasets>=0.5", "ir-measures>=0.3"],
         "test": [
             "pytest",
             "pytest-xdist",

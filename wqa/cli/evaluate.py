@@ -25,7 +25,6 @@ from __future__ import annotations
 import argparse
 import functools
 import logging
-import re
 import shlex
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Sequence
 
@@ -78,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = (
         "of map, mrr, p@K, ndcg@K, and hit@K, pbt@K, ptb@K, the P@N, PBT@N, PTB@N of the DC-BERT "
     )
-    text += "paper; or of ir-measures, such as R@100 (default: %(default)s)"
+    text += "paper (default: %(default)s)"
     default = "map,mrr,p@1,ndcg@10"
     parser.add_argument("--metrics", default=default, metavar="M[,M...]", help=text)
     text = (
@@ -106,8 +105,7 @@ def run(options: argparse.Namespace) -> None:
     """Run ``wqa evaluate`` and print a table of figures."""
     from wqa.evaluation.metrics import metric
 
-    # A comma in brackets belongs to a name, such as RBP(p=0.8,rel=1).
-    metrics = [name.strip() for name in re.split(r",(?![^(]*\))", options.metrics)]
+    metrics = [name.strip() for name in options.metrics.split(",")]
     for name in metrics:
         metric(name)
     if options.total < 0:
