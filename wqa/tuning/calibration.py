@@ -139,7 +139,10 @@ def calibrate(run: PathLike, data: PathLike, progress: bool = False, **options: 
         If another process writes to the run, or the file cannot be written.
     """
     folder = pathlib.Path(run)
-    _check_run(run)
+    kind = probe(run).kind
+    if kind not in ("run", ""):
+        hint = "calibrate its runs, one by one" if kind == "file" else "name a run that was trained"
+        raise RunDirectoryError(run, DESCRIPTIONS[kind], "a run directory", hint)
     judged = questions_that_count(read_questions(data))
     model = folder / "model.params"
     # Before it is read: a run that is replaced afterwards does not pass for the one that is ranked.
@@ -215,19 +218,6 @@ def fit_temperature(log_odds: np.ndarray, labels: np.ndarray) -> float:
     if derivative(1 / least) <= 0:
         return least
     return 1 / float(brentq(derivative, 1 / greatest, 1 / least, xtol=1e-12, rtol=1e-12))
-
-
-def _check_run(run: PathLike) -> None:
-    """Refuse what is no single run."""
-    source = probe(run)
-    hint = "name a run that was trained"
-    if source.kind == "file":
-        hint = "calibrate its runs, one by one: their probabilities count in it too"
-    elif source.kind == "huggingface":
-        hint = "convert it with `wqa convert`"
-    elif source.kind in ("run", ""):
-        return
-    raise RunDirectoryError(run, DESCRIPTIONS[source.kind], "a run directory", hint)
 
 
 def _scored(
