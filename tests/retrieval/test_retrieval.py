@@ -26,7 +26,6 @@ from wqa.evaluation import (
     by_document_id,
     evaluate,
     evaluate_ranker,
-    evaluate_retrieved,
     read_qrels,
     read_run,
     score_run,
@@ -37,6 +36,7 @@ from wqa.inference import Capabilities, Cost, Ranker, Ranking
 from wqa.retrieval import Index, build_index, contains_answer, retrieve, tokenize, write_retrieved
 from wqa.retrieval.index import best
 from wqa.retrieval.methods import BUCKETS, count_terms, ngrams
+from wqa.systems.load import load_ranker
 
 # Documents
 
@@ -722,19 +722,20 @@ def test_missing_questions_count_as_misses():
     ):
         with pytest.raises(OptionError, match=message):
             evaluate_ranker(NumberRanker(), RETRIEVED, filter=filter, total=total)
-        with pytest.raises(OptionError, match=message):
-            evaluate_retrieved(RETRIEVED, filter, total=total)
 
 
 def test_the_first_retriever_alone(tmp_path):
     run, qrels = tmp_path / "run", tmp_path / "qrels"
-    row = evaluate_retrieved(RETRIEVED, "all", (*NAMES, "map"), str(run), str(qrels))
+    names = (*NAMES, "map")
+    [row] = evaluate_ranker(
+        load_ranker("rr"), RETRIEVED, None, "all", names, False, str(run), str(qrels)
+    )
     assert figures(row) == pytest.approx([2 / 3, 2 / 3, 0, 0, 0, 0])
     assert row["map"] == pytest.approx(((1 + 2 / 3) / 2 + 1) / 3)
     scored = score_run(read_run(run), read_qrels(qrels), metrics=("map", "hit@1"))
     assert [scored["map"], scored["hit@1"]] == pytest.approx([row["map"], row["hit@1"]])
-    again = evaluate_retrieved(by_document_id(RETRIEVED), "all", (*NAMES, "map"))
-    assert again == row
+    [again] = evaluate_ranker(load_ranker("rr"), by_document_id(RETRIEVED), None, "all", names)
+    assert figures(again) == figures(row)
     with pytest.raises(OptionError, match="pbt@1 of a TREC run, which lacks the order"):
         score_run(read_run(run), read_qrels(qrels), metrics=("pbt@1",))
 
@@ -764,13 +765,9 @@ def test_commands_from_documents_to_figures(tmp_path, capsys):
     assert "3 questions retrieve no document with an answer" in printed.err
     scored = tmp_path / "figures.json"
     options = ("--data", out, "--metrics", "hit@1,ptb@1", "--total", 4, "--json", scored)
-    assert wqa("evaluate", "--retrieved", *options) == 0
-    assert json.loads(scored.read_text()) == {
-        "filter": "all",
-        "questions": 4,
-        "hit@1": 0.25,
-        "ptb@1": 0.0,
-    }
+    assert wqa("evaluate", "rr", *options) == 0
+    row = json.loads(scored.read_text())
+    assert (row["filter"], row["questions"], row["hit@1"], row["ptb@1"]) == ("all", 4, 0.25, 0)
     assert "4 questions scored" in capsys.readouterr().out
 
 
@@ -792,12 +789,10 @@ def test_commands_from_documents_to_figures(tmp_path, capsys):
             ["retrieve", "index", "--data", "q.jsonl", "--out", "c.jsonl", "--top", "0"],
             "--top: 0; expected a whole number from 1",
         ),
-        (["evaluate", "--retrieved"], "--data: nothing"),
-        (["evaluate", "--retrieved", "run", "--data", "q.jsonl"], "with --retrieved"),
-        (["evaluate", "--retrieved", "--data", "q.jsonl", "--total", "-1"], "--total: -1"),
-        (["evaluate", "--retrieved", "--data", "q.jsonl", "--keep", "1"], "with --retrieved"),
+        (["evaluate", "rr"], "--data: nothing"),
+        (["evaluate", "rr", "--data", "q.jsonl", "--total", "-1"], "--total: -1"),
         (["evaluate", "--run", "r", "--qrels", "q", "--total", "3"], "--total: with --run"),
-        (["evaluate", "--retrieved", "--data", "q.jsonl"], "no key 'candidates'"),
+        (["evaluate", "rr", "--data", "q.jsonl"], "no key 'candidates'"),
     ],
 )
 def test_errors_of_commands_are_one_line(build, tmp_path, monkeypatch, capsys, arguments, message):
