@@ -73,7 +73,7 @@ setup(
             # A machine with GPUs ranks on its CPU too.
             "onednn-cpu-gomp==2023.2.0; platform_machine == 'x86_64' and python_version < '3.12'",
         ],
-        "plots": ["matplotlib"],  # the pictures of `wqa tune`
+        "plots": ["matplotlib"],  # the pictures of the recipes
         "tune": ["optuna>=3"],  # weights of ensembles, as the paper tunes them
         "corpora": [
             "pysbd"
@@ -97,7 +97,7 @@ setup(
         "langchain": ["langchain-core>=0.3; python_version >= '3.9'"],
         "llamaindex": ["llama-index-core>=0.11; python_version >= '3.9'"],
         # Corpora as ir:NAME, and metrics that are not built in.
-        "ir": ["ir_datasets>=0.5", "ir-measures>=0.3", "cwl-eval"],
+        "ir": ["ir_datasets>=0.5", "ir-measures>=0.3"],
         "test": [
             "pytest",
             "pytest-xdist",

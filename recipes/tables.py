@@ -49,12 +49,12 @@ import re
 import sys
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
+import yaml
 from expressions import compute, number_of
 from figure_files import Cell, TableFile
 
 from wqa.errors import DataError, WqaError, shorten
 from wqa.evaluation.report import read_rows
-from wqa.evaluation.yaml_text import parse_yaml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KEYS = ("page", "files", "figures", "numbers")
@@ -71,8 +71,8 @@ Lookup = Callable[[Sequence[str]], Any]
 def read_spec(path: pathlib.Path) -> Dict[str, Any]:
     """Read the texts of a page, whose keys are checked."""
     try:
-        spec = parse_yaml(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        spec = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
         raise DataError(path, f"cannot be read ({error})", "YAML without aliases") from None
     unknown = set(spec) - set(KEYS)
     if unknown or not {"page", "figures"} <= set(spec):

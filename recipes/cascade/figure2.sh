@@ -16,4 +16,4 @@ run=$(cascade_run "$corpus" "${SEEDS%% *}")
 "$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$device" \
   --drop-ratio 0 --drop-ratio 0.3 --drop-ratio tuned | tee -a "$RESULTS/$name.txt"
 cp "$RUNS/$name/pareto.tsv" "$RESULTS/$name.pareto.txt"
-cp "$RUNS/$name/figure.png" "$RESULTS/$name.png"
+"$python" recipes/pictures.py "$RUNS/$name" map "$RESULTS/$name.png"

@@ -8,7 +8,6 @@ import io
 import sys
 
 from wqa.errors import WqaError
-from wqa.evaluation.picture import check_matplotlib
 from wqa.evaluation.report import read_rows
 from wqa.io.files import atomic_writer
 
@@ -59,7 +58,6 @@ def draw_layers(axes, rows):
 
 def main(cutoffs, layers, out):
     """Write the picture."""
-    check_matplotlib()
     import matplotlib
 
     matplotlib.use("Agg")

@@ -19,10 +19,10 @@ import numpy as np
 from wqa.data import FILTERS, read_questions
 from wqa.errors import WqaError
 from wqa.evaluation.comparison import NamedRanker, prepared_alike
-from wqa.evaluation.picture import check_matplotlib, save_figure
 from wqa.evaluation.rankers import questions_that_count, rank_questions
 from wqa.evaluation.report import table, write_rows
 from wqa.evaluation.trec import break_ties
+from wqa.io.files import atomic_writer
 from wqa.systems.load import load_ranker
 
 
@@ -79,12 +79,12 @@ def draw(path, rows, members, teachers):
     axes.set_yticks(range(len(members)), members)
     axes.set_xlabel("teacher")
     figure.colorbar(image, label="share of the correct answers")
-    save_figure(figure, path)
+    with atomic_writer(path, "wb") as file:
+        figure.savefig(file, format="png", dpi=150)
 
 
 def main(options):
     """Rank by all of them, and write the table and the picture."""
-    check_matplotlib()
     members = load_ranker(options.student, ctx=options.ctx).members()
     if len(members) == 1:
         members = [(options.student, members[0][1])]

@@ -245,13 +245,8 @@ def test_tune_and_what_it_stores(tiny_run, tmp_path, run_main):
     )
     front = (run / "tune" / "pareto.tsv").read_text().splitlines()
     assert 2 <= len(front) <= 37 and set(front[1:]) <= {"\t".join(row) for row in rows}
-    assert (run / "tune" / "figure.png").read_bytes().startswith(b"\x89PNG")
     tuned = json.loads((run / "tuned.json").read_text())
-    assert (
-        tuned["cost"] <= 0.7
-        and tuned["seconds"] > 0
-        and tuned["chosen_by"] == {"metric": "map", "max_cost": 0.7}
-    )
+    assert tuned["cost"] <= 0.7 and tuned["chosen_by"] == {"metric": "map", "max_cost": 0.7}
     # The stored configuration ranks as was foretold from the scores, and Python finds it as well.
     code, out, _ = run_main(
         "evaluate",
@@ -297,7 +292,6 @@ def test_tune_places_exits(tiny_run, tmp_path, run_main):
         "0.2,0.5",
         "--min-map",
         "0.01",
-        "--no-picture",
         "--out",
         tmp_path / "tables",
     )
@@ -308,12 +302,6 @@ def test_tune_places_exits(tiny_run, tmp_path, run_main):
         "configurations.tsv",
         "pareto.tsv",
     ]
-
-
-def test_the_picture_needs_its_library(tiny_run, run_main, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    code, _, err = run_main("tune", tiny_run, "--data", builtin_path("dev"))
-    assert code == 2 and "'.[plots]'" in err
 
 
 def test_two_runs_are_compared(tiny_run, run_main):
@@ -375,7 +363,6 @@ def test_every_command_gives_the_same_figure(tiny_encoder, jsonl, tmp_path, run_
         *data,
         "--grid",
         0,
-        "--no-picture",
     )
     figures["tune"] = figures["tune"][0]["map"]
     keep("compare", lambda out: json.loads(out)["rows"][0]["map"], "evaluate", run, run, *data)

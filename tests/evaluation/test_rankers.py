@@ -152,8 +152,8 @@ def test_rankers_over_seeds():
     assert [row["run"] for row in rows] == ["0", "1", "mean", "deviation"]
     assert rows[2]["map"] == pytest.approx((rows[0]["map"] + rows[1]["map"]) / 2)
     assert rows[3]["cost"] == 0 and rows[2]["questions"] == 3 and rows[2]["token_cost"] is None
-    with pytest.raises(DataError):
-        evaluate_seeds([], QUESTIONS)
+    with pytest.raises(OptionError, match="at least two"):
+        evaluate_seeds(entries[:1], QUESTIONS)
 
 
 def test_trec_runs_are_compared_on_the_questions_that_count():

@@ -4,13 +4,13 @@ import functools
 import json
 
 import pytest
+import yaml
 
 from wqa.cli import main
 from wqa.data import builtin_path
 from wqa.errors import DataError
 from wqa.evaluation import read_qrels, read_run
 from wqa.evaluation.run_metadata import END, START, describe_run, header_of, read_metadata
-from wqa.evaluation.yaml_text import yaml_of
 from wqa.io.files import sha256
 
 RANKINGS = "q Q0 a 1 2.5 x\n#r Q0 b 1 0.5 x\n"
@@ -59,7 +59,7 @@ def test_damaged_headers(text, message, run_file):
 
 @pytest.mark.parametrize(
     "lines, message",
-    [("# a: [", "cannot be read"), ("# - a", "without fields"), ("# a: 1\n# a: 2", "twice")],
+    [("# a: [", "cannot be read"), ("# - a", "cannot be read")],
 )
 def test_headers_that_are_no_fields(lines, message, run_file):
     path = run_file(f"{START}\n{lines}\n{END}\n{RANKINGS}")
@@ -72,7 +72,7 @@ def test_names_of_any_kind_come_back():
     metadata = {"name": "a: b # c", "path": "täst\n\u2028'\"", "other": ["- x", "", "1", None]}
     lines = header_of(metadata)
     assert all(line.startswith("# ") and line.isascii() for line in lines)
-    assert yaml_of(metadata).splitlines() == [line[2:] for line in lines[1:-1]]
+    assert yaml.safe_load("\n".join(line[2:] for line in lines[1:-1])) == metadata
 
 
 @pytest.mark.parametrize("name", ["run_{}.trec", "run_{}.trec.gz"])
@@ -92,9 +92,7 @@ def test_the_command_describes_its_runs(tiny_run, tmp_path, capsys, name):
     assert main([*command, "--trec-run", runs, "--write-qrels", qrels, "--run-metadata"]) == 0
     path = runs.replace("{}", "0.5")
     metadata = read_metadata(path)
-    assert {"platform", "research goal", "implementation", "method", "actor", "data"} < set(
-        metadata
-    )
+    assert {"implementation", "method", "data"} < set(metadata)
     [retrieval] = metadata["method"]["retrieval"]
     assert retrieval["method"] == "cascade" and retrieval["drop ratio"] == "0.5"
     assert retrieval["precision"] == "float32"
@@ -102,8 +100,6 @@ def test_the_command_describes_its_runs(tiny_run, tmp_path, capsys, name):
     collection = metadata["data"]["test collection"]
     assert collection["sha256"] == sha256(data) and collection["questions"] == 25
     assert metadata["implementation"]["executable"]["cmd"].startswith("wqa evaluate ")
-    assert metadata["resources"]["runtime"]["wallclock"].endswith(" s")
-    assert "map" in metadata["research goal"]["evaluation"]["reported measures"]
     plain = str(tmp_path / "plain_{}.trec")
     assert main([*command, "--trec-run", plain]) == 0
     assert read_run(path) == read_run(plain.replace("{}", "0.5"))
@@ -141,7 +137,7 @@ def test_an_ensemble_names_its_rankers(tiny_run, tmp_path):
     assert first["sha256"]["model.params"] == sha256(tiny_run / "model.params")
     assert second["rankers"] == [{"name": "bm25", "method": "bm25"}, first]
     assert len(metadata["data"]["training data"]) == 2
-    assert yaml_of(metadata)  # a header can hold it
+    assert header_of(metadata)
 
 
 def test_other_readers_refuse_headers(run_file):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wqa.data import Candidate, Question
-from wqa.errors import DataError, OptionError
+from wqa.errors import DataError
 from wqa.evaluation import evaluate
 from wqa.evaluation.significance import (
     between_seeds,
@@ -112,8 +112,6 @@ def test_runs_on_other_questions_are_refused():
         paired({"a": 1, "b": 0, "m": 1}, {"m": 1, "z": 0})
     with pytest.raises(DataError, match="no question in common"):
         paired({}, {})
-    with pytest.raises(OptionError, match="confidence"):
-        compare({"a": 1}, {"a": 0}, "map", confidence=95)
 
 
 def question(labels, qid="q"):
@@ -135,17 +133,15 @@ def test_values_of_each_question():
 
 
 def test_rank_correlation():
-    assert rank_correlation([[0, 1, 2], [0]], [[2, 1, 0], [0]]) == (-1.0, 0.0)
-    # Ranks of candidates 0, 1, 2: 1, 2, 3 and 2, 1, 3: rho = 1 - 6 * 2 / (3 * 8) = 0.5.
-    assert rank_correlation([[0, 1, 2], [0, 1]], [[1, 0, 2], [0, 1]]) == (
+    assert rank_correlation({"x": "abc", "y": "a"}, {"x": "cba", "y": "a"}) == (-1.0, 0.0)
+    # Ranks of a, b, c: 1, 2, 3 and 2, 1, 3: rho = 1 - 6 * 2 / (3 * 8) = 0.5.
+    assert rank_correlation({"x": "abc", "y": "ab"}, {"x": "bac", "y": "ab"}) == (
         pytest.approx(0.75),
         pytest.approx(0.25),
     )
-    assert math.isnan(rank_correlation([[0]], [[0]])[0])
-    with pytest.raises(DataError, match="question 1"):
-        rank_correlation([[0, 1]], [[0]])
-    with pytest.raises(DataError, match="1 and 2 questions"):
-        rank_correlation([[0]], [[0], [0]])
+    assert math.isnan(rank_correlation({"x": "a"}, {"x": "a"})[0])
+    # Questions of other documents do not count.
+    assert math.isnan(rank_correlation({"x": "ab"}, {"x": "ac"})[0])
 
 
 def test_over_seeds():

@@ -29,8 +29,9 @@ from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_see
 from wqa.evaluation.significance import per_question
 from wqa.evaluation.trec import break_ties, trec_order
 from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker
+from wqa.inference.dropping import Drop
 from wqa.systems.load import load_ranker
-from wqa.tuning import score_questions
+from wqa.tuning.replay import ScoredQuestions
 
 SETTINGS = {"0": {}, "0.3": {"drop_ratio": 0.3}, "keep=2": {"keep": 2}}
 FREE = Cost(0, 1, 1, 1, 1, 1)
@@ -162,8 +163,8 @@ def test_comparison_and_tuning_break_ties_alike(tiny_run, dead):
     assert [row["map"] for row in compared["rows"]] == [expected, expected]
     assert compared["comparisons"][0]["metrics"][0]["first"] == expected
     assert [row["map"] for row in evaluate_seeds(entries, questions)[:3]] == [expected] * 3
-    scored = score_questions(load_ranker(tiny_run, engine="mxnet"), questions)
-    for configuration in scored.evaluate([(0.0, 0.0), (0.5, 0.3)]):
+    scored = ScoredQuestions(load_ranker(tiny_run, engine="mxnet"), questions)
+    for configuration in scored.evaluate([(Drop(), Drop()), (Drop(0.5), Drop(0.3))]):
         assert configuration.metrics["map"] == expected
 
 
@@ -209,7 +210,8 @@ def test_tuning_equals_evaluation_where_candidates_tie(tiny_run, coarse):
     questions = positives_first()
     ranker = load_ranker(tiny_run, engine="mxnet")
     ratios = [(0.0, 0.0), (0.3, 0.3), (0.6, 0.2)]
-    tuned = score_questions(ranker, questions).evaluate(ratios)
+    drops = [tuple(map(Drop, pair)) for pair in ratios]
+    tuned = ScoredQuestions(ranker, questions).evaluate(drops)
     settings = {str(pair): {"drop_ratio": [*pair, 0.0]} for pair in ratios}
     for configuration, row in zip(tuned, evaluate_ranker(ranker, questions, settings)):
         assert configuration.metrics == pytest.approx(figures(row))

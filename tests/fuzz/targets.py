@@ -23,7 +23,6 @@ from wqa.data.vector_files import read_vector_file
 from wqa.errors import WqaError
 from wqa.evaluation import read_qrels, read_run
 from wqa.evaluation.run_metadata import header_of, read_metadata
-from wqa.evaluation.yaml_text import parse_yaml
 from wqa.io.archives import checked_members, open_tar, tar_errors
 from wqa.pretrained.configs import from_huggingface, read_object
 from wqa.pretrained.weights import Weights
@@ -61,13 +60,6 @@ def _folder(path):
     list(read_folder(path.parent))
 
 
-def _yaml(path):
-    try:
-        parse_yaml(path.read_text(encoding="utf-8", errors="replace"))
-    except ValueError as error:
-        raise WqaError(path, error) from None
-
-
 def _encoder_config(path):
     from_huggingface(read_object(path), path, ["embeddings.word_embeddings.weight"] * 100)
 
@@ -92,7 +84,6 @@ TARGETS = {
     "markdown": ("input.md", _folder),
     "run": ("input.trec", _run),
     "qrels": ("input.qrels", read_qrels),
-    "yaml": ("input.yaml", _yaml),
     "config": ("config.json", read_run_config),
     "encoder_config": ("config.json", _encoder_config),
     "pickle": ("input.bin", _tensors),
@@ -159,7 +150,6 @@ def seeds(name, folder):
         "figures": [
             b"# A\n$ wqa bench\nrun  map\nCT    78.3 (1.2)\n\n| a | b |\n| --- | --- |\n| c | 1 |\n"
         ],
-        "yaml": [b"title: a\nlist: [1, {b: c}]\nmap:\n  - d: 'e'\n"],
         "config": [(FILES / "run_0_2_0" / "config.json").read_bytes()],
         "encoder_config": [(FILES / "tiny_roberta" / "config.json").read_bytes()],
         "pickle": [path.read_bytes() for path in sorted((FILES / "pickled").iterdir())],

@@ -22,10 +22,9 @@ from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.engines.mxnet import MXNetEngine
-from wqa.errors import DataError, InputError, ScoreError, StorageError, WqaError
+from wqa.errors import InputError, ScoreError, StorageError, WqaError
 from wqa.inference import Cost, Ranker, Ranking, SequentialRanker
 from wqa.systems.load import load_ranker
-from wqa.tuning.replay import ScoredQuestions
 
 ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
 CONFIG = BackboneConfig(
@@ -299,15 +298,6 @@ def test_the_command_line_refuses_scores_that_are_not_finite(tiny_run, monkeypat
         printed = capsys.readouterr()
         assert "MAP" not in printed.out
         assert re.search(r"question '.*', scores after layer 1: nan", printed.err)
-
-
-def test_tuning_takes_no_missing_score_for_a_blank_candidate():
-    question = Question("Q1", "how ?", (Candidate("a", 1), Candidate("b", 0)))
-    none, scores = np.zeros(2, dtype=bool), np.array([[1.0, 2.0], [1.0, np.nan]])
-    cost = Cost(0, 0, 0, 0, 0, 0)
-    ranking = Ranking(np.arange(2), scores[0], np.ones(2), none, none, cost, scores)
-    with pytest.raises(DataError, match="Q1.*no score at an exit"):
-        ScoredQuestions([ranking], [question], (1, 2), 2)
 
 
 # Pairs that no inputs of the network give

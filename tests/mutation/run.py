@@ -29,7 +29,7 @@ EQUIVALENT = pathlib.Path(__file__).with_name("equivalent.tsv")
 
 #: Files of tests of each module, the fastest first.
 MODULES = {
-    "wqa/evaluation/metrics.py": ["evaluation/test_measures.py", "evaluation/test_evaluation.py"],
+    "wqa/evaluation/metrics.py": ["evaluation/test_evaluation.py"],
     "wqa/evaluation/significance.py": ["evaluation/test_significance.py"],
     "wqa/evaluation/trec.py": ["evaluation/test_ties.py", "evaluation/test_evaluation.py"],
     "wqa/inference/dropping.py": ["inference/test_dropping.py", "inference/test_cost.py"],

@@ -109,6 +109,10 @@ def test_the_openapi_page_lists_every_path():
     page = answer("/openapi.json", method="GET").json
     others = {"/info", "/api/ranker", "/models", "/v1/models", "/health", "/ready", "/metrics"}
     assert set(page["paths"]) == {*DIALECTS, *others}
+    for path, methods in page["paths"].items():
+        [described] = methods.values()
+        assert described["operationId"] == path.strip("/").replace("/", "_")
+        assert described["description"] == described["summary"]
 
 
 def test_cohere_and_jina_share_an_answer():

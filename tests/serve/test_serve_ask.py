@@ -89,10 +89,8 @@ def test_sentences_above_the_limit_of_candidates_are_left_out_and_counted(index)
     [
         ({}, "question: is missing"),
         ({"question": " "}, "question: is empty"),
-        (
-            {"question": QUESTION, "top": 0},
-            "top: ",
-        ),
+        ({"question": QUESTION, "top": 0}, "top: "),
+        ({"question": QUESTION, "top": 1001}, "top: "),
         (
             {"question": QUESTION, "n_best": True},
             "n_best: ",

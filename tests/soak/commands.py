@@ -32,7 +32,7 @@ COMMANDS = {
     "tokenize": "tokenize --encoder MATERIAL/encoder --data MATERIAL/train.jsonl --out OUT/store",
     "convert": "convert MATERIAL/encoder OUT/converted",
     "quantize": "quantize OUT/run --data MATERIAL/dev.jsonl",
-    "tune": "tune OUT/run --data MATERIAL/dev.jsonl --max-cost 0.8 --no-picture",
+    "tune": "tune OUT/run --data MATERIAL/dev.jsonl --max-cost 0.8",
     "export": "export MATERIAL/run OUT/exported",
     "evaluate": "evaluate MATERIAL/run --data MATERIAL/dev.jsonl --json OUT/figures.json",
     "asnq": "asnq --archive MATERIAL/archives/asnq --splits MATERIAL/archives/asnq --out OUT/data",

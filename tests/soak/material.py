@@ -68,7 +68,7 @@ def write_runs(folder):
     _stop(folder, command)
     _expect(main([*command, "--out", run]))
     _expect(main(["quantize", run, "--data", dev]))
-    _expect(main(["tune", run, "--data", dev, "--max-cost", "0.8", "--no-picture"]))
+    _expect(main(["tune", run, "--data", dev, "--max-cost", "0.8"]))
     options = ["--max-length", "64", "--out", str(folder / "store")]
     _expect(main(["tokenize", "--encoder", encoder, "--data", train, *options]))
 

@@ -708,7 +708,7 @@ def test_names_as_long_as_file_systems_take(run, name, capsys):
     """Temporary files and locks beside them have shorter ones."""
     folder, data = run.with_name(name), str(builtin_path("dev"))
     run.rename(folder)
-    limit = ["--max-cost", "0.95", "--no-picture"]
+    limit = ["--max-cost", "0.95"]
     assert main(["tune", str(folder), "--data", data, *limit]) == 0, capsys.readouterr().err
     figures = folder / name
     assert main(["evaluate", str(folder), "--data", data, "--json", str(figures)]) == 0

@@ -304,7 +304,7 @@ def test_compare_ranks_the_same_questions(tiny_run, wide_run, corpora, wqa):
 def test_tune(tiny_run, corpora, tmp_path, wqa):
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)
-    arguments = ("tune", run, "--data", corpora / "long.jsonl", "--no-picture")
+    arguments = ("tune", run, "--data", corpora / "long.jsonl")
     arguments = (*arguments, "--grid", "0.3", "--max-cost", 1)
     code, _, err = wqa(*arguments)
     assert_names_all(code, err, where="question 'long'")

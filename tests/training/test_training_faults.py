@@ -239,8 +239,8 @@ COMMANDS = {
     "convert": "convert {encoder} {out}",
     "export": "export {run} {out}",
     "quantize": "quantize {run} --data {data}",
-    "tune": "tune {run} --data {data} --no-picture --grid 0.3",
-    "tune --out": "tune {run} --data {data} --no-picture --grid 0.3 --out {out} --max-cost 0.9",
+    "tune": "tune {run} --data {data} --grid 0.3",
+    "tune --out": "tune {run} --data {data} --grid 0.3 --out {out} --max-cost 0.9",
 }
 
 

@@ -42,6 +42,7 @@ LOGGER = logging.getLogger(__name__)
 FIRST = ("question", "data", "ranker", "reader", "drops", "top", "n_best", "threshold", "json")
 #: Characters of the text around an answer that are shown.
 _CONTEXT = 80
+_NOTHING = "the question retrieves no document: it shares no term with one that tells any apart"
 #: Options of a reader.
 _OF_READERS = ("read", "max_answer_tokens", "span_scores", "out", "cache")
 
@@ -136,13 +137,13 @@ def _rank(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
 
     note_long_questions(ranker.prepare(questions).truncated, 0)
     items = Pipeline(index, ranker=ranker, top=options.top).ask_all(questions)
-    figures, results = Figures(index, options.n_best), []
+    figures, results = Figures(options.n_best), []
     for item in with_bar(items, len(questions), "asking", progress=bool(options.data)):
         results.append(item.to_dict(options.n_best, options.threshold))
         if options.data:
             figures.add(item, [sentence.text for sentence in item.sentences])
     if not options.data:
-        show(_sentences_text(results[0], index), results[0], options.json)
+        show(_sentences_text(results[0]), results[0], options.json)
         return
     shares = figures.of_sentences() if figures.are_known else {}
     _show_all(options, {**figures.counts, **shares}, results)
@@ -163,7 +164,7 @@ def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
     note_long_questions(max(model.prepare(questions).truncated for model in models), 0)
     pipeline = Pipeline(index, reader, ranker, options.top, options.read)
     items = pipeline.answer_all(questions, options.n_best)
-    figures, results, predictions = Figures(index, options.read), [], {}
+    figures, results, predictions = Figures(options.read), [], {}
     for item in with_bar(items, len(questions), "answering", progress=True):
         results.append(item.to_dict())
         figures.add(item)
@@ -173,7 +174,7 @@ def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
         ids = [question.id for question in questions]
         write_predictions(options.out, {id: predictions.get(id, "") for id in ids})
     if not options.data:
-        show(_spans_text(results[0], index), results[0], options.json)
+        show(_spans_text(results[0]), results[0], options.json)
         return
     shares: Dict[str, Any] = {}
     if figures.are_known:
@@ -185,11 +186,11 @@ def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
 class Figures:
     """Figures of questions whose answers are known, and counts of what they lack."""
 
-    def __init__(self, index: Any, n_best: int) -> None:
+    def __init__(self, n_best: int) -> None:
         self.are_known = False
         self.documents = 0  # questions with an answer in a document
         self.counts = {"questions": 0, "retrieved_nothing": 0}
-        self._index, self._n_best = index, n_best
+        self._n_best = n_best
         self._ranks: List[float] = []  # of the first sentence with an answer, infinite without one
 
     def add(self, item: Any, sentences: Sequence[str] = ()) -> None:
@@ -201,14 +202,11 @@ class Figures:
         self.counts["retrieved_nothing"] += not item.documents
         if answers and not self.are_known:
             self.are_known = True
-            self.counts["unanswerable"] = 0
         rank = float("inf")
         if any(contains_answer(hit.document.text, answers) for hit in item.documents):
             self.documents += 1
             ranks = enumerate(sentences, 1)
             rank = next((rank for rank, text in ranks if contains_answer(text, answers)), rank)
-        elif answers:
-            self.counts["unanswerable"] += not self._index.holds_answer(answers)
         self._ranks.append(rank)
 
     def of_sentences(self) -> Dict[str, float]:
@@ -231,9 +229,6 @@ def _show_all(
     count = f"{figures['questions']:,} questions"
     if figures["retrieved_nothing"]:
         LOGGER.warning(f"{figures['retrieved_nothing']:,} of {count} retrieve no document")
-    if figures.get("unanswerable"):
-        text = f"no document of the index contains an answer of {figures['unanswerable']:,}"
-        LOGGER.warning(f"{text} of {count}")
     shares = {name: value for name, value in figures.items() if isinstance(value, float)}
     title = count if shares else f"{count}, without known answers"
     if "documents" in shares:
@@ -245,11 +240,10 @@ def _show_all(
     show(text, {**figures, "results": results}, options.json)
 
 
-def _sentences_text(result: Dict[str, Any], index: Any) -> str:
+def _sentences_text(result: Dict[str, Any]) -> str:
     """Sentences with those around them, and what was read."""
     if not result["documents"]:
-        reason = index.why_nothing(result["question"])
-        return f"no answer found: the question retrieves no document, as {reason}"
+        return f"no answer found: {_NOTHING}"
     if not result["sentences"]:
         return "no answer found: no document has a sentence"
     if result["answered"] is False:
@@ -268,10 +262,10 @@ def _sentences_text(result: Dict[str, Any], index: Any) -> str:
     return "\n".join(lines)
 
 
-def _spans_text(result: Dict[str, Any], index: Any) -> str:
+def _spans_text(result: Dict[str, Any]) -> str:
     """Answers with the text around them, and the number of documents that were read."""
     if not result["documents"]:
-        return f"the question retrieves no document, as {index.why_nothing(result['question'])}"
+        return _NOTHING
     lines = ["rank    score  answer"]
     for rank, row in enumerate(result["answers"], 1):
         lines.append(f"{rank:4} {row['score']:>8.3f}  {_one_line(row['text'])}")

@@ -19,9 +19,9 @@ import argparse
 import logging
 from typing import TYPE_CHECKING, List
 
-from wqa.cli.options import add_data, add_number, add_ranking, ranking_options
+from wqa.cli.options import add_data, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
-from wqa.errors import OptionError, printable
+from wqa.errors import printable
 
 if TYPE_CHECKING:
     from wqa.tuning import Calibrated
@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa calibrate`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run directory")
     add_data(parser, "labelled development questions, JSONL, .csv or .tsv")
-    add_number(parser, "--bins", 15, "bins of the expected calibration error", "M")
     add_json(parser)
     add_ranking(parser)
 
@@ -43,16 +42,13 @@ def run(options: argparse.Namespace) -> None:
     from wqa.text import note_long_questions
     from wqa.tuning import calibrate
 
-    if options.bins < 1:
-        raise OptionError("bins", options.bins, "a whole number above 0")
-    result = calibrate(
-        options.run, options.data, options.bins, progress=True, **ranking_options(options)
-    )
-    note_long_questions(result.truncated_questions, result.skipped_questions, options.data)
+    result = calibrate(options.run, options.data, progress=True, **ranking_options(options))
+    counts = result.counts
+    note_long_questions(counts["truncated_questions"], counts["skipped_questions"], options.data)
     for figures in result.exits:
         if figures.at_limit:
             LOGGER.warning(f"exit {figures.exit}: the temperature is at its limit")
-    if result.answerable == result.questions:
+    if counts["answerable"] == counts["questions"]:
         LOGGER.warning(f"{printable(options.data)}: every question has an answer")
     show("\n".join(_lines(result)), result.to_dict(), options.json)
 
@@ -60,10 +56,10 @@ def run(options: argparse.Namespace) -> None:
 def _lines(result: Calibrated) -> List[str]:
     from wqa.evaluation import table
 
-    best = result.triggering
+    best, counts = result.triggering, result.counts
     return [
-        f"{result.questions} questions, {result.answerable} with an answer; "
-        f"{result.candidates} candidates, {result.positives} answers",
+        f"{counts['questions']} questions, {counts['answerable']} with an answer; "
+        f"{counts['candidates']} candidates, {counts['positives']} answers",
         table([figures._asdict() for figures in result.exits]),
         f"threshold {best.threshold:.3f}: answers {best.answered} questions, "
         f"precision {100 * best.precision:.2f}, recall {100 * best.recall:.2f}, "

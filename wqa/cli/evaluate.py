@@ -11,9 +11,9 @@ otherwise. With one RUN, each --drop-ratio and each --keep is a row of the table
 TREC runs, stand side by side, and each is compared with the first by each metric: paired t-test,
 Wilcoxon's signed-rank test, the 95 % interval of the mean difference by a bootstrap over the
 questions, and Spearman's rho. With --seeds, the RUNs are seeds of one system, and the table ends
-with mean and deviation. Without a RUN, --run and --qrels name the TREC files to score, and
---retrieved scores the order of the candidates in --data, that of `wqa retrieve`. hit@K is the share
-of questions with a correct candidate among the first K; pbt@K and ptb@K compare with the order in
+with mean and deviation. Without a RUN, --run and --qrels name the TREC files to score. The ranker
+rr keeps the order of the candidates in --data, that of `wqa retrieve`. hit@K is the share of
+questions with a correct candidate among the first K; pbt@K and ptb@K compare with the order in
 --data. A RUN may be a .json file of a sequence or an ensemble of rankers, or the name of a ranker
 without training: minilm, maxsim:ENCODER, cosine:ENCODER, rr, wo, wo+rr, random:SEED, bm25. For a
 RUN that labels claims, --data holds labelled claims, and the table has the accuracy and what is
@@ -25,9 +25,8 @@ from __future__ import annotations
 import argparse
 import functools
 import logging
-import re
 import shlex
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Sequence
 
 from wqa.cli.options import (
     add_drops,
@@ -52,13 +51,11 @@ LOGGER = logging.getLogger(__name__)
 
 #: Options that ``--help`` explains.
 FIRST = ("data", "trec_runs", "qrels", "metrics", "drops", "seeds", "trec_run", "json", "precision")
-#: Options of a single RUN, of RUNs, and of whatever is ranked.
+#: Options of a single RUN, and of RUNs.
 _OF_ONE_RUN = ("per_exit", "trec_run", "run_metadata", "trec_qrels", "total")
 _OF_RUNS = ("data", "drops", "seeds", "ties", *_OF_ONE_RUN)
-_OF_RANKINGS = ("runs", "trec_runs", "qrels", "drops", "seeds", "per_exit", "ties", "run_metadata")
 _FLAGS = {
     "seeds": "the RUNs are seeds of one system: mean and deviation",
-    "retrieved": "score the order of the candidates in --data instead of a RUN's",
     "per-exit": "add a row for each exit on its own, with nothing dropped",
     "run-metadata": "begin the TREC run with a header of ir_metadata, which says how it was made; "
     "trec_eval does not read such a run",
@@ -78,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = (
         "of map, mrr, p@K, ndcg@K, and hit@K, pbt@K, ptb@K, the P@N, PBT@N, PTB@N of the DC-BERT "
     )
-    text += "paper; or of ir-measures, such as R@100 (default: %(default)s)"
+    text += "paper (default: %(default)s)"
     default = "map,mrr,p@1,ndcg@10"
     parser.add_argument("--metrics", default=default, metavar="M[,M...]", help=text)
     text = (
@@ -106,24 +103,18 @@ def run(options: argparse.Namespace) -> None:
     """Run ``wqa evaluate`` and print a table of figures."""
     from wqa.evaluation.metrics import metric
 
-    # A comma in brackets belongs to a name, such as RBP(p=0.8,rel=1).
-    metrics = [name.strip() for name in re.split(r",(?![^(]*\))", options.metrics)]
+    metrics = [name.strip() for name in options.metrics.split(",")]
     for name in metrics:
         metric(name)
     if options.total < 0:
         raise OptionError("total", options.total, "a number of questions")
-    scores_trec = not options.retrieved and _scores_trec_runs(options)
-    if not (options.retrieved or scores_trec or options.seeds) and labels_claims(options.runs):
+    scores_trec = _scores_trec_runs(options)
+    if not (scores_trec or options.seeds) and labels_claims(options.runs):
         evaluate_claims(options)
         return
     options.metrics = metrics
     options.filter = chosen_filter(options.filter, options.total)
-    if options.retrieved:
-        result: Any = _of_retrieval(options)
-    elif scores_trec:
-        result = _of_trec_runs(options)
-    else:
-        result = _of_runs(options)
+    result: Any = (_of_trec_runs if scores_trec else _of_runs)(options)
     rows, comparisons = result, []
     if isinstance(result, dict):
         rows, comparisons = result["rows"], result["comparisons"]
@@ -149,18 +140,6 @@ def _scores_trec_runs(options: argparse.Namespace) -> bool:
     if not options.data:
         raise OptionError("data", "nothing", "labelled questions to score RUN on")
     return False
-
-
-def _of_retrieval(options: argparse.Namespace) -> List[Dict[str, Any]]:
-    from wqa.data import read_questions
-    from wqa.evaluation import evaluate_retrieved
-
-    problem = "with --retrieved, where nothing is ranked"
-    refuse(options, _OF_RANKINGS, problem, "one or the other")
-    if not options.data:
-        raise OptionError("data", "nothing", "labelled questions with their candidates")
-    given = values_of(options, "filter", "metrics", "trec_run", "trec_qrels", "total")
-    return [evaluate_retrieved(read_questions(options.data), **given)]
 
 
 def _of_trec_runs(options: argparse.Namespace) -> Any:

@@ -3,7 +3,7 @@
 examples:
   wqa index documents.jsonl --out indexes/squad
   wqa retrieve indexes/squad --data dev.questions.jsonl --out dev.jsonl --top 80
-  wqa evaluate --retrieved --data dev.jsonl --metrics hit@1,hit@10
+  wqa evaluate rr --data dev.jsonl --metrics hit@1,hit@10
 
 The questions are canonical JSONL, without candidates; those that they have are replaced. The
 candidates are in the order of the index's scores. Where a question has answers, a candidate's label
@@ -55,10 +55,7 @@ def _note(counts: Dict[str, int]) -> None:
             f"(`wqa evaluate --total {total}` counts them as 0)"
         )
     if counts["missed"]:
-        notes.append(
-            f"{counts['missed']:,} questions retrieve no document with an answer; for "
-            f"{counts['unanswerable']:,} of them no document of the index contains one"
-        )
+        notes.append(f"{counts['missed']:,} questions retrieve no document with an answer")
     if counts["unknown"]:
         notes.append(
             f"{counts['unknown']:,} questions have no answers, so their candidates have no labels"

@@ -8,12 +8,12 @@ examples:
   wqa tune runs/ensemble.json --data data/wikiqa/dev.jsonl --trials 200 --seed 0
 
 Each candidate is scored at each exit once, and all configurations of the grid are evaluated from
-these scores. configurations.tsv, pareto.tsv and figure.png are written to RUN/tune (or --out).
+these scores. configurations.tsv and pareto.tsv are written to RUN/tune (or --out).
 --max-cost picks the best configuration up to a cost relative to the full encoder, --min-map the
 cheapest that reaches a MAP (from 0 to 1), --max-loss the cheapest that loses at most so much MAP
-(from 0 to 1) beside the run that drops nothing. The picked configuration is timed and stored in the
-run, for --drop-ratio tuned. --place-exits N uses N of the run's exits, with one ratio for those
-before the last.
+(from 0 to 1) beside the run that drops nothing. The picked configuration is stored in the run, for
+--drop-ratio tuned. --place-exits N uses N of the run's exits, with one ratio for those before the
+last.
 
 The cost in the table counts whole candidates of these questions; paper_cost follows from the ratios
 alone.
@@ -21,8 +21,7 @@ alone.
 For the .json file of a sequence, each ranker scores the candidates once, and all numbers of
 candidates that a ranker may hand on, --keeps, and all shares that it may drop, --grid, are
 evaluated from these scores. Costs and losses are relative to the last ranker on all candidates. The
-pick is timed beside that ranker alone and stored in the file. The tables go to the file's name with
-.tune in place of .json.
+pick is stored in the file. The tables go to the file's name with .tune in place of .json.
 
 For the .json file of an ensemble, Optuna searches the weights of its rankers, which are stored in
 the file. Each ranker scores the candidates once. The first trial has equal weights.
@@ -52,8 +51,10 @@ if TYPE_CHECKING:
     from wqa.tuning import Tuning
 
 #: Options for the drops of a run or a sequence, and options for the weights of an ensemble.
-_OF_DROPS = ("grid", "keeps", "place_exits", "max_cost", "min_metric", "max_loss", "out", "picture")
+_OF_DROPS = ("grid", "keeps", "place_exits", "max_cost", "min_metric", "max_loss", "out")
 _OF_WEIGHTS = ("trials", "seed")
+#: Rows of a Pareto front that are shown, both ends included.
+_ROWS = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,10 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     limit.add_argument("--min-map", "--min-metric", dest="min_metric", help=text, **keywords)
     text = "pick the cheapest that loses at most X of the MAP (or --metric) with nothing dropped"
     limit.add_argument("--max-loss", help=text, **keywords)
-    text = "folder of the tables and the picture (default: RUN/tune, or SEQUENCE.tune)"
+    text = "folder of the tables (default: RUN/tune, or SEQUENCE.tune)"
     parser.add_argument("--out", default="", metavar="PATH", help=text)
-    text = "leave the picture out"
-    parser.add_argument("--no-picture", dest="picture", action="store_false", help=text)
     add_filter(parser, "--filter", DEFAULT_FILTER, "questions to score")
     add_json(parser)
     add_ranking(parser)
@@ -101,7 +100,7 @@ def run(options: argparse.Namespace) -> None:
     refuse(options, _OF_WEIGHTS, "with a run or a sequence", "the .json file of an ensemble")
     from wqa.tuning import tune
 
-    names = ("metric", "max_cost", "min_metric", "max_loss", "out", "picture", "filter")
+    names = ("metric", "max_cost", "min_metric", "max_loss", "out", "filter")
     tuning = tune(
         options.run,
         options.data,
@@ -122,22 +121,20 @@ def _show(tuning: Tuning, options: argparse.Namespace) -> None:
 
     note_long_questions(tuning.truncated_questions, tuning.skipped_questions, options.data)
     result = {"filter": options.filter, **tuning.to_dict()}
+    front = tuning.front
+    if len(front) > _ROWS:
+        front = [front[index * (len(front) - 1) // (_ROWS - 1)] for index in range(_ROWS)]
     lines = [
         f"{tuning.questions} questions, filter {options.filter}; "
-        f"{len(tuning.configurations)} configurations in {tuning.seconds:.1f} s; "
-        f"{printable(str(tuning.out))}",
+        f"{len(tuning.configurations)} configurations; {printable(str(tuning.out))}",
         "Pareto front:",
-        table(tuning.front_rows()),
+        table([configuration.row(tuning.columns) for configuration in front]),
     ]
-    picked, row = tuning.picked, result["picked"]
-    if picked:
+    row = result["picked"]
+    if row:
         drops = ", ".join(f"{name} {row[name]}" for name in tuning.columns if row[name] != "-")
-        full = picked.full_seconds
-        lines.append(
-            f"picked {drops}; {options.metric} {100 * row[options.metric]:.2f}, cost "
-            f"{row['cost']:.3f}, time {picked.seconds:.2f} s of {full:.2f} s with nothing dropped "
-            f"({picked.seconds / full:.3f}); stored in {printable(str(picked.path))}"
-        )
+        metric, cost = f"{options.metric} {100 * row[options.metric]:.2f}", f"{row['cost']:.3f}"
+        lines.append(f"picked {drops}; {metric}, cost {cost}; stored in {printable(row['file'])}")
     show("\n".join(lines), result, options.json)
 
 

@@ -24,7 +24,7 @@ from wqa.evaluation.metrics import (
     precision,
     reciprocal_rank,
 )
-from wqa.evaluation.rankers import dev_evaluator, evaluate_ranker, evaluate_retrieved
+from wqa.evaluation.rankers import dev_evaluator, evaluate_ranker
 from wqa.evaluation.report import table
 from wqa.evaluation.trec import (
     by_document_id,
@@ -45,7 +45,6 @@ __all__ = [
     "dev_evaluator",
     "evaluate",
     "evaluate_ranker",
-    "evaluate_retrieved",
     "exact_match",
     "f1",
     "hit",

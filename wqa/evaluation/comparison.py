@@ -65,7 +65,7 @@ class _Result(NamedTuple):
     title: str
     row: Row
     values: PerQuestion
-    orders: List[List[int]]
+    orders: Dict[str, List[str]]
 
 
 def compare_rankers(
@@ -109,14 +109,7 @@ def compare_rankers(
         If a candidate has no label, or the rankers do not skip the same over-long questions: the
         tests pair the questions.
     """
-    results = _results(rankers, questions, filter, metrics, progress, ties)
-    _check_count(len(results))
-    first = results[0]
-    comparisons = []
-    for second in results[1:]:
-        rho = rank_correlation(first.orders, second.orders)
-        comparisons.append(_comparison(first.title, second.title, first.values, second.values, rho))
-    return {"rows": [result.row for result in results], "comparisons": comparisons}
+    return _compared(_results(rankers, questions, filter, metrics, progress, ties))
 
 
 def evaluate_seeds(
@@ -132,7 +125,7 @@ def evaluate_seeds(
     Parameters
     ----------
     rankers : iterable of NamedRanker
-        At least one ranker, of each seed.
+        At least two, of each seed one.
     questions, filter, metrics, progress, ties
         As `compare_rankers` takes them.
 
@@ -144,12 +137,14 @@ def evaluate_seeds(
     Raises
     ------
     OptionError
-        If ``filter`` or a metric is unknown.
+        If there are fewer than two rankers, or ``filter`` or a metric is unknown.
     DataError
-        If there is no ranker, a candidate has no label, or the rankers do not skip the same
+        If a candidate has no label, or the rankers do not skip the same
         over-long questions.
     """
     results = _results(rankers, questions, filter, metrics, progress, ties)
+    if len(results) < 2:
+        raise OptionError("runs", f"{len(results)} of them", "at least two, of each seed one")
     rows = [result.row for result in results]
     names = ("questions", *metrics, "cost")
     spread = over_seeds([{name: row[name] for name in names} for row in rows])
@@ -198,20 +193,38 @@ def compare_trec_runs(
     DataError
         If the runs do not rank the same questions.
     """
-    _check_count(len(runs))
     judged = filter_qrels(qrels, filter)
-    rows = []
-    values = []
+    results = []
     for name, run in runs:
-        figures = score_run(run, qrels, filter, metrics)
-        rows.append({"run": name, "filter": filter, **figures})
-        values.append(per_question_of_run(run, judged, metrics))
-    first_name, first = runs[0]
-    comparisons = []
-    for (name, run), run_values in zip(runs[1:], values[1:]):
-        rho = _trec_correlation(first, run, judged)
-        comparisons.append(_comparison(first_name, name, values[0], run_values, rho))
-    return {"rows": rows, "comparisons": comparisons}
+        row = {"run": name, "filter": filter, **score_run(run, qrels, filter, metrics)}
+        orders = {qid: trec_order(run[qid]) for qid in judged if qid in run}
+        values = per_question_of_run(run, judged, metrics)
+        results.append(_Result(name, row, values, orders))
+    return _compared(results)
+
+
+def _compared(results: Sequence[_Result]) -> Comparisons:
+    """Compare each run with the first by every metric, by its values a question."""
+    if len(results) < 2:
+        raise OptionError("runs", f"{len(results)} of them", "at least two to compare")
+    first = results[0]
+    comparisons: List[Row] = []
+    for second in results[1:]:
+        rho, deviation = rank_correlation(first.orders, second.orders)
+        metrics = []
+        for name, values in first.values.items():
+            comparison = compare(values, second.values[name], name)
+            metrics.append(dataclasses.asdict(comparison))
+        comparisons.append(
+            {
+                "first": first.title,
+                "second": second.title,
+                "spearman": rho,
+                "spearman_deviation": deviation,
+                "metrics": metrics,
+            }
+        )
+    return {"rows": [result.row for result in results], "comparisons": comparisons}
 
 
 def comparison_table(comparison: Mapping[str, Any]) -> str:
@@ -244,11 +257,6 @@ def _readable(row: Mapping[str, Any]) -> Dict[str, Cell]:
     cells["spearman_p"] = f"{row['spearman_p']:.4f}"
     cells["changed"] = f"{row['changed']} of {row['questions']}"
     return cells
-
-
-def _check_count(runs: int) -> None:
-    if runs < 2:
-        raise OptionError("runs", f"{runs} of them", "at least two to compare")
 
 
 def prepared_alike(
@@ -309,44 +317,14 @@ def _results(
         row.update(evaluate(orders, ranked, metrics=metrics))
         row.update(cost_of(rankings))
         row.update(prepared.counts)
-        results.append(_Result(entry.title, row, per_question(orders, ranked, metrics), orders))
+        documents = {}
+        for question, order in zip(ranked, orders):
+            names = question.document_ids
+            documents[question.id] = [names[index] for index in order]
+        values = per_question(orders, ranked, metrics)
+        results.append(_Result(entry.title, row, values, documents))
         rules.append(rule)
     if any(rule != "trec" for rule in rules):
         for result, rule in zip(results, rules):
             result.row["ties"] = rule
     return results
-
-
-def _comparison(
-    first: str,
-    second: str,
-    first_values: PerQuestion,
-    second_values: PerQuestion,
-    rho: Tuple[float, float],
-) -> Row:
-    """Every metric of two runs, by their values a question."""
-    metrics = []
-    for name in first_values:
-        comparison = compare(first_values[name], second_values[name], name)
-        metrics.append(dataclasses.asdict(comparison))
-    return {
-        "first": first,
-        "second": second,
-        "spearman": rho[0],
-        "spearman_deviation": rho[1],
-        "metrics": metrics,
-    }
-
-
-def _trec_correlation(first: Run, second: Run, judged: Qrels) -> Tuple[float, float]:
-    """Spearman's rho over the judged questions for which both runs rank the same documents."""
-    first_orders = []
-    second_orders = []
-    for qid in judged:
-        scores = first.get(qid, {})
-        second_scores = second.get(qid, {})
-        if set(scores) == set(second_scores):
-            index = {doc: number for number, doc in enumerate(scores)}
-            first_orders.append([index[doc] for doc in trec_order(scores)])
-            second_orders.append([index[doc] for doc in trec_order(second_scores)])
-    return rank_correlation(first_orders, second_orders)

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterable, List, Sequence
 from wqa.data import Question, filter_questions
 from wqa.data.records import filter_rule
 from wqa.errors import DataError, OptionError, check_choice, shorten
-from wqa.evaluation.metrics import METRICS, UNJUDGED, metrics_of, metrics_of_question
+from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question
 from wqa.evaluation.trec import TIES, Qrels, Run, break_ties, trec_order
 
 Figures = Dict[str, float]
@@ -119,7 +119,7 @@ def score_run(
     rows = []
     for qid, grades in kept.items():
         if qid in run:
-            ranked = [grades.get(doc, UNJUDGED) for doc in trec_order(run[qid])]
+            ranked = [grades.get(doc, 0) for doc in trec_order(run[qid])]
             rows.append(metrics_of(ranked, list(grades.values()), metrics))
     if not rows:
         found = f"{len(run)} questions, of which none is among the {len(kept)} judged ones"

@@ -5,24 +5,17 @@ question, ranked or not. A question without a relevant candidate scores 0, as in
 
 ``hit@N`` is what Zhang et al. (2020, DC-BERT, section 3) and Chen et al. (2017) call P@N. Under the
 name ``p@N`` this package has precision at N, trec_eval's.
-
-A measure of the library `ir_measures` sees the ranking as scores that fall with the rank, so that
-ties are already broken. A measure that needs to know which grades are relevant, and does not say
-so, counts a grade from 1.
 """
 
 from __future__ import annotations
 
-import collections
 import functools
-import importlib.util
 import math
 import re
-import subprocess
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Callable, Dict, Optional, Sequence
 
 from wqa.data import Question
-from wqa.errors import MissingDependency, OptionError, how_to_install, shorten
+from wqa.errors import OptionError, shorten
 
 
 def hit(ranked: Sequence[int], judged: Sequence[int], k: int = 1) -> float:
@@ -206,11 +199,8 @@ def metric(name: str) -> Callable[[Grades, Grades], float]:
     match = re.fullmatch(r"([a-z]+)@([1-9][0-9]*)", name)
     if match is not None and match[1] in functions:
         return functools.partial(functions[match[1]], k=int(match[2]))
-    other = measure(name)
-    if other is None:
-        mend = "" if is_installed() else "for the latter: " + how_to_install("ir")
-        raise OptionError("metrics", shorten(name), f"{NAMES}; or {EXAMPLES}", mend)
-    return other
+    hint = "for others write a TREC run and judgements, and score them by ir_measures"
+    raise OptionError("metrics", shorten(name), NAMES, hint)
 
 
 def metrics_of(
@@ -244,111 +234,3 @@ def metrics_of_question(
     ranks = question.ranks
     ranked = [labels[index] for index in order]
     return metrics_of(ranked, labels, names, [ranks[index] for index in order])
-
-
-#: Names of measures, for messages.
-EXAMPLES = "a measure of ir-measures, such as nDCG@20, R@100, RBP(p=0.8) or Success@5"
-
-#: Errors of libraries that cannot compute a measure.
-_FAILURES = (
-    ValueError,
-    TypeError,
-    AssertionError,
-    RuntimeError,
-    OSError,
-    ImportError,
-    subprocess.SubprocessError,
-)
-
-
-class Unjudged(int):
-    """Grade 0 of a document that nobody judged."""
-
-
-#: Grade of a ranked document without a judgement.
-UNJUDGED = Unjudged(0)
-
-
-_QUERY = "1"  # some libraries take numbers alone
-
-
-def is_installed() -> bool:
-    """Whether `ir_measures` is installed."""
-    return importlib.util.find_spec("ir_measures") is not None
-
-
-@functools.lru_cache(maxsize=None)
-def measure(name: str) -> Optional[Callable[[Grades, Grades], float]]:
-    """Look a measure up by its name in `ir_measures`.
-
-    Parameters
-    ----------
-    name : str
-        Name with its parameters, such as ``nDCG@20`` or ``RBP(p=0.8)``.
-
-    Returns
-    -------
-    callable or None
-        ``f(ranked, judged) -> float``, as `wqa.evaluation.metrics.metric` returns them; None if
-        there is no such measure, a parameter is out of its range, or the library is not installed.
-
-    Raises
-    ------
-    MissingDependency
-        If a library that computes the measure is not installed.
-    """
-    if not is_installed():
-        return None
-    import ir_measures
-
-    try:
-        parsed = ir_measures.parse_measure(name)
-        parsed.validate_params()
-    except (NameError, ValueError, TypeError, AssertionError):
-        return None
-    is_mean = isinstance(parsed.aggregator(), ir_measures.measures.MeanAgg)
-    if not is_mean or parsed.params.get("cutoff", 1) < 1:
-        return None
-    return functools.partial(_value, _computable(parsed, name))
-
-
-def _computable(parsed: Any, name: str) -> Any:
-    """The measure, or that of a grade from 1, where a library computes it only then."""
-    import ir_measures
-
-    choices = [parsed]
-    if "rel" in parsed.SUPPORTED_PARAMS and "rel" not in parsed.params:
-        choices.append(parsed(rel=1))
-    reason = ""
-    for choice in choices:
-        try:
-            _value(choice, [1, 0], [1, 0])
-        except _FAILURES as error:
-            reason = " ".join(str(error).split())
-        else:
-            return choice
-    raise MissingDependency(
-        f"metric {shorten(name)}",
-        f"ir_measures {ir_measures.__version__} cannot compute it here ({reason[:300]})",
-        "the library that computes the measure",
-        "install the library, or take another measure",
-    )
-
-
-def _value(parsed: Any, ranked: Grades, judged: Grades) -> float:
-    """A measure of one question; 0 where nothing is ranked."""
-    import ir_measures
-
-    if not ranked:
-        return 0.0
-    grades: Dict[str, int] = {}
-    for rank, grade in enumerate(ranked):
-        if not isinstance(grade, Unjudged):
-            grades[str(rank)] = grade
-    missing = collections.Counter(judged)
-    missing.subtract(grades.values())
-    for grade, count in missing.items():
-        grades.update({f"{grade} {number}": grade for number in range(count)})
-    scores = {str(rank): float(len(ranked) - rank) for rank in range(len(ranked))}
-    [result] = ir_measures.iter_calc([parsed], {_QUERY: grades}, {_QUERY: scores})
-    return float(result.value)

@@ -10,7 +10,7 @@ What uses a network while it trains, such as its ranker, for evaluations.
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from wqa.data import Question, filter_questions
 from wqa.data.records import chosen_filter, filter_and_note
@@ -245,56 +245,6 @@ def _rows_of_exits(
         row["seconds"] = None
         rows.append(row)
     return rows
-
-
-class _Retrieved(NamedTuple):
-    """The order of retrieval as a ranking."""
-
-    order: Sequence[int]
-    scores: Sequence[float]
-
-
-def evaluate_retrieved(
-    questions: Iterable[Question],
-    filter: Optional[str] = None,
-    metrics: Sequence[str] = METRICS,
-    trec_run: str = "",
-    trec_qrels: str = "",
-    total: int = 0,
-) -> Row:
-    """Evaluate the order in which the candidates were retrieved, the first retriever's.
-
-    Parameters
-    ----------
-    questions : iterable of Question
-        Labelled questions, their candidates in that order.
-    filter, metrics, trec_run, trec_qrels, total
-        As `evaluate_ranker` takes them.
-
-    Returns
-    -------
-    dict
-        The filter, the number of questions and the metrics.
-
-    Raises
-    ------
-    OptionError
-        If the filter or a metric is unknown, no question is left, or ``total`` does not fit.
-    DataError
-        If a candidate has no label.
-    """
-    filter = chosen_filter(filter, total)
-    kept = questions_that_count(questions, filter)
-    check_total(total, len(kept), filter)
-    rankings = []
-    for question in kept:
-        scores = [-float(rank) for rank in question.ranks]
-        rankings.append(_Retrieved(question.original_order, scores))
-    if trec_run:
-        write_run(trec_run, kept, rankings)
-    if trec_qrels:
-        write_qrels(trec_qrels, kept)
-    return {"filter": filter, **evaluate(rankings, kept, metrics=metrics, total=total)}
 
 
 def dev_evaluator(

@@ -1,9 +1,9 @@
 """Headers of TREC runs: how a run was made, as ir_metadata describes it (Breuer et al. 2022).
 
-A header is a YAML document in comment lines before the first ranking. Its parts are those of the
-PRIMAD model: platform, research goal, implementation, method, actor and data, and the resources
-that the run took. trec_eval and ir_measures refuse lines that are no rankings, so a run has a
-header only on demand; the readers of this package skip it.
+A header is a YAML document in comment lines before the first ranking: the command and the commit
+that made the run, and the digests of the rankers and the data. trec_eval and ir_measures refuse
+lines that are no rankings, so a run has a header only on demand; the readers of this package skip
+it.
 """
 
 from __future__ import annotations
@@ -11,19 +11,15 @@ from __future__ import annotations
 import itertools
 import os
 import pathlib
-import platform
-import resource
 import subprocess
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import wqa
 from wqa.config import RunConfig, read_run_config
-from wqa.config.environment import MXNET_PACKAGES, installed_version, processor
 from wqa.config.runs import read_export_config
 from wqa.data.probe import Probe, probe
 from wqa.data.ranker_files import read_ranker_file
 from wqa.errors import DataError
-from wqa.evaluation.yaml_text import parse_yaml, yaml_of
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import text_lines
 
@@ -33,13 +29,6 @@ START, END = "# ir_metadata.start", "# ir_metadata.end"
 VERSION = "0.2"
 #: Greatest number of lines of a header.
 LONGEST = 10_000
-
-_NO_MEASURES = ("cost", "token_cost", "seconds")
-#: Libraries that scores depend on.
-_LIBRARIES = (
-    *(*MXNET_PACKAGES, "gluonnlp", "onednn-cpu-gomp", "onnxruntime", "onnxruntime-gpu"),
-    *("numpy", "tokenizers"),
-)
 
 
 def describe_run(
@@ -73,18 +62,14 @@ def describe_run(
     retrieval = {**_ranker(probe(run), str(run), training), **(settings or {})}
     if "drop_ratio" in figures:
         retrieval["drop ratio"] = figures["drop_ratio"]
-    measures = []
-    for name, value in figures.items():
-        if isinstance(value, float) and name not in _NO_MEASURES:
-            measures.append(name)
+    source: Dict[str, Any] = {"lang": ["python"], "version": wqa.__version__}
+    commit = _commit(pathlib.Path(wqa.__file__).parent.parent)
+    if commit:
+        source["commit"] = commit
     return {
         "schema version": VERSION,
         "tag": "wqa",
-        "actor": {"role": "experimenter"},
-        "platform": _platform(),
-        "implementation": _implementation(command),
-        "resources": _resources(figures.get("seconds")),
-        "research goal": {"evaluation": {"reported measures": measures}},
+        "implementation": {"executable": {"cmd": command}, "source": source},
         "data": {"test collection": _collection(data, figures), "training data": training},
         "method": {
             "automatic": True,
@@ -129,7 +114,10 @@ def header_of(metadata: Mapping[str, Any]) -> List[str]:
     list of str
         Its lines, which are comments.
     """
-    lines = [f"# {line}" for line in yaml_of(metadata).splitlines()]
+    import yaml
+
+    text = yaml.safe_dump(metadata, sort_keys=False, width=1 << 20)
+    lines = [f"# {line}" for line in text.splitlines()]
     return [START, *lines, END]
 
 
@@ -151,15 +139,14 @@ def read_metadata(path: PathLike) -> Dict[str, Any]:
     DataError
         If the header does not end, or is no YAML of fields.
     """
+    import yaml
+
     header, _ = split_header(path)
-    text = "\n".join(line[2:] for line in header)
     try:
-        metadata = parse_yaml(text)
-    except ValueError as error:
-        raise DataError(path, f"a header that cannot be read ({error})", "YAML") from None
-    if not isinstance(metadata or {}, dict):
-        raise DataError(path, "a header without fields", "the fields of ir_metadata")
-    return metadata or {}
+        metadata = yaml.safe_load("\n".join(line[2:] for line in header))
+        return dict(metadata or {})
+    except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
+        raise DataError(path, f"a header that cannot be read ({error})", "YAML fields") from None
 
 
 def split_header(path: PathLike) -> Tuple[List[str], Iterator[Tuple[int, str]]]:
@@ -180,39 +167,6 @@ def split_header(path: PathLike) -> Tuple[List[str], Iterator[Tuple[int, str]]]:
     raise DataError(path, "a header without an end", END)
 
 
-def _platform() -> Dict[str, Any]:
-    cpu = processor()
-    libraries = [f"python {platform.python_version()}"]
-    for name in _LIBRARIES:
-        version = installed_version(name)
-        if version is not None:
-            libraries.append(f"{name} {version}")
-    hardware = {
-        "cpu": {
-            "model": cpu["name"],
-            "architecture": cpu["machine"],
-            "number of cores": len(os.sched_getaffinity(0)),
-            "instruction sets": cpu["instruction_sets"],
-        },
-    }
-    return {
-        "hardware": hardware,
-        "operating system": {"platform": platform.system(), "kernel": platform.release()},
-        "software": {
-            "libraries": {"python": libraries},
-            "retrieval toolkit": [f"wqa {wqa.__version__}"],
-        },
-    }
-
-
-def _implementation(command: str) -> Dict[str, Any]:
-    source: Dict[str, Any] = {"lang": ["python"], "version": wqa.__version__}
-    commit = _commit(pathlib.Path(wqa.__file__).parent.parent)
-    if commit:
-        source["commit"] = commit
-    return {"executable": {"cmd": command}, "source": source}
-
-
 def _commit(folder: pathlib.Path) -> str:
     """Commit of a checkout; empty if the package is installed otherwise, or git is not."""
     if not (folder / ".git").exists():
@@ -223,15 +177,6 @@ def _commit(folder: pathlib.Path) -> str:
     except OSError:
         return ""
     return done.stdout.strip()
-
-
-def _resources(seconds: Optional[float]) -> Dict[str, Any]:
-    """Time of the ranking, and what the process has used so far."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    runtime = {"user": f"{used.ru_utime:.1f} s", "system": f"{used.ru_stime:.1f} s"}
-    if seconds is not None:
-        runtime["wallclock"] = f"{seconds:.1f} s"
-    return {"runtime": runtime, "ram": {"used process": f"{used.ru_maxrss // 1024} MB"}}
 
 
 def _collection(data: PathLike, figures: Mapping[str, Any]) -> Dict[str, Any]:

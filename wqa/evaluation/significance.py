@@ -11,13 +11,13 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import warnings
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterable, Mapping, Sequence, Tuple
 
 import numpy as np
 from scipy import stats
 
 from wqa.data import Question
-from wqa.errors import DataError, OptionError, shorten
+from wqa.errors import DataError, shorten
 from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question
 from wqa.evaluation.trec import Qrels, Run, break_ties, trec_order
 
@@ -27,6 +27,8 @@ ROUNDING = 1e-12
 
 #: Value of each metric for each question, by its id.
 PerQuestion = Dict[str, Dict[str, float]]
+#: Documents of each question, by its id, best first.
+Orders = Mapping[str, Sequence[str]]
 
 
 def per_question(
@@ -105,25 +107,19 @@ def paired(
     DataError
         If the two are not on the same questions.
     """
-    differences = _only_in("first", set(first) - set(second))
-    differences += _only_in("second", set(second) - set(first))
-    if differences or not first:
-        message = "questions differ: " + ", ".join(differences)
+    if not first or set(first) != set(second):
+        only = {"first": set(first) - set(second), "second": set(second) - set(first)}
+        counts = []
+        for run, names in only.items():
+            if names:
+                counts.append(f"{len(names)} only in the {run}, such as {shorten(min(names))}")
         raise DataError(
             "the two runs",
-            message if differences else "no question in common",
+            ", ".join(counts) or "no question in common",
             "both on the same questions",
             "a paired test needs a value of each run for each question",
         )
     return np.array(list(first.values())), np.array([second[qid] for qid in first])
-
-
-def _only_in(run: str, qids: Iterable[str]) -> List[str]:
-    """Note on the questions that one run alone ranks, if any."""
-    ordered = sorted(qids)
-    if not ordered:
-        return []
-    return [f"{len(ordered)} only in the {run}, such as {shorten(ordered[0])}"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,14 +169,7 @@ class Comparison:
     changed: int
 
 
-def compare(
-    first: Mapping[str, float],
-    second: Mapping[str, float],
-    name: str,
-    confidence: float = 0.95,
-    resamples: int = 9999,
-    seed: int = 0,
-) -> Comparison:
+def compare(first: Mapping[str, float], second: Mapping[str, float], name: str) -> Comparison:
     """Compare two runs on the same questions.
 
     Parameters
@@ -189,37 +178,26 @@ def compare(
         A metric of both runs, by question id.
     name : str
         Name of the metric, for the record.
-    confidence : float
-        Confidence of the bootstrap's interval, in (0, 1). The interval takes percentiles of the
-        mean difference over resampled questions.
-    resamples : int
-        Number of samples of Q questions that the bootstrap draws.
-    seed : int
-        Seed of the bootstrap.
 
     Returns
     -------
     Comparison
-        If the runs never differ, the p-values of both tests are 1 and the interval is a point. The
-        p-value of the t-test is NaN where all differences are the same, as for a single question:
-        they have no variance. Spearman's rho and its p-value are NaN for fewer than three
+        The interval is that of 95 %, by percentiles of the mean difference over resampled
+        questions. If the runs never differ, the p-values of both tests are 1 and the interval is a
+        point. The p-value of the t-test is NaN where all differences are the same, as for a single
+        question: they have no variance. Spearman's rho and its p-value are NaN for fewer than three
         questions, and where a run has the same value for all. Values that differ by rounding tie.
 
     Raises
     ------
     DataError
         If the two are not on the same questions.
-    OptionError
-        If the confidence or the number of resamples is out of range.
     """
-    if not 0 < confidence < 1:
-        raise OptionError("confidence", confidence, "a number between 0 and 1")
-    if resamples < 1:
-        raise OptionError("resamples", resamples, "a whole number above 0")
     one, two = paired(first, second)
-    changes = _changes(one, two)
+    # Differences that tie mathematically are equal.
+    changes = _tied(two - one, max(np.abs(one).max(), np.abs(two).max()))
     spearman, spearman_p = _spearman(one, two)
-    low, high = _interval(changes, confidence, resamples, seed)
+    low, high = _interval(changes)
     return Comparison(
         metric=name,
         questions=len(one),
@@ -228,7 +206,7 @@ def compare(
         difference=float(changes.mean()),
         low=low,
         high=high,
-        t_test=paired_t_test(one, two),
+        t_test=_t_test(changes),
         wilcoxon=_wilcoxon(changes),
         spearman=spearman,
         spearman_p=spearman_p,
@@ -248,14 +226,7 @@ def _tied(values: np.ndarray, scale: float) -> np.ndarray:
     return np.copysign(sizes, values)
 
 
-def _changes(one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    """Differences between two runs, (Q,), of which those that tie mathematically are equal."""
-    return _tied(two - one, max(np.abs(one).max(), np.abs(two).max()))
-
-
-def paired_t_test(one: np.ndarray, two: np.ndarray) -> float:
-    """p-value of the paired t-test of values of the same questions, each of shape (Q,)."""
-    changes = _changes(one, two)
+def _t_test(changes: np.ndarray) -> float:
     if not changes.any():
         return 1.0
     if np.ptp(changes):
@@ -282,9 +253,7 @@ def _spearman(one: np.ndarray, two: np.ndarray) -> Tuple[float, float]:
     return float(correlation.statistic), float(correlation.pvalue)
 
 
-def _interval(
-    changes: np.ndarray, confidence: float, resamples: int, seed: int
-) -> Tuple[float, float]:
+def _interval(changes: np.ndarray) -> Tuple[float, float]:
     """The bootstrap's interval of the mean; a point where all changes are equal."""
     if not np.ptp(changes):
         mean = float(changes.mean())
@@ -292,54 +261,34 @@ def _interval(
     bootstrap = stats.bootstrap(
         (changes,),
         np.mean,
-        n_resamples=resamples,
+        n_resamples=9999,
         batch=1000,
-        confidence_level=confidence,
         method="percentile",
-        random_state=np.random.default_rng(seed),
+        random_state=np.random.default_rng(0),
     )
     low, high = bootstrap.confidence_interval
     return float(low), float(high)
 
 
-def rank_correlation(
-    first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]
-) -> Tuple[float, float]:
+def rank_correlation(first: Orders, second: Orders) -> Tuple[float, float]:
     """Spearman's rho between two rankings of each question.
 
     Parameters
     ----------
-    first : sequence of sequence of int
-        Candidate indices of each question, best first, as the first run ranks them.
-    second : sequence of sequence of int
-        Those of the second run, on the same questions in the same order.
+    first, second : dict of str to sequence of str
+        Document ids of each question, best first, as a run ranks them.
 
     Returns
     -------
     mean, deviation : float
-        Over the questions with at least two candidates; NaN without any.
-
-    Raises
-    ------
-    DataError
-        If the two do not rank the same candidates.
+        Over the questions for which both rank the same documents, at least two; NaN without any.
     """
-    if len(first) != len(second):
-        raise DataError(
-            "the two runs",
-            f"{len(first)} and {len(second)} questions",
-            "both on the same questions",
-        )
     values = []
-    for number, (one, two) in enumerate(zip(first, second), 1):
-        if sorted(one) != sorted(two):
-            raise DataError(
-                f"the two runs, question {number}",
-                f"{len(one)} and {len(two)} candidates",
-                "the same candidates",
-            )
-        if len(one) > 1:
-            values.append(float(stats.spearmanr(np.argsort(one), np.argsort(two)).statistic))
+    for qid, order in first.items():
+        ranks = {document: rank for rank, document in enumerate(second.get(qid, ()))}
+        if len(order) > 1 and set(order) == set(ranks):
+            others = [ranks[document] for document in order]
+            values.append(float(stats.spearmanr(np.arange(len(order)), others).statistic))
     if not values:
         return float("nan"), float("nan")
     return float(np.mean(values)), float(np.std(values))

@@ -310,7 +310,7 @@ TOP = 80
 _TOKENIZED = 10_000
 
 #: Counts of a retrieval.
-COUNTS = ("questions", "candidates", "positives", "without", "missed", "unanswerable", "unknown")
+COUNTS = ("questions", "candidates", "positives", "without", "missed", "unknown")
 
 
 def retrieve(index: Index, questions: Iterable[Question], top: int = TOP) -> Iterator[Question]:
@@ -378,8 +378,7 @@ def write_retrieved(
         ``questions``, ``candidates`` and ``positives`` that were written; ``without``, questions
         that retrieve no document; ``unknown``, questions without answers, whose candidates have
         no labels; ``missed``, questions with answers for which no document with an answer was
-        retrieved; ``unanswerable``, those of them whose answers no document of the collection
-        contains.
+        retrieved.
 
     Raises
     ------
@@ -397,12 +396,12 @@ def write_retrieved(
     counts = dict.fromkeys(COUNTS, 0)
     read = read_questions(questions, with_candidates=False)
     retrieved = with_bar(retrieve(opened, read, top), None, "retrieving", progress)
-    write_questions(out, _counted(retrieved, opened, counts, questions))
+    write_questions(out, _counted(retrieved, counts, questions))
     return counts
 
 
 def _counted(
-    questions: Iterable[Question], index: Index, counts: Dict[str, int], path: PathLike
+    questions: Iterable[Question], counts: Dict[str, int], path: PathLike
 ) -> Iterator[Question]:
     """Questions that retrieve documents, counted."""
     for question in questions:
@@ -411,7 +410,6 @@ def _counted(
             counts["unknown"] += 1
         elif not positives:
             counts["missed"] += 1
-            counts["unanswerable"] += not index.holds_answer(question.answers)
         if not question.candidates:
             counts["without"] += 1
             continue

@@ -8,7 +8,7 @@ compressed sparse matrix of terms by documents, without rows for the terms that 
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from wqa.io.arrays import ArrayFolder
 from wqa.io.files import PathLike
 from wqa.io.lines import json_value, meta_of
 from wqa.io.progress import with_bar
-from wqa.retrieval.methods import Method, contains_spans, count_terms, joined, method_of
+from wqa.retrieval.methods import Method, count_terms, method_of
 
 #: Changes whenever older indexes can no longer be read, or their terms are no longer those of
 #: `wqa.retrieval.methods`.
@@ -29,8 +29,7 @@ KIND = "document index"
 #: Fields of a document, whose texts an index holds; ``meta`` as JSON, empty where there is none.
 TEXTS = ("id", "title", "text", "meta")
 
-#: Arrays that indexes of earlier versions do not hold, and those of indexes with sentences.
-_ADDED = ("meta_bytes", "meta_ends")
+#: Arrays of indexes with sentences.
 SENTENCES = ("sentence_starts", "sentence_ends", "document_sentences")
 
 #: Element types of the arrays of an index, by name.
@@ -101,26 +100,18 @@ class Index:
     """
 
     def __init__(self, path: PathLike) -> None:
-        folder = ArrayFolder(path, FORMAT, KIND, _MEND, ("documents", "terms", "postings"))
+        folder = ArrayFolder(path, FORMAT, KIND, _MEND, ("documents", "terms"))
         self.path = folder.path
         self.meta = folder.meta
         self.method = self._method()
-        absent: Set[str] = set()
-        for group in (_ADDED, SENTENCES):
-            if not any(name in folder for name in group):
-                absent.update(group)
-        types = {name: TYPES[name] for name in TYPES if name not in absent}
-        arrays = folder.arrays(types)
-        self._fields = [name for name in TEXTS if f"{name}_ends" in types]
-        self._check_lengths(folder, arrays)
-        self._folder, self._arrays = folder, arrays
-        self._terms = arrays["terms"]
-        self._term_ends = arrays["term_ends"]
-        self._documents = arrays["posting_documents"]
-        self._weights = arrays["posting_weights"]
-        self._texts = {name: arrays[f"{name}_bytes"] for name in self._fields}
-        self._text_ends = {name: arrays[f"{name}_ends"] for name in self._fields}
-        self._sentences = [arrays[name] for name in SENTENCES if name in arrays]
+        types = dict(TYPES)
+        if SENTENCES[0] not in folder:
+            types = {name: TYPES[name] for name in TYPES if name not in SENTENCES}
+        self._folder, self._arrays = folder, folder.arrays(types)
+        self._check_lengths()
+        self._terms, self._term_ends = self._arrays["terms"], self._arrays["term_ends"]
+        self._documents = self._arrays["posting_documents"]
+        self._weights = self._arrays["posting_weights"]
 
     def _method(self) -> Method:
         """The method that ``meta.json`` names, with its settings."""
@@ -132,32 +123,19 @@ class Index:
             found = f"method {shorten(name)} with settings {shorten(settings)}"
             raise DataError(where, found, "a method of this version", _MEND_DAMAGE) from None
 
-    def _check_lengths(self, folder: ArrayFolder, arrays: Dict[str, np.ndarray]) -> None:
+    def _check_lengths(self) -> None:
         """Check that the lengths of the arrays agree with the facts and with one another."""
-        lengths = {
-            "terms": self.meta["terms"],
-            "term_ends": self.meta["terms"],
-            "posting_documents": self.meta["postings"],
-            "posting_weights": self.meta["postings"],
-        }
-        for name in ("documents", "terms"):
-            if not self.meta[name]:
-                raise DataError(self.path / "meta.json", f"0 {name}", "at least 1", _MEND_DAMAGE)
-        for name in self._fields:
-            lengths[f"{name}_ends"] = self.meta["documents"]
-            lengths[f"{name}_bytes"] = _last(arrays[f"{name}_ends"])
-        if "document_sentences" in arrays:
-            lengths["document_sentences"] = self.meta["documents"]
-            count = _last(arrays["document_sentences"])
-            lengths.update(sentence_starts=count, sentence_ends=count)
-        folder.check_lengths(arrays, lengths, _MEND_DAMAGE)
-        if _last(arrays["term_ends"]) != self.meta["postings"]:
-            raise DataError(
-                self.path / "term_ends.bin",
-                f"{_last(arrays['term_ends'])} postings",
-                f"{self.meta['postings']} postings",
-                _MEND_DAMAGE,
-            )
+        facts, arrays = self.meta, self._arrays
+        lengths = {"terms": facts["terms"], "term_ends": facts["terms"]}
+        ends: Dict[str, Tuple[str, ...]] = {"term_ends": ("posting_documents", "posting_weights")}
+        for name in TEXTS:
+            ends[f"{name}_ends"] = (f"{name}_bytes",)
+        if SENTENCES[0] in arrays:
+            ends["document_sentences"] = ("sentence_starts", "sentence_ends")
+        for name, others in ends.items():
+            lengths.setdefault(name, facts["documents"])
+            lengths.update(dict.fromkeys(others, int(arrays[name][-1]) if len(arrays[name]) else 0))
+        self._folder.check_lengths(arrays, lengths, _MEND_DAMAGE)
 
     def check_digests(self, progress: bool = False) -> None:
         """Read all of the index, and compare it with the digests that were written with it.
@@ -197,16 +175,16 @@ class Index:
         DataError
             If it is not UTF-8, or ``meta`` is no JSON object.
         """
-        texts = {name: self._text(name, index) for name in self._fields}
+        texts = {name: self._text(name, index) for name in TEXTS}
         meta = None
-        if texts.get("meta"):
+        if texts["meta"]:
             where = f"{self.path / 'meta_bytes.bin'}, document {index}"
             meta = meta_of(json_value(texts["meta"], where), where)
         return Document(texts["id"], texts["text"], texts["title"], meta)
 
     def check_sentences(self) -> None:
         """Raise a `DataError` if the index does not hold the sentences of its documents."""
-        if not self._sentences:
+        if SENTENCES[0] not in self._arrays:
             raise DataError(
                 self.path,
                 "an index of documents without their sentences",
@@ -233,14 +211,14 @@ class Index:
             If the index was made without sentences.
         """
         self.check_sentences()
-        starts, ends, counts = self._sentences
+        starts, ends, counts = (self._arrays[name] for name in SENTENCES)
         rows = slice(*_bounds(counts, index))
         return list(zip(starts[rows].tolist(), ends[rows].tolist()))
 
     def _text(self, name: str, index: int) -> str:
-        start, end = _bounds(self._text_ends[name], index)
+        start, end = _bounds(self._arrays[f"{name}_ends"], index)
         try:
-            return self._texts[name][start:end].tobytes().decode("utf-8")
+            return self._arrays[f"{name}_bytes"][start:end].tobytes().decode("utf-8")
         except UnicodeDecodeError:
             raise DataError(
                 self.path / f"{name}_bytes.bin",
@@ -274,26 +252,6 @@ class Index:
             # A document occurs once among those of a term.
             scores[self._documents[start:end]] += weight * self._weights[start:end].astype(float)
         return scores
-
-    def why_nothing(self, question: str) -> str:
-        """Say why a question retrieves no document.
-
-        Parameters
-        ----------
-        question : str
-            Text of a question for which `search` finds nothing.
-
-        Returns
-        -------
-        str
-            A clause, such as ``"no document has a term of it"``.
-        """
-        if (self._rows(count_terms(question, self.method.longest)[0]) < 0).all():
-            return "no document has a term of it"
-        return (
-            "its terms are in half of the documents or more, which weigh nothing by "
-            f"{self.method.name}; index them with `wqa index --method bm25`"
-        )
 
     def _rows(self, terms: np.ndarray) -> np.ndarray:
         """Index of each term among those of the index; -1 for one that no document holds."""
@@ -331,39 +289,6 @@ class Index:
             hits.append(Hit(self.document(index), float(scores[index]), index))
         return hits
 
-    def holds_answer(self, answers: Sequence[str]) -> bool:
-        """Whether a document of the collection contains one of several answers.
-
-        Parameters
-        ----------
-        answers : sequence of str
-            Texts that answer a question.
-
-        Returns
-        -------
-        bool
-            As `contains_answer` says of any document's text. Only documents that hold all words of
-            an answer are read, or all documents for an answer of stop words alone.
-        """
-        for answer in answers:
-            spans = [joined(answer)]
-            for index in self._with_all_words(answer).tolist():
-                if contains_spans(joined(self._text("text", index)), spans):
-                    return True
-        return False
-
-    def _with_all_words(self, text: str) -> np.ndarray:
-        """Indices of the documents that hold all words of a text, stop words aside."""
-        terms, _ = count_terms(text, 1)
-        rows = self._rows(terms)
-        if (rows < 0).any():
-            return np.zeros(0, np.int32)
-        postings = [self._documents[slice(*_bounds(self._term_ends, row))] for row in rows]
-        documents = np.arange(len(self))
-        for held in sorted(postings, key=len):
-            documents = np.intersect1d(documents, held, assume_unique=True)
-        return documents
-
 
 def best(scores: np.ndarray, top: int) -> np.ndarray:
     """Indices of the greatest scores above 0, greatest first; ties by index.
@@ -385,7 +310,3 @@ def _bounds(ends: np.ndarray, index: int) -> Tuple[int, int]:
     if index > 0:
         start = int(ends[index - 1])
     return start, int(ends[index])
-
-
-def _last(ends: np.ndarray) -> int:
-    return int(ends[-1]) if len(ends) else 0

@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import unicodedata
-from typing import Any, ClassVar, Dict, Iterable, List, Sequence, Tuple, Type
+from typing import Any, ClassVar, Dict, Iterable, List, Sequence, Tuple, Type, Union
 
 import mmh3
 import numpy as np
@@ -33,13 +33,18 @@ from wqa.errors import OptionError, check_choice, shorten
 
 
 @dataclasses.dataclass(frozen=True)
-class Method:
-    """Weights of terms. Its fields are its settings."""
+class TFIDF:
+    """TF-IDF of unigrams and bigrams (Chen et al. 2017, section 3.1; the weights of DrQA's code).
+
+    The weight of a term is ``log(1 + tf) log((N - Nt + 0.5) / (Nt + 0.5))``, in documents and in
+    questions. The second factor is 0 where it would be negative, for terms of more than half of
+    the N documents. Documents are not normalized by their lengths.
+    """
 
     #: Name of the method in indexes and on the command line.
-    name: ClassVar[str]
+    name: ClassVar[str] = "tfidf"
     #: Greatest number of tokens of an n-gram.
-    longest: ClassVar[int]
+    longest: ClassVar[int] = 2
 
     def idf(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
         """Inverse document frequencies.
@@ -56,7 +61,7 @@ class Method:
         numpy.ndarray
             A number from 0 on for each term.
         """
-        raise NotImplementedError
+        return np.maximum(np.log(_odds(frequencies, documents)), 0)
 
     def in_documents(self, counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Weights of terms in documents, without the inverse document frequency.
@@ -73,7 +78,7 @@ class Method:
         numpy.ndarray
             A weight for each pair of a term and a document.
         """
-        raise NotImplementedError
+        return np.log1p(counts)
 
     def in_question(self, counts: np.ndarray, idf: np.ndarray) -> np.ndarray:
         """Weights of terms in a question.
@@ -90,36 +95,11 @@ class Method:
         numpy.ndarray
             A weight for each term.
         """
-        raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True)
-class TFIDF(Method):
-    """TF-IDF of unigrams and bigrams (Chen et al. 2017, section 3.1; the weights of DrQA's code).
-
-    The weight of a term is ``log(1 + tf) log((N - Nt + 0.5) / (Nt + 0.5))``, in documents and in
-    questions. The second factor is 0 where it would be negative, for terms of more than half of
-    the N documents. Documents are not normalized by their lengths.
-    """
-
-    name: ClassVar[str] = "tfidf"
-    longest: ClassVar[int] = 2
-
-    def idf(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
-        """Inverse document frequencies, as `Method.idf`."""
-        return np.maximum(np.log(_odds(frequencies, documents)), 0)
-
-    def in_documents(self, counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Weights in documents, as `Method.in_documents`."""
-        return np.log1p(counts)
-
-    def in_question(self, counts: np.ndarray, idf: np.ndarray) -> np.ndarray:
-        """Weights in a question, as `Method.in_question`."""
         return np.log1p(counts) * idf
 
 
 @dataclasses.dataclass(frozen=True)
-class BM25(Method):
+class BM25:
     """BM25 of unigrams (Robertson and Zaragoza 2009), in Lucene's form.
 
     The weight of a term in a document is ``log(1 + (N - Nt + 0.5) / (Nt + 0.5)) tf / (tf + k1 (1 -
@@ -152,16 +132,16 @@ class BM25(Method):
             raise OptionError("b", self.b, "a number from 0 to 1")
 
     def idf(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
-        """Inverse document frequencies, as `Method.idf`."""
+        """Inverse document frequencies, as `TFIDF.idf`."""
         return np.log1p(_odds(frequencies, documents))
 
     def in_documents(self, counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Weights in documents, as `Method.in_documents`."""
+        """Weights in documents, as `TFIDF.in_documents`."""
         saturation = self.k1 * (1 - self.b + self.b * lengths)
         return counts / (counts + saturation)
 
     def in_question(self, counts: np.ndarray, idf: np.ndarray) -> np.ndarray:
-        """Weights in a question, as `Method.in_question`."""
+        """Weights in a question, as `TFIDF.in_question`."""
         return counts.astype(np.float64)
 
 
@@ -171,6 +151,7 @@ def _odds(frequencies: np.ndarray, documents: int) -> np.ndarray:
     return (without + 0.5) / (frequencies + 0.5)
 
 
+Method = Union[TFIDF, BM25]
 #: Methods by name.
 METHODS: Dict[str, Type[Method]] = {method.name: method for method in (TFIDF, BM25)}
 

@@ -87,7 +87,12 @@ def build_app(service: Service) -> FastAPI:
 
     # The schema, without its pages: these read scripts from elsewhere.
     app = FastAPI(
-        title="wqa", version=wqa.__version__, lifespan=lifespan, docs_url=None, redoc_url=None
+        title="wqa",
+        version=wqa.__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=lambda route: route.path.strip("/").replace("/", "_"),
     )
     app.state.service = service
     for path, body in BODIES.items():
@@ -95,9 +100,11 @@ def build_app(service: Service) -> FastAPI:
             content = {"application/json": {"schema": body.model_json_schema()}}
             more = {"requestBody": {"required": True, "content": content}}
             summary = (body.__doc__ or path).rstrip(".")  # python -OO has no docstrings
-            app.post(path, summary=summary, openapi_extra=more)(_rank)
+            # Without a description FastAPI takes the docstring of the endpoint.
+            about = {"summary": summary, "description": summary}
+            app.post(path, openapi_extra=more, **about)(_rank)  # type: ignore[arg-type]
     for path, (endpoint, summary) in ENDPOINTS.items():
-        app.get(path, summary=summary)(endpoint)
+        app.get(path, summary=summary, description=summary)(endpoint)
     for path in HEALTH:
         app.head(path, include_in_schema=False)(ENDPOINTS[path][0])
     app.get("/", include_in_schema=False)(_page)

@@ -78,7 +78,7 @@ class Ask(Body):
     """Answer a question by the sentences of the documents that it retrieves."""
 
     question: Question
-    retrieve: Count = Field(None, alias="top")
+    retrieve: Annotated[Optional[int], Field(ge=1, le=1000)] = Field(None, alias="top")
     top: Count = Field(None, alias="n_best")
     drop_ratio: Share = None
 

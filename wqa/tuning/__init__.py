@@ -7,16 +7,8 @@ Guo et al. 2017 for calibration.
 """
 
 from wqa.tuning.calibration import Calibrated, ExitCalibration, calibrate, fit_temperature
-from wqa.tuning.configurations import (
-    GRID,
-    Configuration,
-    full_grid,
-    pareto_front,
-    pick,
-    placements,
-)
-from wqa.tuning.drops import KEEPS, Picked, Tuning, tune
-from wqa.tuning.replay import ScoredQuestions, score_questions
+from wqa.tuning.configurations import GRID, KEEPS, Configuration, pareto_front, pick
+from wqa.tuning.drops import Tuning, tune
 from wqa.tuning.weights import TunedWeights, tune_weights
 
 __all__ = [
@@ -25,17 +17,12 @@ __all__ = [
     "ExitCalibration",
     "GRID",
     "KEEPS",
-    "Picked",
-    "ScoredQuestions",
     "TunedWeights",
     "Tuning",
     "calibrate",
     "fit_temperature",
-    "full_grid",
     "pareto_front",
     "pick",
-    "placements",
-    "score_questions",
     "tune",
     "tune_weights",
 ]

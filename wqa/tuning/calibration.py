@@ -7,7 +7,6 @@ Temperature scaling is Guo et al. 2017, section 4.2. The threshold is that of an
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import pathlib
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -18,7 +17,7 @@ from scipy.special import expit
 from wqa.data import Question, read_questions
 from wqa.data.digests import forget_digests, record_digests
 from wqa.data.probe import DESCRIPTIONS, probe
-from wqa.errors import DataError, OptionError, RunDirectoryError
+from wqa.errors import DataError, RunDirectoryError
 from wqa.evaluation.rankers import questions_that_count, rank_questions
 from wqa.evaluation.reliability import (
     Triggering,
@@ -27,7 +26,6 @@ from wqa.evaluation.reliability import (
     negative_log_likelihood,
 )
 from wqa.inference.calibrated import TEMPERATURES, Calibration, calibration_path
-from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
 from wqa.io.files import PathLike, check_file, sha256, write_json
 from wqa.io.locks import lock_output
@@ -77,23 +75,17 @@ class Calibrated:
         Figures of each exit.
     triggering : Triggering
         Figures of the threshold.
-    questions, answerable, candidates, positives : int
-        Number of questions, of those with an answer among their candidates, of candidates with
-        text, and of answers among these.
-    truncated_questions, skipped_questions : int
-        Number of over-long questions.
+    counts : dict of str to int
+        ``questions``; ``answerable``, those with an answer among their candidates; ``candidates``
+        with text, and ``positives``, the answers among these; ``truncated_questions`` and
+        ``skipped_questions``, those that are over-long.
     """
 
     path: pathlib.Path
     calibration: Calibration
     exits: Tuple[ExitCalibration, ...]
     triggering: Triggering
-    questions: int
-    answerable: int
-    candidates: int
-    positives: int
-    truncated_questions: int = 0
-    skipped_questions: int = 0
+    counts: Dict[str, int]
 
     def to_dict(self) -> Dict[str, Any]:
         """The result in types of JSON.
@@ -103,21 +95,15 @@ class Calibrated:
         dict
             ``file``, the figures of ``exits``, those of ``triggering``, and the numbers.
         """
-        names = ("questions", "answerable", "candidates", "positives")
-        counts = {name: getattr(self, name) for name in names}
         return {
             "file": str(self.path),
-            **counts,
-            "truncated_questions": self.truncated_questions,
-            "skipped_questions": self.skipped_questions,
+            **self.counts,
             "exits": [figures._asdict() for figures in self.exits],
             "triggering": self.triggering._asdict(),
         }
 
 
-def calibrate(
-    run: PathLike, data: PathLike, bins: int = 15, progress: bool = False, **options: Any
-) -> Calibrated:
+def calibrate(run: PathLike, data: PathLike, progress: bool = False, **options: Any) -> Calibrated:
     """Fit a temperature for each exit of a run and a no-answer threshold, and store them in it.
 
     `wqa.load_ranker` then ranks with them: probabilities and relevance are calibrated,
@@ -129,8 +115,6 @@ def calibrate(
         Run directory of a ranker.
     data : str or path-like
         Labelled development questions, canonical JSONL. All count, also those without an answer.
-    bins : int
-        Number of bins of the expected calibration error.
     progress : bool
         Show a bar on standard error while ranking.
     **options
@@ -148,15 +132,16 @@ def calibrate(
         has an answer as its first candidate.
     RunDirectoryError
         If there is no run directory of a ranker.
-    OptionError
-        If the ranker does not use its calibration.
     QuestionTooLong
         If a question is over-long, and neither truncated nor skipped.
     OutputLocked, StorageError
         If another process writes to the run, or the file cannot be written.
     """
     folder = pathlib.Path(run)
-    _check_run(run)
+    kind = probe(run).kind
+    if kind not in ("run", ""):
+        hint = "calibrate its runs, one by one" if kind == "file" else "name a run that was trained"
+        raise RunDirectoryError(run, DESCRIPTIONS[kind], "a run directory", hint)
     judged = questions_that_count(read_questions(data))
     model = folder / "model.params"
     # Before it is read: a run that is replaced afterwards does not pass for the one that is ranked.
@@ -170,29 +155,35 @@ def calibrate(
         rankings = rank_questions(ranker, questions, "scoring", progress)
         scores, labels = _scored(rankings, questions, data)
         layers = ranker.capabilities.exits or range(1, len(scores) + 1)
-        exits = []
-        for layer, exit_scores in zip(layers, scores):
-            exits.append(_fit(layer, exit_scores, labels, bins))
-        temperatures = tuple(figures.temperature for figures in exits)
-        calibration = Calibration(temperatures)
-        answerable = sum(1 in question.labels for question in questions)
-        triggering = _trigger(rankings, questions, calibration, answerable, data)
+        exits = [_fit(*pair, labels) for pair in zip(layers, scores)]
+        calibration = Calibration(tuple(figures.temperature for figures in exits))
+        counts = {
+            "questions": len(questions),
+            "answerable": sum(1 in question.labels for question in questions),
+            "candidates": len(labels),
+            "positives": int(labels.sum()),
+            **prepared.counts,
+        }
+        triggering = _trigger(rankings, questions, calibration, counts["answerable"], data)
         result = Calibrated(
             calibration_path(folder),
             dataclasses.replace(calibration, threshold=triggering.threshold),
             tuple(exits),
             triggering,
-            len(questions),
-            answerable,
-            len(labels),
-            int(labels.sum()),
-            prepared.truncated,
-            prepared.skipped,
+            counts,
         )
-        with_text = (not np.all(ranking.blank) for ranking in rankings)
-        _check_use(ranker, next(itertools.compress(questions, with_text)), result.calibration)
-        choice = {"bins": bins, "precision": options.get("precision", "float32")}
-        _store(folder, digest, result, tuning_record(choice, data, "all", prepared))
+        choice = {"precision": options.get("precision", "float32")}
+        values = {
+            "model_sha256": digest,
+            "temperatures": list(result.calibration.temperatures),
+            "threshold": result.calibration.threshold,
+            **result.to_dict(),
+            **tuning_record(choice, data, "all", prepared),
+        }
+        del values["file"]
+        forget_digests(folder, [result.path.name])
+        write_json(result.path, values)
+        record_digests(folder, [result.path.name])
     return result
 
 
@@ -228,44 +219,15 @@ def fit_temperature(log_odds: np.ndarray, labels: np.ndarray) -> float:
     return 1 / float(brentq(derivative, 1 / greatest, 1 / least, xtol=1e-12, rtol=1e-12))
 
 
-def _check_run(run: PathLike) -> None:
-    """Refuse what is no single run."""
-    source = probe(run)
-    hint = "name a run that was trained"
-    if source.kind == "file":
-        hint = "calibrate its runs, one by one: their probabilities count in it too"
-    elif source.kind == "huggingface":
-        hint = "convert it with `wqa convert`"
-    elif source.kind in ("run", ""):
-        return
-    raise RunDirectoryError(run, DESCRIPTIONS[source.kind], "a run directory", hint)
-
-
-def _check_use(ranker: Ranker, question: Question, calibration: Calibration) -> None:
-    """Refuse a ranker of a type that does not rank with its calibration."""
-    ranker.calibration = calibration
-    [ranking] = ranker.rank_all([question])
-    expected = calibration.probabilities(ranking.exit_scores)
-    expected = np.where(ranking.blank, 0.0, expected)
-    uses_temperatures = np.allclose(ranking.probabilities, expected, atol=1e-6)
-    if ranking.threshold != calibration.threshold or not uses_temperatures:
-        raise OptionError(
-            "run",
-            f"{ranker.capabilities.system}, whose ranker does not use calibrations",
-            "rankings with the probabilities and the threshold of `Ranker.calibration`",
-        )
-
-
 def _scored(
     rankings: Sequence[Ranking], questions: Sequence[Question], data: PathLike
 ) -> Tuple[np.ndarray, np.ndarray]:
     """Scores (N, n) and labels (n,) of all candidates with text."""
-    scores: List[np.ndarray] = []
-    labels: List[np.ndarray] = []
+    scores, labels = [], []
     for ranking, question in zip(rankings, questions):
-        filled = ~ranking.blank
-        scores.append(ranking.exit_scores[:, filled])
-        labels.append(np.array(question.labels, dtype=int)[filled])
+        has_text = ~ranking.blank
+        scores.append(ranking.exit_scores[:, has_text])
+        labels.append(np.array(question.labels, dtype=int)[has_text])
     joined = np.concatenate(labels)
     if not len(joined) or joined.min() == joined.max():
         kind = "an answer" if len(joined) and joined[0] else "no answer"
@@ -278,7 +240,7 @@ def _scored(
     return np.concatenate(scores, axis=1), joined
 
 
-def _fit(layer: int, scores: np.ndarray, labels: np.ndarray, bins: int) -> ExitCalibration:
+def _fit(layer: int, scores: np.ndarray, labels: np.ndarray) -> ExitCalibration:
     scored = ~np.isnan(scores)  # a candidate can be blank to some rankers of a sequence
     scores, labels = scores[scored], labels[scored]
     temperature = fit_temperature(scores, labels)
@@ -288,8 +250,8 @@ def _fit(layer: int, scores: np.ndarray, labels: np.ndarray, bins: int) -> ExitC
         temperature,
         negative_log_likelihood(scores, labels),
         negative_log_likelihood(scaled, labels),
-        expected_calibration_error(expit(scores), labels, bins),
-        expected_calibration_error(expit(scaled), labels, bins),
+        expected_calibration_error(expit(scores), labels),
+        expected_calibration_error(expit(scaled), labels),
     )
 
 
@@ -318,16 +280,3 @@ def _trigger(
             "train the run further, or calibrate on more questions",
         )
     return best_threshold(np.array(relevance), np.array(is_right), answerable)
-
-
-def _store(folder: pathlib.Path, digest: str, result: Calibrated, record: Dict[str, Any]) -> None:
-    values = {
-        "model_sha256": digest,
-        "temperatures": list(result.calibration.temperatures),
-        "threshold": result.calibration.threshold,
-        **{name: value for name, value in result.to_dict().items() if name != "file"},
-        **record,
-    }
-    forget_digests(folder, [result.path.name])
-    write_json(result.path, values)
-    record_digests(folder, [result.path.name])

@@ -10,68 +10,33 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import pathlib
-import time
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from wqa.config import read_json
-from wqa.data import DEFAULT_FILTER, Question, read_questions
+from wqa.data import DEFAULT_FILTER, read_questions
 from wqa.data.ranker_files import ranker_file_kind
 from wqa.errors import OptionError, shorten
-from wqa.evaluation import evaluate
-from wqa.evaluation.picture import check_matplotlib
-from wqa.evaluation.rankers import questions_that_count, rank_questions
-from wqa.inference.dropping import Drop, total
-from wqa.inference.ranker import Ranker
-from wqa.inference.ranking import Ranking
-from wqa.inference.sequential import SequentialRanker
-from wqa.inference.timing import time_rankers
+from wqa.evaluation.rankers import questions_that_count
+from wqa.evaluation.report import write_rows
+from wqa.inference.dropping import Drop
+from wqa.inference.ranker import Capabilities
 from wqa.io.files import PathLike, check_file, write_json
 from wqa.io.locks import lock_output
-from wqa.io.progress import with_bar
 from wqa.systems.load import load_ranker
 from wqa.tuning.configurations import (
     GRID,
+    KEEPS,
     Configuration,
-    as_row,
-    check_grid,
+    Drops,
     check_limits,
     full_grid,
+    pareto_front,
     pick,
     placements,
     tuning_record,
-    write_front,
 )
-from wqa.tuning.replay import ReplayedRanker, score_questions
-
-#: Drop ratios for all exits that the picture marks (Table 3).
-MARKED = (0.3, 0.4, 0.5)
-#: Numbers of candidates that a ranker of a sequence may keep, by default.
-KEEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
-#: Number of timed rounds of what was picked and of the full ranking; medians count.
-ROUNDS = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class Picked:
-    """The configuration that was picked for a run or a sequence.
-
-    Attributes
-    ----------
-    configuration : Configuration
-        What is dropped, with its cost and metrics.
-    seconds, full_seconds : float
-        Time to rank the questions with these drops, and without; for a sequence, by its last ranker
-        alone.
-    path : pathlib.Path
-        File that stores the configuration: one in the run directory, or that of the sequence.
-    """
-
-    configuration: Configuration
-    seconds: float
-    full_seconds: float
-    path: pathlib.Path
+from wqa.tuning.replay import ScoredQuestions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,61 +47,42 @@ class Tuning:
     ----------
     questions : int
         Number of questions that were scored.
-    seconds : float
-        Time to evaluate the configurations from the scores.
     configurations, front : list of Configuration
         All evaluated configurations, and their Pareto front, by ascending cost.
     columns : tuple of str
         Names of the columns for the drops, in tables.
     out : pathlib.Path
-        Folder of the tables and the picture.
-    picked : Picked or None
+        Folder of the tables.
+    picked : Configuration or None
         Configuration that was picked; None without a limit.
+    path : pathlib.Path or None
+        File that stores it: one in the run directory, or that of the sequence.
     truncated_questions, skipped_questions : int
         Number of over-long questions that were truncated, and that were left out.
     """
 
     questions: int
-    seconds: float
     configurations: List[Configuration]
     front: List[Configuration]
     columns: Tuple[str, ...]
     out: pathlib.Path
-    picked: Optional[Picked] = None
+    picked: Optional[Configuration] = None
+    path: Optional[pathlib.Path] = None
     truncated_questions: int = 0
     skipped_questions: int = 0
-
-    def front_rows(self, most: int = 20) -> List[Dict[str, Any]]:
-        """Rows of the Pareto front, both ends included; a front longer than ``most`` is thinned."""
-        front = self.front
-        if len(front) > most:
-            front = [front[index * (len(front) - 1) // (most - 1)] for index in range(most)]
-        return [as_row(configuration, self.columns) for configuration in front]
 
     def to_dict(self) -> Dict[str, Any]:
         """Counts, the Pareto front and what was picked, in types of JSON."""
         picked = None
         if self.picked is not None:
-            picked = as_row(self.picked.configuration, self.columns)
-            picked["seconds"] = self.picked.seconds
-            picked["seconds_without_drops"] = self.picked.full_seconds
-            picked["file"] = str(self.picked.path)
+            picked = {**self.picked.row(self.columns), "file": str(self.path)}
         return {
             "questions": self.questions,
             "configurations": len(self.configurations),
             "out": str(self.out),
-            "front": self.front_rows(len(self.front)),
+            "front": [configuration.row(self.columns) for configuration in self.front],
             "picked": picked,
         }
-
-
-class _Evaluated(NamedTuple):
-    """Configurations, the columns of their drops, and those that the picture marks."""
-
-    configurations: List[Configuration]
-    columns: Tuple[str, ...]
-    marked: Dict[str, Configuration]
-    seconds: float
 
 
 def tune(
@@ -150,15 +96,14 @@ def tune(
     min_metric: Optional[float] = None,
     max_loss: Optional[float] = None,
     out: PathLike = "",
-    picture: bool = True,
     filter: str = DEFAULT_FILTER,
     progress: bool = False,
     **options: Any,
 ) -> Tuning:
     """Choose what the exits of a run, or the rankers of a sequence, drop.
 
-    All configurations are written to ``configurations.tsv``, ``pareto.tsv`` and ``figure.png``.
-    With a limit, a configuration is picked, timed, and stored: in the run as ``tuned.json``, which
+    All configurations are written to ``configurations.tsv`` and ``pareto.tsv``. With a limit, a
+    configuration is picked and stored: in the run as ``tuned.json``, which
     ``load_ranker(run, drop_ratio="tuned")`` reads, or in the file of the sequence.
 
     Parameters
@@ -183,10 +128,8 @@ def tune(
         the cheapest whose metric is at least so much; or the cheapest whose metric is at most so
         much below that with nothing dropped.
     out : str or path-like
-        Folder of the tables and the picture; by default ``tune`` in the run directory, or the
-        file's name with ``.tune`` in place of ``.json``.
-    picture : bool
-        Whether to draw the picture, which needs matplotlib.
+        Folder of the tables; by default ``tune`` in the run directory, or the file's name with
+        ``.tune`` in place of ``.json``.
     filter : {"all", "no-all-negative", "clean"}
         Filter of questions.
     progress : bool
@@ -208,12 +151,10 @@ def tune(
         If a candidate has no label, or all questions are over-long and skipped.
     QuestionTooLong
         If a question is over-long, and neither truncated nor skipped.
-    MissingDependency
-        If matplotlib is not installed, and a picture is wanted.
     OutputLocked
         If another process writes to the run, the file or the folder.
     """
-    limits = check_limits({"max_cost": max_cost, "min_metric": min_metric, "max_loss": max_loss})
+    limits = check_limits(max_cost=max_cost, min_metric=min_metric, max_loss=max_loss)
     path = pathlib.Path(run)
     is_sequence = ranker_file_kind(path) == "sequence"
     if is_sequence and place_exits is not None:
@@ -221,8 +162,6 @@ def tune(
     if keeps is not None and not is_sequence:
         raise OptionError("keeps", "with a run", "the .json file of a sequence; for a run the grid")
     choices = _choices(keeps, grid, is_sequence)
-    if picture:
-        check_matplotlib()
     judged = questions_that_count(read_questions(data), filter)
     folder = pathlib.Path(out or (path.with_suffix(".tune") if is_sequence else path / "tune"))
     outputs = {folder if out or is_sequence else path}
@@ -232,24 +171,31 @@ def tune(
         for output in sorted({output.resolve() for output in outputs}):
             locks.enter_context(lock_output(output))
         ranker = load_ranker(path, **options)
-        if is_sequence:
-            prepared = ranker.prepare(judged)
-            evaluated = _of_sequence(path, ranker, prepared.questions, choices, progress)
-        else:
-            drops = _drops_of_exits(path, ranker, choices, place_exits, max_loss is not None)
-            prepared = ranker.prepare(judged)
-            evaluated = _of_exits(ranker, prepared.questions, drops, picture, progress)
-        configurations, columns, marked, seconds = evaluated
-        front = write_front(folder, configurations, metric, columns, marked if picture else None)
-        picked = None
-        if limits:
-            configuration = pick(configurations, metric, **limits)
-            limit = {"least" if name == "min_metric" else name: limits[name] for name in limits}
-            record = tuning_record({"metric": metric, **limit}, data, filter, prepared)
-            picked = _store(path, ranker, prepared.questions, configuration, record, progress)
-    counts = prepared.truncated, prepared.skipped
-    count = len(prepared.questions)
-    return Tuning(count, seconds, configurations, front, columns, folder, picked, *counts)
+        most = max(len(question.candidates) for question in judged)
+        columns, drops = _drops(path, ranker.capabilities, choices, place_exits, most)
+        nothing = (Drop(),) * len(drops[0])
+        if max_loss is not None and nothing not in drops:
+            drops.append(nothing)
+        prepared = ranker.prepare(judged)
+        configurations = ScoredQuestions(ranker, prepared.questions, progress).evaluate(drops)
+        front = pareto_front(configurations, metric)
+        _write(folder / "configurations.tsv", configurations, columns)
+        _write(folder / "pareto.tsv", front, columns)
+        result = Tuning(
+            len(prepared.questions),
+            configurations,
+            front,
+            columns,
+            folder,
+            truncated_questions=prepared.truncated,
+            skipped_questions=prepared.skipped,
+        )
+        if not limits:
+            return result
+        picked = pick(configurations, metric, **limits)
+        limits = {name.replace("min_metric", "least"): value for name, value in limits.items()}
+        record = tuning_record({"metric": metric, **limits}, data, filter, prepared)
+        return dataclasses.replace(result, picked=picked, path=_store(path, picked, record))
 
 
 def _choices(
@@ -262,132 +208,68 @@ def _choices(
     for number in keeps or ():
         if type(number) is not int or number < 1:
             raise OptionError("keeps", shorten(number), "whole numbers above 0")
-    if keeps is not None and not len(keeps) and grid is None:
-        raise OptionError("keeps", "nothing", "at least one number of candidates")
+    for ratio in grid or ():
+        if not 0 <= ratio < 1:
+            raise OptionError("grid", shorten(ratio), "drop ratios from 0 up to, not including, 1")
     choices = [Drop(keep=number) for number in sorted(set(keeps or ()))]
-    ratios = () if grid is None else check_grid(grid)
-    return [*choices, *map(Drop, ratios)]
+    choices += [Drop(float(ratio)) for ratio in sorted(set(grid or ()))]
+    if not choices:
+        raise OptionError("grid" if keeps is None else "keeps", "nothing", "at least one")
+    return choices
 
 
-def _drops_of_exits(
+def _drops(
     path: pathlib.Path,
-    ranker: Ranker,
+    capabilities: Capabilities,
     choices: Sequence[Drop],
     place_exits: Optional[int],
-    needs_full: bool,
-) -> List[Tuple[float, ...]]:
-    """What each configuration drops; a loss also needs the one that drops nothing."""
-    capabilities = ranker.capabilities
-    exits, grid = len(capabilities.exits), [drop.ratio for drop in choices]
-    if exits < 2:
-        problem = f"{path}, {capabilities.kind} ({capabilities.system})"
-        raise OptionError("run", problem, "a run with several exits, as a cascade has")
-    drops = full_grid(grid, exits)
-    if place_exits is not None:
-        drops = placements(grid, exits, place_exits)
-    nothing = (0.0,) * (exits - 1)
-    if needs_full and nothing not in drops:
-        drops.append(nothing)
-    return drops
-
-
-def _of_exits(
-    ranker: Ranker,
-    questions: Sequence[Question],
-    drops: Sequence[Tuple[float, ...]],
-    picture: bool,
-    progress: bool,
-) -> _Evaluated:
-    scored = score_questions(ranker, questions, progress)
-    begin = time.perf_counter()
-    configurations = scored.evaluate(drops)
-    seconds = time.perf_counter() - begin
-    before_last = scored.exits[:-1]
-    marked = MARKED if picture else ()
-    at_ratio = scored.evaluate([(ratio,) * len(before_last) for ratio in marked])
-    names = [f"drop ratio {ratio}" for ratio in marked]
-    columns = tuple(f"exit_{layer}" for layer in before_last)
-    return _Evaluated(configurations, columns, dict(zip(names, at_ratio)), seconds)
-
-
-def _of_sequence(
-    path: pathlib.Path,
-    ranker: Ranker,
-    questions: Sequence[Question],
-    choices: Sequence[Drop],
-    progress: bool,
-) -> _Evaluated:
-    rankers = ranker.capabilities.rankers
-    if len(rankers) < 2:
+    most: int,
+) -> Tuple[Tuple[str, ...], List[Drops]]:
+    """Columns of the drops, and what each configuration drops."""
+    if not capabilities.rankers:
+        exits = capabilities.exits
+        if len(exits) < 2:
+            problem = f"{path}, {capabilities.kind} ({capabilities.system})"
+            raise OptionError("run", problem, "a run with several exits, as a cascade has")
+        columns = tuple(f"exit_{layer}" for layer in exits[:-1])
+        if place_exits is not None:
+            return columns, placements(choices, len(exits), place_exits)
+        return columns, full_grid(choices, len(exits))
+    stages = len(capabilities.rankers)
+    if stages < 2:
         raise OptionError("run", f"{path}, a sequence of one ranker", "at least two rankers")
-    replayed = SequentialRanker([ReplayedRanker(inner, questions) for inner in rankers])
-    rank_questions(replayed, questions, "scoring", progress)
-    begin = time.perf_counter()
-    most = max(len(question.candidates) for question in questions)
-    drops = [drop for drop in choices if drop.discards and drop.keep < most]
-    stages = len(rankers) - 1
-    all_drops = list(itertools.product((*drops, Drop()), repeat=stages))
-    configurations = []
-    for values in with_bar(all_drops, len(all_drops), "evaluating", progress, "configuration"):
-        configurations.append(_replay(replayed, questions, values))
     kinds = []
     if any(drop.keep for drop in choices):
         kinds.append("keep")
     if not all(drop.keep for drop in choices):
         kinds.append("drop_ratio")
-    columns = tuple(f"{kind}_{number}" for number in range(1, stages + 1) for kind in kinds)
-    marked = {"nothing dropped": configurations[-1]}
-    return _Evaluated(configurations, columns, marked, time.perf_counter() - begin)
+    columns = tuple(f"{kind}_{number}" for number in range(1, stages) for kind in kinds)
+    kept = [drop for drop in choices if drop.discards and drop.keep < most]
+    return columns, full_grid([*kept, Drop()], stages)
 
 
-def _replay(
-    sequence: SequentialRanker, questions: Sequence[Question], drops: Sequence[Drop]
-) -> Configuration:
-    """Cost and metrics of one configuration of a sequence."""
-    ratios = (*(drop.ratio for drop in drops), 0.0)
-    keep = tuple(drop.keep for drop in drops)
-    configuration = Configuration(ratios, 0.0, 0.0, {}, keep)
-    sequence.set_drops(**configuration.stored())
-    rankings = list(sequence.rank_all(questions))
-    figures = evaluate(rankings, questions)
-    del figures["questions"]
-    cost = total([ranking.cost for ranking in rankings])
-    return Configuration(ratios, cost.relative, cost.paper, figures, keep)
+def _write(path: pathlib.Path, configurations: Sequence[Configuration], columns: Any) -> None:
+    rows = []
+    for configuration in configurations:
+        row = configuration.row(columns)
+        for name, value in row.items():
+            row[name] = value if isinstance(value, str) else f"{value:.6g}"
+        rows.append(row)
+    write_rows(path, rows)
 
 
-def _store(
-    path: pathlib.Path,
-    ranker: Ranker,
-    questions: Sequence[Question],
-    configuration: Configuration,
-    record: Dict[str, Any],
-    progress: bool,
-) -> Picked:
-    """Time a configuration beside the full ranking, and write it to the run or the sequence."""
-    drops, rankers = configuration.stored(), ranker.capabilities.rankers
-
-    def full(group: Sequence[Question]) -> List[Ranking]:
-        if not rankers:
-            ranker.set_drops()
-        return list((rankers or (ranker,))[-1].rank_all(group))
-
-    def tuned(group: Sequence[Question]) -> List[Ranking]:
-        ranker.set_drops(**drops)
-        return list(ranker.rank_all(group))
-
-    rows = time_rankers({"full": full, "tuned": tuned}, questions, ROUNDS, progress)
-    full_seconds, seconds = (row["seconds"] for row in rows)
-    values: Dict[str, Any] = {"cost": configuration.cost, "paper_cost": configuration.paper_cost}
-    values.update(metrics=configuration.metrics, **record)
-    values.update(seconds=seconds, seconds_of_ratio_0=full_seconds)
+def _store(path: pathlib.Path, picked: Configuration, record: Dict[str, Any]) -> pathlib.Path:
+    """Write a configuration to the run or the sequence; returns the file."""
+    figures = {"cost": picked.cost, "paper_cost": picked.paper_cost, "metrics": picked.metrics}
+    values = {**figures, **record}
     if path.is_dir():
         path = path / "tuned.json"
         check_file(path, ("drop_ratio", "cost", "metrics"))
-        values = {"drop_ratio": list(configuration.ratios), **values}
+        values = {"drop_ratio": [*(drop.ratio for drop in picked.drops), 0.0], **values}
     else:
         kept = read_json(path)
         for name in ("drop_ratio", "keep"):
             kept.pop(name, None)
-        values = {**kept, **drops, "tuned": values}
+        values = {**kept, **picked.stored(), "tuned": values}
     write_json(path, values)
-    return Picked(configuration, seconds, full_seconds, path)
+    return path

@@ -1,180 +1,243 @@
 """Stored scores of questions, replayed at any drops.
 
-All candidates are scored at all exits of a cascade, or by all rankers of a sequence, once. What a
-configuration drops is evaluated from these scores.
+All candidates are scored once, at all exits of a cascade or by all rankers of a sequence. What a
+configuration of drops ranks and costs follows from these scores, for all questions at a time.
+Shapes: Q questions of up to W candidates.
 """
 
 from __future__ import annotations
 
 import itertools
 import operator
-from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
-from wqa.errors import DataError, shorten
 from wqa.evaluation import METRICS, by_document_id
 from wqa.evaluation.rankers import cost_before_stages, rank_questions
-from wqa.inference.dropping import Cost, drop_ratios, dropped, relative_cost
-from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.dropping import relative_cost
+from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
-from wqa.tuning.configurations import Configuration
-
-#: Configurations with the order of the candidates of each question, and the layers that run.
-_Evaluated = Iterator[Tuple[Tuple[float, ...], np.ndarray, float]]
+from wqa.tuning.configurations import Configuration, Drops
 
 
-def score_questions(
-    ranker: Any, questions: Sequence[Question], progress: bool = False
-) -> ScoredQuestions:
-    """Score every candidate at every exit.
+class _Stage(NamedTuple):
+    """What an exit or a ranker computes. Costs are multiply-adds a candidate."""
+
+    ranks: np.ndarray  # (Q, W) by candidate, from 0; W and more for a blank one
+    work: np.ndarray  # (Q,)
+    full_work: np.ndarray  # (Q,), that of the full network
+    paper_work: np.ndarray  # (Q,), as the drop ratios let it expect
+
+
+class _State(NamedTuple):
+    """Rankings between two stages."""
+
+    order: np.ndarray  # (Q, W) candidate indices; those behind `counts` have their final rank
+    counts: np.ndarray  # (Q,) candidates that are left
+    blank: np.ndarray  # (Q, W) by candidate, whether a stage found it blank; and padding
+    candidates: np.ndarray  # (Q,) candidates that are not blank to the first stage
+    full_work: np.ndarray  # (Q,), of the last stage that read a candidate
+    work: float = 0.0
+    paper_work: float = 0.0
+
+
+class ScoredQuestions:
+    """Questions with the scores of every candidate at every stage of a ranker.
 
     Parameters
     ----------
     ranker : Ranker
-        A ranker with exits, which drops nothing afterwards.
+        A ranker with exits, or a sequence of rankers. It drops nothing afterwards.
     questions : sequence of Question
         Labelled questions, all of which count. Candidates with equal scores are ordered as
         `wqa.evaluation.evaluate_ranker` orders them.
     progress : bool
-        Show a bar on standard error while scoring.
-
-    Raises
-    ------
-    DataError
-        If there is no question, or a candidate has no label.
-    """
-    questions = by_document_id(questions)
-    ranker.set_drops()
-    rankings = rank_questions(ranker, questions, "scoring", progress)
-    capabilities = ranker.capabilities
-    return ScoredQuestions(
-        rankings,
-        questions,
-        capabilities.exits,
-        capabilities.num_layers,
-        capabilities.stage_layers,
-        cost_before_stages(rankings, capabilities)["cost"],
-    )
-
-
-class ScoredQuestions:
-    """Questions with the scores of every candidate at every exit.
-
-    Parameters
-    ----------
-    rankings : sequence of Ranking
-        Rankings of a cascade that drops nothing.
-    questions : sequence of Question
-        Labelled questions, all of which count.
-    exits : sequence of int
-        rho(1), ..., rho(N), the layers of the exits.
-    num_layers : int
-        Layers of the full encoder.
-    stage_layers : sequence of float, optional
-        Number of layers that each stage runs, by default those between the exits.
-    cost_before : float
-        Cost of what runs before the first stage, over that of the full encoder.
-
-    Raises
-    ------
-    DataError
-        If there is no question, or a candidate with text has no label, or no score at an exit.
+        Show bars on standard error while scoring.
     """
 
     def __init__(
-        self,
-        rankings: Sequence[Ranking],
-        questions: Sequence[Question],
-        exits: Sequence[int],
-        num_layers: int,
-        stage_layers: Sequence[float] = (),
-        cost_before: float = 0.0,
+        self, ranker: Ranker, questions: Sequence[Question], progress: bool = False
     ) -> None:
-        if not questions:
-            raise DataError("questions", "no question is left", "at least one")
-        self.exits, self.num_layers = tuple(exits), num_layers
-        self._cost_before = cost_before
-        # Layers from the exit before to each exit.
-        self._depths = np.array(stage_layers or np.diff([0, *self.exits]))
-        shape = len(questions), max(len(question.candidates) for question in questions)
-        self._scores = np.full((len(self.exits), *shape), -np.inf)
-        self._labels = np.zeros(shape, dtype=np.int8)
-        #: Candidates of every question that are scored: all but the blank ones.
-        self._counts = np.array([np.count_nonzero(~ranking.blank) for ranking in rankings])
-        for row, (ranking, question) in enumerate(zip(rankings, questions)):
-            where, count = f"question {shorten(question.id)}", len(question.candidates)
-            if None in question.labels:
-                raise DataError(where, "a candidate has no label", "a label, 0 or 1, on each")
-            if np.isnan(ranking.exit_scores[:, ~ranking.blank]).any():
-                problem = "a candidate has no score at an exit"
-                raise DataError(where, problem, "rankings that drop nothing")
-            self._scores[:, row, :count] = np.nan_to_num(ranking.exit_scores, nan=-np.inf)
-            self._labels[row, :count] = question.labels
+        self._questions = by_document_id(questions)
+        self._counts = np.array([len(question.candidates) for question in questions])
+        self._labels = padded([question.labels for question in self._questions], 0)
+        self._capabilities = ranker.capabilities
+        ranker.set_drops()
+        #: Makes each stage, from the order and the number of the candidates that reach it.
+        self._stages: List[Callable[[np.ndarray, np.ndarray], _Stage]] = []
+        if not self._capabilities.rankers:
+            rankings = rank_questions(ranker, self._questions, "scoring", progress)
+            self._stages = list(map(_always, self._exits(rankings)))
+        for inner in self._capabilities.rankers:
+            if depends_on_others(inner):
+                self._stages.append(_Anew(inner, self._questions))
+            else:
+                rankings = rank_questions(inner, self._questions, "scoring", progress)
+                self._stages.append(_always(_stage_of(rankings, self._labels.shape[1])))
 
-    def evaluate(self, configurations: Sequence[Sequence[float]]) -> List[Configuration]:
-        """Evaluate configurations of drop ratios.
+    def _exits(self, rankings: Sequence[Ranking]) -> Iterator[_Stage]:
+        """The exits of a cascade as stages."""
+        capabilities, ones = self._capabilities, np.ones(len(rankings))
+        full = capabilities.num_layers
+        # Texts that are encoded by themselves come before the first stage.
+        before = cost_before_stages(rankings, capabilities)["cost"] * full
+        for index, layers in enumerate(capabilities.stage_layers):
+            orders = [ranking.order_at(index) for ranking in rankings]
+            ranks = _ranks_of(orders, rankings, self._labels.shape[1])
+            yield _Stage(ranks, (layers + before) * ones, full * ones, 0 * ones)
+            before = 0.0
+
+    def evaluate(self, configurations: Sequence[Drops]) -> List[Configuration]:
+        """Evaluate configurations.
 
         Parameters
         ----------
-        configurations : sequence of sequence of float
-            Ratios of a configuration: N - 1, or N, of which the last has no effect.
+        configurations : sequence of tuple of Drop
+            What each stage but the last drops.
 
         Returns
         -------
         list of Configuration
             Cost and metrics of each configuration, in order.
         """
-        checked = [tuple(drop_ratios(ratios, len(self.exits))) for ratios in configurations]
-        full = self.num_layers * self._counts.sum()
-        # Candidates in their original order, blank ones and the padding of shorter questions last.
-        order = np.argsort(np.isneginf(self._scores[0]), axis=1, kind="stable")
-        evaluated = {}
-        for ratios, ranked, layers in self._walk(sorted(set(checked)), 0, order, self._counts, 0.0):
-            cost = self._cost_before + (float(layers / full) if full else 0.0)
-            depths = self._depths.tolist()
-            paper = relative_cost(self.exits, ratios, self.num_layers, stage_layers=depths)
-            metrics = rank_metrics(np.take_along_axis(self._labels, ranked, axis=1))
-            evaluated[ratios] = Configuration(ratios, cost, paper, metrics)
-        return [evaluated[ratios] for ratios in checked]
+        shape, none = self._labels.shape, np.zeros(len(self._questions), dtype=int)
+        order = np.broadcast_to(np.arange(shape[1]), shape)
+        is_padding = order >= self._counts[:, None]
+        state = _State(order, self._counts, is_padding, none, none)
+        evaluated = dict(self._walk(sorted(set(configurations)), 0, state))
+        return [evaluated[drops] for drops in configurations]
 
     def _walk(
-        self,
-        configurations: List[Tuple[float, ...]],
-        exit: int,
-        order: np.ndarray,
-        counts: np.ndarray,
-        layers: float,
-    ) -> _Evaluated:
-        """Evaluate configurations that are equal up to an exit, so that it sorts once for all.
+        self, configurations: List[Drops], index: int, state: _State
+    ) -> Iterator[Tuple[Drops, Configuration]]:
+        """Evaluate configurations that are equal up to a stage, so that it sorts once for all.
 
-        They are sorted, so that those with the same ratio at the exit are neighbours. The first
-        ``counts`` of the (Q, W) ``order`` reach the exit; the ranks of the others are final.
+        They are sorted, so that those with the same drop at the stage are neighbours.
         """
-        layers += float(self._depths[exit] * counts.sum())
-        order = self._ranked(exit, order, counts)
-        if exit == len(self.exits) - 1:
-            yield configurations[0], order, layers
+        state, scored = _ranked(self._stages[index](state.order, state.counts), state)
+        if index == 0:
+            state = state._replace(candidates=scored)
+        if index == len(self._stages) - 1:
+            yield configurations[0], self._configuration(configurations[0], state)
             return
-        for ratio, group in itertools.groupby(configurations, key=operator.itemgetter(exit)):
-            sizes, indices = np.unique(counts, return_inverse=True)
-            kept = np.array([size - dropped(ratio, int(size)) for size in sizes])[indices]
-            yield from self._walk(list(group), exit + 1, order, kept, layers)
+        for drop, group in itertools.groupby(configurations, key=operator.itemgetter(index)):
+            sizes, inverse = np.unique(scored, return_inverse=True)
+            kept = np.array([drop.kept(int(size)) for size in sizes])[inverse]
+            yield from self._walk(list(group), index + 1, state._replace(counts=kept))
 
-    def _ranked(self, exit: int, order: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """The order with those that reach an exit best first; ties break by the original order."""
-        width = int(counts.max(initial=0))
-        columns, first = np.arange(width), order[:, :width]
-        inside = columns < counts[:, None]
-        scores = np.take_along_axis(self._scores[exit], first, axis=1)
-        keys = np.where(inside, first, order.shape[1] + columns)
-        best_first = np.lexsort((keys, np.where(inside, -scores, np.inf)), axis=1)
-        ranked = np.take_along_axis(first, best_first, axis=1)
-        return np.concatenate([ranked, order[:, width:]], axis=1)
+    def _configuration(self, drops: Drops, state: _State) -> Configuration:
+        # What only a later ranker finds blank is behind that ranker's drops until here.
+        is_blank = np.take_along_axis(state.blank, state.order, axis=1)
+        last = np.argsort(is_blank, axis=1, kind="stable")
+        order = np.take_along_axis(state.order, last, axis=1)
+        full = float((state.full_work * state.candidates).sum())
+        cost, paper = (work / full if full else 0.0 for work in (state.work, state.paper_work))
+        if self._capabilities.exits:
+            ratios = [drop.ratio for drop in drops] + [0.0]
+            exits, layers = self._capabilities.exits, self._capabilities.num_layers
+            depths = self._capabilities.stage_layers
+            paper = relative_cost(exits, ratios, layers, stage_layers=depths)
+        metrics = mean_metrics(np.take_along_axis(self._labels, order, axis=1))
+        return Configuration(drops, cost, paper, metrics)
 
 
-def rank_metrics(labels: np.ndarray) -> Dict[str, float]:
+def _ranked(stage: _Stage, state: _State) -> Tuple[_State, np.ndarray]:
+    """Rank the candidates that are left; also (Q,) how many of them are not blank."""
+    width, most = int(state.counts.max(initial=0)), state.order.shape[1]
+    left, columns = state.order[:, :width], np.arange(width)
+    is_left = columns < state.counts[:, None]
+    ranks = np.take_along_axis(stage.ranks, left, axis=1)
+    best_first = np.argsort(np.where(is_left, ranks, 2 * most + columns), axis=1)
+    order = np.concatenate(
+        [np.take_along_axis(left, best_first, axis=1), state.order[:, width:]], axis=1
+    )
+    is_blank = is_left & (ranks >= most) | np.take_along_axis(state.blank, left, axis=1)
+    blank = state.blank.copy()
+    np.put_along_axis(blank, left, is_blank, axis=1)
+    scored = np.count_nonzero(is_left & (ranks < most), axis=1)
+    state = _State(
+        order,
+        state.counts,
+        blank,
+        state.candidates,
+        np.where(scored, stage.full_work, state.full_work),
+        state.work + float((scored * stage.work).sum()),
+        state.paper_work + float((scored * stage.paper_work).sum()),
+    )
+    return state, scored
+
+
+def padded(rows: Sequence[Any], fill: float) -> np.ndarray:
+    """Rows of several lengths as one array."""
+    array = np.full((len(rows), max(map(len, rows))), fill)
+    for number, row in enumerate(rows):
+        array[number, : len(row)] = row
+    return array
+
+
+def _ranks_of(orders: Sequence[np.ndarray], rankings: Sequence[Ranking], width: int) -> np.ndarray:
+    """The rank of each candidate, (Q, W)."""
+    ranks = np.zeros((len(orders), width), dtype=int)
+    for number, (order, ranking) in enumerate(zip(orders, rankings)):
+        ranks[number, order] = np.arange(len(order)) + width * ranking.blank[order]
+    return ranks
+
+
+def _stage_of(rankings: Sequence[Ranking], width: int) -> _Stage:
+    """A ranker as a stage."""
+    works = []
+    for ranking in rankings:
+        cost, scored = ranking.cost, np.count_nonzero(~ranking.blank)
+        paper = cost.paper * cost.full_candidate_work
+        work = np.array([cost.candidate_work, cost.full_candidate_work, paper])
+        works.append(work / max(scored, 1))  # each candidate counts alike
+    orders = [ranking.order for ranking in rankings]
+    return _Stage(_ranks_of(orders, rankings, width), *np.array(works).T)
+
+
+def _always(stage: _Stage) -> Callable[[np.ndarray, np.ndarray], _Stage]:
+    return lambda order, counts: stage
+
+
+class _Anew:
+    """A ranker whose scores depend on the other candidates, and which ranks each part of them."""
+
+    def __init__(self, ranker: Ranker, questions: Sequence[Question]) -> None:
+        self._ranker, self._questions = ranker, questions
+        self._rankings: Dict[Tuple[int, Tuple[int, ...]], Ranking] = {}
+
+    def __call__(self, order: np.ndarray, counts: np.ndarray) -> _Stage:
+        parts = {}
+        for number in np.flatnonzero(counts).tolist():
+            left = tuple(sorted(order[number, : counts[number]].tolist()))
+            parts[number, left] = self._part(number, left)
+        missing = [key for key in parts if key not in self._rankings]
+        rankings = self._ranker.rank_all([parts[key] for key in missing])
+        self._rankings.update(zip(missing, rankings))
+        width = order.shape[1]
+        ranks = np.zeros(order.shape, dtype=int)
+        works = np.zeros((3, len(counts)))
+        for number, left in parts:
+            stage = _stage_of([self._rankings[number, left]], width)
+            ranks[number, left] = stage.ranks[0, : len(left)]
+            works[:, number] = np.concatenate(stage[1:])
+        return _Stage(ranks, *works)
+
+    def _part(self, number: int, left: Tuple[int, ...]) -> Question:
+        question = self._questions[number]
+        return question._replace(candidates=tuple(question.candidates[index] for index in left))
+
+
+def depends_on_others(ranker: Ranker) -> bool:
+    """Whether a ranker's score of a candidate depends on the others of its question."""
+    capabilities = ranker.capabilities
+    own = capabilities.joint or any(drop.discards for drop in ranker.drops)
+    return own or any(map(depends_on_others, capabilities.rankers))
+
+
+def mean_metrics(labels: np.ndarray) -> Dict[str, float]:
     """Means of the metrics over the questions, from the (Q, W) labels in rank order."""
     ranks = np.arange(1, labels.shape[1] + 1)
     positives = labels.sum(axis=1, dtype=int)
@@ -190,72 +253,3 @@ def rank_metrics(labels: np.ndarray) -> Dict[str, float]:
         "ndcg@10": gains / np.cumsum(discounts)[np.minimum(answered, 10) - 1],
     }
     return {name: float(values[name].mean()) for name in METRICS}
-
-
-#: A question and the document ids of its candidates.
-_Key = Tuple[str, Tuple[str, ...]]
-
-
-class ReplayedRanker(Ranker):
-    """A ranker that scores questions once, and replays the scores for some of their candidates.
-
-    Where the score of a candidate depends on the others, as in a ranker that reads them together or
-    drops some of them, parts are ranked anew, each part once.
-    """
-
-    def __init__(self, ranker: Ranker, questions: Sequence[Question]) -> None:
-        self._ranker = ranker
-        self._replays = not depends_on_others(ranker)
-        self._questions = {question.id: question for question in questions}
-        self._rankings: Dict[_Key, Ranking] = {}
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Those of the ranker."""
-        return self._ranker.capabilities
-
-    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        group = list(questions)
-        whole = [self._questions[question.id] if self._replays else question for question in group]
-        missing = [question for question in whole if _key_of(question) not in self._rankings]
-        for question, ranking in zip(missing, self._ranker.rank_all(missing)):
-            self._rankings[_key_of(question)] = ranking
-        for question in group:
-            key = _key_of(question)
-            if key not in self._rankings:
-                self._rankings[key] = self._part(question)
-            yield self._rankings[key]
-
-    def _part(self, question: Question) -> Ranking:
-        """Ranking of some candidates of a question whose ranking is known."""
-        whole = self._questions[question.id]
-        index = {key: number for number, key in enumerate(whole.document_ids)}
-        part = np.array([index[key] for key in question.document_ids], dtype=int)
-        ranking = self._rankings[_key_of(whole)]
-        scored = np.count_nonzero(~ranking.blank)
-        blank = ranking.blank[part]
-        share = np.count_nonzero(~blank) / scored if scored else 0.0
-        scores = ranking.scores[part]
-        return Ranking(
-            order=np.argsort(-scores, kind="stable"),
-            scores=scores,
-            exits=ranking.exits[part],
-            truncated=ranking.truncated[part],
-            blank=blank,
-            # Each candidate counts alike.
-            cost=Cost(ranking.cost.paper, *(share * part for part in ranking.cost[1:])),
-            exit_scores=ranking.exit_scores[:, part],
-            probabilities=ranking.probabilities[part],
-            threshold=ranking.threshold,
-        )
-
-
-def depends_on_others(ranker: Ranker) -> bool:
-    """Whether a ranker's score of a candidate depends on the others of its question."""
-    capabilities = ranker.capabilities
-    own = capabilities.joint or any(drop.discards for drop in ranker.drops)
-    return own or any(map(depends_on_others, capabilities.rankers))
-
-
-def _key_of(question: Question) -> _Key:
-    return question.id, question.document_ids

@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import read_json
 from wqa.data import DEFAULT_FILTER, Question, read_questions
 from wqa.data.ranker_files import ranker_file_kind
-from wqa.errors import MissingDependency, OptionError, how_to_install
-from wqa.evaluation import METRICS, evaluate
-from wqa.evaluation.metrics import metric as metric_of
+from wqa.errors import MissingDependency, OptionError, check_choice, how_to_install
+from wqa.evaluation import METRICS
 from wqa.evaluation.rankers import questions_that_count
 from wqa.inference.ensemble import log_odds_of_mean, normalized_weights
+from wqa.inference.ranking import Ranking
 from wqa.io.files import PathLike, write_json
 from wqa.io.locks import lock_output
 from wqa.io.progress import with_bar
 from wqa.systems.load import load_ranker
 from wqa.tuning.configurations import tuning_record
+from wqa.tuning.replay import mean_metrics, padded
 
 #: Trials of a search by default.
 TRIALS = 200
@@ -66,12 +67,10 @@ class TunedWeights:
 
     def to_dict(self) -> Dict[str, Any]:
         """The weights of the rankers and their figures, in types of JSON."""
-        rows: List[Dict[str, Any]] = []
-        for name, weight in zip(self.names, self.weights):
-            rows.append({"weight": weight, "ranker": name})
+        pairs = zip(self.weights, self.names)
         return {
             "questions": self.questions,
-            "weights": rows,
+            "weights": [{"weight": weight, "ranker": name} for weight, name in pairs],
             "metrics": self.metrics,
             "metrics_of_equal_weights": self.equal,
             "file": str(self.path),
@@ -101,13 +100,12 @@ def tune_weights(
         Number of trials; the first has equal weights.
     seed : int
         Seed of the search. The same scores and seed give the same weights.
-    metric : str
-        Metric to be greatest, as `wqa.evaluation.metrics.metric` takes it. Of weights that are
-        equally good, the first are taken.
+    metric : {"map", "mrr", "p@1", "ndcg@10"}
+        Metric to be greatest. Of weights that are equally good, the first are taken.
     filter : {"all", "no-all-negative", "clean"}
         Filter of questions.
     progress : bool
-        Show bars on standard error.
+        Show a bar on standard error while scoring.
     **options
         Further parameters of `wqa.load_ranker`.
 
@@ -137,7 +135,7 @@ def tune_weights(
         raise OptionError("trials", trials, "a whole number above 0")
     if seed < 0:
         raise OptionError("seed", seed, "a whole number from 0")
-    metric_of(metric)
+    check_choice("metric", metric, METRICS)
     path = pathlib.Path(run)
     if ranker_file_kind(path) != "ensemble":
         raise OptionError("run", f"{run}, no file of an ensemble", 'a .json file with "ensemble"')
@@ -150,80 +148,58 @@ def tune_weights(
         prepared = ranker.prepare(judged)
         rankings = ranker.rank_by_each(prepared.questions)
         bar = with_bar(rankings, len(prepared.questions), "scoring", progress)
-        scores = [np.stack([ranking.scores for ranking in ranked]) for ranked in bar]
-        search = _Search(scores, prepared.questions, metric)
-        weights = search.run(trials, seed, progress)
+        search = _Search(list(bar), prepared.questions)
+        weights = search.run(trials, seed, metric)
         metrics, equal = search.figures(weights), search.figures(_rounded([1] * len(names)))
         chosen_by = {"metric": metric, "trials": trials, "seed": seed}
         record = tuning_record(chosen_by, data, filter, prepared)
-        _store(path, weights, {"metrics": metrics, "metrics_of_equal_weights": equal, **record})
-    return TunedWeights(
-        names,
-        weights,
-        metrics,
-        equal,
-        len(prepared.questions),
-        path,
-        prepared.truncated,
-        prepared.skipped,
-    )
+        values = {**read_json(path), "weights": list(weights)}
+        values["tuned"] = {"metrics": metrics, "metrics_of_equal_weights": equal, **record}
+        write_json(path, values)
+    counts = prepared.truncated, prepared.skipped
+    return TunedWeights(names, weights, metrics, equal, len(prepared.questions), path, *counts)
 
 
 class _Search:
-    """Evaluates weights by the scores of all rankers."""
+    """Evaluates weights by the scores of all rankers, one ranking a ranker for each question."""
 
     def __init__(
-        self, scores: Sequence[np.ndarray], questions: Sequence[Question], metric: str
+        self, rankings: Sequence[Sequence[Ranking]], questions: Sequence[Question]
     ) -> None:
-        self._scores, self._questions, self._metric = scores, questions, metric
-        self._names = [f"weight_{number}" for number in range(1, len(scores[0]) + 1)]
+        by_ranker = [[ranking.scores for ranking in ranked] for ranked in zip(*rankings)]
+        self._scores = np.stack([padded(scores, -np.inf) for scores in by_ranker])  # (k, Q, W)
+        self._labels = padded([question.labels for question in questions], 0)  # (Q, W)
 
-    def figures(self, weights: Sequence[float], metrics: Sequence[str] = METRICS) -> Dict:
+    def figures(self, weights: Sequence[float]) -> Dict[str, float]:
         """Metrics of the ensemble with some weights."""
-        shares = normalized_weights(weights, len(self._names))
-        orders = []
-        for scores in self._scores:
-            combined = log_odds_of_mean(scores, shares)
-            orders.append(np.argsort(-combined, kind="stable"))
-        figures = evaluate(orders, self._questions, metrics=metrics)
-        del figures["questions"]
-        return figures
+        scores = self._scores.reshape(len(weights), -1)
+        shares = normalized_weights(weights, len(weights))
+        combined = log_odds_of_mean(scores, shares).reshape(self._labels.shape)
+        order = np.argsort(-combined, axis=1, kind="stable")
+        return mean_metrics(np.take_along_axis(self._labels, order, axis=1))
 
-    def run(self, trials: int, seed: int, progress: bool) -> Tuple[float, ...]:
+    def run(self, trials: int, seed: int, metric: str) -> Tuple[float, ...]:
         """The first of the best weights of all trials."""
         import optuna
+
+        names = [f"weight_{number}" for number in range(1, len(self._scores) + 1)]
+
+        def weights_of(trial: Any) -> Tuple[float, ...]:
+            return _rounded([trial.suggest_float(name, 0.0, 1.0) for name in names])
 
         verbosity = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         try:
             sampler = optuna.samplers.TPESampler(seed=seed)
             study = optuna.create_study(direction="maximize", sampler=sampler)
-            study.enqueue_trial(dict.fromkeys(self._names, 1.0))
-            evaluated = []
-            for _ in with_bar(range(trials), trials, "weights", progress, "trial"):
-                trial = study.ask()
-                weights = self._suggested(trial)
-                value = self.figures(weights, [self._metric])[self._metric]
-                study.tell(trial, value)
-                evaluated.append((value, weights))
+            study.enqueue_trial(dict.fromkeys(names, 1.0))
+            study.optimize(lambda trial: self.figures(weights_of(trial))[metric], trials)
         finally:
             optuna.logging.set_verbosity(verbosity)
-        return max(evaluated, key=lambda pair: pair[0])[1]
-
-    def _suggested(self, trial: Any) -> Tuple[float, ...]:
-        weights: List[float] = [trial.suggest_float(name, 0.0, 1.0) for name in self._names]
-        if not any(weights):
-            weights = [1.0] * len(weights)
-        return _rounded(weights)
+        return _rounded([study.best_params[name] for name in names])
 
 
 def _rounded(weights: Sequence[float]) -> Tuple[float, ...]:
-    """Weights that sum to 1, as the file has them."""
-    shares = normalized_weights(weights, len(weights))
+    """Weights that sum to 1, as the file has them; equal ones where all are 0."""
+    shares = normalized_weights(weights if any(weights) else None, len(weights))
     return tuple(round(share, _DECIMALS) for share in shares)
-
-
-def _store(path: pathlib.Path, weights: Sequence[float], record: Dict[str, Any]) -> None:
-    values = read_json(path)
-    values.update(weights=list(weights), tuned=record)
-    write_json(path, values)

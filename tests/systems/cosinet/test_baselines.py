@@ -272,8 +272,6 @@ def test_what_the_pessimistic_rule_does_not_apply_to(tiny_run, tmp_path, capsys)
     assert run_json(capsys, "evaluate", *theirs)["map"] == pytest.approx(ours["map"])
     rule = ("--ties", "pessimistic")
     assert "where nothing is ranked" in error_of(capsys, "evaluate", *theirs, *rule)
-    retrieved = ("evaluate", "--retrieved", "--data", TEST)
-    assert "where nothing is ranked" in error_of(capsys, *retrieved, *rule)
     exits = ("evaluate", tiny_run, "--data", TEST, "--per-exit")
     assert "--ties: pessimistic with " in error_of(capsys, *exits, *rule)
     with pytest.raises(OptionError, match="ties: 'none'"):
@@ -354,14 +352,6 @@ def test_evaluate_gives_the_figures_of_the_rankings(name, capsys):
     assert {metric: row[metric] for metric in METRICS} == pytest.approx(
         {metric: expected[metric] for metric in METRICS}
     )
-
-
-def test_rr_is_the_order_of_retrieval(capsys):
-    metrics = ("--metrics", "map,mrr,p@1,pbt@1")
-    row = run_json(capsys, "evaluate", "rr", "--data", TEST, *metrics)
-    retrieved = run_json(capsys, "evaluate", "--retrieved", "--data", TEST, *metrics)
-    for metric in ("map", "mrr", "p@1", "pbt@1"):
-        assert row[metric] == retrieved[metric]
 
 
 @pytest.mark.parametrize("name", NAMES)

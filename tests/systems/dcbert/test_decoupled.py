@@ -25,6 +25,7 @@ from wqa.inference.document_cache import (
     write_cache,
 )
 from wqa.inference.document_encoder import StoredDocument, encodings_identity
+from wqa.inference.dropping import Drop
 from wqa.systems.dcbert.ranker import DecoupledRanker
 from wqa.systems.encode import encode_documents
 from wqa.systems.load import build_ranker, load_ranker
@@ -32,7 +33,7 @@ from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import SplitInputs, SplitPair, TextInput
-from wqa.tuning import score_questions
+from wqa.tuning.replay import ScoredQuestions
 
 CONFIG = BackboneConfig(
     vocab_size=200, units=32, hidden_size=64, num_layers=3, num_heads=4, max_positions=96
@@ -583,7 +584,7 @@ def test_costs_of_exits_and_of_configurations_count_the_encoding_of_texts(run, q
         for kind in ("cost", "token_cost"):
             assert last[kind] == pytest.approx(whole[kind])
             assert first[kind] == pytest.approx(whole[kind] - half)
-        [configuration] = score_questions(ranker, labelled).evaluate([(0.0,)])
+        [configuration] = ScoredQuestions(ranker, labelled).evaluate([(Drop(),)])
         assert configuration.cost == pytest.approx(whole["cost"])
 
 

@@ -18,7 +18,7 @@ from wqa.engines.inputs import EngineInputs
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.evaluation.rankers import evaluate_ranker
 from wqa.inference import CascadeRanker
-from wqa.inference.dropping import total
+from wqa.inference.dropping import Drop, total
 from wqa.models.exits import ExitConfig, ExitNetwork
 from wqa.models.heads import Branch, FirstPositionHead, MeanHead
 from wqa.pretrained import read_backbone_config
@@ -29,7 +29,7 @@ from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import PairInputs, load_tokenizer, pad_pairs
-from wqa.tuning.replay import score_questions
+from wqa.tuning.replay import ScoredQuestions
 
 pytestmark = pytest.mark.onednn
 
@@ -392,7 +392,7 @@ def test_tuned_and_evaluated_costs_count_every_head(run):
     ranker = load_ranker(run)
     assert ranker.capabilities.stage_layers == (1, 4)
     questions = list(read_questions(builtin_path("dev")))[:4]
-    configurations = score_questions(ranker, questions).evaluate([(0.0,), (0.5,)])
+    configurations = ScoredQuestions(ranker, questions).evaluate([(Drop(),), (Drop(0.5),)])
     for ratio, configuration in zip((0.0, 0.5), configurations):
         ranker.set_drops(ratio)
         costs = [ranking.cost for ranking in ranker.rank_all(questions)]

@@ -429,7 +429,7 @@ def test_the_commands_train_rank_tune_and_start_from_a_student(tiny_encoder, tmp
         )
         exits = [row["exit"] for row in json.loads(out)["ranking"]]
         assert code == 0 and sorted(exits) == [1, 3, 3], err
-    code, out, err = run_main("tune", run, "--data", dev, "--grid", "0.5", "--no-picture")
+    code, out, err = run_main("tune", run, "--data", dev, "--grid", "0.5")
     assert code == 0, err
     code, _, err = run_main(
         "train", "mhs", "--init", run, *settings, "--out", tmp_path / "second", *shape[2:]
