@@ -252,7 +252,7 @@ def test_scores_that_are_not_finite_name_the_question_and_the_layer(tiny_run, en
         list(rankings)
     with pytest.raises(ScoreError, match=r"question 'how is ice .*', scores after layer 2"):
         ranker.rank("how is ice made in caves ?", ["", "by frost"])
-    with pytest.raises(ScoreError, match=r"question 2 of the group, .*candidate 2"):
+    with pytest.raises(ScoreError, match=r"question '2', .*candidate 2"):
         pairs = ranker.inputs.encode("how is ice made ?", ["", "by frost"])
         ranker.rank_pairs([pairs[:1], pairs])
     [ranking] = ranker.rank_all([blank])
@@ -307,7 +307,7 @@ def test_the_command_line_refuses_scores_that_are_not_finite(tiny_run, monkeypat
 @pytest.mark.parametrize(
     "ids, message",
     [
-        ([1, 200, 3], "group: token id 200 with candidate 2; expected ids from 0 to 199"),
+        ([1, 200, 3], "question '2': token id 200 with candidate 2; expected ids from 0 to 199"),
         ([1, -5, 3], "token id -5 with candidate 2"),
         ([1] * 65, "65 tokens with candidate 2; expected at most 64"),
     ],

@@ -21,7 +21,7 @@ from wqa.data import Question
 from wqa.engines.engine import MicroBatch
 from wqa.errors import OptionError
 from wqa.inference.dropping import FREE, Cost
-from wqa.inference.loop import GroupPairs, InputsRanker, Names, check_finite
+from wqa.inference.loop import GroupPairs, InputsRanker, check_finite
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking
 from wqa.text import PairInputs
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class QuestionPairs(NamedTuple):
-    """Pairs of a question, and what errors call it and its candidates."""
+    """Pairs of a question."""
 
     pairs: Sequence[Any]
-    names: Names
+    question: Question
     originals: Sequence[int]  # index of the first candidate with the text of each
 
 
@@ -88,17 +88,17 @@ class CascadeRanker(InputsRanker):
         pairs = self._pairs(question)
         first_with: Dict[str, int] = {}
         originals = [first_with.setdefault(text, i) for i, text in enumerate(question.texts)]
-        encoded = QuestionPairs(pairs, Names(record=question), originals)
+        encoded = QuestionPairs(pairs, question, originals)
         return encoded, sum(pair.length for pair in pairs)
 
     def _pairs(self, question: Question) -> List[Any]:
         """Pairs of a question with each of its candidates."""
         return self.inputs.encode(question.question, question.texts, question.id)
 
-    def _of_pairs(
-        self, pairs: Sequence[Any], names: Names, originals: Sequence[int]
-    ) -> QuestionPairs:
-        return QuestionPairs(pairs, names, originals)
+    def _of_pairs(self, pairs: Sequence[Any], question: Question) -> QuestionPairs:
+        first_with: Dict[int, int] = {}
+        originals = [first_with.setdefault(id(pair), i) for i, pair in enumerate(pairs)]
+        return QuestionPairs(pairs, question, originals)
 
     def _network_inputs(self, pairs: GroupPairs) -> Tuple[List[Any], List[Tuple[int, int]]]:
         """What the engine runs for the pairs of a group, after a check of their ids and lengths.

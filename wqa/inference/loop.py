@@ -24,59 +24,18 @@ from typing import (
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.data import Question
+from wqa.data import Candidate, Question
 from wqa.engines.engine import MicroBatch
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.onnx.engine import OnnxEngine
-from wqa.errors import InputError, OptionError, check_choice, shorten
+from wqa.errors import InputError, OptionError, check_choice
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.lookahead import read_ahead
 from wqa.inference.ranker import Ranker
-from wqa.inference.ranking import Ranking, question_name, score_error
+from wqa.inference.ranking import Ranking, candidate_name, question_name, score_error
 
 if TYPE_CHECKING:
     from wqa.engines.onednn.quantize import QuantizedLayers
-
-
-class Names:
-    """What errors call a question and its candidates.
-
-    A candidate without an id has its number in the order in which it came. ``record`` gives the
-    names where there is one.
-    """
-
-    def __init__(
-        self,
-        question: str = "",
-        document_ids: Sequence[Optional[str]] = (),
-        record: Optional[Question] = None,
-    ) -> None:
-        self._question, self._ids, self._record = question, document_ids, record
-
-    @property
-    def question(self) -> str:
-        """Name of the question."""
-        return question_name(self._record) if self._record else self._question
-
-    def candidate(self, index: int) -> str:
-        """Name of a candidate, by its index."""
-        ids = self._ids
-        if self._record:
-            ids = [candidate.id for candidate in self._record.candidates]
-        if not ids or ids[index] is None:
-            return f"candidate {index + 1}"
-        return f"document {shorten(ids[index])}"
-
-
-def names_of_group(
-    count: int, names: Sequence[str], document_ids: Sequence[Sequence[Optional[str]]]
-) -> List[Names]:
-    """Names of the questions of a group; by default their numbers in the group."""
-    made = []
-    for index in range(count):
-        name = names[index] if names else f"question {index + 1} of the group"
-        made.append(Names(name, document_ids[index] if document_ids else ()))
-    return made
 
 
 def score_in_groups(
@@ -175,26 +134,14 @@ class InputsRanker(Ranker):
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         yield from score_in_groups(questions, self._encode, self._rank_group, self._group_tokens)
 
-    def rank_pairs(
-        self,
-        group: Sequence[Sequence[Any]],
-        names: Sequence[str] = (),
-        document_ids: Sequence[Sequence[Optional[str]]] = (),
-        originals: Sequence[Sequence[int]] = (),
-    ) -> List[Ranking]:
+    def rank_pairs(self, group: Sequence[Sequence[Any]]) -> List[Ranking]:
         """Rank tokenized questions as one group.
 
         Parameters
         ----------
         group : sequence of sequence of TextInput or SplitPair
-            Pairs of each question, as the ranker's `inputs` make them.
-        names : sequence of str
-            Name of each question in errors; by default its number in the group.
-        document_ids : sequence of sequence of str or None
-            Id of each question's candidates in errors; by default their numbers, from 1.
-        originals : sequence of sequence of int
-            For each question's candidates the index of the first one with the same text, whose
-            score they share; by default each has its own.
+            Pairs of each question, as the ranker's `inputs` make them. Errors call the questions
+            by their numbers in the group.
 
         Returns
         -------
@@ -210,13 +157,12 @@ class InputsRanker(Ranker):
             If a score is not finite.
         """
         encoded = []
-        all_names = names_of_group(len(group), names, document_ids)
-        for index, pairs in enumerate(group):
-            own = originals[index] if originals else range(len(pairs))
-            encoded.append(self._of_pairs(pairs, all_names[index], own))
+        for number, pairs in enumerate(group, 1):
+            question = Question(str(number), "", (Candidate(""),) * len(pairs))
+            encoded.append(self._of_pairs(pairs, question))
         return self._rank_group(encoded)
 
-    def _of_pairs(self, pairs: Sequence[Any], names: Names, originals: Sequence[int]) -> Any:
+    def _of_pairs(self, pairs: Sequence[Any], question: Question) -> Any:
         """A tokenized question of its pairs."""
         raise NotImplementedError
 
@@ -233,7 +179,7 @@ class InputsRanker(Ranker):
         raise NotImplementedError
 
     def _ranking_of_stage(
-        self, indices: np.ndarray, scores: np.ndarray, names: Names, **parts: Any
+        self, indices: np.ndarray, scores: np.ndarray, question: Question, **parts: Any
     ) -> Ranking:
         """Ranking by one stage, which scored some of the candidates; the others are blank.
 
@@ -242,7 +188,8 @@ class InputsRanker(Ranker):
         """
 
         def name_of(index: int) -> Tuple[str, str]:
-            return f"{names.question}, scores", names.candidate(int(indices[index]))
+            name = f"{question_name(question)}, scores"
+            return name, candidate_name(question, int(indices[index]))
 
         check_finite(scores, name_of)
         count, layer = len(parts["truncated"]), parts.pop("exits")
@@ -334,7 +281,7 @@ class GroupPairs:
         self.lengths = np.array([pair.length for pair in self.all], dtype=int)
         self.filled = np.array([not pair.empty for pair in self.all], dtype=bool)
         self.starts = np.cumsum([0] + [len(encoded.pairs) for encoded in group])
-        self._names = [encoded.names for encoded in group]
+        self._questions = [encoded.question for encoded in group]
 
     def questions(self) -> Iterator[Tuple[int, int]]:
         """First pair of each question, and the one after its last."""
@@ -343,8 +290,8 @@ class GroupPairs:
     def name(self, pair: int) -> Tuple[str, str]:
         """Names of a pair's question and candidate."""
         index = int(np.searchsorted(self.starts, pair, side="right")) - 1
-        names = self._names[index]
-        return names.question, names.candidate(int(pair - self.starts[index]))
+        question = self._questions[index]
+        return question_name(question), candidate_name(question, int(pair - self.starts[index]))
 
     def check_lengths(self, lengths: np.ndarray, limit: Optional[int]) -> None:
         """Check the lengths of an input of all pairs."""

@@ -310,6 +310,12 @@ def question_name(question: Question) -> str:
     return f"question {shorten(question.id or question.question)}"
 
 
+def candidate_name(question: Question, index: int) -> str:
+    """Name of a candidate in errors: its id, or its number if it has none."""
+    id = question.candidates[index].id
+    return f"candidate {index + 1}" if id is None else f"document {shorten(id)}"
+
+
 def check_candidates(question: Question) -> None:
     """Check that a question has candidates."""
     if not question.candidates:

@@ -13,19 +13,19 @@ import numpy as np
 from wqa.data import Question
 from wqa.engines.engine import Engine, MicroBatch
 from wqa.inference.dropping import FREE, Cost
-from wqa.inference.loop import InputsRanker, Names
+from wqa.inference.loop import InputsRanker
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
 from wqa.systems.cosinet.inputs import WordList
 
 
 class QuestionList(NamedTuple):
-    """Words of a question with its candidates, and what errors call it."""
+    """Words of a question with its candidates."""
 
     words: WordList
     order: np.ndarray  # candidates with words, in their original order
     truncated: np.ndarray  # of all candidates, in the order in which they come
-    names: Names
+    question: Question
 
 
 class ListRanker(InputsRanker):
@@ -63,7 +63,7 @@ class ListRanker(InputsRanker):
         words, non_blank, truncated = self.inputs.encode_list(question.question, texts, question.id)
         by_candidate = np.empty_like(truncated)
         by_candidate[order] = truncated
-        encoded = QuestionList(words, order[non_blank], by_candidate, Names(record=question))
+        encoded = QuestionList(words, order[non_blank], by_candidate, question)
         return encoded, len(words.words) + len(words.question) * len(texts)
 
     def _rank_group(self, group: Sequence[QuestionList]) -> List[Ranking]:
@@ -83,7 +83,7 @@ class ListRanker(InputsRanker):
         return self._ranking_of_stage(
             encoded.order,
             scores,
-            encoded.names,
+            encoded.question,
             exits=1,
             truncated=encoded.truncated,
             cost=self._cost(encoded, positions) if len(encoded.order) else FREE,

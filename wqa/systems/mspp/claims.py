@@ -19,7 +19,7 @@ from wqa.data import Candidate, Question, read_claims
 from wqa.data.claims import LABELS, NO_EVIDENCE, Claim
 from wqa.errors import DataError, InputError, OptionError, shorten
 from wqa.evaluation import claim_evaluator
-from wqa.inference.loop import Names, check_finite, score_in_groups, score_inputs
+from wqa.inference.loop import check_finite, score_in_groups, score_inputs
 from wqa.io.files import sha256
 from wqa.io.streams import note_counts
 from wqa.systems.mspp.inputs import JointInput
@@ -214,7 +214,7 @@ class Verifier(JointRanker):
         pairs = [self.inputs.assemble(segments.question, ids) for ids in segments.candidates]
         # Text without a token, such as a control character, is left out beside other evidence.
         joint = self.inputs.join([pair for pair in pairs if not pair.empty] or pairs[:1])
-        check_input(self.network, joint, Names(name))
+        check_input(self.network, joint, name)
         truncated = [False] * len(evidence)
         for index, was_cut in zip(read, segments.truncated):
             truncated[index] = was_cut

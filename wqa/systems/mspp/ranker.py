@@ -17,16 +17,16 @@ import numpy as np
 from wqa.data import Question
 from wqa.errors import InputError, check_choice
 from wqa.inference.dropping import FREE, Cost
-from wqa.inference.loop import InputsRanker, Names, check_ids, score_inputs
+from wqa.inference.loop import InputsRanker, check_ids, score_inputs
 from wqa.inference.ranker import Capabilities
-from wqa.inference.ranking import Ranking
+from wqa.inference.ranking import Ranking, question_name
 from wqa.systems.mspp.config import ORDERS
 from wqa.systems.mspp.engines import JointEngineInputs
 from wqa.systems.mspp.inputs import JointInput
 from wqa.text import SplitPair
 
 
-def check_input(network: Any, joint: JointInput, names: Names) -> None:
+def check_input(network: Any, joint: JointInput, where: str) -> None:
     """Check positions and token ids, which the engines use as indices; errors name the question."""
     limit = network.config.max_positions
     length = joint.length
@@ -34,8 +34,8 @@ def check_input(network: Any, joint: JointInput, names: Names) -> None:
         length = max(length, int(joint.positions.max()) + 1)
     if length > limit:
         expected = f"at most {limit}, the positions of the network"
-        raise InputError(names.question, f"{length} positions with candidates", expected)
-    check_ids([joint.token_ids], network.config.vocab_size, lambda _: (names.question, ""))
+        raise InputError(where, f"{length} positions with candidates", expected)
+    check_ids([joint.token_ids], network.config.vocab_size, lambda _: (where, ""))
 
 
 #: Seed of the shuffle of a question's candidates.
@@ -43,12 +43,12 @@ SHUFFLE_SEED = 0
 
 
 class QuestionGroups(NamedTuple):
-    """A question, its candidates in groups, and what errors call it."""
+    """A question and its candidates in groups."""
 
     joints: List[JointInput]
     groups: List[np.ndarray]  # candidates of each input
     truncated: np.ndarray  # of all candidates
-    names: Names
+    question: Question
 
 
 class JointRanker(InputsRanker):
@@ -92,19 +92,17 @@ class JointRanker(InputsRanker):
             self._system, exits=network.exits, num_layers=network.num_layers, joint=True
         )
 
-    def _of_pairs(
-        self, pairs: Sequence[SplitPair], names: Names, originals: Sequence[int]
-    ) -> QuestionGroups:
-        return self._grouped(pairs, range(len(pairs)), names)
+    def _of_pairs(self, pairs: Sequence[SplitPair], question: Question) -> QuestionGroups:
+        return self._grouped(pairs, range(len(pairs)), question)
 
     def _encode(self, question: Question) -> Tuple[QuestionGroups, int]:
         """Tokenize a question; returns its number of tokens too."""
         pairs = self.inputs.split(question.question, question.texts, question.id)
-        encoded = self._grouped(pairs, question.original_order, Names(record=question))
+        encoded = self._grouped(pairs, question.original_order, question)
         return encoded, sum(joint.length for joint in encoded.joints)
 
     def _grouped(
-        self, pairs: Sequence[SplitPair], retrieved: Iterable[int], names: Names
+        self, pairs: Sequence[SplitPair], retrieved: Iterable[int], question: Question
     ) -> QuestionGroups:
         """Divide the candidates of a question, in their order of retrieval, into groups."""
         k = self.inputs.k
@@ -118,8 +116,8 @@ class JointRanker(InputsRanker):
             joints.append(self.inputs.join([pairs[index] for index in group]))
         truncated = np.array([pair.truncated for pair in pairs])
         for joint in joints:
-            check_input(self.network, joint, names)
-        return QuestionGroups(joints, groups, truncated, names)
+            check_input(self.network, joint, question_name(question))
+        return QuestionGroups(joints, groups, truncated, question)
 
     def _rank_group(self, group: Sequence[QuestionGroups]) -> List[Ranking]:
         joints: List[JointInput] = []
@@ -141,7 +139,7 @@ class JointRanker(InputsRanker):
         return self._ranking_of_stage(
             np.concatenate([*encoded.groups, np.zeros(0, int)]),
             np.concatenate([*scores, np.zeros(0)]),
-            encoded.names,
+            encoded.question,
             exits=self._depth,
             truncated=encoded.truncated,
             cost=self._cost(encoded, positions),

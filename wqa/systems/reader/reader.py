@@ -21,7 +21,8 @@ from wqa.engines.choice import build_engine
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError, OptionError, check_choice
-from wqa.inference.loop import Names, check_finite, score_in_groups, works_of
+from wqa.inference.loop import check_finite, score_in_groups, works_of
+from wqa.inference.ranking import candidate_name, question_name
 from wqa.models import Network
 from wqa.systems.reader.inputs import Window, WindowInputs
 from wqa.text import Located, PairInputs, PreparedQuestions, prepare_questions
@@ -285,10 +286,11 @@ class Reader:
         return of_tokens
 
     def _check(self, encoded: _QuestionWindows, logits: Sequence[np.ndarray]) -> None:
-        names = Names(record=encoded.question)
+        name = question_name(encoded.question)
         for window, values in zip(encoded.windows, logits):
-            document = names.candidate(window.document).replace("candidate", "document")
-            check_finite(values.ravel(), functools.partial(_named, names.question, document))
+            document = candidate_name(encoded.question, window.document)
+            document = document.replace("candidate", "document")
+            check_finite(values.ravel(), functools.partial(_named, name, document))
 
 
 def _named(question: str, document: str, _: int) -> Tuple[str, str]:
