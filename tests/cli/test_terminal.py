@@ -20,7 +20,7 @@ from wqa.cli.output import show
 from wqa.config.environment import openmp_threads
 from wqa.errors import DataError, OptionError, StorageError, printable, shorten
 from wqa.evaluation.comparison import comparison_table
-from wqa.evaluation.report import align, table
+from wqa.evaluation.report import table
 
 #: A text with everything that could act on a terminal: a title, a colour, a bell, an override.
 HOSTILE = "a\x1b]0;title\x07\x1b[31m\x9b2J\r\n\u202eb\u2066\u2028c\x7f\u200b\udce9"
@@ -49,7 +49,6 @@ def test_messages_and_tables_are_printable():
     assert not RAW.search(shorten(HOSTILE))
     shown = table([{"run": HOSTILE, "map": 0.5}])
     assert not RAW.search(shown.replace("\n", "")) and len(shown.splitlines()) == 2
-    assert len(align([["name"], [HOSTILE]], left=1).splitlines()) == 2
     figures = dict.fromkeys(("first", "second", "difference", "low", "high"), 0.5)
     metric = {"metric": "map", "t_test": 1.0, "wilcoxon": 1.0, "changed": 0, "questions": 2}
     metric.update({"spearman": 1.0, "spearman_p": 0.5})

@@ -13,9 +13,9 @@ from wqa.evaluation.report import read_rows
 def test_malformed_tables(tmp_path):
     path = tmp_path / "table.tsv"
     for text, found in (
-        ("row\tdrop_ratio\nours\n", "line 2: 1 columns"),
-        ("a\tb\n", "line 1"),
-        ("", "line 1"),
+        ("row\tdrop_ratio\nours\n", "row 1: 1 cells"),
+        ("a\tb\n", "no column 'row'"),
+        ("", "is empty"),
     ):
         path.write_text(text)
         with pytest.raises(DataError, match=found):

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import normalizers, pre_tokenizers
 
-import wqa.text.long_text as long_text
+import wqa.text.tokenizers as long_text
 from wqa.data import Candidate, Question, write_questions
 from wqa.errors import InputError, QuestionTooLong
 from wqa.text import PairInputs, PairStore, build_store, load_tokenizer, tokenize_pairs
-from wqa.text.long_text import first_ids
+from wqa.text.tokenizers import first_ids
 
 #: Kinds of tokenizers; those that end in ``+`` have added tokens, which are normalized.
 FAMILIES = ("uncased", "cased", "byte_level", "byte_level_spaced", "sentencepiece", "metaspace")

@@ -18,7 +18,7 @@ from wqa.data import Question
 from wqa.data.claims import LABELS, Claim, check_label
 from wqa.errors import DataError, shorten
 from wqa.evaluation.rankers import built_of
-from wqa.evaluation.report import align
+from wqa.evaluation.report import table
 from wqa.io.files import PathLike, atomic_writer
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
@@ -218,13 +218,12 @@ class LabelScores(NamedTuple):
             A line for each label, with a column for each predicted one and, last, the share of the
             label's claims that have it predicted, in per cent.
         """
-        lines: List[List[str]] = [["label / predicted", *LABELS, "correct"]]
+        rows: List[Dict[str, Any]] = []
         for index, counts in enumerate(self.confusion):
-            share = "-"
-            if sum(counts):
-                share = f"{100 * counts[index] / sum(counts):.2f}"
-            lines.append([LABELS[index], *map(str, counts), share])
-        return align(lines, left=1)
+            share = f"{100 * counts[index] / sum(counts):.2f}" if sum(counts) else "-"
+            predicted = zip(LABELS, counts)
+            rows.append({"label / predicted": LABELS[index], **dict(predicted), "correct": share})
+        return table(rows)
 
 
 def label_accuracy(predictions: Mapping[str, str], claims: Iterable[Claim]) -> LabelScores:

@@ -9,6 +9,7 @@ What uses a network while it trains, such as its ranker, for evaluations.
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
@@ -170,7 +171,8 @@ def evaluate_ranker(
         mend = "" if ties else "the rule is the ranker's own"
         _refuse_rule(rule, {"per_exit": per_exit, "trec_run": trec_run}, mend)
     if settings is None:
-        settings = {"stored" if _discards(ranker) else "0": None}
+        drops = itertools.chain.from_iterable(inner.drops for inner in ranker.with_inner())
+        settings = {"stored" if any(drop.discards for drop in drops) else "0": None}
     if trec_run and len(settings) > 1 and "{}" not in trec_run:
         raise OptionError(
             "trec_run",
@@ -212,12 +214,6 @@ def _refuse_rule(rule: str, options: Mapping[str, Any], mend: str) -> None:
     for name, value in options.items():
         if value:
             raise OptionError("ties", f"{rule} with {name}", 'ties="trec"', mend)
-
-
-def _discards(ranker: Any) -> bool:
-    """Whether a ranker, or one inside it, drops candidates."""
-    own = any(drop.discards for drop in ranker.drops)
-    return own or any(map(_discards, ranker.capabilities.rankers))
 
 
 def _rows_of_exits(

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, Sequence, Union
 
-from wqa.errors import DataError, printable, shorten
+from wqa.data import tables
+from wqa.errors import DataError, printable
 from wqa.io.files import PathLike, atomic_writer
-from wqa.io.lines import text_lines
 
 Cell = Union[str, float, None]
 
@@ -39,23 +39,13 @@ def table(rows: Sequence[Mapping[str, Cell]]) -> str:
     """
     lines = [list(rows[0])]
     for row in rows:
-        cells = [_cell(name, value) for name, value in row.items()]
-        lines.append(cells)
-    return align(lines)
-
-
-def align(lines: Sequence[Sequence[str]], left: int = 0) -> str:
-    """Pad the cells of every column to one width."""
+        lines.append([_cell(name, value) for name, value in row.items()])
     columns = []
-    for number, column in enumerate(zip(*lines)):
+    for column in zip(*lines):
         cells = list(map(printable, column))
         width = max(map(len, cells))
-        side = ">"
-        if number < left:
-            side = "<"
-        columns.append([f"{text:{side}{width}}" for text in cells])
-    rows = map("  ".join, zip(*columns))
-    return "\n".join(map(str.rstrip, rows))
+        columns.append([text.rjust(width) for text in cells])
+    return "\n".join(map("  ".join, zip(*columns)))
 
 
 def _cell(name: str, value: Cell) -> str:
@@ -68,26 +58,11 @@ def _cell(name: str, value: Cell) -> str:
     return f"{value:.3f}"
 
 
-#: Greatest size of a table in bytes.
-LARGEST_TABLE = 1 << 26
-
-
 def read_rows(
     path: PathLike, needed: Sequence[str] = ("row", "drop_ratio")
 ) -> List[Dict[str, str]]:
     """Read a table of tab-separated values with a header."""
-    lines = (line.rstrip("\r\n") for _, line in text_lines(path, largest=LARGEST_TABLE))
-    first = next(lines, "")
-    header = first.split("\t")
-    if not set(needed) <= set(header) or len(set(header)) < len(header):
-        expected = "names of columns, each once, " + " and ".join(needed) + " among them"
-        raise DataError(f"{path}, line 1", shorten(first), expected)
-    rows = []
-    for number, line in enumerate(lines, 2):
-        values = line.split("\t")
-        if len(values) != len(header):
-            raise DataError(f"{path}, line {number}", f"{len(values)} columns", f"{len(header)}")
-        rows.append(dict(zip(header, values)))
+    rows = [cells for _, _, cells in tables.read_rows(path, needed, "name the columns so") if cells]
     if not rows:
         raise DataError(path, "the table has no row", "a line for each row after the header")
     return rows

@@ -115,7 +115,7 @@ def paired(
                 counts.append(f"{len(names)} only in the {run}, such as {shorten(min(names))}")
         raise DataError(
             "the two runs",
-            ", ".join(counts) or "no question in common",
+            "questions differ: " + ", ".join(counts) if counts else "no question in common",
             "both on the same questions",
             "a paired test needs a value of each run for each question",
         )

@@ -115,6 +115,12 @@ class Ranker:
         """Rule by which each stage drops candidates; the last stage drops none."""
         return self._drops
 
+    def with_inner(self) -> Iterator[Ranker]:
+        """The ranker and all rankers inside it."""
+        yield self
+        for ranker in self.capabilities.rankers:
+            yield from ranker.with_inner()
+
     def set_drops(self, drop_ratio: DropRatio = None, keep: Keep = None) -> None:
         """Set how each stage drops candidates, from the next ranking on.
 

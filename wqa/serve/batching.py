@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Union
+from typing import Callable, Deque, Dict, Iterator, List, Optional, Sequence, Union
 
 from wqa.data import Candidate, Question
 from wqa.inference.ranker import Ranker
@@ -159,7 +159,7 @@ def dropping(ranker: Ranker, drop_ratio: Optional[float]) -> Iterator[None]:
     if drop_ratio is None:
         yield
         return
-    before = [(inner, inner.drops) for inner in _with_inner(ranker)]
+    before = [(inner, inner.drops) for inner in ranker.with_inner()]
     try:
         if drop_ratio:
             ranker.set_drops(drop_ratio)
@@ -170,9 +170,3 @@ def dropping(ranker: Ranker, drop_ratio: Optional[float]) -> Iterator[None]:
     finally:
         for inner, drops in before:
             inner.restore_drops(drops)
-
-
-def _with_inner(ranker: Ranker) -> Iterator[Any]:
-    yield ranker
-    for inner in ranker.capabilities.rankers:
-        yield from _with_inner(inner)

@@ -13,10 +13,15 @@ import tokenizers
 from wqa.config import FAMILIES, PAIR_FORMS, BackboneConfig
 from wqa.errors import EncoderError, InputError, shorten
 from wqa.io.files import atomic_writer
-from wqa.text.long_text import MOST_READ, first_ids
 
 #: A text of more characters for each id that is needed is not tokenized whole.
 LONG_TEXT = 32
+#: Characters of the first start of a text that is tokenized, for each id that is needed.
+CHARACTERS_A_TOKEN = 8
+#: Characters before the end of a start whose tokens may depend on what follows.
+MARGIN = 512
+#: Most characters of a text that are read.
+MOST_READ = 1 << 20
 #: Texts of rare characters, one of which no vocabulary of words has, and an ordinary one.
 PROBES = ("\u2603", "\u3402 \ua66e", "\U00010000", "How were caf\u00e9s, 1,234 of them, called?")
 
@@ -215,7 +220,8 @@ class Tokenizer:
             short_ids = iter(self._all_ids([text for text in texts if len(text) <= limit]))
             ids = []
             for text in texts:
-                ids.append(next(short_ids) if len(text) <= limit else self._first_ids(text, needed))
+                is_short = len(text) <= limit
+                ids.append(next(short_ids) if is_short else first_ids(self._inner, text, needed))
             return ids
         except (UnicodeEncodeError, TypeError):
             for text in texts:
@@ -259,10 +265,6 @@ class Tokenizer:
     def _all_ids(self, texts: Sequence[str]) -> List[List[int]]:
         encodings = self._inner.encode_batch(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
-
-    def _first_ids(self, text: str, count: int) -> List[int]:
-        check_text(text)  # the whole text, as for a short one
-        return first_ids(self._inner, text, count)
 
     @property
     def fingerprint(self) -> str:
@@ -354,6 +356,24 @@ def _without_unknown(where: str, reason: str) -> EncoderError:
 def is_library_error(error: BaseException) -> bool:
     """Whether an exception is an error of the `tokenizers` library."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def first_ids(inner: tokenizers.Tokenizer, text: str, count: int) -> List[int]:
+    """Tokenize the start of a text.
+
+    Longer and longer starts are tokenized, until enough tokens end `MARGIN` characters before the
+    end of one. They are those of the whole text, unless a word of more characters is divided by
+    what follows it. Of a text whose first `MOST_READ` characters have fewer tokens, these are
+    returned.
+    """
+    check_text(text)  # the whole text, as for a short one
+    size = MARGIN + CHARACTERS_A_TOKEN * count
+    while True:
+        encoding = inner.encode(text[:size], add_special_tokens=False)
+        certain = sum(end <= size - MARGIN for _, end in encoding.offsets)
+        if certain >= count or size >= min(len(text), MOST_READ):
+            return encoding.ids[:count]
+        size = min(4 * size, MOST_READ)
 
 
 def check_text(text: object) -> None:

@@ -232,9 +232,10 @@ class _Anew:
 
 def depends_on_others(ranker: Ranker) -> bool:
     """Whether a ranker's score of a candidate depends on the others of its question."""
-    capabilities = ranker.capabilities
-    own = capabilities.joint or any(drop.discards for drop in ranker.drops)
-    return own or any(map(depends_on_others, capabilities.rankers))
+    return any(
+        inner.capabilities.joint or any(drop.discards for drop in inner.drops)
+        for inner in ranker.with_inner()
+    )
 
 
 def mean_metrics(labels: np.ndarray) -> Dict[str, float]:

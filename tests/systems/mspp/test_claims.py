@@ -118,9 +118,9 @@ def test_label_accuracy_and_the_confusion():
     assert scores.confusion == ((2, 0, 1), (0, 0, 0), (0, 1, 1))
     assert scores.table().splitlines() == [
         "label / predicted  SUPPORTS  NOT ENOUGH INFO  REFUTES  correct",
-        "SUPPORTS                  2                0        1    66.67",
-        "NOT ENOUGH INFO           0                0        0        -",
-        "REFUTES                   0                1        1    50.00",
+        "         SUPPORTS         2                0        1    66.67",
+        "  NOT ENOUGH INFO         0                0        0        -",
+        "          REFUTES         0                1        1    50.00",
     ]
 
 
