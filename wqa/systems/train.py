@@ -204,7 +204,8 @@ def _joined(run: pathlib.Path, config: TrainingConfig) -> Iterator[Workers]:
     """Meet the other workers, of which one locks the run; standard error may go away meanwhile."""
     stderr: Any = LossyStream(sys.stderr)
     with contextlib.redirect_stderr(stderr), open_workers(config.kvstore) as workers:
-        with lock_output(run) if workers.writes else contextlib.nullcontext():
+        lock = lock_output(run) if workers.writes else contextlib.nullcontext()
+        with lock:
             yield workers
 
 
