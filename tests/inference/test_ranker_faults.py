@@ -1,6 +1,5 @@
 """Rankers after interrupts and exceptions, and scores that are not finite."""
 
-import ctypes
 import faulthandler
 import linecache
 import random
@@ -16,7 +15,6 @@ import pytest
 from conftest import limited_file_size, needs_onednn
 from mxnet.gluon.block import _BlockScope
 from random_rankers import random_pairs, random_ranker
-from tqdm import tqdm
 
 from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig
@@ -197,31 +195,6 @@ def test_signals_while_many_questions_are_ranked(tiny_run, engine):
     assert not other.is_alive()
 
 
-@needs_onednn
-def test_nothing_that_an_earlier_ranking_left_is_read():
-    ranker, pairs = spilling_ranker("onednn"), group()
-    expected = ranker.rank_pairs(pairs)
-    layers = ranker._engine._layers
-    buffers = [scratch._data for scratch in layers._buffers]
-    for rows in (layers._rows, layers._read._attending, layers._read._finishing):
-        buffers += rows._workspace._buffers.values()
-    for buffer in buffers:
-        buffer.view(np.uint8)[:] = 0xFF  # NaN
-    check_same(ranker.rank_pairs(pairs), expected)
-
-
-@needs_onednn
-def test_the_threads_of_a_ranker_are_its_own():
-    openmp = ctypes.CDLL("libgomp.so.1")
-    before = openmp.omp_get_max_threads()
-    openmp.omp_set_num_threads(2)
-    try:
-        spilling_ranker("onednn").rank_pairs(group())  # one thread
-        assert openmp.omp_get_max_threads() == 2
-    finally:
-        openmp.omp_set_num_threads(before)
-
-
 def test_a_full_disk_is_named_and_the_ranker_goes_on():
     ranker, pairs = spilling_ranker("mxnet"), group()
     expected = ranker.rank_pairs(pairs)
@@ -318,15 +291,3 @@ def test_pairs_outside_the_tables_of_the_network_are_refused(engine, ids, messag
     pairs[1] = pairs[1]._replace(token_ids=np.array(ids, np.int32))
     with pytest.raises(InputError, match=re.escape(message)):
         ranker.rank_pairs([group()[1], pairs])
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_ranking_without_a_bar_takes_no_lock_of_bars(engine):
-    ranker, pairs = spilling_ranker(engine), group()
-    expected = ranker.rank_pairs(pairs)
-    rankings = []
-    thread = threading.Thread(target=lambda: rankings.extend(ranker.rank_pairs(pairs)), daemon=True)
-    with tqdm.get_lock():  # an interrupt inside tqdm leaves it taken
-        thread.start()
-        thread.join(15)
-    check_same(rankings, expected)
