@@ -94,7 +94,7 @@ class Injection:
         ("mxnet", "wqa/inference", 6),
         # Tracing, which gluon/block.py does: an interrupt leaves half of its arguments.
         ("mxnet", "mxnet/gluon/block", 6),
-        pytest.param("onednn", "wqa/(inference|engines)", 30, marks=needs_onednn),
+        pytest.param("onednn", "wqa/(inference|engines)", 15, marks=needs_onednn),
     ],
 )
 def test_an_interrupt_at_any_line_leaves_the_next_ranking_as_it_was(engine, files, tries):

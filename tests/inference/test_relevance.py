@@ -6,7 +6,7 @@ import math
 import mxnet as mx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wqa.data import Candidate, Question
@@ -246,6 +246,7 @@ def ranker(request, tiny_encoder):
 
 
 def test_relevance_follows_the_order_of_every_system(ranker):
+    @settings(max_examples=25)
     @given(st.lists(TEXTS, min_size=1, max_size=3))
     def check(lists):
         questions = []
