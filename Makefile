@@ -6,7 +6,7 @@ RUN := runs/quickstart
 BENCH ?= --questions 10 --candidates 64 --chunk 1
 # Folder of the installed encoder.
 MINILM = $(shell $(BIN)/python -c 'from wqa.io.encoder_directories import locate_encoder; print(locate_encoder("minilm"))')
-SOAK ?= --minutes 60 --page recipes/bench/logs/soak.md
+SOAK ?= --minutes 60
 MUTANTS ?= --minutes 25 --page recipes/bench/logs/mutants.md
 FUZZ ?= --minutes 10 --page recipes/bench/logs/fuzz.md
 
@@ -24,8 +24,7 @@ help:
 	@echo "make figures     write the figures of README and docs/ from the files that hold them (make test compares them)"
 	@echo "make bench       rank beside PyTorch, ONNX Runtime, OpenVINO, CTranslate2 and sentence-transformers, in turn (half an"
 	@echo "                 hour; BENCH='--questions 20 --json FILE' passes options on)"
-	@echo "make soak        attack the package for an hour and write its log (SOAK='--minutes 10 --seed 7 --only kills'"
-	@echo "                 passes other options on, and leaves the page as it is)"
+	@echo "make soak        attack the package for an hour (SOAK='--minutes 10 --seed 7 --only kills' passes other options on)"
 	@echo "make mutants     change the modules on which figures rest, a place at a time, and see whether a test fails"
 	@echo "                 (25 minutes; MUTANTS='--sample 30 --only wqa/evaluation/metrics.py' passes other options on)"
 	@echo "make fuzz        change files from elsewhere, guided by coverage, and read them (10 minutes; FUZZ='--only run')"

@@ -23,13 +23,8 @@ import tempfile
 import numpy as np
 
 HERE = pathlib.Path(__file__).parent / "files"
-SIZES = {
-    "vocab_size": 64,
-    "hidden_size": 16,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-}
+SIZES = {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 32}
+SIZES.update({"num_hidden_layers": 3, "num_attention_heads": 2})
 PAIRS = [
     (
         "how are glacier caves formed ?",
@@ -91,17 +86,13 @@ def tiny(name, family, labels=2, kind="SequenceClassification", length=12, **opt
         num_labels=labels, **{"max_position_embeddings": 32, **SIZES, **options}
     )
     torch.manual_seed(0)
-    model, rng = (
-        getattr(transformers, f"{family}For{kind}")(config),
-        np.random.default_rng(0),
-    )
-    with (
-        torch.no_grad()
-    ):  # the default initialisation leaves biases 0 and norms 1, which would hide mistakes
+    model = getattr(transformers, f"{family}For{kind}")(config)
+    rng = np.random.default_rng(0)
+    # The default initialisation leaves biases 0 and norms 1, which would hide mistakes.
+    with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(
-                torch.tensor(rng.normal(0, 0.1, tuple(parameter.shape)), dtype=torch.float32)
-            )
+            noise = rng.normal(0, 0.1, tuple(parameter.shape))
+            parameter.add_(torch.tensor(noise, dtype=torch.float32))
     shutil.rmtree(HERE / name, ignore_errors=True)
     model.save_pretrained(HERE / name)
     lengths = np.array([9, 5, length])
@@ -115,24 +106,12 @@ def tiny(name, family, labels=2, kind="SequenceClassification", length=12, **opt
     if kind == "QuestionAnswering":
         with torch.no_grad():
             out = reference.run(model, token_ids, token_types, lengths)
-        np.savez_compressed(
-            HERE / name / "expected.npz",
-            token_ids=token_ids,
-            token_types=token_types,
-            valid_length=lengths,
-            starts=out.start_logits.numpy(),
-            ends=out.end_logits.numpy(),
-        )
-        return model
-    np.savez_compressed(
-        HERE / name / "expected.npz",
-        token_ids=token_ids,
-        token_types=token_types,
-        valid_length=lengths,
-        weights=weights,
-        **reference.outputs(model, token_ids, token_types, lengths),
-        **gradients(model, token_ids, token_types, lengths, weights),
-    )
+        stored = {"starts": out.start_logits.numpy(), "ends": out.end_logits.numpy()}
+    else:
+        stored = {"weights": weights, **reference.outputs(model, token_ids, token_types, lengths)}
+        stored.update(gradients(model, token_ids, token_types, lengths, weights))
+    stored.update(token_ids=token_ids, token_types=token_types, valid_length=lengths)
+    np.savez_compressed(HERE / name / "expected.npz", **stored)
     return model
 
 
@@ -144,30 +123,16 @@ def checkpoints(model):
     tensors = model.state_dict()
     torch.save(tensors, folder / "zip.bin")
     torch.save(tensors, folder / "legacy.bin", _use_new_zipfile_serialization=False)
-    torch.save(
-        {name: tensor.to(torch.bfloat16) for name, tensor in tensors.items()},
-        folder / "bfloat16.bin",
-    )
-    torch.save(
-        {
-            name: torch.nn.Parameter(
-                tensor.half().t().contiguous().t() if tensor.dim() == 2 else tensor.half()
-            )
-            for name, tensor in tensors.items()
-        },
-        folder / "half_transposed.bin",
-    )
+    bfloat16 = {name: tensor.to(torch.bfloat16) for name, tensor in tensors.items()}
+    torch.save(bfloat16, folder / "bfloat16.bin")
+    half = {}
+    for name, tensor in tensors.items():
+        stored = tensor.half().t().contiguous().t() if tensor.dim() == 2 else tensor.half()
+        half[name] = torch.nn.Parameter(stored)
+    torch.save(half, folder / "half_transposed.bin")
     whole = torch.arange(12.0)
-    torch.save(
-        {
-            "a": whole[2:8].view(2, 3),
-            "b": whole[::2],
-            "n": torch.tensor(3),
-            "e": torch.zeros(0, 4),
-            "t": "text",
-        },
-        folder / "views.bin",
-    )
+    views = {"a": whole[2:8].view(2, 3), "b": whole[::2], "n": torch.tensor(3)}
+    torch.save({**views, "e": torch.zeros(0, 4), "t": "text"}, folder / "views.bin")
     torch.save(torch.nn.Linear(2, 2), folder / "module.bin")
 
 
@@ -224,16 +189,9 @@ def answers():
 def models(directory):
     answers()
     bert = tiny("tiny_bert", "Bert")
-    tiny(
-        "tiny_roberta",
-        "Roberta",
-        max_position_embeddings=34,
-        type_vocab_size=1,
-        layer_norm_eps=1e-5,
-        pad_token_id=1,
-    )
     tiny("tiny_bert_reader", "Bert", kind="QuestionAnswering")
     roberta = {"max_position_embeddings": 34, "layer_norm_eps": 1e-5, "pad_token_id": 1}
+    tiny("tiny_roberta", "Roberta", type_vocab_size=1, **roberta)
     tiny("tiny_xlm_roberta", "XLMRoberta", labels=1, type_vocab_size=1, **roberta)
     # Long enough for distances in every bucket.
     roberta["max_position_embeddings"] = 172

@@ -23,7 +23,6 @@ import wqa
 from wqa.cli import COMMANDS, parse
 from wqa.config import TrainingConfig
 from wqa.data import Claim, write_claims
-from wqa.evaluation.report import read_rows
 from wqa.systems.train import train
 
 DOCS = ROOT / "docs"
@@ -329,31 +328,6 @@ def test_a_page_of_results_is_short(page):
     assert len(words) <= 900
 
 
-def test_results_on_clean_questions_have_minilms_figures_on_these():
-    page = (DOCS / "results" / "mspp.md").read_text(encoding="utf-8")
-    rows = read_rows(ROOT / "recipes" / "mspp" / "results" / "minilm_wikiqa.tsv")
-    [row] = [row for row in rows if row["row"] == "minilm, not trained further"]
-    figures = [row[f"wikiqa_{metric}"] for metric in ("p@1", "map", "mrr")]
-    assert f"| `minilm`, not trained further | {' | '.join(figures)} |\n" in page
-    assert {row["wikiqa_questions"] for row in rows} == {"237"}
-
-
-#: Pages that say what MiniLM was trained on, as those of results do; on others a link is enough.
-ON_MINILM = ("docs/encoders.md", "README.md", "recipes/README.md")
-
-
-def test_pages_that_use_minilm_say_what_it_was_trained_on():
-    used = 0
-    for page in PAGES:
-        text = " ".join(page.read_text(encoding="utf-8").split())
-        if re.search(r"(?<![\w/])minilm(?![\w/])", text):
-            used += 1
-            says_it = page_id(page) in ON_MINILM or page in RESULTS
-            linked = "encoders.md#minilm)" in text and not says_it
-            assert linked or "a billion pairs" in text, page
-    assert used > 8
-
-
 @pytest.mark.parametrize("page", [page for page in EXAMPLES if examples(page)], ids=page_id)
 def test_python_examples_run(page, workplace):
     for library in sorted(needed(examples(page))):
@@ -410,19 +384,6 @@ def test_tutorial_from_start_to_end(page, workplace, wqa_command):
     assert done.returncode == 0, done.stderr
     PRINTED[page.stem](done.stdout)
     assert '"event": "stopped"' in done.stderr
-
-
-def test_every_time_names_its_source():
-    text = (DOCS / "speed.md").read_text(encoding="utf-8")
-    text = COMMENT.sub("", text[text.index("## Times of ranking") :])  # marks of figures
-    tables = re.findall(r"^\| .*\n\| ---.*\n(?:\|.*\n)+", text, re.MULTILINE)
-    assert len(tables) == 1
-    for table in tables:
-        head, _, *rows = table.splitlines()
-        before = text[: text.index(table)].rstrip().splitlines()[-1]
-        for row in rows:
-            source = row.split("|")[-2] if head.split("|")[-2].strip() == "source" else before
-            assert LINK.search(source), row
 
 
 # A newcomer's script

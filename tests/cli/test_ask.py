@@ -80,13 +80,9 @@ def test_one_question_by_names(index, tiny_run):
 
 
 def test_a_pipeline_without_its_parts_is_refused(index, tiny_run, tmp_path):
-    with pytest.raises(
-        OptionError, match="one without a ranker; expected one with a ranker of sent"
-    ):
+    with pytest.raises(OptionError, match="one without a ranker"):
         Pipeline(Index(index)).ask(QUESTION)
-    with pytest.raises(
-        OptionError, match="one without a reader; expected one with a reader of spans"
-    ):
+    with pytest.raises(OptionError, match="one without a reader"):
         Pipeline(Index(index)).answer(QUESTION)
     documents = [Document("D", TEXTS["tides.txt"]), Document("E", "Snow."), Document("F", "Ice.")]
     write_documents(tmp_path / "d.jsonl", documents)
@@ -120,8 +116,7 @@ def test_no_answer_below_a_threshold(index, tiny_run, capsys):
     assert ask(index, tiny_run, *question, "--threshold", 0) == 0
     assert capsys.readouterr().out.startswith("rank    score  sentence")
     assert ask(index, tiny_run, "--question", "zebra ?") == 0
-    out = capsys.readouterr().out
-    assert out.startswith("no answer found: the question retrieves no document")
+    assert "no answer found: the question retrieves no document" in capsys.readouterr().out
 
 
 def test_the_threshold_of_a_calibrated_run(index, tiny_run, tmp_path, capsys):
@@ -186,10 +181,7 @@ def test_figures_of_questions_with_known_answers(index, tmp_path, capsys):
         (["--question", QUESTION, "--threshold", "2"], "--threshold: '2'; expected a number from"),
         (["--question", QUESTION, "--drop-ratio", "1"], "--drop-ratio: 1"),
         (["--question", "how " * 80], "question 'how how how"),
-        (
-            ["--question", QUESTION, "--json", "."],
-            "--json: ., a folder; expected the name of a file",
-        ),
+        (["--question", QUESTION, "--json", "."], "--json: ., a folder; expected the name of a"),
         (["--question", QUESTION, "--cache", "c"], "--cache: without --reader"),
         ([], "one of the arguments --question --data is required"),
     ],
@@ -224,14 +216,12 @@ def test_texts_are_asked_without_an_index(index, tmp_path, capsys):
 
 
 def test_a_file_that_holds_no_candidate_lines(tmp_path, capsys):
-    for name, mend in (("t.csv", "`wqa index` and `wqa ask`"), ("t.docx", "convert it to text")):
+    for name, hint in (("t.csv", "`wqa index` and `wqa ask`"), ("t.docx", "convert it to text")):
         (tmp_path / name).write_text("id,text\n1,Ice melts.\n")
         arguments = ["--question", QUESTION, "--candidates", str(tmp_path / name)]
         assert main(["rank", "wo", *arguments]) == 2
-        assert (
-            f"is a {name[1:]} file; expected candidates, one a line; {mend}"
-            in capsys.readouterr().err
-        )
+        error = capsys.readouterr().err
+        assert f"is a {name[1:]} file; expected candidates, one a line; {hint}" in error
 
 
 def test_a_ranker_that_is_a_file_or_is_misspelt(index, tmp_path, capsys):
@@ -271,6 +261,5 @@ def test_a_note_draws_no_bar_that_was_not_there(tmp_path, capsys):
     (tmp_path / "docs" / "a.png").write_text("")
     assert main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "index")]) == 0
     error = capsys.readouterr().err
-    assert (
-        error.replace("\r", "").strip() == f"note: {tmp_path / 'docs'}: left out: 1 of kind '.png'"
-    )
+    note = f"note: {tmp_path / 'docs'}: left out: 1 of kind '.png'"
+    assert error.replace("\r", "").strip() == note

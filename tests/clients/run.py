@@ -40,14 +40,8 @@ def main():
             served = start(servers, options.run, "--api-key-file", str(key))
             small = start(servers, "wo", "--max-candidates", "1")
             expected = rank(options.run)
-            case = {
-                "served": served,
-                "small": small,
-                "key": KEY,
-                "question": QUESTION,
-                "documents": DOCUMENTS,
-                **expected,
-            }
+            case = {"served": served, "small": small, "key": KEY, **expected}
+            case.update(question=QUESTION, documents=DOCUMENTS)
             command = [options.clients_python, str(HERE / "calls.py")]
             return subprocess.run(command, input=json.dumps(case), text=True).returncode
         finally:

@@ -69,11 +69,8 @@ def test_a_reranking_set(dataset):
     )
     assert second.document_ids == ("D1", "D3") and second.labels == (0, 1)
     assert third.labels == (None,)  # nobody judged the question
-    assert {question.labels for question in read_questions(f"{dataset}/unjudged")} == {
-        (None,) * 3,
-        (None,) * 2,
-        (None,),
-    }
+    unjudged = {question.labels for question in read_questions(f"{dataset}/unjudged")}
+    assert unjudged == {(None,) * 3, (None,) * 2, (None,)}
 
 
 def test_questions_alone(dataset):
@@ -124,42 +121,10 @@ def test_documents_without_text_are_left_out(dataset, tmp_path, caplog):
         list(read_documents("ir:beir"))
 
 
-def test_training_on_judged_questions(dataset, tmp_path, tiny_encoder, call):
-    judged = [question for question in read_questions(dataset) if question.id != "q3"]
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    (folder / "q").write_text("".join(f"{item.id}\t{item.question}\n" for item in judged))
-    source = ir_datasets.load("wqa-test")
-    queries = ir_datasets.formats.TsvQueries(ir_datasets.util.LocalDownload(folder / "q"))
-    parts = (source.docs_handler(), queries, source.scoreddocs_handler(), source.qrels_handler())
-    ir_datasets.registry.register("wqa-test/judged", ir_datasets.Dataset(*parts))
-    name = "ir:wqa-test/judged"
-    run = tmp_path / "run"
-    evaluate = ("evaluate", "wo", "--ties", "trec", "--data", name, "--trec-run", run)
-    code, out, err = call(*evaluate, "--json", "-")
-    assert code == 0, err
-    assert json.loads(out)["questions"] == 2
-    assert set(read_run(run)["q1"]) == {"D1", "D2", "D3"}
-    code, _, err = call(
-        "train", "pairwise", "--encoder", tiny_encoder, "--train", name, "--dev", name,
-        "--out", tmp_path / "own", "--max-updates", 2, "--warmup-updates", 1,
-    )  # fmt: skip
-    assert code == 0, err
-    config = json.loads((tmp_path / "own" / "config.json").read_text())
-    assert config["train_sha256"] == data_digest(name)
-    code, _, err = call(
-        "tokenize", "--encoder", tiny_encoder, "--data", name, "--out", tmp_path / "store"
-    )
-    assert code == 0, err
-
-
 @pytest.mark.parametrize(
     "name, found",
     [
-        (
-            "ir:no/such/set",
-            "no such dataset; expected .*ir:wikir/en1k/test.*ir_datasets list",
-        ),
+        ("ir:no/such/set", "no such dataset; expected .*ir:wikir/en1k/test.*ir_datasets list"),
         ("ir:", "there is no such dataset"),
         ("ir:wqa-test/docs", "a dataset without questions"),
         ("ir:wqa-test/queries", r"without ranked documents \(scoreddocs\)"),
@@ -173,17 +138,6 @@ def test_names_that_are_refused(dataset, call, name, found):
     code, out, err = call("evaluate", "wo", "--data", name)
     assert code == 2 and not out
     assert err.startswith("error: ") and len(err.splitlines()) == 1
-
-
-def test_without_a_network(call, tmp_path, monkeypatch):
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nothing listens there
-    monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("IR_DATASETS_DL_TRIES", "1")
-    code, out, err = call("evaluate", "wo", "--data", "ir:wikir/en1k/test")
-    assert code == 2 and not out
-    assert "error: ir:wikir/en1k/test: cannot be fetched or read" in err
-    assert "IR_DATASETS_HOME" in err and "Traceback" not in err
 
 
 def test_without_the_library(monkeypatch, call):

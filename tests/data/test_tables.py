@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.cli import main
-from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
+from wqa.data import Candidate, Question, read_questions
 from wqa.errors import DataError
-from wqa.evaluation import read_run
 
 #: Cells that survive a CSV file: what ends a line inside a cell is kept, but for NUL.
 CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=8)
@@ -100,23 +98,3 @@ def test_a_table_holds_what_was_written(tmp_path_factory, texts):
         questions.append(Question(str(number), text, tuple(Candidate(*item) for item in items)))
     path = write_table(tmp_path_factory.getbasetemp() / "written.csv", questions)
     assert list(read_questions(path)) == questions
-
-
-def test_a_ranker_is_trained_and_evaluated_on_tables_as_on_jsonl(tiny_run, tmp_path, capsys):
-    paths = {}
-    for split in ("train", "test"):
-        questions = []
-        for number, question in enumerate(read_questions(builtin_path(split)), 1):
-            questions.append(question._replace(id=str(number)))
-        paths["csv", split] = write_table(tmp_path / f"{split}.csv", questions)
-        paths["jsonl", split] = tmp_path / f"{split}.jsonl"
-        write_questions(paths["jsonl", split], questions)
-    scores = {}
-    for form in ("csv", "jsonl"):
-        train, test = str(paths[form, "train"]), str(paths[form, "test"])
-        out = str(tmp_path / form)
-        arguments = ["--init", str(tiny_run), "--train", train, "--dev", test, "--max-updates", "2"]
-        assert main(["train", "cascade", *arguments, "--out", out]) == 0
-        assert main(["evaluate", out, "--data", test, "--trec-run", f"{out}.{{}}.trec"]) == 0
-        scores[form] = read_run(f"{out}.0.trec")
-    assert scores["csv"] == scores["jsonl"] and len(scores["csv"]) > 20

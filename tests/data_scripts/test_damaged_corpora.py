@@ -1,10 +1,8 @@
 """Damaged, hostile and interrupted corpora: readers refuse them by name, and nothing is lost."""
 
 import bz2
-import email.message
 import functools
 import gzip
-import http.client
 import importlib
 import io
 import json
@@ -30,39 +28,13 @@ from wqa.io.archives import checked_members, open_tar, require_space, tar_errors
 from wqa.io.lines import text_lines
 from wqa.io.locks import lock_output
 
-(
-    asnq,
-    corpus,
-    trecqa,
-    squad,
-    retrieval,
-    wikiqa,
-    partition,
-    fetching,
-    encoders,
-    squad_open,
-    squad_sentences,
-    nq_open,
-    fever,
-    paragraphs,
-) = map(
+asnq, corpus, trecqa, squad, retrieval, wikiqa, partition = map(
     importlib.import_module,
-    (
-        "asnq",
-        "corpus",
-        "trecqa",
-        "squad",
-        "retrieval",
-        "wikiqa",
-        "partition",
-        "fetching",
-        "encoders",
-        "squad_open",
-        "squad_sentences",
-        "nq_open",
-        "fever",
-        "paragraphs",
-    ),
+    ("asnq", "corpus", "trecqa", "squad", "retrieval", "wikiqa", "partition"),
+)
+encoders, squad_open, squad_sentences, nq_open, fever, paragraphs = map(
+    importlib.import_module,
+    ("encoders", "squad_open", "squad_sentences", "nq_open", "fever", "paragraphs"),
 )
 
 UNPACKED = 1 << 20
@@ -326,20 +298,11 @@ def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        write_asnq,
-        write_wikiqa,
-        write_trecqa,
-        write_collection,
-        write_squad_open,
-        write_squad_sentences,
-        write_nq_open,
-        write_fever,
-        write_texts,
-    ],
-)
+WRITERS = (write_asnq, write_wikiqa, write_trecqa, write_collection, write_squad_open)
+WRITERS += (write_squad_sentences, write_nq_open, write_fever, write_texts)
+
+
+@pytest.mark.parametrize("write", WRITERS)
 def test_a_conversion_that_is_killed_at_any_moment_ends_with_the_same_bytes(
     tmp_path, monkeypatch, killer, write
 ):
@@ -420,7 +383,7 @@ def test_damaged_pseudo_xml_is_refused_or_holds_every_candidate(tmp_path, split,
     rng = random.Random(17)
     path = tmp_path / f"{split}.xml"
     refused = 0
-    for _ in range(500):
+    for _ in range(200):
         raw = xml_file(rng, 3, fewest).encode("utf-8")
         whole = read_xml(path, raw, split)
         damaged = damage(rng, raw)
@@ -437,7 +400,7 @@ def test_damaged_pseudo_xml_is_refused_or_holds_every_candidate(tmp_path, split,
         assert changed <= 1  # a flip inside a word
         # A row of annotations is never taken for the sentence.
         assert not any("NN\tNN" in sentence for sentence in all_texts(questions))
-    assert refused > 200
+    assert refused > 80
 
 
 def test_rows_of_train_all_that_were_edited_by_hand_are_counted(tmp_path, capsys):
@@ -468,37 +431,13 @@ def refusal(capsys, script, *arguments, out, written=()):
     return lines[0]
 
 
-@pytest.mark.parametrize(
-    "kind, message",
-    [
-        ("cut in a member", "after line 0: cannot be read (unexpected end of data)"),
-        ("sparse", "'train.tsv' is sparse"),
-        ("cut xz", "cannot be read (Compressed file ended"),
-        ("damaged gzip", "cannot be read ("),
-    ],
-)
-def test_a_damaged_asnq_tar_is_one_line(tmp_path, capsys, kind, message):
+def test_a_damaged_asnq_tar_is_one_line(tmp_path, capsys):
     folder = tmp_path / "in"
     write_asnq(folder)
-    rows = b"d one\tx\t4\n" + b"e one\ty\t1\n" * 900
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w") as tar:
-        member = tarfile.TarInfo("data/dev.tsv")
-        member.size = len(rows)
-        tar.addfile(member, io.BytesIO(rows))
-        tar.addfile(sparse_member(5 << 30))
-    raw = raw.getvalue()
-    raw = {
-        "cut in a member": raw[:530],
-        "sparse": raw,
-        "cut xz": lzma.compress(raw)[:90],
-        "damaged gzip": gzip.compress(raw)[:60] + bytes(200),
-    }[kind]
-    (folder / "asnq.tar").write_bytes(raw)
+    (folder / "asnq.tar").write_bytes(HOSTILE_TARS["cut xz"][0])
     command = [asnq, "--archive", folder / "asnq.tar", "--splits", folder]
-    written = ("dev.jsonl", "test.jsonl") if kind == "sparse" else ()
-    error = refusal(capsys, *command, out=tmp_path / "out", written=written)
-    assert "asnq.tar" in error and message in error
+    error = refusal(capsys, *command, out=tmp_path / "out")
+    assert "asnq.tar: cannot be read (Compressed file ended" in error
 
 
 def zip_of(path, rows=b"", name="WikiQACorpus/WikiQA-train.tsv"):
@@ -533,24 +472,13 @@ def test_a_hostile_zip_is_one_line(tmp_path, capsys, monkeypatch):
 NO_QUESTION = "it holds no question; expected at least one"
 
 
-def test_a_split_without_a_question_is_an_error_in_every_script(tmp_path, capsys):
-    folder = tmp_path / "in"
-    write_wikiqa(folder)
-    (folder / "WikiQA-dev.tsv").write_text("\t".join(wikiqa.HEADER) + "\n")
-    assert "WikiQA-dev.tsv: it holds no question" in refusal(
-        capsys, wikiqa, "--archive", folder, out=tmp_path / "a"
-    )
+def test_a_split_without_a_question_is_an_error(tmp_path, capsys):
     write_asnq(tmp_path / "asnq")
     (tmp_path / "asnq" / "train.tsv").write_text("")
     options = ["--archive", tmp_path / "asnq", "--splits", tmp_path / "asnq"]
     written = ("dev.jsonl", "test.jsonl")
     assert f"split train: {NO_QUESTION}" in refusal(
         capsys, asnq, *options, out=tmp_path / "b", written=written
-    )
-    (tmp_path / "trecqa").mkdir()
-    (tmp_path / "trecqa" / "dev.jsonl").write_text("")
-    assert f"split dev: {NO_QUESTION}" in refusal(
-        capsys, trecqa, "--archive", tmp_path / "trecqa", out=tmp_path / "c"
     )
     error = refusal(capsys, *write_collection(tmp_path / "gpd", run=""), out=tmp_path / "d")
     assert "run: the file holds no ranking; expected lines of: qid" in error
@@ -584,48 +512,35 @@ ANSWER = {"text": "One.", "answer_start": 0}
 ENTRY = {"id": "1", "question": "who ?", "answers": [ANSWER]}
 BAD_SQUAD = {
     "start true": {"answers": [{**ANSWER, "answer_start": True}]},
-    "start 1e400": {"answers": [{**ANSWER, "answer_start": float("inf")}]},
     "start negative": {"answers": [{**ANSWER, "answer_start": -4}]},
-    "start text": {"answers": [{**ANSWER, "answer_start": "0"}]},
-    "empty answer": {"answers": [{**ANSWER, "text": ""}]},
     "answer 1": {"answers": [{**ANSWER, "text": 1}]},
     "no answers": {"answers": None},
     "id 7": {"id": 7},
-    "id list": {"id": []},
-    "id empty": {"id": " "},
     "question null": {"question": None},
     "half a surrogate": {"question": "\ud83d ?"},
+    "twice": ENTRY,
 }
 
 
 @pytest.mark.parametrize("kind", BAD_SQUAD)
 def test_values_of_squad_that_do_not_fit_name_the_paragraph(tmp_path, capsys, kind):
-    entry = {**ENTRY, **BAD_SQUAD[kind]}
-    squad_file(tmp_path, {"paragraphs": [{"context": "One. Two.", "qas": [entry]}]})
+    entries = [{**ENTRY, "id": "2"} if kind != "twice" else ENTRY, {**ENTRY, **BAD_SQUAD[kind]}]
+    squad_file(tmp_path, {"paragraphs": [{"context": "One. Two.", "qas": entries}]})
     error = refusal(capsys, squad, "--archive", tmp_path, out=tmp_path / "out")
-    assert "dev-v2.0.json, paragraph 1: " in error and "context and qas" in error
+    assert "dev-v2.0.json, paragraph 1: " in error
 
 
-def test_the_same_id_twice_in_squad(tmp_path, capsys):
-    squad_file(tmp_path, {"paragraphs": [{"context": "One. Two.", "qas": [ENTRY, ENTRY]}]})
-    error = refusal(capsys, squad, "--archive", tmp_path, out=tmp_path / "out")
-    assert "paragraph 1: id '1' occurs twice" in error
-
-
-@pytest.mark.parametrize("depth", [10**5])
-def test_json_that_is_nested_too_deeply_is_one_line(tmp_path, capsys, depth):
+def test_json_that_is_nested_too_deeply_is_one_line(tmp_path, capsys):
     for script, name in ((trecqa, "dev.jsonl"), (squad, "dev-v2.0.json")):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / name).write_text("[" * depth)
+        (folder / name).write_text("[" * 10**5)
         assert "nested too deeply" in refusal(
             capsys, script, "--archive", folder, out=tmp_path / "out"
         )
 
 
-@pytest.mark.parametrize(
-    "label", ["true", "1.0", "1e400", "NaN", "-Infinity", '"1"', "null", "2", "[]", "1" * 5000]
-)
+@pytest.mark.parametrize("label", ["true", "1.0", "NaN", '"1"', "null", "2", "1" * 5000])
 def test_a_label_that_is_not_0_or_1_is_refused(tmp_path, capsys, label):
     row = '{"question": "q", "candidates": [{"sentence": "s", "label": LABEL}]}\n'
     (tmp_path / "dev.jsonl").write_text(row.replace("LABEL", label))
@@ -656,14 +571,6 @@ def test_a_line_of_a_collection_is_named_by_its_number(tmp_path, capsys):
     assert list(json.loads((tmp_path / "out" / "stats.json").read_text())) == ["dev"]
 
 
-def test_a_table_of_wikiqa_without_an_id_or_a_question(tmp_path, capsys):
-    write_wikiqa(tmp_path / "in")
-    for row in ("\twho ?\tD\tT\tS\ttext\t1", "Q1\t \tD\tT\tS\ttext\t1"):
-        (tmp_path / "in" / "WikiQA-dev.tsv").write_text("\t".join(wikiqa.HEADER) + f"\n{row}\n")
-        error = refusal(capsys, wikiqa, "--archive", tmp_path / "in", out=tmp_path / "out")
-        assert "WikiQA-dev.tsv, line 2: no question or no id" in error
-
-
 def test_other_lists_divide_asnq_anew(tmp_path, monkeypatch):
     """A conversion that stopped goes on only with the lists that it began with."""
     command = write_asnq(tmp_path / "in")
@@ -685,11 +592,7 @@ def test_temporary_files_that_were_damaged_meanwhile_are_written_again(tmp_path,
     command = write_asnq(tmp_path / "in")
     assert convert(*command, out=tmp_path / "whole") == 0
     folder = tmp_path / "out" / ".asnq-train.partial"
-    for name, content in (
-        ("shared.json", "[]"),
-        ("train-00000.tsv", "x"),
-        ("train-00000.json", ""),
-    ):
+    for name, content in (("shared.json", "[]"), ("train-00000.tsv", "x")):
         with monkeypatch.context() as context:
             context.setattr(partition.Partition, "close", lambda self: None)
             assert convert(*command, out=tmp_path / "out") == 0
@@ -732,22 +635,10 @@ def limit_file_size():
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
-    for write in (write_asnq, write_collection):
-        done = run_script(tmp_path, write(tmp_path / write.__name__), preexec_fn=limit_file_size)
-        assert done.returncode == 2 and "Traceback" not in done.stderr
-        assert "could not be written (File too large)" in done.stderr.splitlines()[-1]
-        assert not list((tmp_path / "out").glob("*.jsonl"))
-
-
-def closed(number):
-    return lambda: os.close(number)
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_closed_stream_stops_no_conversion(tmp_path, number):
-    done = run_script(tmp_path, write_asnq(tmp_path / "in"), preexec_fn=closed(number))
-    assert done.returncode == 0 and "Traceback" not in done.stderr
-    assert (tmp_path / "out" / "stats.json").exists()
+    done = run_script(tmp_path, write_asnq(tmp_path / "in"), preexec_fn=limit_file_size)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "could not be written (File too large)" in done.stderr.splitlines()[-1]
+    assert not list((tmp_path / "out").glob("*.jsonl"))
 
 
 @needs_full_device
@@ -759,12 +650,6 @@ def test_a_stream_that_takes_nothing(tmp_path):
         assert done.stderr.splitlines()[-1].startswith("error: standard output: ")
         assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
         assert run_script(tmp_path, command, stderr=full).returncode == 0
-    for stream in ("stdout", "stderr"):
-        reading, writing = os.pipe()
-        os.close(reading)
-        done = run_script(tmp_path, command, **{stream: writing})
-        os.close(writing)
-        assert done.returncode == 0 and "Traceback" not in (done.stderr or "")
 
 
 def open_for_writing(pipe):
@@ -778,43 +663,25 @@ def open_for_writing(pipe):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("moment", ["imports", "work"])
-def test_ctrl_c_is_one_line(tmp_path, popen, moment):
-    """The script waits for its table, or for a library, when the interrupt comes."""
-    folder = tmp_path / "in"
-    command = write_asnq(folder)
-    environment = child_environment()
-    if moment == "work":
-        (folder / "train.tsv").unlink()
-        os.mkfifo(folder / "train.tsv")
-    else:
-        (tmp_path / "slow").mkdir()
-        (tmp_path / "slow" / "tqdm.py").write_text(
-            "import sys, time\nprint('ready', file=sys.stderr, flush=True)\ntime.sleep(60)\n"
-        )
-        path = f"{tmp_path / 'slow'}{os.pathsep}{environment['PYTHONPATH']}"
-        environment["PYTHONPATH"] = path
+def test_ctrl_c_is_one_line(tmp_path, popen):
+    """The script waits for its table when the interrupt comes."""
+    command = write_asnq(tmp_path / "in")
+    table = tmp_path / "in" / "train.tsv"
+    table.unlink()
+    os.mkfifo(table)
     line = [sys.executable, asnq.__file__, *map(str, command[1:]), "--out", str(tmp_path / "out")]
-    process = popen(line, stderr=subprocess.PIPE, env=environment)
-    if moment == "work":
-        writing = open_for_writing(folder / "train.tsv")
-    else:
-        assert process.stderr.readline() == "ready\n"
+    process = popen(line, stderr=subprocess.PIPE, env=child_environment())
+    writing = open_for_writing(table)
     process.send_signal(signal.SIGINT)
     error = process.communicate(timeout=60)[1]
     assert process.returncode == 130
     assert "Traceback" not in error and error.splitlines()[-1].startswith("interrupted")
-    if moment == "work":
-        os.close(writing)
-        (folder / "train.tsv").unlink()
-        (folder / "train.tsv").write_text("q\ts\t4\n")
-        assert convert(*command, out=tmp_path / "out") == 0
-        assert sorted(contents(tmp_path / "out")) == [
-            "dev.jsonl",
-            "stats.json",
-            "test.jsonl",
-            "train.jsonl",
-        ]
+    os.close(writing)
+    table.unlink()
+    table.write_text("q\ts\t4\n")
+    assert convert(*command, out=tmp_path / "out") == 0
+    names = ["dev.jsonl", "stats.json", "test.jsonl", "train.jsonl"]
+    assert sorted(contents(tmp_path / "out")) == names
 
 
 def test_two_conversions_do_not_write_to_one_folder(tmp_path, capsys):
@@ -853,24 +720,3 @@ def test_the_download_of_an_encoder_is_locked_and_stops_in_one_line(tmp_path, ca
     assert encoders.main(command) == 130
     assert capsys.readouterr().err == "interrupted; run the same command again\n"
     assert not list((tmp_path / "out").iterdir())
-
-
-def test_a_server_that_breaks_off_is_one_typed_error(tmp_path, monkeypatch):
-    class Response(io.BytesIO):
-        status, length, headers = 200, 10, email.message.Message()
-
-        def read(self, size=-1):
-            raise http.client.IncompleteRead(b"")
-
-    monkeypatch.setattr(fetching.urllib.request, "urlopen", lambda *_, **__: Response())
-    with pytest.raises(DataError, match="cannot be fetched"):
-        fetching.download("http://x/y", tmp_path / "y")
-    with pytest.raises(DataError, match="cannot be fetched"):
-        fetching.read_small("http://x/y")
-    Response.read = lambda self, size=-1: b"x" * size
-    monkeypatch.setattr(fetching, "SMALL", 1000)
-    with pytest.raises(DataError, match="more than 1,000 bytes"):
-        fetching.read_small("http://x/y")
-    Response.length = 1 << 60
-    with pytest.raises(StorageError, match="bytes are free on its disk"):
-        fetching.download("http://x/y", tmp_path / "y")

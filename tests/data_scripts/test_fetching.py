@@ -8,8 +8,6 @@ import io
 import json
 import pathlib
 import shutil
-import subprocess
-import sys
 import tarfile
 import threading
 
@@ -18,7 +16,7 @@ import encoders
 import fetching
 import pytest
 import trecqa
-from conftest import ROOT, make_tar, write_family_encoder
+from conftest import make_tar, write_family_encoder
 
 from wqa.data import read_questions
 from wqa.errors import DataError, StorageError
@@ -144,11 +142,9 @@ def test_an_error_says_how_each_address_failed(site, tmp_path, capsys):
     with pytest.raises(DataError) as raised:
         fetching.download(urls, tmp_path / "file", "0" * 64, "--splits")
     digest = hashlib.sha256(b"another file").hexdigest()
-    assert str(raised.value) == (
-        f"file: no address gives it: {urls[0]}: cannot be fetched (HTTP Error 404: Not Found)"
-        f", {urls[1]}: SHA-256 {digest}; expected SHA-256 {'0' * 64}; "
-        "fetch it elsewhere and pass it with --splits"
-    )
+    for part in (f"{urls[0]}: cannot be fetched (HTTP Error 404", f"{urls[1]}: SHA-256 {digest}"):
+        assert part in str(raised.value)
+    assert "--splits" in str(raised.value)
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
@@ -284,53 +280,28 @@ def test_the_download_of_trecqa_has_both_dev_sets_and_the_test_set(
     assert "note: test, clean: 64 questions with 128 candidates; published are 68" in notes
 
 
-def test_tandas_tars_have_a_second_address(site, tmp_path, monkeypatch, capsys):
+def test_tandas_tars(site, tmp_path, monkeypatch, capsys):
+    """From the second address, from a mirror and from an archive."""
     root, url = site
+    name = "tanda_roberta_base_asnq.tar"
     (root / "second" / "models").mkdir(parents=True)
     folder = write_family_encoder(tmp_path / "roberta", "roberta")
-    make_tar(root / "second" / "models" / "tanda_roberta_base_asnq.tar", folder)
+    for path in (root / "second" / "models" / name, root / name):
+        make_tar(path, folder)
     monkeypatch.setattr(encoders, "TANDA", (f"{url}/first", f"{url}/second"))
-    assert encoders.main(["tanda-roberta-base", "--out", str(tmp_path / "out")]) == 0
-    assert f"note: {url}/first/models/tanda_roberta_base_asnq.tar: " in capsys.readouterr().err
-    assert [path.name for path in (tmp_path / "out").glob("*.tar")] == ["tanda-roberta-base.tar"]
-
-
-def test_tandas_tars(site, tmp_path):
-    root, url = site
-    folder = write_family_encoder(tmp_path / "roberta", "roberta")
-    make_tar(root / "tanda_roberta_base_asnq.tar", folder)
-    assert (
-        encoders.main(["tanda-roberta-base", "--out", str(tmp_path / "out"), "--mirror", url]) == 0
-    )
-    assert (
-        load_classifier(tmp_path / "out" / "tanda-roberta-base.tar").config.family.name == "roberta"
-    )
-    assert (
-        encoders.main(
-            [
-                "tanda-roberta-base",
-                "--out",
-                str(tmp_path / "two"),
-                "--archive",
-                str(root / "tanda_roberta_base_asnq.tar"),
-            ]
-        )
-        == 0
-    )
-    assert (
-        load_classifier(tmp_path / "two" / "tanda-roberta-base.tar").config.family.name == "roberta"
-    )
+    for number, options in enumerate(([], ["--mirror", url], ["--archive", str(root / name)])):
+        out = tmp_path / str(number)
+        assert encoders.main(["tanda-roberta-base", "--out", str(out), *options]) == 0
+        [tar] = out.glob("*.tar")
+        assert load_classifier(tar).config.family.name == "roberta"
+    assert f"note: {url}/first/models/{name}: " in capsys.readouterr().err
 
 
 def test_archives_stand_in_for_downloads(tmp_path, capsys):
     folder = write_family_encoder(tmp_path / "electra", "electra")
+    command = ["electra-base", "--out", str(tmp_path / "out"), "--archive"]
     for archive in (folder, make_tar(tmp_path / "x.tar.gz", folder)):
-        assert (
-            encoders.main(
-                ["electra-base", "--out", str(tmp_path / "out"), "--archive", str(archive)]
-            )
-            == 0
-        )
+        assert encoders.main([*command, str(archive)]) == 0
         assert load_backbone(tmp_path / "out" / "electra-base").config.family.name == "electra"
         shutil.rmtree(tmp_path / "out")
     (tmp_path / "empty").mkdir()
@@ -346,24 +317,10 @@ def test_archives_stand_in_for_downloads(tmp_path, capsys):
         ("text", "cannot be read"),
         ("absent", "cannot be read"),
     ):
-        assert (
-            encoders.main(
-                [
-                    "electra-base",
-                    "--out",
-                    str(tmp_path / "out"),
-                    "--archive",
-                    str(tmp_path / archive),
-                ]
-            )
-            == 2
-        )
+        assert encoders.main([*command, str(tmp_path / archive)]) == 2
         err = capsys.readouterr().err
-        assert (
-            message in err
-            and len(err.splitlines()) == 1
-            and not (tmp_path / "out" / "electra-base").exists()
-        )
+        assert message in err and len(err.splitlines()) == 1
+        assert not (tmp_path / "out" / "electra-base").exists()
 
 
 @pytest.mark.parametrize(
@@ -374,30 +331,18 @@ def test_archives_stand_in_for_downloads(tmp_path, capsys):
         (["bert-base", "bert-wwm", "--archive", "x"], "one name for one archive"),
     ],
 )
-def test_wrong_names(arguments, message):
-    done = subprocess.run(
-        [sys.executable, ROOT / "data_scripts" / "encoders.py", *arguments],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1
+def test_wrong_names(arguments, message, capsys):
+    try:
+        status = encoders.main(arguments)
+    except SystemExit as stop:
+        status = stop.code
+    error = capsys.readouterr().err
+    assert status == 2 and message in error and len(error.splitlines()) == 1
 
 
 def test_names_are_listed(capsys):
     assert encoders.main(["--list"]) == 0
     out = capsys.readouterr().out
-    for name in (
-        "roberta-base",
-        "roberta-large",
-        "electra-base",
-        "electra-large",
-        "albert-base",
-        "albert-xxlarge",
-        "bert-base",
-        "bert-wwm",
-        "tanda-roberta-base",
-        "tanda-roberta-large-wikiqa",
-        "tanda-bert-base-trec",
-    ):
+    for name in ("roberta-base", "bert-wwm", "tanda-roberta-large-wikiqa", "tanda-bert-base-trec"):
         assert name in out
     assert "tanda-roberta-base-wikiqa" not in out  # was not released

@@ -1,18 +1,14 @@
 import gzip
-import importlib.util
+import importlib
 import json
 import zipfile
 
 import pytest
-from conftest import ROOT
 
 from wqa.data import read_questions
 from wqa.data.documents import read_documents
-from wqa.errors import DataError
 
-spec = importlib.util.spec_from_file_location("wikiqa_script", ROOT / "data_scripts" / "wikiqa.py")
-script = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
+script = importlib.import_module("wikiqa")
 
 HEADER = "\t".join(script.HEADER)
 ROW = 'Q1\twho ?\tD1\tTitle\tD1-0\tHe "said" so .\t1'
@@ -43,11 +39,7 @@ def test_published_counts(wikiqa_archive, tmp_path):
     assert counts("dev", "clean")[:2] == (122, 1126)
     assert counts("test", "clean")[:2] == (237, 2341)
     questions = list(read_questions(tmp_path / "train.jsonl"))
-    assert (
-        questions[0].id == "Q1"
-        and len(questions[0].candidates) == 5
-        and questions[0].labels == (0, 0, 0, 1, 0)
-    )
+    assert questions[0].id == "Q1" and questions[0].labels == (0, 0, 0, 1, 0)
     assert len(questions) == 2118
     collection = stats["collection"]
     assert collection["documents"]["documents"] == 2811
@@ -107,6 +99,9 @@ def test_each_split_is_read_from_its_table_in_the_zip(tmp_path):
     [
         ((HEADER, ROW, ROW[:-1] + "2"), "line 3"),
         ((HEADER, "Q1\twho ?"), "line 2"),
+        ((HEADER, "\twho ?\tD\tT\tS\ttext\t1"), "line 2: no question or no id"),
+        ((HEADER, "Q1\t \tD\tT\tS\ttext\t1"), "line 2: no question or no id"),
+        ((HEADER,), "WikiQA-train.tsv: it holds no question"),
         (("a\tb", ROW), "line 1"),
         ((HEADER, ROW, ROW.replace("who", "what")), "another text for question 'Q1'"),
     ],
@@ -115,21 +110,14 @@ def test_bad_tables(tmp_path, capsys, rows, found):
     write_tables(tmp_path, rows)
     assert script.main(["--archive", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
-    assert found in error and error.count("\n") == 1 and not (tmp_path / "out").exists()
+    assert found in error and error.count("\n") == 1
+    assert not list((tmp_path / "out").glob("*.js*"))
 
 
 def test_bad_archives(tmp_path, capsys):
     (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04cut")
-    assert (
-        script.main(["--archive", str(tmp_path / "cut.zip"), "--out", str(tmp_path / "out")]) == 2
-    )
-    assert "cut.zip" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
-    assert script.main(["--archive", str(tmp_path / "empty"), "--out", str(tmp_path / "out")]) == 2
-    assert "WikiQA-train.tsv" in capsys.readouterr().err
-
-
-def test_a_table_without_a_row_is_refused():
-    with pytest.raises(DataError, match="dev.tsv: it holds no question"):
-        list(script.parse_rows(iter([(1, HEADER + "\n")]), "dev.tsv"))
-    assert len(list(script.parse_rows(iter([(1, HEADER), (2, ROW)]), "dev.tsv"))) == 1
+    for archive, named in (("cut.zip", "cut.zip"), ("empty", "WikiQA-train.tsv")):
+        options = ["--archive", str(tmp_path / archive), "--out", str(tmp_path / "out")]
+        assert script.main(options) == 2
+        assert named in capsys.readouterr().err

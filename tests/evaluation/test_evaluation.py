@@ -84,7 +84,7 @@ QRELS = st.dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(run=RUNS, qrels=QRELS)
 def test_equal_to_trec_eval(run, qrels):
     names = {
@@ -120,13 +120,8 @@ ORDERS = [[1, 0, 2], [0, 1], [0]]
 def test_filters_name_what_counts(filter, questions, mean):
     figures = evaluate(ORDERS, QUESTIONS, filter)
     assert figures["questions"] == questions
-    assert (
-        figures["map"]
-        == figures["mrr"]
-        == figures["p@1"]
-        == figures["ndcg@10"]
-        == pytest.approx(mean)
-    )
+    for name in ("map", "mrr", "p@1", "ndcg@10"):
+        assert figures[name] == pytest.approx(mean)
     run = {
         q.id: {f"{q.id}-{index}": -rank for rank, index in enumerate(order)}
         for q, order in zip(QUESTIONS, ORDERS)
@@ -169,22 +164,16 @@ class Fake:
 def test_a_written_run_keeps_the_order(tmp_path):
     # A dropped candidate may have the higher score, candidates may tie, and a blank one scores
     # minus infinity.
-    rankings = [
-        Fake([2, 0, 1], [0.5, 9.0, 0.5]),
-        Fake([1, 0], [-math.inf, 0.0]),
-        Fake([0], [-math.inf]),
-    ]
+    rankings = [Fake([2, 0, 1], [0.5, 9.0, 0.5]), Fake([1, 0], [-math.inf, 0.0])]
+    rankings.append(Fake([0], [-math.inf]))
     write_run(tmp_path / "run", QUESTIONS, rankings)
     write_qrels(tmp_path / "qrels", QUESTIONS)
     run, qrels = read_run(tmp_path / "run"), read_qrels(tmp_path / "qrels")
     assert qrels == qrels_from(QUESTIONS)
     ours, trec = evaluate([r.order for r in rankings], QUESTIONS), score_run(run, qrels)
     theirs = pytrec_eval.RelevanceEvaluator(qrels, {"map"}).evaluate(run)
-    assert (
-        ours["map"]
-        == pytest.approx(trec["map"])
-        == pytest.approx(np.mean([row["map"] for row in theirs.values()]))
-    )
+    assert trec["map"] == pytest.approx(np.mean([row["map"] for row in theirs.values()]))
+    assert ours["map"] == pytest.approx(trec["map"])
     assert ours["map"] == pytest.approx((1 / 3 + 0 + 1) / 3)
 
 

@@ -29,11 +29,9 @@ def test_every_published_table_is_whole():
         rows = read_rows(path)
         assert len({(row["row"], row["drop_ratio"]) for row in rows}) == len(rows)
         for row in rows:
-            assert path.stem in (
-                f"table{row['table']}",
-                f"figure{row['table']}",
-                row["table"],
-            ) and (row["recipe"] in ("-", "data_scripts") or (ROOT / row["recipe"]).exists())
+            named = row["table"]
+            assert path.stem in (f"table{named}", f"figure{named}", named)
+            assert row["recipe"] in ("-", "data_scripts") or (ROOT / row["recipe"]).exists()
 
 
 def collect(*arguments):
@@ -43,15 +41,8 @@ def collect(*arguments):
 
 def test_collecting_figures_over_seeds(tmp_path):
     def write(name, value):
-        figures = {
-            "filter": "all",
-            "questions": 5,
-            "mrr": value,
-            "p@1": 0.5,
-            "ndcg@10": 0.5,
-            "cost": 0.63,
-            "seconds": 1,
-        }
+        figures = {"filter": "all", "questions": 5, "mrr": value, "p@1": 0.5, "ndcg@10": 0.5}
+        figures.update({"cost": 0.63, "seconds": 1})
         rows = [
             {"drop_ratio": "0.3", "map": value, **figures},
             {"drop_ratio": "exit 2", "map": 0.25, **figures},
@@ -64,24 +55,12 @@ def test_collecting_figures_over_seeds(tmp_path):
     assert collect(table, "CT 2", "exit 2", "x", files[0]).returncode == 0
     assert collect(table, "CT", "0.3", "y", files[0]).returncode == 0
     one, two = read_rows(table)
-    assert (one["x_map"], one["x_seeds"], one["x_cost_reduction"], one["y_map"]) == (
-        "60.00 (14.14)",
-        "2",
-        "-37",
-        "50.00",
-    )
-    assert (two["row"], two["drop_ratio"], two["x_map"], two["y_map"]) == (
-        "CT 2",
-        "0",
-        "25.00",
-        "-",
-    )
+    assert (one["x_map"], one["x_seeds"], one["y_map"]) == ("60.00 (14.14)", "2", "50.00")
+    assert one["x_cost_reduction"] == "-37" and (two["row"], two["drop_ratio"]) == ("CT 2", "0")
+    assert (two["x_map"], two["y_map"]) == ("25.00", "-")
     done = collect(table, "CT", "0.9", "x", files[0])
-    assert (
-        done.returncode == 2
-        and "no row with drop ratio 0.9" in done.stderr
-        and done.stderr.count("\n") == 1
-    )
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "no row with drop ratio 0.9" in done.stderr
 
 
 def count_corpora(*arguments):

@@ -217,16 +217,6 @@ def test_tuning_equals_evaluation_where_candidates_tie(tiny_run, coarse):
         assert configuration.metrics == pytest.approx(figures(row))
 
 
-def test_the_order_of_a_file_changes_no_figure(tiny_run, coarse):
-    questions = positives_first()
-    ranker = load_ranker(tiny_run, engine="mxnet")
-    ours = [
-        [figures(row) for row in evaluate_ranker(ranker, file, SETTINGS, per_exit=True)]
-        for file in (questions, permuted(questions, 1), permuted(questions, 2))
-    ]
-    assert ours[0] == ours[1] == ours[2]
-
-
 candidates = st.lists(
     st.tuples(st.sampled_from(["", "a", "b", "c", "d"]), st.integers(0, 1)), min_size=1, max_size=9
 )

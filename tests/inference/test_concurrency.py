@@ -17,7 +17,7 @@ from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.inference import CascadeRanker, SequentialRanker
+from wqa.inference import CascadeRanker, EnsembleRanker, SequentialRanker
 from wqa.inference.lookahead import read_ahead
 from wqa.systems.load import load_ranker
 
@@ -127,15 +127,6 @@ def test_threads_rank_single_questions_and_many(tiny_run, engine):
     assert in_threads([rank_all, rank, rank_all, rank]) == []
 
 
-def test_no_lock_is_held_between_two_rankings(tiny_run):
-    ranker = load_ranker(tiny_run, engine="mxnet")
-    questions = list(read_questions(builtin_path("test")))[:3]
-    rankings = ranker.rank_all(questions)
-    next(rankings)
-    assert in_threads([lambda: list(ranker.rank_all(questions))]) == []
-    assert len(list(rankings)) == 2
-
-
 # Forks
 
 FORKS = """
@@ -196,19 +187,15 @@ def sized(size):
     return size, size
 
 
-def grouped(sizes, limit):
+@given(st.lists(st.integers(1, 9), max_size=30), st.integers(1, 20))
+def test_groups_depend_on_the_items_alone(sizes, limit):
     expected = []
     for size in sizes:
         if expected and sum(expected[-1]) + size <= limit:
             expected[-1].append(size)
         else:
             expected.append([size])
-    return expected
-
-
-@given(st.lists(st.integers(1, 9), max_size=30), st.integers(1, 20))
-def test_groups_depend_on_the_items_alone(sizes, limit):
-    assert list(read_ahead(iter(sizes), sized, limit)) == grouped(sizes, limit)
+    assert list(read_ahead(iter(sizes), sized, limit)) == expected
 
 
 def test_slow_preparation_divides_no_group():
@@ -245,10 +232,11 @@ def await_no_thread():
     assert waiting_threads() == []
 
 
-@pytest.fixture(params=["cascade", "sequence"])
+@pytest.fixture(params=["cascade", "sequence", "ensemble"])
 def ranker(request, tiny_run):
     cascade = load_ranker(tiny_run, drop_ratio=0.3, engine="mxnet")
-    return cascade if request.param == "cascade" else SequentialRanker([cascade])
+    combined = {"sequence": SequentialRanker, "ensemble": EnsembleRanker}
+    return combined[request.param]([cascade]) if request.param in combined else cascade
 
 
 def question(number):
@@ -293,8 +281,6 @@ def test_an_abandoned_generator_leaves_no_thread(ranker):
     next(rankings)
     del rankings
     await_no_thread()
-    ranker.rank_all([question(1)])  # never begun
-    assert waiting_threads() == []
 
 
 # Memory
@@ -322,67 +308,54 @@ def test_a_dropped_ranker_is_freed_at_once(tiny_run, engine):
 
 
 GROWTH = """
-import gc, sys
+import gc, sys, threading
 import numpy as np
 from wqa.config import BackboneConfig, EngineConfig
 from random_rankers import random_pairs, random_ranker
 
-gc.disable()
 config = BackboneConfig(
     vocab_size=12000, units=64, hidden_size=128, num_layers=2, num_heads=2, max_positions=64
 )
 pairs = random_pairs(np.random.default_rng(0), 4, 10, 20, 12000)
-peaks = []
-for _ in range(16):
-    random_ranker(config, (1, 2), engine=EngineConfig(engine=sys.argv[1])).rank_pairs([pairs])
-    peaks.append(peak())
-print(peaks[-1] - peaks[0])
+
+def load(engine):
+    return random_ranker(config, (1, 2), engine=EngineConfig(engine=engine))
+
+def growth(work, count):
+    work(), work()
+    before = peak()
+    for _ in range(count):
+        work()
+    print(peak() - before)
+
+gc.disable()
+for engine in sys.argv[1:]:
+    growth(lambda: load(engine).rank_pairs([pairs]), 8)
+ranker = load("mxnet")
+
+def in_a_thread():
+    thread = threading.Thread(target=ranker.rank_pairs, args=([pairs],))
+    thread.start()
+    thread.join()
+
+growth(in_a_thread, 12)
 """
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("engine", ENGINES)
-def test_rankers_that_come_and_go_take_the_memory_of_a_few(engine):
-    growth = subprocess.run(
-        [sys.executable, "-c", PEAK + GROWTH, engine],
+def test_rankers_and_threads_that_come_and_go_keep_no_memory():
+    engines = ["mxnet"] + ["onednn"] * (not lacks())
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK + GROWTH, *engines],
         capture_output=True,
         text=True,
         timeout=120,
         env=child_environment(OMP_NUM_THREADS="1"),
     )
-    assert int(growth.stdout) < 20 * 1024, growth.stderr  # KiB; the weights alone are 3.4 MB
-
-
-THREADS = (
-    PEAK
-    + """
-import sys, threading
-from wqa.data import builtin_path, read_questions
-from wqa.inference import load_ranker
-
-ranker = load_ranker(sys.argv[1], engine="mxnet")
-questions = list(read_questions(builtin_path("test")))[:2]
-
-def in_threads(count):
-    for _ in range(count):
-        thread = threading.Thread(target=lambda: list(ranker.rank_all(questions)))
-        thread.start()
-        thread.join()
-
-in_threads(2)
-before = peak()
-in_threads(30)
-print(peak() - before)
-"""
-)
-
-
-def test_threads_that_come_and_go_keep_no_memory(tiny_run):
-    command = [sys.executable, "-c", THREADS, str(tiny_run)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=child_environment()
-    )
-    assert int(done.stdout) < 30_000, done.stderr  # kB; more than 100,000 with MXNet in each thread
+    *rankers, threads = map(int, done.stdout.split())
+    assert len(rankers) == len(engines), done.stderr
+    assert max(rankers) < 20 * 1024  # KiB; the weights of one ranker are 3.4 MB
+    assert threads < 15_000  # more than 40,000 with MXNet in each thread
 
 
 @needs_onednn
@@ -395,5 +368,6 @@ def test_scores_do_not_depend_on_the_threads_of_the_caller(tiny_run):
     openmp.omp_set_num_threads(1 if before > 1 else 2)
     try:
         assert all(map(is_same, ranker.rank_all(questions), expected))
+        assert openmp.omp_get_max_threads() == (1 if before > 1 else 2)
     finally:
         openmp.omp_set_num_threads(before)

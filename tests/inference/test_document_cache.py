@@ -3,7 +3,7 @@
 import json
 import multiprocessing
 import shutil
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import mxnet as mx
 import numpy as np
@@ -28,7 +28,7 @@ from wqa.inference.document_cache import (
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.io.locks import lock_output
 from wqa.pretrained import load_backbone
-from wqa.systems.encode import EncodingTask, encode_documents
+from wqa.systems.encode import EncodingTask
 from wqa.systems.run_directory import load_run
 from wqa.text import SingleInputs, load_tokenizer
 
@@ -132,9 +132,8 @@ def test_documents_are_looked_up_by_id_and_text(tmp_path):
     wanted = candidates_of("D2", "D0", "D9", "D1", "D3")
     wanted += [Candidate("D0"), Candidate("another text", None, "D0")]
     documents = cache.get(wanted)
-    assert [document is None for document in documents] == [False, False, True] + [False] * 2 + [
-        True
-    ] * 2
+    missing = [place for place, document in enumerate(documents) if document is None]
+    assert missing == [2, 5, 6]
     for index, place in ((2, 0), (0, 1), (1, 3), (3, 4)):
         assert documents[place].rows.tolist() == encodings[index].tolist()
         assert documents[place].truncated == (index == 2)
@@ -142,7 +141,7 @@ def test_documents_are_looked_up_by_id_and_text(tmp_path):
     assert [len(document.rows) for document in cache.get(candidates_of("D2", "D1"), 2)] == [2, 1]
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.lists(st.integers(0, 4), max_size=9), st.sampled_from(["float16", "float32", "int8"]))
 def test_any_lengths_are_read_as_they_were_written(tmp_path_factory, lengths, store):
     encodings = rows_of(lengths) if lengths else []
@@ -251,11 +250,9 @@ def test_threads_and_forked_processes_read(tmp_path):
         for _ in range(50):
             cache.get(candidates_of("D0", "D9"))
 
-    threads = [threading.Thread(target=read) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        for future in [threads.submit(read) for _ in range(4)]:
+            future.result()
     assert (cache.documents, cache.missing) == (400, 200)
 
 
@@ -310,9 +307,8 @@ def test_the_cache_has_the_networks_encodings(run, collection, tmp_path, capsys)
     cache.check_made_with(encodings_identity(backbone, loaded.inputs.tokenizer, 40))
 
 
-@pytest.mark.parametrize("store, first_tokens", [("float16", 0), ("int8", 3)])
-def test_shards_make_the_cache_of_one_process(run, collection, tmp_path, store, first_tokens):
-    options = ["--store", store, "--first-tokens", str(first_tokens), "--partition-tokens", "120"]
+def test_shards_make_the_cache_of_one_process(run, collection, tmp_path):
+    options = ["--store", "int8", "--first-tokens", "3", "--partition-tokens", "120"]
     assert encode(run, collection, tmp_path / "one", *options) == 0
     for index in (2, 3, 1):
         assert encode(run, collection, tmp_path / "out", *options, "--shard", f"{index}/3") == 0
@@ -366,16 +362,9 @@ def test_a_cache_of_other_weights_or_options_is_kept(run, collection, tmp_path, 
     assert encode(run, collection, out, "--first-tokens", "3") == 2
     assert "made with tokens 0; expected 3" in capsys.readouterr().err
     assert contents(out) == before
+    (out / "rows.bin").unlink()  # as if it was not copied whole
     assert encode(run, collection, out) == 0
     assert contents(out) == before
-
-
-def test_a_cache_that_was_not_copied_whole_is_made_again(run, collection, tmp_path):
-    encode_documents(run, collection, tmp_path / "cache")
-    before = contents(tmp_path / "cache")
-    (tmp_path / "cache" / "rows.bin").unlink()
-    encode_documents(run, collection, tmp_path / "cache")
-    assert contents(tmp_path / "cache") == before
 
 
 def test_options_that_do_not_fit_are_refused(run, tiny_run, collection, tmp_path, capsys):

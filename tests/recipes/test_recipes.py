@@ -9,17 +9,12 @@ import subprocess
 import sys
 import types
 
+import numpy as np
 import pytest
 from conftest import ROOT, child_environment, lacks, needs_precision, write_command
 
 import wqa
-from wqa.data import (
-    Candidate,
-    Question,
-    builtin_path,
-    read_questions,
-    write_questions,
-)
+from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.documents import read_documents
 from wqa.evaluation.report import read_rows
 from wqa.systems.load import load_ranker
@@ -41,9 +36,7 @@ RECIPES = {
     },
     "cascade/minilm_train": {"cascade/trecqa_drawn_seed1/metrics.jsonl": "loss"},
     "cascade/minilm_tables": {
-        "results/cascade/minilm_claims_wikiqa.txt": "3 layers; cascade at 0 (2 and 2 seeds)",
         "results/cascade/minilm_claims_trecqa.txt": "sequence at 0.3; cascade at 0.3 (2 and",
-        "results/cascade/minilm_trecqa.tsv": "one exit an update",
         "results/cascade/logs/minilm_cascade_wikiqa_seed0.metrics.jsonl": "loss",
     },
     "cascade/base_train": {},  # the trainings of minilm_train, which may be there already
@@ -56,21 +49,16 @@ RECIPES = {
     "mhs/table4": {"results/mhs/table4.tsv": "MHS B1_3H2"},
     "mhs/table5": {
         "results/mhs/table5.tsv": "bert_6_384_12 mhs",
-        "results/mhs/table5_float32.txt": "time_ratio",
     },
     "mhs/figure4": {"results/mhs/figure4_wikiqa/agreement.tsv": "head 3"},
     "mhs/minilm_train": {"mhs/minilm_mhs_wikiqa/alpha_0.5_tau_1/metrics.jsonl": "head_3"},
     "mhs/minilm_tables": {
-        "results/mhs/minilm_wikiqa.tsv": "MHS B2_3H1",
         "results/mhs/minilm_claims.txt": "KD_Sum; MHS (2 and 2 seeds)",
         "results/mhs/minilm_cost.txt": "minilm_mhs_wikiqa",
-        "results/mhs/minilm_grid_kd_rr.txt": "dev_map",
         "results/mhs/minilm_agreement/agreement.tsv": "head 3",
-        "results/mhs/logs/minilm_transferred_cascade.metrics.jsonl": "loss",
     },
     "dcbert/table1": {
         "results/dcbert/table1.tsv": "DistilBERT",
-        "results/dcbert/speed_table1_squad.txt": "dcbert_1",
     },
     "dcbert/table2": {"results/dcbert/table2.tsv": "DC-BERT"},
     "dcbert/table3": {"results/dcbert/table3.tsv": "DC-BERT-Linear"},
@@ -82,18 +70,14 @@ RECIPES = {
     "dcbert/untrained": {"results/dcbert/untrained.tsv": "cosine:"},
     "dcbert/base_speed": {
         "results/dcbert/base_speed_float32.txt": "has paid for itself",
-        "results/dcbert/base_speed_linear_float32.txt": "dcbert, cached",
     },
     "dcbert/minilm_train": {"dcbert/dcbert_3_squad_seed0/metrics.jsonl": "loss"},
     "dcbert/minilm_tables": {
         "results/dcbert/minilm_squad.tsv": "BM25",
         "results/dcbert/minilm_claims.txt": "(b) LSTM",
-        "results/dcbert/logs/minilm_lstm_squad_seed0.metrics.jsonl": "loss",
     },
     "dcbert/sentences": {
         "results/dcbert/sentences.tsv": "comparing classifier",
-        "results/dcbert/sentences_claims.txt": "DC-BERT with one layer, seed 0",
-        "results/dcbert/logs/sentences_apart_dcbert_1_squad_seed0.metrics.jsonl": "loss",
     },
     "cosinet/embed_words": {
         "results/cosinet/embed_words.tsv": "distilled",
@@ -103,24 +87,18 @@ RECIPES = {
     "cosinet/table4": {
         "results/cosinet/table4.tsv": "BERT",
         "results/cosinet/table3.tsv": "WO+RR",
-        "results/cosinet/claims_wikiqa.txt": "mrr",
     },
     "cosinet/table5": {
-        "results/cosinet/table5.tsv": "Cosinet",
         "results/cosinet/claims_squad.txt": "WO+RR; Cosinet list BiRNN",
     },
     "cosinet/squad_small": {
         "results/cosinet/squad_small.tsv": "CA list BiRNN",
-        "results/cosinet/squad_small_claims.txt": "CA list BiRNN; Cosinet list BiRNN (1 and",
     },
     "cosinet/table6": {
         "results/cosinet/table6.tsv": "\nCA\t",
-        "results/cosinet/claims_nqla.txt": "WO+RR; Cosinet list BiRNN",
     },
     "cosinet/wikiqa_minilm": {
         "results/cosinet/minilm_wikiqa.tsv": "MiniLM",
-        "results/cosinet/minilm_claims.txt": "t_test",
-        "results/cosinet/logs/minilm_cosinet_wikiqa_0.metrics.jsonl": "loss",
     },
     "mspp/pretrain": {
         "mspp/pretrained_IE_k/metrics.jsonl": "mlm",
@@ -128,13 +106,10 @@ RECIPES = {
     },
     "mspp/table1": {
         "results/mspp/table1.tsv": "Joint MSPP AE_k, FT AE_k",
-        "results/mspp/table1_claims_wikiqa.txt": "t_test_seeds",
     },
     "mspp/table2": {
         "results/mspp/table2.tsv": "Joint RoBERTa-Base, FT IE_k",
-        "results/mspp/table7.tsv": "its first five alone",
         "results/mspp/table7_full.tsv": "Joint MSPP IE_k, FT IE_k",
-        "results/mspp/table2_claims_wikiqa.txt": "FT IE_k; Joint MSPP IE_k, FT IE_k (1",
     },
     "mspp/table3": {
         "results/mspp/table3.tsv": "Joint MSPP IE_k, FT AE_1",
@@ -144,18 +119,11 @@ RECIPES = {
     },
     "mspp/minilm_train": {"mspp/joint_row_ie_wikiqa_seed0/metrics.jsonl": "loss"},
     "mspp/minilm_tables": {
-        "results/mspp/minilm_wikiqa.tsv": "minilm, not trained further",
-        "results/mspp/minilm_claims.txt": "pairwise; joint IE_k, MSPP",
-        "results/mspp/minilm_rerank.tsv": "pairwise, its first five alone",
         "results/mspp/minilm_rerank_full.tsv": "joint IE_k, MSPP",
         "results/mspp/minilm_rerank_claims.txt": "t_test_seeds",
-        "results/mspp/logs/minilm_pretrained_IE_k.metrics.jsonl": "mlm",
     },
     "mspp/separator": {
         "results/mspp/separator_wikiqa.tsv": "joint IE_k, masked tokens",
-        "results/mspp/separator_claims.txt": "joint IE_k, masked tokens; joint IE_k, MSPP",
-        "results/mspp/separator_rerank.tsv": "pairwise, its first five alone",
-        "results/mspp/separator_rerank_full.tsv": "joint IE_k, MSPP",
         "results/mspp/separator_rerank_claims.txt": "t_test_seeds",
     },
     "checkpoints/released": {
@@ -283,47 +251,17 @@ def test_students_of_fewer_layers(minilm, recipe_out, tmp_path, wqa_command):
     assert (recipe_out / "mhs" / "minilm_transferred_2" / "model.params").exists()
 
 
-@pytest.mark.parametrize("layers", ["1", "4"])
-def test_students_of_layers_that_the_encoder_has_not(layers, tmp_path, wqa_command):
-    done = run_recipe("mhs/minilm_train", tmp_path, tmp_path, wqa_command, LAYERS=layers)
-    assert done.returncode == 2
-    assert f"error: LAYERS is {layers}; expected 2 to 3" in done.stderr
-
-
-def settings_of(paper):
-    """The file of settings that the recipes of a paper source."""
-    own = ROOT / "recipes" / paper / "settings.bash"
-    return own if own.exists() else ROOT / "recipes" / "settings.sh"
-
-
-@pytest.mark.parametrize("smoke", ["0", "1"])
-def test_each_paper_has_its_own_results(smoke, recipe_out, wqa_command):
-    """Tables of two papers have one name."""
-    variables = {"SMOKE": smoke, "OUT": str(recipe_out), "WQA": wqa_command}
-    variables["PYTHON"] = sys.executable
-    folders = {}
-    for paper in ("cascade", "cosinet", "dcbert", "mhs", "mspp", "scale"):
-        show = f'. "{settings_of(paper)}"; echo "$RESULTS"'
-        environment = child_environment(RUNS=str(recipe_out), **variables)
-        done = subprocess.run(
-            ["bash", "-c", show], capture_output=True, text=True, env=environment, check=True
-        )
-        folders[paper] = done.stdout.strip()
-    top = f"{recipe_out}/results/{{}}" if smoke == "1" else "recipes/{}/results"
-    assert folders == {paper: top.format(paper) for paper in folders}
+def test_students_of_layers_that_the_encoder_has_not(tmp_path, wqa_command):
+    done = run_recipe("mhs/minilm_train", tmp_path, tmp_path, wqa_command, LAYERS="4")
+    assert done.returncode == 2 and "error: LAYERS is 4; expected 2 to 3" in done.stderr
 
 
 @pytest.mark.parametrize(
     "name, module, extra",
     [
         ("mhs/table2", "optuna", "tune"),
-        ("mhs/minilm_train", "optuna", "tune"),
-        ("mhs/minilm_tables", "matplotlib", "plots"),
-        ("mhs/figure4", "matplotlib", "plots"),
         ("dcbert/figure2", "matplotlib", "plots"),
-        ("dcbert/minilm_tables", "matplotlib", "plots"),
         ("cascade/figure2", "matplotlib", "plots"),
-        ("cascade/minilm_tables", "matplotlib", "plots"),
         ("scale/asnq_ray", "ray", "ray"),
     ],
 )
@@ -469,11 +407,8 @@ def test_the_rows_of_dcbert(tmp_path):
     }
     assert (second["row"], second["drop_ratio"]) == ("second", "0.3")
     assert (second["nq_p@10"], second["nq_cost_reduction"]) == ("45.00", "-75")
-    assert (second["nq_em"], second["nq_em_drop"], second["nq_p@10_kept"]) == (
-        "40.00",
-        "20.0",
-        "75.0",
-    )
+    answered = [second[f"nq_{name}"] for name in ("em", "em_drop", "p@10_kept")]
+    assert answered == ["40.00", "20.0", "75.0"]
     assert (second["nq_speedup"], second["nq_questions_per_second"]) == ("10.3x", "12.35")
     with pytest.raises(AssertionError, match="error: .*no row with drop ratio 0.5"):
         row("third", "p@10", ("c.json",), (), "--label", "0.5")
@@ -679,11 +614,8 @@ def test_a_transfer_corpus(tmp_path, wqa_command):
         return list(read_questions(out))
 
     questions = made()
-    assert [question.id for question in questions[-3:]] == [
-        "selqa-dev-1",
-        "selqa-test-1",
-        "selqa-test-2",
-    ]
+    ids = [question.id for question in questions[-3:]]
+    assert ids == ["selqa-dev-1", "selqa-test-1", "selqa-test-2"]
     assert questions[-1].labels == (0, 1)
     known = dict(zip(asked, facts))
     for question in questions[:-3]:
@@ -820,9 +752,7 @@ def test_the_rows_of_mspp(tmp_path):
         "asnq_seeds": "-",
     }
     assert (joint["wikiqa_map"], joint["asnq_map"]) == ("70.00", "50.00")
-    with pytest.raises(
-        AssertionError, match="error: .*a.json: no em; expected the figures of one run"
-    ):
+    with pytest.raises(AssertionError, match="error: .*a.json: no em; expected the figures of"):
         run_script(MSPP / "rows.py", table, "asnq", "em", "--row", "joint", one)
 
 
@@ -955,25 +885,11 @@ def test_our_contender_ranks_at_each_drop_ratio(tiny_run):
         expected = [ranking.order.tolist() for ranking in ranker.rank_all(questions)]
         answered = []
         for scores in row["scores"]:
-            answered.append(
-                sorted(range(len(scores)), key=[-score for score in scores].__getitem__)
-            )
+            answered.append(np.argsort(-np.array(scores), kind="stable").tolist())
         assert row["drop_ratio"] == ratio
         assert answered == expected, ratio
         orders.append(expected)
     assert orders[0] != orders[1] != orders[2] != orders[0]
-
-
-@pytest.mark.nightly  # the comparison of speeds is the same of RoBERTa's shape
-def test_the_comparison_of_a_bert_shape():
-    """Its tokenizer is BERT's."""
-    size = ("--shape", "tiny_bert", "--questions", 1, "--candidates", 3)
-    output = run_script(BENCH / "compare.py", *size, "--precision", "float32")
-    lines = output.splitlines()[1:]
-    assert lines[0].startswith("1 questions, 3 candidates")
-    assert [line[:21] for line in lines[2:]] == ["wqa pairwise  float32"] + [
-        "wqa cascade   float32"
-    ] * 3
 
 
 @pytest.mark.nightly  # the measurements of the night run it too
@@ -1019,12 +935,8 @@ def start(code):
 
 
 def test_a_contender_answers(bench):
-    code = (
-        "print('a greeting'); print('{}', flush=True)\n"
-        "begin, end = map(int, input().split())\n"
-        "print('{\"seconds\": %d}' % (begin + end))\n"
-    )
-    assert start(code) == []
+    code = "print('{}', flush=True); begin, end = map(int, input().split()); "
+    assert start(code + "print('{\"seconds\": %d}' % (begin + end))") == []
 
 
 @pytest.mark.parametrize(
@@ -1089,27 +1001,3 @@ def test_the_comparison_puts_peers_beside(bench):
     contenders[0].setting = others[0].setting = "batches of 32"
     lines = compare.settings_of([contenders, others])
     assert lines == ["pytorch float32: batches of 32"]
-
-
-#: Encodes as the library does, by this package's encoder.
-SENTENCE_TRANSFORMERS = """
-import numpy as np
-from wqa.config import EngineConfig
-from wqa.inference.document_encoder import DocumentEncoder
-from wqa.systems.text_encoder import load_encoders
-from wqa.text import SingleInputs
-
-__version__ = "0"
-
-class SentenceTransformer:
-    def __init__(self, folder, device):
-        encoders = load_encoders(folder)
-        self.inputs = SingleInputs(encoders.tokenizer, encoders.max_length)
-        settings = (encoders.tokenizer, encoders.max_length, EngineConfig())
-        self.encoder = DocumentEncoder(encoders.document, *settings)
-
-    def encode(self, texts, normalize_embeddings):
-        token_ids = [encoded.token_ids for encoded in self.inputs.encode(texts)]
-        means = np.array([rows.mean(0, np.float32) for rows in self.encoder.encode(token_ids)])
-        return means / np.linalg.norm(means, axis=1, keepdims=True)
-"""

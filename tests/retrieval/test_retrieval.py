@@ -60,19 +60,13 @@ def test_documents_round_trip(tmp_path):
     "line, problem",
     [
         ('{"id": "D2", "text": " \\t"}', "text is blank"),
-        ('{"id": "D2", "text": ""}', "text is blank"),
         ('{"id": "D1", "text": "again"}', "document id 'D1' is on line 1 too"),
         ('{"id": "D 2", "text": "t"}', "id is 'D 2'"),
-        ('{"id": "", "text": "t"}', "id is ''"),
-        ('{"id": 2, "text": "t"}', "id is 2"),
         ('{"id": "D2", "text": null}', "text is None"),
         ('{"id": "D2", "text": "\\ud800"}', "text holds half a surrogate pair"),
         ('{"id": "D2", "text": "t", "title": " "}', "title is blank"),
         ('{"id": "D2", "text": "t", "label": 1}', "unknown key 'label'"),
-        ('{"id": "D2"}', "no key 'text'"),
         ('{"id": "D2", "text": "t", "text": "u"}', "key 'text' occurs twice"),
-        ("[]", "[]"),
-        ("", "an empty line"),
         ("{", "malformed JSON"),
     ],
 )
@@ -94,7 +88,6 @@ def test_a_file_without_documents_is_refused(jsonl):
     [
         ([Document("D1", "a"), Document("D1", "b")], "two documents have this id"),
         ([Document("D1", " ")], "text is blank"),
-        ([Document("D 1", "a")], "id is 'D 1'"),
         ([Document("D1", "\ud800")], "half a surrogate pair"),
     ],
 )
@@ -458,9 +451,7 @@ def test_documents_without_a_word_are_no_index(build):
         ("lucene", {}, "one of tfidf, bm25"),
         ("tfidf", {"k1": 1.0}, "k1: given with tfidf"),
         ("bm25", {"k1": -1}, "k1: -1; expected a finite number from 0 on"),
-        ("bm25", {"k1": math.inf}, "k1: inf"),
         ("bm25", {"b": 1.5}, "b: 1.5; expected a number from 0 to 1"),
-        ("bm25", {"b": "x"}, "b: 'x'; expected a number"),
     ],
 )
 def test_wrong_settings_are_refused(build, method, given, message):
@@ -497,7 +488,6 @@ def test_a_damaged_index_is_refused(build, tmp_path, capsys):
         ({"format": 0}, "format 0; expected format 1"),
         ({"method": "other"}, "method 'other'"),
         ({"settings": {"k1": 1}}, "with settings"),
-        ({"settings": 3}, "with settings"),
         ({"documents": 7}, "6 elements; expected 7"),
         ({"documents": 0}, "elements; expected 0"),
         ({"terms": 0}, "elements; expected 0"),
@@ -530,7 +520,6 @@ def test_a_second_writer_is_refused(build, tmp_path):
     [
         ("The Art of war", ["art"], True),
         ("a start", ["art"], False),
-        ("in 1950", ["5"], False),
         ("the United States", ["Britain", "united   states"], True),
         ("united, states", ["united states"], False),
         ("in the U.S.", ["U.S."], True),
@@ -538,8 +527,6 @@ def test_a_second_writer_is_refused(build, tmp_path):
         ("le cafe", ["caf\u00e9"], False),
         ("at 10\u2013 11", ["10 \u2013 11"], True),
         ("text", [], False),
-        ("text", [" ", "\x00"], False),
-        ("", ["text"], False),
     ],
 )
 def test_a_document_contains_an_answer_exactly(text, answers, expected):
@@ -573,14 +560,8 @@ def test_a_file_of_retrieved_questions_is_counted(build, tmp_path):
     index = build()
     write_questions(tmp_path / "q.jsonl", QUESTIONS)
     counts = write_retrieved(index.path, tmp_path / "q.jsonl", tmp_path / "c.jsonl", 80)
-    assert counts == {
-        "questions": 4,
-        "candidates": 5,
-        "positives": 1,
-        "without": 1,
-        "unknown": 1,
-        "missed": 3,
-    }
+    expected = {"questions": 4, "candidates": 5, "positives": 1, "without": 1, "unknown": 1}
+    assert counts == {**expected, "missed": 3}
     written = list(read_questions(tmp_path / "c.jsonl"))
     assert [question.id for question in written] == ["Q1", "Q2", "Q4", "Q5"]
     assert written[0].answers == ("grow", "GROW .")
@@ -612,21 +593,14 @@ def test_the_file_of_the_questions_is_not_replaced(build, tmp_path):
         ("hit@1", [0, 1, 1], [0, 1, 2], 0),
         ("hit@2", [0, 1, 1], [0, 1, 2], 1),
         ("hit@5", [0, 1], [0, 1], 1),  # fewer candidates than 5
-        ("hit@5", [0, 0], [0, 1], 0),
         ("hit@5", [], [], 0),
         # Retrieved: 0 0 1 0 1. Ranked: the last first.
         ("pbt@1", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 1),
-        ("pbt@2", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 1),
         ("ptb@2", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 0),  # index 2 was not among the first 2
         ("ptb@3", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 1),
-        ("pbt@3", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 1),
         ("pbt@5", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 0),  # all are among the first 5
-        ("ptb@5", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 0),
-        ("pbt@1", [1, 0], [0, 1], 0),
         ("ptb@1", [0, 1], [1, 0], 1),
-        ("ptb@1", [0, 1], [0, 1], 0),
         ("pbt@1", [0, 1], [1, 0], 0),
-        ("pbt@1", [], [], 0),
     ],
 )
 def test_metrics_of_retrieval_by_hand(name, ranked, ranks, expected):
@@ -775,15 +749,8 @@ def test_commands_from_documents_to_figures(tmp_path, capsys):
     "arguments, message",
     [
         (["index", "absent.jsonl", "--out", "index"], "absent.jsonl: cannot be read (No such"),
-        (
-            ["index", "d.jsonl", "--out", "new", "--method", "tfidf", "--k1", "1"],
-            "--k1: given with tfidf",
-        ),
         (["index", "d.jsonl", "--out", "d.jsonl"], "--out: d.jsonl, a file"),
-        (
-            ["retrieve", "absent", "--data", "q.jsonl", "--out", "c.jsonl"],
-            "is no document index",
-        ),
+        (["retrieve", "absent", "--data", "q.jsonl", "--out", "c.jsonl"], "is no document index"),
         (["retrieve", "index", "--data", "no.jsonl", "--out", "c.jsonl"], "no such file"),
         (
             ["retrieve", "index", "--data", "q.jsonl", "--out", "c.jsonl", "--top", "0"],

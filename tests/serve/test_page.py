@@ -267,7 +267,7 @@ def test_no_other_file_is_sent(server, path):
 
 def test_the_example_is_ranked_by_the_button(visit, server):
     page = visit(server)
-    assert "three_exits" in page.inner_text("#ranker")
+    assert "three_exits" in page.inner_text("#ranker") and not page.is_visible("#key")
     assert page.input_value("#question")
     assert "10 candidates" in page.inner_text("#count")
     page.click("#rank")
@@ -406,7 +406,7 @@ def test_a_ranker_of_one_stage_has_one_column(visit):
         assert "log-odds" not in page.inner_text("#results")
 
 
-@pytest.mark.parametrize("threshold, says_none", [(0.96, True), (0.95, False), (None, False)])
+@pytest.mark.parametrize("threshold, says_none", [(0.96, True), (0.95, False)])
 def test_a_calibrated_ranker_may_say_that_none_answers(visit, threshold, says_none):
     ranker = ThreeExits()
     ranker.set_drops(0.25)
@@ -484,7 +484,6 @@ def test_an_error_of_the_server_is_shown_until_a_ranking_comes(visit, server):
             {"status": 429, "headers": {"Retry-After": "3"}, "json": {"error": "it is busy"}},
             "it is busy. Try again in 3 s.",
         ),
-        ({"status": 502, "body": "<h1>Bad</h1>"}, "The server answers 502 Bad Gateway."),
         ({"status": 200, "body": "<h1>Sign in</h1>"}, "The server's answer is no JSON."),
         (None, "The server does not answer. Is it still running?"),
     ],
@@ -524,10 +523,6 @@ def test_a_server_with_a_key_asks_for_it(visit, ranker):
         assert page.inner_text("#error") == "" and len(columns(page)) == 3
         page.reload(wait_until="networkidle")
         assert page.input_value("#key") == ""
-
-
-def test_a_server_without_a_key_shows_no_field_for_it(visit, server):
-    assert not visit(server).is_visible("#key")
 
 
 # Sentences of a collection
@@ -640,15 +635,14 @@ def test_a_reader_chooses_the_ranker(visit, ranker, collection):
         assert not visit(address).is_visible("#model")
 
 
-@pytest.mark.parametrize("threshold, says_none", [(1.0, True), (0.0, False)])
-def test_no_answer_in_the_collection(visit, collection, threshold, says_none):
+def test_no_answer_in_the_collection(visit, collection):
     ranker = ThreeExits()
     ranker.set_drops(0.25)
-    ranker.threshold = threshold
+    ranker.threshold = 1.0
     with served(ranker, index=collection) as address:
         page = visit(address)
         ask_collection(page)
-        assert ("No answer found, by the threshold of" in page.inner_text("#status")) is says_none
+        assert "No answer found, by the threshold of" in page.inner_text("#status")
         page.fill("#question", "zebra ?")
         page.click("#rank")
         until(page, "document.getElementById('status').textContent.startsWith('No document')")
@@ -658,10 +652,9 @@ def test_no_answer_in_the_collection(visit, collection, threshold, says_none):
         assert page.is_visible("#question-problem")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_view_of_a_collection_on_every_screen(visit, ranker, collection, scheme):
+def test_the_view_of_a_collection_on_every_screen(visit, ranker, collection):
     with served(ranker, index=collection) as address:
-        page = visit(address, width=360, color_scheme=scheme, reduced_motion="reduce")
+        page = visit(address, width=360, color_scheme="dark", reduced_motion="reduce")
         focused = []
         for _ in range(3):
             page.keyboard.press("Tab")
@@ -675,18 +668,6 @@ def test_the_view_of_a_collection_on_every_screen(visit, ranker, collection, sch
         assert page.inner_text("#sources legend") == "Candidates"
         script = "fields => fields.filter(field => !field.labels.length).map(field => field.id)"
         assert page.eval_on_selector_all("input, textarea", script) == []
-
-
-def test_a_thousand_sentences(visit, ranker, tmp_path):
-    text = " ".join(f"Text number {number} stands here ." for number in range(1200))
-    write_documents(tmp_path / "d.jsonl", [Document("long", text), *DOCUMENTS[1:]])
-    build_index(tmp_path / "d.jsonl", tmp_path / "index", sentences=True)
-    with served(ranker, index=str(tmp_path / "index")) as address:
-        page = visit(address)
-        ask_collection(page, "which number stands here ?")
-        status = page.inner_text("#status")
-        assert status.startswith("1000 sentences of 2 documents") and "202 left out" in status
-        assert page.locator(".answers li").count() == 10
 
 
 # Screens and readers
@@ -742,9 +723,8 @@ def test_contrast_in_both_colour_schemes(visit, server, scheme):
     assert page.evaluate(CONTRAST) == []
 
 
-@pytest.mark.parametrize("texts", [TEXTS[:3], MANY, LONG], ids=["three", "sixty", "long"])
-def test_no_screen_scrolls_sideways(visit, server, texts):
-    page = visit(server)
+def test_no_screen_scrolls_sideways(visit, server):
+    page, texts = visit(server), [*MANY, *LONG]
     page.check("#compare")
     ask(page, texts)
     assert sum(len(column) for _, column in columns(page)) == len(texts)
@@ -794,11 +774,10 @@ def test_the_page_works_by_keyboard_alone(visit, server):
     page.keyboard.press("Enter")
     settle(page)
     page.keyboard.press("Tab")
-    assert (
-        page.evaluate("document.activeElement.getAttribute('aria-label')") == "Candidates by exit"
-    )
+    label = "document.activeElement.getAttribute('aria-label')"
+    assert page.evaluate(label) == "Candidates by exit"
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Every score"
+    assert page.evaluate(label) == "Every score"
 
 
 def test_what_a_screen_reader_needs(visit, server):

@@ -12,7 +12,7 @@ import jsonschema
 import numpy as np
 import pytest
 from conftest import ROOT
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving import Controlled, call, running
 
@@ -21,7 +21,7 @@ from wqa.inference import Capabilities
 from wqa.serve import ServeConfig, create_app, read_api_key
 from wqa.serve.batching import dropping
 from wqa.serve.requests import BODIES, read_request
-from wqa.serve.server import LOGS, JsonLines, _page_url, ranker_name
+from wqa.serve.server import LOGS, JsonLines, ranker_name
 from wqa.serve.service import RequestError
 from wqa.systems.load import load_ranker
 
@@ -178,11 +178,6 @@ def test_tei_info():
     assert got["max_concurrent_requests"] == 128
     assert got["max_input_length"] == 100_000
     assert got["max_batch_tokens"] == 256 * 100_000
-
-
-def test_tei_names_an_empty_list():
-    response = answer("/rerank", body_for("/rerank", texts=[]))
-    assert (response.status, response.json["error_type"]) == (400, "Empty")
 
 
 @pytest.fixture(scope="module")
@@ -345,6 +340,7 @@ def test_an_empty_list_of_candidates(path):
     response = answer(path, body_for(path, texts=[]))
     assert response.status == (422 if path == "/api/rank" else 400)
     assert "must not be empty" in message_of(path, response)
+    assert path != "/rerank" or response.json["error_type"] == "Empty"
 
 
 WRONG = [
@@ -372,16 +368,13 @@ def test_wrong_values_are_named_as_in_json(path, body, words):
     "path, fields, where",
     [
         ("/v1/rerank", {"top_n": 0}, "top_n"),
-        ("/v1/rerank", {"top_n": True}, "top_n"),
         ("/v2/rerank", {"top_n": 1.5}, "top_n"),
-        ("/v2/rerank", {"top_n": "3"}, "top_n"),
         ("/v1/rerank", {"return_documents": "yes"}, "return_documents"),
         ("/v1/rerank", {"rank_fields": []}, "rank_fields"),
         ("/v1/rerank", {"documents": [{"text": 3}]}, "documents[0]"),
         ("/rerank", {"raw_scores": 1}, "raw_scores"),
         ("/rerank", {"texts": [{"text": "ice"}]}, "texts[0]"),
         ("/api/rank", {"drop_ratio": 1}, "drop_ratio"),
-        ("/api/rank", {"drop_ratio": "0.3"}, "drop_ratio"),
         ("/api/rank", {"drop_ratio": 10**400}, "drop_ratio"),
     ],
 )
@@ -410,10 +403,11 @@ def test_control_characters_and_unknown_fields_are_taken(path):
 
 @pytest.mark.parametrize("path", DIALECTS)
 def test_too_many_candidates(path):
-    for count, settings in ((100_001, {"max_candidates": 100_000}), (4, {"max_candidates": 3})):
-        response = answer(path, body_for(path, ["a"] * count), settings=settings)
+    for count, most in ((100_001, 100_000), (4, 3)):
+        body = body_for(path, ["a"] * count)
+        response = answer(path, body, settings={"max_candidates": most})
         assert response.status == 413
-        expected = f"has {count:,} entries; expected at most {settings['max_candidates']:,}"
+        expected = f"has {count:,} entries; expected at most {most:,}"
         assert expected in message_of(path, response)
 
 
@@ -433,6 +427,7 @@ JSON = st.recursive(
 NAMES = ("query", "documents", "texts", "question", "candidates", "top_n", "rank_fields", "text")
 
 
+@settings(max_examples=40)
 @given(
     path=st.sampled_from(DIALECTS),
     body=st.dictionaries(st.sampled_from([*NAMES, "drop_ratio", "truncate"]), JSON),
@@ -680,26 +675,6 @@ def test_a_deadline_skips_what_waits():
         assert "no ranking within 0.3 seconds" in message_of(path, response)
     assert later.status == 200
     assert ranker.groups == [["first"], ["later"]]
-
-
-def test_a_client_that_goes_away_is_skipped():
-    async def run():
-        ranker = Controlled()
-        async with running(ranker) as app:
-            first = await start_ranking(app, ranker, question="first")
-            gone = asyncio.Event()
-            left = asyncio.ensure_future(
-                call(app, "/v2/rerank", body_for("/v2/rerank"), then=gone.wait())
-            )
-            last = start(app, "/v2/rerank", question="last")
-            await waits(app, 2)
-            gone.set()
-            assert (await left).status == 499
-            ranker.gate.set()
-            assert (await first).status == (await last).status == 200
-            return ranker
-
-    assert asyncio.run(run()).groups == [["first"], ["last"]]
 
 
 def test_a_client_that_goes_away_leaves_its_place():
@@ -965,18 +940,11 @@ def test_the_key_is_read_and_not_shown(tmp_path, monkeypatch):
     [
         ("runs/wikiqa/", "wikiqa"),
         ("rankers/two.json", "two.json"),
-        ("minilm", "minilm"),
-        ("cosine:minilm", "cosine:minilm"),
         ("maxsim:encoders/foo", "maxsim:encoders/foo"),
-        ("random:3", "random:3"),
     ],
 )
 def test_the_name_of_a_ranker(run, name):
     assert ranker_name(run) == name
-
-
-def test_the_page_of_an_ipv6_address():
-    assert _page_url("::", 80) == _page_url("::1", 80) == "http://[::1]:80/"
 
 
 def test_missing_libraries_name_the_extra(monkeypatch):

@@ -68,11 +68,6 @@ def test_the_answer_is_that_of_the_pipeline(index, tiny_run):
     assert whole["cost"]["relative"] > got["cost"]["relative"]
 
 
-def test_a_ranker_of_one_stage_reads_every_sentence(index):
-    got = ask(index, {"question": QUESTION, "top": 2}).json
-    assert got["exits"] == [{"exit": 1, "read": 4, "dropped": 0}]
-
-
 def test_a_question_that_retrieves_nothing(index):
     got = ask(index, {"question": "zebra ?"}).json
     assert got["documents"] == got["sentences"] == got["exits"] == []
@@ -91,10 +86,7 @@ def test_sentences_above_the_limit_of_candidates_are_left_out_and_counted(index)
         ({"question": " "}, "question: is empty"),
         ({"question": QUESTION, "top": 0}, "top: "),
         ({"question": QUESTION, "top": 1001}, "top: "),
-        (
-            {"question": QUESTION, "n_best": True},
-            "n_best: ",
-        ),
+        ({"question": QUESTION, "n_best": True}, "n_best: "),
         ({"question": QUESTION, "drop_ratio": 1}, "drop_ratio: "),
         (b"{", "body: Invalid JSON"),
     ],
@@ -108,14 +100,8 @@ def test_wrong_requests(index, body, words):
 def test_it_is_described_and_served_only_with_an_index(index):
     page = answers(index, [b""], path="/openapi.json", method="GET")[0].json
     schema = page["paths"]["/ask"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert set(schema["properties"]) == {
-        "question",
-        "top",
-        "n_best",
-        "drop_ratio",
-        "model",
-        "truncate",
-    }
+    names = {"question", "top", "n_best", "drop_ratio", "model", "truncate"}
+    assert set(schema["properties"]) == names
     [facts] = answers(index, [b""], path="/api/ranker", method="GET")
     assert facts.json["documents"] == 9
 

@@ -1,91 +1,53 @@
-"""Damaged files: of a run, a store, a checkpoint, an encoder and a sequence of rankers."""
+"""Damaged files: of a run, a store, a checkpoint and an encoder."""
 
 import contextlib
 import gc
 import importlib
-import json
 import os
 import shutil
-import stat
 
 import numpy as np
 
-from soak.attack import Attack, Fault
+from soak.attack import Attack, Fault, copy_file
+from soak.material import TRAINING
 from soak.mutations import damage_bytes, damage_json
 
 #: Targets by name, and how often they are drawn: the quick loads most.
-TARGETS = {
-    "run": 5,
-    "run by MXNet": 0.2,
-    "int8": 1.5,
-    "sequence": 0.5,
-    "store": 8,
-    "encoder": 2,
-    "zipped": 2,
-    "legacy": 2,
-    "checkpoint": 0.1,
-}
-#: Files whose changes cannot be noticed: settings, which no digest covers, and foreign files but
-#: for a zip archive, which has a checksum of each storage.
-UNCOVERED = (
-    "config.json",
-    "tuned.json",
-    "meta.json",
-    "sequence.json",
-    "state.json",
-)
-FOREIGN = ("encoder", "zipped", "legacy")
-#: Targets of one file.
-SINGLE = {"sequence": "sequence.json"}
-#: End of a folder's name, which is no UTF-8.
-ODD_NAME = os.fsdecode(b"\xff" * 238)
+TARGETS = {"run": 5, "int8": 1.5, "store": 8, "encoder": 2, "checkpoint": 0.1}
+#: Settings, which no digest covers.
+UNCOVERED = ("config.json", "tuned.json", "meta.json", "state.json")
 QUESTION = "how do tides rise and fall ?"
 CANDIDATES = ["The moon pulls the water .", "", "Tides rise and fall twice a day in many places ."]
-#: Tries between two collections of dropped rankers.
-COLLECTED = 50
 
 
 class Damage(Attack):
     """A file of a run, a store, a checkpoint or an encoder is damaged: bytes are flipped, cut,
-    inserted, zeroed, doubled or swapped, or its JSON gets other types, sizes, keys and nesting, or
-    a key twice. A named pipe or an endless device takes the place of a file. The folders have names
-    of 245 bytes that are not UTF-8. Loading is refused by an error of `wqa.errors`, or gives the
-    same scores as without the damage; where no digest can cover the file, it gives finite ones. A
-    training resumes from the weights of its checkpoint even where the checkpoint's settings are
-    damaged.
+    inserted, zeroed or doubled, or its JSON gets other types, sizes, keys and nesting, or a key
+    twice. A named pipe or an endless device takes the place of a file. Loading is refused by an
+    error of `wqa.errors`, or gives the same scores as without the damage; where no digest can cover
+    the file, it gives finite ones. A training resumes from the weights of its checkpoint even where
+    the checkpoint's settings are damaged.
     """
 
-    name = "damage"
-    unit = "files"
     weight = 35
     limit = 60
-    memory = 2 << 30
 
     def prepare(self):
         from wqa.engines.onednn.library import available
         from wqa.text import PairInputs, load_tokenizer
 
         self._pair_inputs = PairInputs(load_tokenizer(self.material / "encoder"), 64)
-        copied = self.fresh("copies" + ODD_NAME)
-        for name in ("run", "store", "stopped", "encoder", "zipped", "legacy"):
-            shutil.copytree(self.material / name, copied / name)
-        content = {"rankers": ["run", {"run": "run", "drop_ratio": 0.3}], "keep": [2]}
-        (copied / "sequence.json").write_text(json.dumps(content), encoding="utf-8")
-        self._copies, self._count = copied, 0
-        self._damaged = None
+        self._copies, self._damaged = self.folder / "copies", None
+        for name in ("run", "store", "stopped", "encoder"):
+            shutil.copytree(self.material / name, self._copies / name)
         self._loads = {
-            "run by MXNet": lambda: self._rank("run", "tuned", engine="mxnet"),
-            "sequence": lambda: self._rank("sequence.json", None),
+            "run": self._rank,
             "store": self._store,
             "encoder": self._encoder,
-            "zipped": lambda: self._backbone("zipped"),
-            "legacy": lambda: self._backbone("legacy"),
             "checkpoint": self._resume,
         }
         if available():
-            self._loads["run"] = lambda: self._rank("run", "tuned", engine="onednn")
-            self._loads["int8"] = lambda: self._rank("run", None, precision="int8")
-        self._files = {}
+            self._loads["int8"] = lambda: self._rank(precision="int8")
         self._expected = {}
 
     def attempt(self, random):
@@ -93,25 +55,23 @@ class Damage(Attack):
             path, raw = self._damaged
             path.unlink()  # it may be a pipe
             path.write_bytes(raw)
-        names = list(self._loads)
-        target = random.choices(names, [TARGETS[name] for name in names])[0]
-        load = self._loads[target]
-        if target not in self._expected:
-            self._expected[target] = load()
-            self._files[target] = self._list_files(target)
-        path = random.choice(self._files[target])
-        raw = path.read_bytes()
-        self._count += 1
-        if self._count % COLLECTED == 0:
             gc.collect()
+        target = random.choices(list(self._loads), [TARGETS[name] for name in self._loads])[0]
+        if target not in self._expected:
+            self._expected[target] = self._loads[target]()
+        path = random.choice(self._files(target))
+        raw = path.read_bytes()
         self._damaged = path, raw
         path.unlink()
-        if random.random() < 0.02:
+        way = random.random()
+        if way < 0.02:
             os.mkfifo(path)
-        elif random.random() < 0.02:
+        elif way < 0.04:
             path.symlink_to("/dev/zero")
+        elif path.suffix == ".json" and way < 0.5:
+            path.write_bytes(damage_json(random, raw))
         else:
-            path.write_bytes(self._damage(random, path, raw))
+            path.write_bytes(damage_bytes(random, raw))
         self._try(target, path)
         return 1
 
@@ -129,45 +89,35 @@ class Damage(Attack):
         if target == "checkpoint" and path.name in UNCOVERED:
             # The weights that it began with; what it trains them to depends on the settings.
             result, expected = result[1:], expected[1:]
-        elif path.name in UNCOVERED or not _has_checksum(target, path):
+        elif path.name in UNCOVERED or target == "encoder":  # of others, without digests
             return
         if len(result) != len(expected) or not all(map(np.array_equal, result, expected)):
             raise Fault(f"damage to {path.relative_to(self._copies)} gives another result")
 
-    @staticmethod
-    def _damage(random, path, raw):
-        if path.suffix == ".json" and random.random() < 0.5:
-            return damage_json(random, raw)
-        damaged = damage_bytes(random, raw)
-        while random.random() < 0.2:
-            damaged = damage_bytes(random, damaged)
-        return damaged
-
-    def _list_files(self, target):
-        """Files that a target is loaded from; one that stands twice is drawn twice as often."""
+    def _files(self, target):
+        """Files that a target is loaded from."""
         run, copies = self._copies / "run", self._copies
-        if target in SINGLE:
-            return [copies / SINGLE[target]]
         if target == "int8":
             return [run / "int8.safetensors", run / "config.json"]
-        if target.startswith("run"):
-            names = ("config.json", "config.json", "model.params", "tokenizer.json", "tuned.json")
+        if target == "run":
+            names = ("config.json", "model.params", "tokenizer.json", "tuned.json")
             return [run / name for name in names]
+        folder = copies / target
         if target == "checkpoint":
             folder = max((copies / "stopped" / "checkpoints").iterdir())
-            return sorted(folder.iterdir())
-        paths = [path for path in sorted((copies / target).iterdir()) if path.is_file()]
-        weights = [path for path in paths if path.suffix in (".safetensors", ".bin")]
-        return paths + weights
+        return sorted(path for path in folder.iterdir() if not path.is_dir())
 
     # Loading. Each function returns arrays.
 
-    def _rank(self, name, drop_ratio, **options):
+    def _rank(self, **options):
         from wqa.systems.load import load_ranker
 
-        ranker = load_ranker(self._copies / name, drop_ratio, threads=1, **options)
-        ranking = ranker.rank(QUESTION, CANDIDATES)
-        _check_ranking(ranking)
+        ranking = load_ranker(self._copies / "run", "tuned", threads=1, **options).rank(
+            QUESTION, CANDIDATES
+        )
+        scores = ranking.scores[~ranking.blank]
+        if not np.isfinite(scores).all() or ranking.blank.tolist() != [False, True, False]:
+            raise Fault(f"scores {ranking.scores.tolist()}, blank {ranking.blank.tolist()}")
         return [ranking.order, ranking.scores]
 
     def _store(self):
@@ -175,14 +125,8 @@ class Damage(Attack):
 
         store = PairStore(self._copies / "store")
         store.check(self._pair_inputs)
-        results = []
-        for name in sorted(vars(store)):
-            value = getattr(store, name)
-            if isinstance(value, np.ndarray):
-                results.append(np.array(value))
-        if not results:
-            raise Fault("the store has no arrays")
-        return results
+        arrays = [value for _, value in sorted(vars(store).items())]
+        return [np.array(value) for value in arrays if isinstance(value, np.ndarray)]
 
     def _encoder(self):
         from wqa.pretrained import load_backbone
@@ -193,32 +137,18 @@ class Damage(Attack):
         load_tokenizer(folder).check_fits(backbone.config, folder)
         return _finite_arrays(backbone)
 
-    def _backbone(self, name):
-        from wqa.pretrained import load_backbone
-
-        return _finite_arrays(load_backbone(self._copies / name))
-
     def _resume(self):
         """Resume a stopped training, in a copy of its folder."""
-        run = self.fresh("resumed" + ODD_NAME)
-        shutil.rmtree(run)
-        shutil.copytree(self._copies / "stopped", run, symlinks=True, copy_function=_copy)
-        from soak.material import TRAINING
-
-        files = self.material
+        run = self.folder / "resumed"
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(self._copies / "stopped", run, symlinks=True, copy_function=copy_file)
+        files, cli = self.material, importlib.import_module("wqa.cli")
         arguments = ["--encoder", str(files / "encoder"), "--train", str(files / "train.jsonl")]
         arguments += ["--dev", str(files / "dev.jsonl"), "--out", str(run), "--resume"]
-        with _loaded_weights() as loaded:
-            _train(["train", "cascade", *arguments, *TRAINING])
+        options = cli.parse(["train", "cascade", *arguments, *TRAINING])
+        with _loaded_weights() as loaded, contextlib.redirect_stdout(None):
+            cli.COMMANDS["train"].run(options)
         return [np.frombuffer((run / "model.params").read_bytes(), np.uint8), *loaded]
-
-
-def _copy(source, target):
-    """Copy a file; of a pipe, which would be read without an end, make another one."""
-    if stat.S_ISFIFO(os.stat(source).st_mode):
-        os.mkfifo(target)
-    else:
-        shutil.copyfile(source, target)
 
 
 @contextlib.contextmanager
@@ -240,11 +170,6 @@ def _loaded_weights():
         Checkpoints.load_latest = load_latest
 
 
-def _has_checksum(target, path):
-    """Whether a digest or a checksum covers the weights of a file."""
-    return target not in FOREIGN or (target == "zipped" and path.suffix == ".bin")
-
-
 def _finite_arrays(block):
     """Parameters of a network by their order in it."""
     arrays = []
@@ -253,19 +178,3 @@ def _finite_arrays(block):
         if not np.isfinite(arrays[-1]).all():
             raise Fault(f"{key} is not finite")
     return arrays
-
-
-def _train(arguments):
-    """Run a training in this process, and raise its errors."""
-    cli = importlib.import_module("wqa.cli")
-    options = cli.parse(arguments)
-    with contextlib.redirect_stdout(None):
-        cli.COMMANDS["train"].run(options)
-
-
-def _check_ranking(ranking):
-    if sorted(ranking.order.tolist()) != list(range(len(CANDIDATES))):
-        raise Fault(f"order {ranking.order.tolist()}")
-    scores = ranking.scores[~ranking.blank]
-    if not np.isfinite(scores).all() or ranking.blank.tolist() != [False, True, False]:
-        raise Fault(f"scores {ranking.scores.tolist()}, blank {ranking.blank.tolist()}")

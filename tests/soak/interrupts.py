@@ -5,21 +5,23 @@ import gc
 import importlib.util
 import os
 import pathlib
-import random as random_module
 import shutil
 import signal
 import sys
 import time
 
 from soak.attack import Attack, Fault
-from soak.commands import contents
+from soak.commands import check_same, contents
 from soak.material import TRAINING
-from soak.rankers import DROPS, QUESTIONS, Rankers, identical
 
+#: Questions with few and many, short, long and blank candidates.
+QUESTIONS = (
+    ("how do tides rise and fall ?", ["The moon pulls the water .", "", "Tides rise twice ."]),
+    ("who wrote it ?", [f"Sentence {n} of many about the sea and the sky ." for n in range(24)]),
+    ("where is the sea ?", ["long " * 60, "short", "The sea is far from here . " * 4]),
+)
 #: Share of the tries that interrupt a training, which takes long.
 TRAININGS = 0.04
-#: Greatest number of times that a ranking is disturbed until it is interrupted.
-REPEATS = 10
 #: Start of the path of every file of the package.
 PACKAGE = str(pathlib.Path(importlib.util.find_spec("wqa").origin).parent) + os.sep
 
@@ -34,122 +36,84 @@ class Interrupts(Attack):
     bit; the training resumes to the same bytes.
     """
 
-    name = "interrupts"
-    unit = "interrupts"
     weight = 7
     threads = None
     limit = 240
 
     def prepare(self):
-        self._rankers = Rankers(self.material)
-        self._seconds = {}
-        for engine in self._rankers.engines:
-            begin = time.perf_counter()
+        from wqa.engines.onednn.library import available
+        from wqa.systems.load import load_ranker
+
+        self._rankers, self._expected, self._seconds, self._trained = {}, {}, {}, {}
+        for engine in ["mxnet"] + ["onednn"] * available():
+            self._rankers[engine] = load_ranker(self.material / "run", 0.4, engine=engine)
             for number in range(len(QUESTIONS)):
-                self._rank(engine, number, None)
-            self._seconds[engine] = (time.perf_counter() - begin) / len(QUESTIONS)
-        self._trained = {}
+                self._expected[engine, number] = self._rank(engine, number)
+            begin = time.perf_counter()
+            self._rank(engine, 0)
+            self._seconds[engine] = time.perf_counter() - begin
 
     def attempt(self, random):
-        engine = random.choice(self._rankers.engines)
+        engine = random.choice(list(self._rankers))
         if random.random() < TRAININGS:
             return self._interrupt_training(random, engine)
-        drop = random.choice(DROPS)
-        number = random.randrange(len(QUESTIONS))
-        self._rankers.rankers[engine].set_drops(drop)
-        many = random.random() < 0.3
-        numbers = [number, *random_module.Random(number).sample(range(len(QUESTIONS)), 2)]
-
-        def work():
-            if many:
-                for _ in self._rankers.rankers[engine].rank_all(self._rankers.records(numbers)):
-                    pass
-            else:
-                self._rank(engine, number, drop)
-
-        seconds = self._seconds[engine] * (3 if many else 1)
-        interrupted = 0
-        for _ in range(REPEATS):  # an interrupt may come too late
-            interrupted = interrupted or self._disturb(random, work, seconds)
-        following = random.randrange(len(QUESTIONS))
-        self._rankers.rankers[engine].set_drops(drop)
-        ranking = self._rank(engine, following, drop)
-        if not identical(ranking, self._rankers.expected[engine, following, drop]):
+        number, following = random.choices(range(len(QUESTIONS)), k=2)
+        disturb(random, lambda: self._rank(engine, number), self._seconds[engine])
+        if self._rank(engine, following) != self._expected[engine, following]:
             raise Fault(f"{engine}: another ranking of question {following} after an interrupt")
-        return interrupted
+        return 1
 
-    def _rank(self, engine, number, drop):
-        return self._rankers.rankers[engine].rank(*QUESTIONS[number])
+    def _rank(self, engine, number):
+        ranking = self._rankers[engine].rank(*QUESTIONS[number])
+        return ranking.order.tolist(), ranking.exits.tolist(), ranking.scores.tobytes()
 
     def _interrupt_training(self, random, engine):
         if engine not in self._trained:
-            self._trained[engine] = self._train(engine)
+            begin = time.perf_counter()
+            files = self._train(engine)
+            self._trained[engine] = files, time.perf_counter() - begin
         expected, seconds = self._trained[engine]
-        shutil.rmtree(self._run(engine))
-        interrupted = self._disturb(random, lambda: self._train(engine), seconds)
+        shutil.rmtree(self.folder / f"{engine}-training")
+        disturb(random, lambda: self._train(engine), seconds)
         gc.collect()
-        actual, _ = self._train(engine)
-        for path in sorted(set(actual) | set(expected)):
-            if actual.get(path) != expected.get(path):
-                raise Fault(f"{engine}: {path} differs after an interrupt of the training")
-        return interrupted
-
-    def _run(self, engine):
-        """Folder of every training by an engine, whose name its model card has."""
-        return self.folder / f"{engine}-training"
+        check_same(self._train(engine), expected, f"train {engine}")
+        return 1
 
     def _train(self, engine):
-        """Train in this process, or resume; returns the files and the seconds."""
+        """Train in this process, or resume; returns the files."""
         cli = importlib.import_module("wqa.cli")
-        out, files = self._run(engine), self.material
+        out, files = self.folder / f"{engine}-training", self.material
         words = ["train", "cascade", "--encoder", str(files / "encoder"), "--engine", engine]
         words += ["--train", str(files / "train.jsonl"), "--dev", str(files / "dev.jsonl")]
         options = cli.parse([*words, "--out", str(out), "--resume", *TRAINING])
         options.command_line = ["wqa", "train"]
-        begin = time.perf_counter()
         with contextlib.redirect_stdout(None):
             cli.COMMANDS["train"].run(options)
-        return contents(out), time.perf_counter() - begin
-
-    @staticmethod
-    def _disturb(random, work, seconds):
-        """Interrupt a function; returns the number of interrupts that it did not outrun.
-
-        The call may raise another exception in its place: a reader takes it for a bad file, and
-        MXNet for an array of a wrong type. An exception that it does not cause is a fault.
-        """
-        kind = random.choice((KeyboardInterrupt, Interruption))
-        if random.random() < 0.5:
-            disturbance = _at_a_moment(kind, random.uniform(1e-5, seconds))
-        else:
-            disturbance = _at_a_line(kind, int(10 ** random.uniform(0, 3.7)))
-        try:
-            with disturbance:
-                work()
-        except BaseException as error:
-            if not is_caused_by(error, kind):
-                raise
-            return 1
-        return 0
+        return contents(out)
 
 
-def is_caused_by(error, kind):
-    """Whether an exception is of a type, or was raised while one of that type was handled.
+def disturb(random, work, seconds):
+    """Interrupt a function; whether it did not outrun the interrupt.
 
-    Parameters
-    ----------
-    error : BaseException
-        The exception.
-    kind : type
-        The type.
-
-    Returns
-    -------
-    bool
+    The call may raise another exception in its place: a reader takes it for a bad file, and MXNet
+    for an array of a wrong type. An exception that it does not cause is a fault.
     """
-    while error is not None and not isinstance(error, kind):
-        error = error.__cause__ or error.__context__
-    return error is not None
+    kind = random.choice((KeyboardInterrupt, Interruption))
+    if random.random() < 0.5:
+        disturbance = _at_a_moment(kind, random.uniform(1e-5, seconds))
+    else:
+        disturbance = _at_a_line(kind, int(10 ** random.uniform(0, 3.7)))
+    try:
+        with disturbance:
+            work()
+    except BaseException as error:
+        cause = error
+        while cause is not None and not isinstance(cause, kind):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise
+        return True
+    return False
 
 
 @contextlib.contextmanager

@@ -1,147 +1,200 @@
 #!/usr/bin/env python3
-"""Attack the package for an hour and print a table: attack, tries, faults.
+"""Attack the package for an hour and print, for every attack, its tries and faults.
 
     make soak
     make soak SOAK='--minutes 10 --seed 7 --only kills --only damage'
     python tests/soak/run.py --only damage --seed 7 --first 1234 --tries 1
 
-A fault leaves a folder in build/soak, with the command that repeats it, the damaged file and the
-output. The exit status is 1 if there is a fault, 130 after Ctrl-C. --page writes the table as a
-page of the documentation. --tries leaves the folders of earlier faults.
+A try has a fault if the package crashes, hangs, raises an error that is not one of `wqa.errors`, or
+gives another result than without the attack. A fault leaves a folder in build/soak, with the
+command that repeats it, the damaged file and the output. The exit status is 1 if there is a fault,
+or that of a signal.
 """
 
 import argparse
+import collections
 import contextlib
-import functools
-import hashlib
+import faulthandler
+import importlib
+import itertools
 import json
 import os
 import pathlib
+import random
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:1] = [str(ROOT / name) for name in ("", "tests", "data_scripts", "recipes")]
 
-from soak import report  # noqa: E402
-from soak.supervisor import Slice, Tally, run_slices  # noqa: E402
-from soak.worker import ATTACKS, Worker, attack_type  # noqa: E402
+from soak.attack import Fault, copy_file  # noqa: E402
 
-#: Minutes of one round, in which every attack has its share.
-ROUND = 10
-#: Seconds in which the material is written, on a machine that is busy.
-PREPARING = 600
+#: The attacks: each is a class of the module of its name.
+ATTACKS = ("kills", "damage", "interrupts", "service")
+#: Seconds of a worker at most, and the distance of the numbers of two workers' tries.
+SLICE, APART = 120, 1_000_000
+#: Bytes that a worker may allocate.
+MEMORY = 12 << 30
 
 
 def main(arguments=None):
     """Run the command line."""
     options = parse(arguments)
     if options.worker:
-        Worker(json.loads(options.worker)).run()
-        return 0
+        return work(json.loads(options.worker))
     if options.prepare:
         from soak.material import prepare
 
-        prepare(options.prepare)
-        return 0
+        return prepare(options.prepare)
     os.nice(5)
-    begin = time.monotonic()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    names = options.only or list(ATTACKS)
-    tallies = {name: Tally(name) for name in names}
-    if not options.tries:  # which repeats a fault that is kept
-        for name in names:
-            for old in options.faults.glob(f"{name}-*"):
-                shutil.rmtree(old)
-    with tempfile.TemporaryDirectory(prefix="wqa-soak-") as temporary:
-        work = pathlib.Path(temporary)
-        material = options.material or work / "material"
-        places = {"material": material, "work": work, "faults": options.faults}
-        if not material.exists() and not prepare_material(material, work, options.faults):
-            return 1
-        before = digests(material)
-        with ending() as signals:
-            run_slices(slices(tallies, options, places), options.processes, lambda: signals)
-        changed = sorted({path for path, _ in before.items() ^ digests(material).items()})
-    lines = report.table(tallies.values())
-    print("\n".join(lines))
-    for name in changed:
-        print(f"fault: {name}, which all attacks share, has changed")
-    print(report.summary(tallies.values(), len(changed)))
+    with tempfile.TemporaryDirectory(prefix="wqa-soak-") as folder:
+        material = options.material or pathlib.Path(folder, "material")
+        if not material.exists():  # not written here: workers start without threads
+            command = [sys.executable, __file__, "--prepare", str(material)]
+            subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        signals, tallies = attack(options, material, pathlib.Path(folder))
+    print("attack      tries  faults")
+    for name, tally in tallies.items():
+        print(f"{name:10} {tally['tries']:6,} {tally['faults']:7}")
     if signals:
-        print("interrupted", file=sys.stderr)
         return 128 + signals[0]
-    if options.page and not changed:
-        minutes = (time.monotonic() - begin) / 60
-        shown = (tallies.values(), minutes, options.seed, options.processes)
-        report.write_page(options.page, *shown)
-    return int(bool(changed) or any(tally.faults for tally in tallies.values()))
+    faults = sum(tally["faults"] for tally in tallies.values())
+    idle = [name for name, tally in tallies.items() if not tally["tries"]]
+    print(f"{faults} faults", *(f"no try of {name}" for name in idle), sep="\n")
+    return int(faults > 0 or bool(idle))
 
 
-def prepare_material(material, work, faults):
-    """Write what the attacks share; False, with the end of its output, if that fails."""
-    # Not in this process, which must not have threads when workers start.
-    command = [sys.executable, __file__, "--prepare", str(material)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    printed = work / "prepare.txt"
-    try:
-        with open(printed, "w", encoding="utf-8") as output:
-            streams = {"stdout": output, "stderr": output, "env": environment}
-            subprocess.run(command, check=True, timeout=PREPARING, **streams)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        faults.mkdir(parents=True, exist_ok=True)
-        kept = faults / "prepare.txt"
-        shutil.copyfile(printed, kept)
-        lines = printed.read_text(encoding="utf-8", errors="replace").splitlines()
-        print(*lines[-10:], f"the material cannot be written: {error}; {kept}", sep="\n")
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def ending():
-    """List that receives the numbers of Ctrl-C and SIGTERM, instead of an exception."""
-    # An exception could come between the start of a worker and its entry among those that run.
+def attack(options, material, folder):
+    """Run all workers, several at a time; returns signals that ended them, and the counts."""
+    tallies = {name: collections.Counter() for name in options.only or ATTACKS}
+    waiting, running = collections.deque(slices(tallies, options)), []
     signals = []
-    before = {}
     for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.signal(number, lambda number, _: signals.append(number))
+        # An exception could come between the start of a worker and its entry among those that run.
+        signal.signal(number, lambda number, _: signals.append(number))
+    common = {"seed": options.seed, "material": str(material), "faults": str(options.faults)}
     try:
-        yield signals
+        while (waiting or running) and not signals:
+            while waiting and len(running) < options.processes:
+                running.append(Worker({**waiting.popleft(), **common}, folder))
+            time.sleep(0.1)
+            for worker in [worker for worker in running if worker.process.poll() is not None]:
+                running.remove(worker)
+                rest = worker.finish(tallies[worker.options["attack"]])
+                if rest:
+                    waiting.appendleft(rest)
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for worker in running:
+            worker.stop()
+    return signals, tallies
 
 
-def digests(folder):
-    """SHA-256 of all files below a folder, by their paths."""
-    files = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            files[path.relative_to(folder).as_posix()] = hashlib.sha256(path.read_bytes()).digest()
-    return files
+def slices(names, options):
+    """Options of the workers: every attack has its share of the time."""
+    total = sum(attack_type(name).weight for name in names)
+    for name in names:
+        seconds = 60 * options.minutes * options.processes * attack_type(name).weight / total
+        parts = 1 if options.tries else max(1, round(seconds / SLICE))
+        for index in range(parts):
+            first = options.first + index * APART
+            left = None if options.tries else seconds / parts
+            yield {"attack": name, "first": first, "tries": options.tries, "seconds": left}
 
 
-def slices(tallies, options, places):
-    """Yield functions that start the slices: in every round each attack has its share."""
-    common = {"first": options.first, "seed": options.seed, "places": places}
-    if options.tries:
-        for tally in tallies.values():
-            yield functools.partial(Slice, tally, None, options.tries, **common)
-        return
-    rounds = max(1, round(options.minutes / ROUND))
-    total = sum(attack_type(name).weight for name in tallies)
-    seconds = 60 * options.minutes * options.processes / rounds / total
-    for _ in range(rounds):
-        for name, tally in tallies.items():
-            share = seconds * attack_type(name).weight
-            parts = max(1, round(share / 120))
-            for _ in range(parts):
-                yield functools.partial(Slice, tally, share / parts, None, **common)
+class Worker:
+    """A process that makes tries of one attack, and writes a line before and after each."""
+
+    def __init__(self, options, folder):
+        self.options, self._begin = options, time.monotonic()
+        self._folder = pathlib.Path(tempfile.mkdtemp(prefix=options["attack"], dir=folder))
+        threads = attack_type(options["attack"]).threads
+        environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
+        with open(self._folder.with_suffix(".txt"), "wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, __file__, "--worker"]
+                + [json.dumps({**options, "folder": str(self._folder)})],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env=environment,
+            )
+
+    def stop(self):
+        """End the process and those that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def finish(self, tally):
+        """Count the tries; returns options of a worker that goes on after a try that ended it."""
+        self.stop()
+        reports = []
+        with contextlib.suppress(OSError):
+            text = self._folder.with_suffix(".jsonl").read_text(encoding="utf-8")
+            reports = [json.loads(line) for line in text.splitlines()]
+        for report in reports:
+            tally["tries"] += report.get("units", 0)
+            tally["faults"] += "fault" in report
+        rest = None
+        if self.process.returncode:
+            number = reports[-1]["number"] if reports else self.options["first"]
+            keep(self.options, number, f"ended by {self.process.returncode}", self._folder)
+            tally["faults"] += 1
+            seconds = (self.options["seconds"] or 0) + self._begin - time.monotonic()
+            if seconds > 5:
+                rest = {**self.options, "first": number + 1, "seconds": seconds}
+        shutil.rmtree(self._folder)
+        return rest
+
+
+def work(options):
+    """Make tries until the time or their number is up."""
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    name, first, folder = options["attack"], options["first"], pathlib.Path(options["folder"])
+    kind = attack_type(name)
+    with open(folder.with_suffix(".jsonl"), "w", encoding="utf-8", buffering=1) as reports:
+        subject = kind(pathlib.Path(options["material"]), folder)
+        end = time.monotonic() + (options["seconds"] or 1e9)
+        for number in itertools.count(first):
+            if number - first == options["tries"] or time.monotonic() >= end:
+                break
+            reports.write(json.dumps({"number": number}) + "\n")
+            os.truncate(1, 0)
+            faulthandler.dump_traceback_later(kind.limit, exit=True)
+            try:
+                units = subject.attempt(random.Random(f"{options['seed']} {name} {number}"))
+                report = {"number": number, "units": units}
+            except BaseException as error:
+                text = traceback.format_exc() if not isinstance(error, Fault) else str(error)
+                keep(options, number, text, folder)
+                report = {"number": number, "units": 1, "fault": text}
+            faulthandler.cancel_dump_traceback_later()
+            reports.write(json.dumps(report) + "\n")
+    return 0
+
+
+def keep(options, number, reason, folder):
+    """Keep what is needed to repeat a try; earlier faults of that number stay."""
+    name = options["attack"]
+    faults = pathlib.Path(options["faults"])
+    faults.mkdir(parents=True, exist_ok=True)
+    target = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-{number:06}-", dir=faults))
+    command = f"make soak SOAK='--only {name} --seed {options['seed']} --first {number} --tries 1'"
+    (target / "fault.txt").write_text(f"{command}\n\n{reason}\n", encoding="utf-8")
+    shutil.copytree(folder, target / "folder", symlinks=True, copy_function=copy_file)
+    shutil.copyfile(folder.with_suffix(".txt"), target / "output.txt")
+
+
+def attack_type(name):
+    """Class of an attack."""
+    return getattr(importlib.import_module(f"soak.{name}"), name.capitalize())
 
 
 def parse(arguments):
@@ -151,19 +204,12 @@ def parse(arguments):
     )
     parser.add_argument("--minutes", type=float, default=60, help="length (default: 60)")
     parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
-    parser.add_argument("--only", action="append", choices=list(ATTACKS), help="these attacks only")
+    parser.add_argument("--only", action="append", choices=ATTACKS, help="these attacks only")
     parser.add_argument("--tries", type=int, help="tries of each attack, instead of --minutes")
     parser.add_argument("--first", type=int, default=0, help="number of the first try")
     parser.add_argument("--processes", type=int, default=2, help="workers at a time (default: 2)")
-    parser.add_argument(
-        "--faults", type=pathlib.Path, default=ROOT / "build" / "soak", help="folder of the faults"
-    )
-    parser.add_argument("--page", type=pathlib.Path, help="Markdown page to write")
-    parser.add_argument(
-        "--material",
-        type=pathlib.Path,
-        help="folder of the material, which is kept; written if new",
-    )
+    parser.add_argument("--faults", type=pathlib.Path, default=ROOT / "build" / "soak")
+    parser.add_argument("--material", type=pathlib.Path, help="what is attacked; written if new")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--prepare", type=pathlib.Path, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)

@@ -75,7 +75,7 @@ def assert_names_all(code, err, where="long.jsonl"):
 
 
 @pytest.mark.parametrize("name", ["uncased", "cased", "byte_level", "sentencepiece"])
-@pytest.mark.parametrize("words", [12, 40, 9000])
+@pytest.mark.parametrize("words", [12, 9000])
 def test_truncated_ids_are_the_first_of_the_question(name, words):
     tokenizer = load_tokenizer(DATA / "tokenizers" / name)
     inputs = PairInputs(tokenizer, 48, "truncate")
@@ -301,46 +301,31 @@ def test_compare_ranks_the_same_questions(tiny_run, wide_run, corpora, wqa):
     assert [row["skipped_questions"] for row in json.loads(out)] == [1, 1, 1, 1]
 
 
-def test_tune(tiny_run, corpora, tmp_path, wqa):
-    run = tmp_path / "run"
-    shutil.copytree(tiny_run, run)
-    arguments = ("tune", run, "--data", corpora / "long.jsonl")
-    arguments = (*arguments, "--grid", "0.3", "--max-cost", 1)
+@pytest.mark.parametrize(
+    "command, options",
+    [
+        ("tune", ["--grid", "0.3", "--max-cost", "1"]),
+        ("bench", ["--rounds", "1"]),
+        pytest.param("quantize", [], marks=needs_onednn),
+    ],
+)
+def test_commands_that_read_a_corpus(tiny_run, corpora, tmp_path, wqa, command, options):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    arguments = (command, run, "--data", corpora / "long.jsonl", *options)
     code, _, err = wqa(*arguments)
     assert_names_all(code, err, where="question 'long'")
-    for option, questions in (("skip", 6), ("truncate", 7)):
-        code, out, err = wqa(*arguments, "--long-questions", option)
-        assert code == 0 and out.startswith(f"{questions} questions, ")
-        assert "long.jsonl: 1 over-long question" in err
-        tuned = json.loads((run / "tuned.json").read_text())
-        assert tuned["questions"] == questions
-        assert tuned["skipped_questions"] == 7 - questions
-
-
-def test_bench(tiny_run, corpora, wqa):
-    command = ("bench", tiny_run, "--data", corpora / "long.jsonl", "--rounds", 1)
-    code, _, err = wqa(*command)
-    assert_names_all(code, err, where="question 'long'")
-    for option, note in (("skip", "skipped"), ("truncate", "truncated")):
-        code, _, err = wqa(*command, "--long-questions", option)
-        assert code == 0 and f"long.jsonl: 1 over-long question {note}" in err
-
-
-@needs_onednn
-def test_quantize(tiny_run, corpora, tmp_path, wqa):
-    run = tmp_path / "run"
-    shutil.copytree(tiny_run, run)
-    command = ("quantize", run, "--data", corpora / "long.jsonl")
-    code, _, err = wqa(*command)
-    assert_names_all(code, err, where="question 'long'")
     pairs = sum(len(question.candidates) for question in SHORT)
-    for option, note, more in (("skip", "skipped", 0), ("truncate", "truncated", 2)):
-        code, out, err = wqa(*command, "--long-questions", option)
+    for option, note, questions in (("skip", "skipped", 6), ("truncate", "truncated", 7)):
+        code, out, err = wqa(*arguments, "--long-questions", option)
         assert code == 0 and f"1 over-long question {note}" in err
-        assert f"calibrated on {pairs + more} pairs" in out
+        if command == "tune":
+            tuned = json.loads((run / "tuned.json").read_text())
+            assert (tuned["questions"], tuned["skipped_questions"]) == (questions, 7 - questions)
+        if command == "quantize":
+            assert f"calibrated on {pairs + 2 * (questions - 6)} pairs" in out
 
 
-@pytest.mark.parametrize("command", ["bench", "evaluate", "quantize", "train"])
+@pytest.mark.parametrize("command", ["evaluate", "train"])
 def test_a_corpus_of_over_long_questions_alone(tiny_run, tiny_encoder, tmp_path, wqa, command):
     """No option of the command is at fault, such as the number --questions."""
     path = tmp_path / "all.jsonl"
@@ -387,12 +372,3 @@ def test_a_sequence_prepares_for_all_its_rankers(tiny_run, wide_run):
     # Without it, a question to skip is an error: a ranking for each question is promised.
     with pytest.raises(InputError, match="question 'long'"):
         list(ranker.rank_all([LONG]))
-
-
-def test_the_file_of_a_sequence_takes_the_option(tiny_run, wide_run, corpora, tmp_path, wqa):
-    path = tmp_path / "both.json"
-    path.write_text(json.dumps({"rankers": [str(wide_run), str(tiny_run)], "keep": [2]}))
-    arguments = ("evaluate", path, "--data", corpora / "long.jsonl", "--json", "-")
-    code, out, _ = wqa(*arguments, "--long-questions", "skip")
-    row = json.loads(out)
-    assert code == 0 and (row["questions"], row["skipped_questions"]) == (6, 1)

@@ -22,45 +22,16 @@ from wqa.text.tokenizers import first_ids
 FAMILIES = ("uncased", "cased", "byte_level", "byte_level_spaced", "sentencepiece", "metaspace")
 FAMILIES += ("uncased+", "cased+", "byte_level_spaced+", "sentencepiece+", "metaspace+")
 
-ADDED = [
-    "aa",
-    "aab",
-    "Moon",
-    "ababab",
-    "é",
-    "жж",
-    "[MA",
-    "1",
-    "s",
-    "X" * 40,
-    "ﬁre",
-    "月'",
-    "月月",
-    " who",
-]
+ADDED = ["aa", "aab", "Moon", "ababab", "é", "жж", "[MA", "1", "s", "X" * 40, "ﬁre", "月'"]
+ADDED += ["月月", " who"]
 
 #: Parts of texts that a step of a tokenizer treats in a way of its own.
 PARTS = [
     *("a", "b", "the", " moon", "who", "1", "23", "½", "ﬁ", "é", "İ", "ẞ", "Σ", "ж", "月", "각"),
     *(" ", "  ", "\t", "\n", "\r\n", "\x01", "\x1c", "\x85", "\xa0", "\u3000", "\u200b", "\u2028"),
     *("\u0301", "\u0323", "\u0344", "\u0f73", "E\u0301", "か\u3099", "\u1100\u1161\u11a8", "क्षि"),
-    *(
-        "'",
-        "'s",
-        "'re",
-        "''",
-        "`",
-        "``",
-        ".",
-        ",",
-        "，",
-        "[",
-        "▁",
-        "\ufffd",
-        "עברית",
-        "ا",
-        "\u0e33",
-    ),
+    *("'", "'s", "'re", "''", "`", "``", ".", ",", "，", "[", "▁", "\ufffd", "עברית"),
+    *("ا", "\u0e33"),
     *("😀", "👨\u200d👩", "🇩🇪", "[SEP]", "<mask>", "[MASK]", "</s>", "<s>"),
     *("a" * 150, "x" * 300, "ab" * 100, "ж" * 30, "月" * 40, " " * 40, "\x01" * 50, "\u0301" * 30),
 ]
@@ -178,19 +149,24 @@ def test_a_long_question_and_half_a_character_are_refused():
 CHILD = """
 import json, sys
 from wqa.text import PairInputs, load_tokenizer
-inputs = PairInputs(load_tokenizer(sys.argv[1]), 128)
-inputs.encode("who ?", ["moon " * 2000])
-before = peak()
-for unit in ("moon , ", "a ", "[SEP] "):
-    inputs.encode("who ?", [unit * (5_000_000 // len(unit))])
-print(json.dumps(peak() - before))
+growths = []
+for folder in sys.argv[1:]:
+    inputs = PairInputs(load_tokenizer(folder), 128)
+    inputs.encode("who ?", ["moon " * 2000])
+    before = peak()
+    for unit in ("moon , ", "a ", "[SEP] "):
+        inputs.encode("who ?", [unit * (5_000_000 // len(unit))])
+    growths.append(peak() - before)
+print(json.dumps(growths))
 """
 
 
-@pytest.mark.parametrize("name", ["uncased", "byte_level", "sentencepiece"])
-def test_memory_of_a_long_candidate_is_that_of_its_text(name):
-    command = [sys.executable, "-c", PEAK + CHILD, str(DATA / "tokenizers" / name)]
+def test_memory_of_a_long_candidate_is_that_of_its_text():
+    folders = [
+        str(DATA / "tokenizers" / name) for name in ("uncased", "byte_level", "sentencepiece")
+    ]
+    command = [sys.executable, "-c", PEAK + CHILD, *folders]
     child = subprocess.run(
         command, env=child_environment(), capture_output=True, text=True, timeout=120, check=True
     )
-    assert json.loads(child.stdout) < 20 * 1024  # kB
+    assert max(json.loads(child.stdout)) < 20 * 1024  # kB

@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 from conftest import DATA
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import wqa.text.store as store_module
@@ -61,7 +61,7 @@ def stored_tokenizer(name):
 
 @pytest.mark.parametrize("shuffle", ["pair", "question"])
 @pytest.mark.parametrize("filter", ["all", "no-all-negative", "clean"])
-@pytest.mark.parametrize("name", ["uncased", "cased", "byte_level", "sentencepiece"])
+@pytest.mark.parametrize("name", ["uncased", "byte_level"])
 def test_gives_the_batches_that_memory_gives(corpus, name, tmp_path, filter, shuffle):
     inputs = PairInputs(stored_tokenizer(name), 48)
     meta = build_store(corpus, tmp_path / "train.store", inputs)
@@ -168,34 +168,6 @@ def test_the_order_of_batches_stays(tmp_path):
         assert [batch.tolist() for batch in plan] == [[2, 8], [3, 0, 9, 1], [6, 5], [4], [10, 7]]
 
 
-@settings(max_examples=20)
-@given(
-    labels=st.lists(st.lists(st.sampled_from([0, 1, None]), min_size=1, max_size=4), max_size=6),
-    filter=st.sampled_from(["all", "no-all-negative", "clean"]),
-)
-def test_a_filter_keeps_what_it_keeps_of_questions(tmp_path_factory, inputs, labels, filter):
-    """None stands for a blank candidate here."""
-    questions = []
-    for number, row in enumerate(labels):
-        candidates = [
-            Candidate("", 1) if label is None else Candidate("moon", label) for label in row
-        ]
-        questions.append(Question(str(number), "who ?", tuple(candidates)))
-    with_tokens = [
-        question._replace(candidates=tuple(c for c in question.candidates if c.text))
-        for question in questions
-    ]
-    kept = filter_questions(with_tokens, filter)
-    expected = [(int(q.id), label) for q in kept for label in q.labels]
-    if not expected:
-        with pytest.raises(DataError, match="no labelled candidate is left"):
-            TrainingPairs(questions, inputs, filter=filter)
-        return
-    for pairs in both_kinds(questions, inputs, tmp_path_factory.mktemp("pairs"), filter):
-        stored_labels = pairs.batch(np.arange(len(pairs)))[3].tolist()
-        assert list(zip(pairs.questions.tolist(), stored_labels)) == expected
-
-
 def test_options_of_pairs_that_do_not_exist(inputs):
     with pytest.raises(OptionError, match="filter: 'best'; expected one of all, no-all-negative"):
         TrainingPairs(QUESTIONS, inputs, filter="best")
@@ -210,26 +182,15 @@ def test_options_of_pairs_that_do_not_exist(inputs):
 def test_trains_to_the_same_bits(tiny_encoder, tmp_path):
     inputs = PairInputs(load_tokenizer(tiny_encoder), 64)
     build_store(builtin_path("dev"), tmp_path / "dev.store", inputs)
-    config = TrainingConfig(
-        max_updates=3, learning_rate=1e-2, warmup_updates=1, tokens_per_batch=500
-    )
+    config = TrainingConfig(max_updates=2, warmup_updates=1, tokens_per_batch=500)
+    options = {"exits": (1, 3), "config": config, "max_length": 64}
+    parameters, digests = [], []
     for name, source in (("memory", builtin_path("dev")), ("store", tmp_path / "dev.store")):
-        train(
-            "cascade",
-            str(source),
-            str(tmp_path / name),
-            str(tiny_encoder),
-            exits=(1, 3),
-            config=config,
-            max_length=64,
-        )
-    assert (tmp_path / "memory" / "model.params").read_bytes() == (
-        tmp_path / "store" / "model.params"
-    ).read_bytes()
-    records = [
-        json.loads((tmp_path / name / "config.json").read_text()) for name in ("memory", "store")
-    ]
-    assert records[0]["train_sha256"] == records[1]["train_sha256"]
+        run = tmp_path / name
+        train("cascade", str(source), str(run), str(tiny_encoder), **options)
+        parameters.append((run / "model.params").read_bytes())
+        digests.append(json.loads((run / "config.json").read_text())["train_sha256"])
+    assert parameters[0] == parameters[1] and digests[0] == digests[1]
 
 
 @pytest.mark.parametrize("harm", ["short", "gone", "format"])
@@ -254,16 +215,12 @@ def test_a_whole_store_stays_and_another_is_refused(corpus, inputs, tmp_path):
     path = tmp_path / "train.store"
     meta = build_store(corpus, path, inputs)
     before = (path / "meta.json").stat().st_mtime_ns
-    assert (
-        build_store(corpus, path, inputs) == meta
-        and (path / "meta.json").stat().st_mtime_ns == before
-    )
+    assert build_store(corpus, path, inputs) == meta
+    assert (path / "meta.json").stat().st_mtime_ns == before
     with pytest.raises(DataError, match="made with source_sha256 .*; delete the folder, or choose"):
         build_store(builtin_path("dev"), path, inputs)
     longer = PairInputs(inputs.tokenizer, 41)
-    with pytest.raises(
-        DataError, match="made with max_length 40; expected 41; tokenize the corpus again"
-    ):
+    with pytest.raises(DataError, match="made with max_length 40; expected 41; tokenize the"):
         StoredPairs(PairStore(path), longer)
 
 
@@ -344,13 +301,8 @@ def test_a_store_of_another_familys_tokenizer_is_refused(tiny_run, tmp_path):
     other = PairInputs(stored_tokenizer("byte_level"), 64)
     build_store(builtin_path("dev"), tmp_path / "dev.store", other)
     with pytest.raises(DataError, match="made with tokenizer_sha256 .*tokenize the corpus again"):
-        train(
-            "cascade",
-            str(tmp_path / "dev.store"),
-            str(tmp_path / "run"),
-            init=str(tiny_run),
-            max_length=64,
-        )
+        options = {"init": str(tiny_run), "max_length": 64}
+        train("cascade", str(tmp_path / "dev.store"), str(tmp_path / "run"), **options)
     assert not (tmp_path / "run").exists()
 
 
@@ -389,9 +341,9 @@ def same_files(folder, other):
 
 
 class FailingWrites:
-    """Raises an error in one call of the functions that change the disk, before or after it."""
+    """Raises an error in one call of the functions that change the disk."""
 
-    def __init__(self, patch, fails_at, error, is_done):
+    def __init__(self, patch, fails_at, error):
         self.calls = 0
         self.fails_at = fails_at
         for owner, name in (
@@ -404,25 +356,20 @@ class FailingWrites:
         ):
             if name == "append" and isinstance(error, OSError):
                 continue  # test_arrays.py has a file that cannot be written
-            patch.setattr(owner, name, self.wrap(getattr(owner, name), error, is_done))
+            patch.setattr(owner, name, self.wrap(getattr(owner, name), error))
 
-    def wrap(self, function, error, is_done):
+    def wrap(self, function, error):
         def wrapped(*arguments, **options):
             self.calls += 1
             if self.calls != self.fails_at:
                 return function(*arguments, **options)
-            if is_done:
-                function(*arguments, **options)
             raise error
 
         return wrapped
 
 
-@pytest.mark.parametrize("is_done", [False, True])
 @pytest.mark.parametrize("kind", ["stop", "full"])
-def test_a_build_that_fails_at_any_write_is_made_again(
-    inputs, tmp_path, monkeypatch, kind, is_done
-):
+def test_a_build_that_fails_at_any_write_is_made_again(inputs, tmp_path, monkeypatch, kind):
     questions = [Question(str(n), "who ?", (Candidate("moon", 1),) * 3) for n in range(3)]
     write_questions(tmp_path / "a.jsonl", questions)
     monkeypatch.setattr(store_module.group_questions, "__defaults__", (4,))
@@ -436,7 +383,7 @@ def test_a_build_that_fails_at_any_write_is_made_again(
         fails_at += 1
         path = tmp_path / f"{fails_at}.store"
         with monkeypatch.context() as patch:
-            writes = FailingWrites(patch, fails_at, error, is_done)
+            writes = FailingWrites(patch, fails_at, error)
             with contextlib.suppress(KeyboardInterrupt, StorageError):
                 build_store(tmp_path / "a.jsonl", path, inputs)
             failed = writes.calls >= fails_at

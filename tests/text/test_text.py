@@ -196,11 +196,6 @@ def test_batches_hold_every_sample_once_and_keep_the_budget(lengths, tokens, see
     assert len(batches) == len(plan_batches(lengths, tokens))  # whatever the shuffle
 
 
-def test_unshuffled_batches_are_by_length():
-    order = np.concatenate(plan_batches([30, 5, 60, 6], 64)).tolist()
-    assert order == [1, 3, 0, 2]
-
-
 LENGTHS_TO_PLAN = [5, 30, 8, 12, 60, 7, 16, 33, 9, 200, 4, 24]
 
 

@@ -137,12 +137,8 @@ def test_save_and_load(tmp_path):
 
 
 def test_fingerprints_tell_what_determines_the_ids():
-    tokenizers = [
-        WordTokenizer(WORDS, 8),
-        WordTokenizer(WORDS, 9),
-        WordTokenizer(WORDS, 8, True),
-        WordTokenizer(WORDS[::-1], 8),
-    ]
+    changed = ((WORDS, 8), (WORDS, 9), (WORDS, 8, True), (WORDS[::-1], 8))
+    tokenizers = [WordTokenizer(*arguments) for arguments in changed]
     assert len({tokenizer.fingerprint for tokenizer in tokenizers}) == 4
     assert WordTokenizer(WORDS, 8).fingerprint == tokenizers[0].fingerprint
 
@@ -155,19 +151,13 @@ GOOD = {"words_format": 1, "buckets": 4, "masks_digits": False, "words": ["a", "
     [
         ({**GOOD, "words_format": 2}, "words_format is 2, this version of wqa reads 1"),
         ({**GOOD, "buckets": True}, "buckets is True"),
-        ({**GOOD, "buckets": -1}, "buckets: -1"),
         ({**GOOD, "buckets": 10**30}, "buckets: 1000"),
-        ({**GOOD, "masks_digits": 1}, "masks_digits is 1"),
         ({**GOOD, "words": []}, "words: 0 words"),
         ({**GOOD, "words": ["a", "a"]}, "2 words, 1 of them different"),
         ({**GOOD, "words": ["a", ""]}, "word 2 is ''"),
-        ({**GOOD, "words": ["a", 7]}, "word 2 is 7"),
         ({**GOOD, "words": ["a", "\ud800"]}, "surrogates not allowed"),
-        ({**GOOD, "words": {"a": 1}}, "words is {'a': 1}"),
-        ({**GOOD, "other": 1}, "its fields are"),
         ({"words_format": 1}, "its fields are"),
         (json.dumps(GOOD)[:-5], "cannot be read"),
-        ('{"words_format" "', "cannot be read"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, content, message):
