@@ -26,9 +26,8 @@ from wqa.inference.document_cache import (
 )
 from wqa.inference.document_encoder import StoredDocument, encodings_identity
 from wqa.inference.dropping import Drop
-from wqa.systems.dcbert.ranker import DecoupledRanker
 from wqa.systems.encode import encode_documents
-from wqa.systems.load import build_ranker, load_ranker
+from wqa.systems.load import build_ranker, load_ranker, quantize_network
 from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
@@ -262,7 +261,7 @@ def test_int8_differs_by_its_rounding_alone():
     network = network_of(layers=2, exits=(1, 2))
     lengths = [(5 + number % 15, range(3 + number % 5, 60, 5)) for number in range(20)]
     pairs = [pair for question in questions_of(5, lengths) for pair in question]
-    quantized = DecoupledRanker.quantize(network, pairs)
+    quantized = quantize_network("dcbert", network, pairs)
     assert len(quantized) == len(network.quantized_layers()) == 3 + 3 + 2
     group = questions_of()
     exact = np.concatenate(scores_one_by_one(network, group), axis=1)
