@@ -295,7 +295,7 @@ def test_two_trec_runs_are_compared(tiny_run, tmp_path, run_main):
     lines = names[1].read_text().splitlines(keepends=True)
     names[1].write_text("".join(line for line in lines if line.split()[0] != lines[0].split()[0]))
     code, _, err = run_main(*arguments)
-    assert code == 2 and "questions differ: 1 only in the first" in err.splitlines()[-1]
+    assert code == 2 and "1 only in the first" in err.splitlines()[-1]
 
 
 def test_drop_ratios_and_numbers_to_keep(tiny_run, run_main):
