@@ -22,7 +22,7 @@ from wqa.models.network import Network
 from wqa.pretrained.names import predictor_names
 from wqa.pretrained.source import Source
 
-_MEND = "restore the file from its run"
+_HINT = "restore the file from its run"
 
 
 def stored_layout(path: PathLike) -> Dict[str, StoredArray]:
@@ -41,7 +41,7 @@ def stored_parameter(path: PathLike, name: str, stored: StoredArray) -> np.ndarr
         raise _damaged(path, error) from None
     if not is_finite(values):
         raise RunDirectoryError(
-            path, f"parameter {name} holds NaN or infinity", "finite numbers", _MEND
+            path, f"parameter {name} holds NaN or infinity", "finite numbers", _HINT
         )
     return values
 
@@ -81,12 +81,12 @@ def _has_shape(parameter: mx.gluon.Parameter, shape: Tuple[int, ...]) -> bool:
 
 def _damaged(path: PathLike, error: Exception) -> RunDirectoryError:
     reason = error.strerror if isinstance(error, OSError) else error
-    return RunDirectoryError(path, f"does not load ({reason})", "the parameters of the run", _MEND)
+    return RunDirectoryError(path, f"does not load ({reason})", "the parameters of the run", _HINT)
 
 
 def _misfit(path: PathLike, problem: str, expected: object = "") -> RunDirectoryError:
     wanted = f"{expected}, by config.json" if expected else "parameters that fit config.json"
-    return RunDirectoryError(path, problem, wanted, _MEND)
+    return RunDirectoryError(path, problem, wanted, _HINT)
 
 
 def write_tensors(

@@ -390,5 +390,5 @@ class Trainer:
 
     def _raise_diverged(self, problem: str, expected: str) -> NoReturn:
         # A resumed run keeps its settings, and so would diverge again.
-        mend = "train again into another directory, with a lower learning_rate or with clip_norm"
-        raise TrainingDiverged(f"update {self.state.update}", problem, expected, mend)
+        hint = "train again into another directory, with a lower learning_rate or with clip_norm"
+        raise TrainingDiverged(f"update {self.state.update}", problem, expected, hint)
