@@ -29,6 +29,13 @@ class Bar(tqdm):
     is the mean since the start.
     """
 
+    def refresh(self, *arguments: Any, **keywords: Any) -> Any:
+        """Draw the bar again, such as below a message, if it has been drawn at all."""
+        if self._time() < self.start_t + self.delay:
+            return None
+        self.last_print_t = self._time()  # else tqdm would not end the line of the bar
+        return super().refresh(*arguments, **keywords)
+
     @property
     def format_dict(self) -> Dict[str, Any]:
         """What the line of the bar is made of; tqdm shows a question mark for a rate of 0."""
