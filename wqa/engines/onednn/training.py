@@ -1,0 +1,335 @@
+"""Slices of a backbone's layers in MXNet's autograd graph, computed by oneDNN on a CPU.
+
+`GradientEngine` runs the layers that a network calls, forward and backward. MXNet keeps the
+parameters, the embeddings' lookups, the heads, the losses and the optimizer. A graph may hold
+several slices.
+
+Mini-batches are padded rows. Each thread computes some pairs of a mini-batch forward and backward,
+with weights that all share, and a share of the gradients of each layer's parameters, over all
+pairs. Weights are packed again at each call, as the optimizer changes them.
+Bias, dropout and residual are steps of the products. In bfloat16 the operands of products are
+rounded, while their sums, the residuals, the normalisations and the gradients of parameters are
+float32.
+
+Where n positions of each pair are read, keys and values of the last layer of a slice are those of
+all positions, and all else is computed for these n: about 2 of the layer's 12 C^2 multiply-adds a
+token. Gradients reach all positions of its input, through keys and values.
+
+A pass draws the masks of its dropouts in the order of its calls and layers, for what is computed
+alone. With one seed, they do not depend on the number of threads; the masks of a last layer of n
+positions are not those that these positions have in a layer of all.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+
+from wqa.config import BackboneConfig
+from wqa.engines.engine import check_process
+from wqa.engines.onednn.library import count_streams, count_threads, openmp_threads
+from wqa.engines.onednn.operations import Operations, address
+from wqa.engines.onednn.training_buffers import Chunk, TrainingMemory
+from wqa.engines.onednn.training_layers import (
+    Compiled,
+    Run,
+    compile_embeddings,
+    compile_layers,
+)
+from wqa.engines.onednn.training_parameters import (
+    ADD,
+    NULL,
+    Gradient,
+    TrainedEmbeddings,
+    TrainedLayer,
+    record,
+    view,
+)
+from wqa.engines.threads import in_threads
+from wqa.errors import OptionError
+from wqa.models.backbone import LayerStack
+from wqa.models.embeddings import Embeddings
+from wqa.models.masks import MASKED_SCORE, at_marks
+
+
+class GradientEngine:
+    """Computes the layers of a backbone, and their gradients, by oneDNN on one CPU.
+
+    `wqa.models.Backbone.attach` takes it. Networks that are not hybridized then train by it. All
+    slices of a pass must run forward before the first of them runs backward, as one call of
+    ``mxnet.autograd.backward`` does.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Sizes of the encoder.
+    kind : {"float32", "bfloat16"}
+        Element type to which the operands of products are rounded.
+    tokens : int
+        Most tokens of a mini-batch, padding included.
+    length : int
+        Greatest length of a pair, padding included.
+    """
+
+    def __init__(self, config: BackboneConfig, kind: str, tokens: int, length: int) -> None:
+        self._memory = TrainingMemory(config, kind, max(tokens, length), length)
+        self._threads = count_threads()
+        own = Operations(config.layer_norm_eps)
+        self._operations = [own]
+        for _ in range(1, count_streams(self._threads)):
+            self._operations.append(own.sibling())
+        self._spare: Dict[Tuple[int, int], np.ndarray] = {}  # for gradients that are not written
+        self._trained: Dict[mx.gluon.Block, Any] = {}
+        self._compiled: Dict[tuple, Compiled] = {}
+        self._lock = threading.Lock()  # MXNet may run two slices backward at once
+        self._masks_seed, self._masks_drawn = 0, 0  # of the pass
+        self._seed: Optional[int] = None
+        self._calls, self._backward_began = 0, True
+
+    def seed(self, seed: int) -> None:
+        """Set the seed of the dropouts of the next pass.
+
+        Parameters
+        ----------
+        seed : int
+            Seed, from 0. Without a call it is drawn from MXNet's generator.
+        """
+        self._seed, self._backward_began = seed, True
+
+    # Called by the blocks
+
+    def embed(self, block: Embeddings, sums: mx.nd.NDArray) -> mx.nd.NDArray:
+        """Normalise and project summed embeddings.
+
+        Parameters
+        ----------
+        block : Embeddings
+            Block that holds the parameters.
+        sums : mxnet.nd.NDArray
+            (B, L, E) float32 sums.
+
+        Returns
+        -------
+        mxnet.nd.NDArray
+            (B, L, C) float32.
+        """
+        whole = self._chunk(sums)
+        with self._lock:
+            [trained] = self._parameters([block], TrainedEmbeddings)
+            compiled = self._compile(compile_embeddings, trained, self._begin(), whole)
+            out = mx.nd.empty((*sums.shape[:2], self._memory.config.units))
+            return self._run(compiled, sums, out)
+
+    def layers(
+        self,
+        stack: LayerStack,
+        hidden: mx.nd.NDArray,
+        valid_length: mx.nd.NDArray,
+        marks: Optional[mx.nd.NDArray] = None,
+    ) -> mx.nd.NDArray:
+        """Run layers in sequence.
+
+        Parameters
+        ----------
+        stack : LayerStack
+            Layers to run; its ``needed`` says which positions of the output are computed.
+        hidden : mxnet.nd.NDArray
+            (B, L, C) float32 encodings.
+        valid_length : mxnet.nd.NDArray
+            (B,) number of each pair's positions that are not padding.
+        marks : mxnet.nd.NDArray, optional
+            (B, n) float32 positions that are read, -1 where one is absent.
+
+        Returns
+        -------
+        mxnet.nd.NDArray
+            (B, L, C) float32, or (B, n, C) where only n positions are read; 0 where absent.
+        """
+        whole = self._chunk(hidden)
+        if marks is None:
+            count = whole.length if stack.needed is None else min(stack.needed, whole.length)
+            read = np.broadcast_to(np.arange(count), (whole.pairs, count))
+            return self._layers(stack, hidden, valid_length, read)
+        if marks.shape[1] >= whole.length:
+            return at_marks(mx.nd, self._layers(stack, hidden, valid_length), marks)
+        read = np.maximum(marks.asnumpy(), 0).astype(np.intp)
+        rows = self._layers(stack, hidden, valid_length, read)
+        return mx.nd.broadcast_mul(rows, mx.nd.expand_dims(marks >= 0, axis=2))
+
+    def _layers(
+        self,
+        stack: LayerStack,
+        hidden: mx.nd.NDArray,
+        valid_length: mx.nd.NDArray,
+        read: Optional[np.ndarray] = None,
+    ) -> mx.nd.NDArray:
+        """Run layers, the last one for the positions that are read, (B, n); all by default."""
+        keys = queries = Chunk(*hidden.shape[:2])
+        if read is not None and read.shape[1] < keys.length:
+            queries = Chunk(keys.pairs, read.shape[1])
+        lengths = valid_length.asnumpy()
+        biases = [] if stack.relative_positions is None else [stack.relative_positions(hidden)]
+        with self._lock:
+            layers = tuple(self._parameters(stack, TrainedLayer))
+            compiled = self._compile(compile_layers, layers, self._begin(), keys, queries)
+            if read is not None and queries != keys:
+                compiled.set_positions(read, keys.length)
+            is_padding = np.arange(keys.length) >= lengths[:, None]
+            mask = np.where(is_padding, MASKED_SCORE, 0).ravel()
+            self._memory.padding.data[: keys.rows] = mask
+            out = mx.nd.empty((keys.pairs, queries.length, self._memory.config.units))
+            return self._run(compiled, hidden, out, *biases)
+
+    def _chunk(self, array: mx.nd.NDArray) -> Chunk:
+        """The mini-batch of an array, (B, L, ...), once the optimizer has finished."""
+        whole = Chunk(*array.shape[:2])
+        tokens, length = self._memory.tokens, self._memory.length
+        if whole.rows > tokens or whole.length > length:
+            raise OptionError(
+                "tokens and length",
+                f"a mini-batch of {whole.pairs} x {whole.length} positions",
+                f"at most {tokens} positions in all and {length} a pair",
+            )
+        check_process()
+        mx.nd.waitall()
+        return whole
+
+    def _parameters(self, blocks: Sequence[mx.gluon.Block], kind: Callable[..., Any]) -> List[Any]:
+        """Parameters of blocks, packed as they are now."""
+        stale = []
+        for block in dict.fromkeys(blocks):
+            trained = self._trained.get(block)
+            if trained is None or trained.moved():
+                self._trained[block] = kind(block)
+                self._compiled.clear()  # it reads the old addresses
+            else:
+                stale.append(trained)
+        in_threads(lambda trained: trained.refresh(), stale, len(self._operations))
+        return [self._trained[block] for block in blocks]
+
+    def _begin(self) -> int:
+        """Number of a call in its pass; each call of a pass has activations of its own."""
+        if not autograd.is_recording():
+            return self._calls  # its activations are overwritten by the next call
+        if self._backward_began:
+            seed = self._seed
+            if seed is None:
+                seed = int(mx.nd.random.randint(0, 2**31 - 1, 1).asscalar())
+            self._masks_seed, self._masks_drawn = seed, 0
+            self._calls, self._backward_began, self._seed = 0, False, None
+        self._calls += 1
+        return self._calls - 1
+
+    def _compile(self, function: Callable[..., Compiled], *arguments: Any) -> Compiled:
+        """What is compiled for layers or embeddings, the number of a call, and a mini-batch."""
+        if arguments not in self._compiled:
+            count = min(arguments[-1].pairs, len(self._operations))
+            with openmp_threads(self._threads // count):
+                own = function(self._memory, self._operations[:count], *arguments)
+            self._compiled[arguments] = own
+        return self._compiled[arguments]
+
+    # Running
+
+    def _run(
+        self, compiled: Compiled, hidden: mx.nd.NDArray, out: mx.nd.NDArray, *biases: mx.nd.NDArray
+    ) -> mx.nd.NDArray:
+        """Run forward to ``out``, and record the gradients if MXNet records."""
+        moved = (
+            (compiled.source, hidden),
+            (compiled.out, out),
+            *(([compiled.bias], bias) for bias in biases),
+        )
+        for externals, array in moved:
+            array.wait_to_read()
+            for external in externals:
+                external.move(address(array))
+        self._forward(compiled)
+        if autograd.is_recording():
+            inputs = [hidden]
+            for trained in compiled.starts:
+                inputs += trained.data
+            inputs += biases
+            record(inputs, out, functools.partial(self._backward, compiled, inputs))
+        return out
+
+    def _forward(self, compiled: Compiled) -> None:
+        is_training, seed = autograd.is_training(), self._masks_seed
+        numbered = []  # the number of a mask in the pass, and each thread's chunk of it
+        for part in compiled.parts:
+            for masks in zip(*(tape.masks for tape in part.tapes)):
+                numbered.append((self._masks_drawn, masks))
+                if is_training:
+                    self._masks_drawn += 1
+
+        def run(thread: int) -> None:
+            for number, masks in numbered:
+                if is_training:
+                    masks[thread].draw(seed, number)
+                else:
+                    masks[thread].values[:] = 1
+            for part in compiled.parts:
+                for call in part.tapes[thread].forward:
+                    call()
+
+        self._in_threads(run, range(len(compiled.source)))
+
+    def _in_threads(self, function: Callable[[Any], None], parts: Sequence[Any]) -> None:
+        """Call a function for each thread's part, with the processors that each of them has."""
+
+        def compute(part: Any) -> None:
+            with openmp_threads(self._threads // len(parts)):
+                function(part)
+
+        in_threads(compute, parts, len(self._operations))
+
+    def _backward(
+        self,
+        compiled: Compiled,
+        inputs: Sequence[mx.nd.NDArray],
+        of_out: int,
+        gradients: Sequence[Gradient],
+    ) -> None:
+        """Write or add the gradients of the inputs: encodings, parameters and bias."""
+        with self._lock:
+            self._backward_began = True
+            targets = []
+            for index, (array, gradient) in enumerate(zip(inputs, gradients)):
+                target = view(gradient.address, array.size)
+                if gradient.request in (NULL, ADD):
+                    spare = np.zeros(array.size, np.float32)
+                    target = self._spare.setdefault((index, array.size), spare)
+                targets.append(target)
+            for own in compiled.of_out:
+                own.move(of_out)
+            for own in compiled.of_source:
+                own.move(targets[0].ctypes.data)
+            compiled.bias_sums[:] = 0
+            self._run_backward(compiled, [target.ctypes.data for target in targets])
+            if compiled.bias is not None:
+                np.sum(compiled.bias_sums, axis=0, out=targets[-1])
+            for target, gradient in zip(targets, gradients):
+                if gradient.request == ADD:
+                    view(gradient.address, target.size)[:] += target
+
+    def _run_backward(self, compiled: Compiled, addresses: Sequence[int]) -> None:
+        """Run parts backward, each with the gradients of its parameters."""
+        done = set()
+        for part in reversed(compiled.parts):
+            self._in_threads(_call_all, [tape.backward for tape in part.tapes])
+            # A shared layer sums the gradients of its uses.
+            own = addresses[compiled.starts[part.trained] :]
+            with openmp_threads(self._threads // len(part.tapes)):
+                calls = part.gradient_calls(own, add=part.trained in done)
+            self._in_threads(_call_all, calls)
+            done.add(part.trained)
+
+
+def _call_all(calls: Sequence[Run]) -> None:
+    for call in calls:
+        call()

@@ -1,0 +1,233 @@
+"""Buffers of a training, which chunks of a mini-batch share.
+
+Rows of a mini-batch are (B L, C). The queries, keys and values of the attention heads are views of
+them, (B, H, L, C / H). Attention scores are (B, H, Q, L), with Q queries a pair. Each buffer has
+the size of the largest mini-batch. A chunk of a mini-batch has its place in each of them, so that
+threads compute chunks of their own, and the gradients of parameters read all rows.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.config import BackboneConfig
+from wqa.engines.onednn.library import STREAMS, Array, Layout, one, zeros
+
+
+class Chunk(NamedTuple):
+    """The pairs of a mini-batch, or neighbouring ones of them, and the positions of each."""
+
+    pairs: int
+    length: int
+    first: int = 0  # index of the first pair in the mini-batch
+
+    @property
+    def rows(self) -> int:
+        """Positions of all pairs."""
+        return self.pairs * self.length
+
+    def split(self, count: int) -> List[Chunk]:
+        """Chunks of a mini-batch, whose numbers of pairs differ by one at most."""
+        bounds = [self.pairs * chunk // count for chunk in range(count + 1)]
+        return [Chunk(end - start, self.length, start) for start, end in zip(bounds, bounds[1:])]
+
+
+class Buffer:
+    """Rows of the largest mini-batch, of which a chunk has those of its pairs."""
+
+    def __init__(self, rows: int, width: int, kind: str) -> None:
+        self.width, self.kind, self.data = width, kind, zeros((rows * width,), kind)
+
+    def view(
+        self, shape: Sequence[int], start: int = 0, strides: Optional[Sequence[int]] = None
+    ) -> Array:
+        """An operand from an element on."""
+        return Array(Layout(shape, self.kind, strides), self.data[start:])
+
+    def rows(self, chunk: Chunk) -> Array:
+        """Rows of a chunk, (B L, width)."""
+        start = chunk.first * chunk.length * self.width
+        return self.view((chunk.rows, self.width), start)
+
+    def numbers(self, chunk: Chunk) -> Array:
+        """Rows of width 1 as a vector, (B L,)."""
+        return self.view((chunk.rows,), chunk.first * chunk.length)
+
+    def values(self, chunk: Chunk) -> np.ndarray:
+        """The same rows for NumPy."""
+        start = chunk.first * chunk.length * self.width
+        return self.data[start : start + chunk.rows * self.width].reshape(chunk.rows, self.width)
+
+    def columns(self, chunk: Chunk, start: int, end: int, transposed: bool = False) -> Array:
+        """Columns of a mini-batch's rows, (B L, end - start)."""
+        shape, strides = (chunk.rows, end - start), (self.width, 1)
+        if transposed:
+            shape, strides = shape[::-1], strides[::-1]
+        return self.view(shape, start, strides)
+
+    def heads(self, chunk: Chunk, count: int, transposed: bool = False) -> Array:
+        """Rows of a chunk by attention head, (B, H, L, C / H), or (B, H, C / H, L)."""
+        size, steps = self.width // count, chunk.length * self.width
+        shape, strides = (chunk.length, size), (self.width, 1)
+        if transposed:
+            shape, strides = shape[::-1], strides[::-1]
+        sizes = (chunk.pairs, count, *shape)
+        return self.view(sizes, chunk.first * steps, (steps, size, *strides))
+
+    def scores(self, queries: Chunk, length: int, heads: int, transposed: bool = False) -> Array:
+        """Attention scores of a chunk's queries for keys of a length, (B, H, Q, L)."""
+        shape, strides, items = (queries.length, length), (length, 1), queries.length * length
+        if transposed:
+            shape, strides = shape[::-1], strides[::-1]
+        sizes = (queries.pairs, heads, *shape)
+        return self.view(sizes, queries.first * heads * items, (heads * items, items, *strides))
+
+
+class Tensor(NamedTuple):
+    """Values that a layer computes, and their gradient, in memory that layers share."""
+
+    value: Buffer
+    gradient: Buffer
+    rounded: Optional[Buffer] = None  # the gradient where a product reads it
+
+    def rows(self, chunk: Chunk) -> Tuple[Array, Array]:
+        """Values and gradient of a chunk."""
+        return self.value.rows(chunk), self.gradient.rows(chunk)
+
+
+class TrainingMemory:
+    """Buffers for mini-batches of at most so many tokens, and of a length."""
+
+    def __init__(self, config: BackboneConfig, kind: str, tokens: int, length: int) -> None:
+        self.config, self.kind, self.tokens, self.length = config, kind, tokens, length
+        self.padding, self.ones = self.numbers(), Buffer(tokens, 1, kind)
+        self.ones.data[:] = one(kind)
+        self.gradients = Gradients(self)
+        items = config.num_heads * length**2 if config.family.relative_buckets else 0
+        self.bias_sums = Buffer(STREAMS, items, "float32")
+        self._activations: Dict[Tuple[int, int, bool], Activations] = {}
+        self._embeddings: Dict[int, EmbeddingTensors] = {}
+
+    def numbers(self) -> Buffer:
+        """A number for each row."""
+        return Buffer(self.tokens, 1, "float32")
+
+    def row(self, kind: str = "") -> Buffer:
+        """Rows of C."""
+        return Buffer(self.tokens, self.config.units, kind or self.kind)
+
+    def wide(self, kind: str = "") -> Buffer:
+        """Rows of E, the width of the embeddings' tables."""
+        config = self.config
+        return Buffer(self.tokens, config.embedding_size or config.units, kind or self.kind)
+
+    def inner(self) -> Buffer:
+        """Rows between the products of a feed-forward network."""
+        return Buffer(self.tokens, self.config.hidden_size, self.kind)
+
+    def scores(self, kind: str = "") -> Buffer:
+        """Attention scores."""
+        return Buffer(self.tokens, self.config.num_heads * self.length, kind or self.kind)
+
+    def activations(self, call: int, index: int, is_read: bool) -> Activations:
+        """Activations of a layer of a call in its pass."""
+        key = (call, index, is_read)
+        if key not in self._activations:
+            self._activations[key] = own = Activations(self, is_read)
+            if index and not is_read:
+                own.x = self.activations(call, index - 1, False).after
+        return self._activations[key]
+
+    def embeddings(self, call: int) -> EmbeddingTensors:
+        """Tensors of the embeddings of a call in its pass."""
+        if call not in self._embeddings:
+            self._embeddings[call] = EmbeddingTensors(self)
+        return self._embeddings[call]
+
+
+class Gradients:
+    """Gradients inside a layer, which each layer computes anew, and its scores before the softmax.
+
+    Where few positions of each pair are read, what lives beyond a thread's own part of a layer has
+    another buffer, as the place of a chunk depends on the number of positions.
+    """
+
+    def __init__(self, memory: TrainingMemory) -> None:
+        row, scores = memory.row, memory.scores
+        self.x, self.x_of_queries, self.x_of_keys = (row("float32") for _ in range(3))
+        self.x_read, self.middle, self.dropped = (row("float32") for _ in range(3))
+        self.attention_sum, self.ffn_sum = row("float32"), row("float32")
+        self.attention_rounded, self.ffn_rounded = row(), row()
+        self.query, self.key, self.value, self.context = row(), row(), row(), row()
+        self.inner, self.active = memory.inner(), memory.inner()
+        self.weights, self.kept, self.scores = scores(), scores(), scores()
+        self.raw, self.raw_read, self.bias_read = (scores("float32") for _ in range(3))
+
+
+class Activations:
+    """What a layer computes forward, and its gradients read."""
+
+    def __init__(self, memory: TrainingMemory, is_read: bool) -> None:
+        shared, row, scores = memory.gradients, memory.row, memory.scores
+        self.x, self.after = (
+            Tensor(row(), shared.x_read if is_read else shared.x) for _ in range(2)
+        )
+        self.query, self.key, self.value, self.context = (
+            Tensor(row(), gradient)
+            for gradient in (shared.query, shared.key, shared.value, shared.context)
+        )
+        self.middle = Tensor(row(), shared.middle)
+        self.attention_sum = Tensor(row("float32"), shared.attention_sum, shared.attention_rounded)
+        self.ffn_sum = Tensor(row("float32"), shared.ffn_sum, shared.ffn_rounded)
+        self.inner = Tensor(memory.inner(), shared.inner)
+        self.active = Tensor(memory.inner(), shared.active)
+        self.raw = shared.raw_read if is_read else shared.raw
+        self.weights, self.kept, self.kept_mask = scores(), scores(), scores("float32")
+        self.attention_mask, self.ffn_mask = row("float32"), row("float32")
+        self.attention_statistics = memory.numbers(), memory.numbers()
+        self.ffn_statistics = memory.numbers(), memory.numbers()
+
+
+class EmbeddingTensors:
+    """What the embeddings compute, and the gradients."""
+
+    def __init__(self, memory: TrainingMemory) -> None:
+        self.mask, self.dropped = memory.wide("float32"), memory.wide("float32")
+        self.normed = Tensor(memory.wide("float32"), memory.wide("float32"))
+        self.embedded = Tensor(memory.wide(), memory.wide("float32"))
+        self.projected = Tensor(memory.row(), memory.row("float32"), memory.row())
+        self.statistics = memory.numbers(), memory.numbers()
+
+
+class Mask(NamedTuple):
+    """Mask of a dropout on a chunk of a mini-batch, with values 0 and 1 / (1 - rate).
+
+    Shapes: `values` (pairs, values a pair).
+    """
+
+    values: np.ndarray
+    rate: float
+    first: int  # index of the chunk's first pair
+
+    def draw(self, seed: int, number: int) -> None:
+        """Draw the mask from a pass's seed and its number in the pass.
+
+        That of a pair does not depend on the chunks into which the mini-batch is split.
+        """
+        pairs, size = self.values.shape
+        words = -(-size // 4)  # of 64 bits, a pair
+        bits = np.random.PCG64DXSM([seed, number]).advance(self.first * words)
+        generator = np.random.Generator(bits)
+        raw = generator.integers(0, 2**64 - 1, (pairs, words), np.uint64, endpoint=True)
+        draws = raw.view(np.uint16)[:, :size]
+        factor = np.float32(1 / (1 - self.rate))
+        np.multiply(draws >= round(self.rate * 65536), factor, out=self.values)
+
+
+def share_of(rows: int, thread: int, threads: int) -> Tuple[int, int]:
+    """A thread's share of the rows of a weight: whole blocks of 16, but for the last."""
+    blocks = -(-rows // 16)
+    start, end = (16 * (blocks * part // threads) for part in (thread, thread + 1))
+    return start, min(rows, end)
