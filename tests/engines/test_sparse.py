@@ -1,31 +1,21 @@
 """Convolutions of word embeddings as sparse products, and recurrences over lists, against loops."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wqa.engines.sparse.lists import Relatedness, WordLists
-from wqa.engines.sparse.rows import Steps, Windows, WordRows
+from wqa.engines.sparse.rows import Relatedness, Steps, Windows, WordRows, stretches
 from wqa.engines.threads import in_threads
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=8).map(np.array)
 
 
-def word_lists(rng, candidates, words=30):
-    """Questions with so many candidates each, of random words."""
-    counts = np.array(candidates)
-    question_lengths = rng.integers(1, 12, len(counts))
-    lengths = rng.integers(1, 9, counts.sum())
-    return WordLists(
-        rng.integers(1, words, question_lengths.sum()),
-        question_lengths,
-        rng.integers(1, words, lengths.sum()),
-        lengths,
-        counts,
-    )
+def word_list(rng, candidates, words=30):
+    """A question with so many candidates, of random words."""
+    lengths = rng.integers(1, 9, candidates)
+    question = rng.integers(1, words, rng.integers(1, 12))
+    return question, rng.integers(1, words, lengths.sum()), lengths
 
 
 # Steps
@@ -130,56 +120,34 @@ def test_an_interrupt_while_rows_are_computed_leaves_right_rows(monkeypatch):
 
 @pytest.mark.parametrize("words", [1, 10, 4096])
 def test_relatedness_is_the_greatest_cosine(words, monkeypatch):
-    monkeypatch.setattr("wqa.engines.sparse.lists._WORDS", words)
+    monkeypatch.setattr("wqa.engines.sparse.rows.WORDS", words)
     rng = np.random.default_rng(5)
     vectors = rng.normal(size=(30, 6)).astype(np.float32)
     vectors[7] = 0
-    lists = word_lists(rng, [3, 1, 6, 2])
-    of_questions, of_candidates = Relatedness(vectors)(lists)
     with np.errstate(invalid="ignore"):
         units = np.nan_to_num(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
-    questions = np.split(lists.question_ids, np.cumsum(lists.question_lengths)[:-1])
-    candidates = np.split(lists.candidate_ids, np.cumsum(lists.candidate_lengths)[:-1])
-    asked = np.repeat(np.arange(4), lists.counts)
-    of_question, of_candidate = [], []
-    for question, candidate in zip((questions[index] for index in asked), candidates):
-        cosines = units[question] @ units[candidate].T
-        of_question.append(cosines.max(axis=1))
-        of_candidate.append(cosines.max(axis=0))
-    np.testing.assert_allclose(of_questions, np.concatenate(of_question), atol=1e-6)
-    np.testing.assert_allclose(of_candidates, np.concatenate(of_candidate), atol=1e-6)
+    for candidates in (3, 1, 6, 2):
+        question, ids, lengths = own = word_list(rng, candidates)
+        of_question, of_words = Relatedness(vectors)(own)
+        cosines = [
+            units[question] @ units[text].T for text in np.split(ids, np.cumsum(lengths)[:-1])
+        ]
+        expected = np.concatenate([one.max(axis=1) for one in cosines])
+        np.testing.assert_allclose(of_question, expected, atol=1e-6)
+        expected = np.concatenate([one.max(axis=0) for one in cosines])
+        np.testing.assert_allclose(of_words, expected, atol=1e-6)
 
 
-def test_a_long_question_does_not_lengthen_the_others():
-    lengths = np.array([1] * 400 + [4000])
-    vectors = np.random.default_rng(5).normal(size=(30, 64)).astype(np.float32)
-    ids = np.ones(lengths.sum(), np.int64)
-    counts = np.ones(len(lengths), np.int64)
-    lists = WordLists(ids, lengths, ids[: len(lengths)], counts, counts)
-    relatedness = Relatedness(vectors)
-    tracemalloc.start()
-    try:
-        relatedness(lists)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    # 401 questions of 4,000 words would take 410 MB.
-    assert peak < 50e6
-
-
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.integers(1, 40))
-def test_batches_hold_each_candidate_once_and_no_more_words(candidates, words):
-    lists = word_lists(np.random.default_rng(1), candidates)
-    numbers, asked = [], np.repeat(np.arange(len(candidates)), candidates)
-    for runs in lists.batches(words):
-        batch = [number for run in runs for number in range(run.first, run.last)]
-        assert all(
-            asked[run.first : run.last].tolist() == [run.question] * (run.last - run.first)
-            for run in runs
-        )
-        assert batch and (len(batch) == 1 or lists.candidate_lengths[batch].sum() <= words)
-        numbers += batch
-    assert numbers == list(range(len(asked)))
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=9), st.integers(1, 40))
+def test_stretches_hold_each_item_once_and_few_more_words(lengths, words):
+    lengths = np.array(lengths)
+    bounds = stretches(np.cumsum(lengths) - lengths, words)
+    assert [item for first, last in bounds for item in range(first, last)] == list(
+        range(len(lengths))
+    )
+    for first, last in bounds:
+        # Without its last item, none exceeds the limit.
+        assert lengths[first : last - 1].sum() < words
 
 
 # Threads
@@ -195,18 +163,3 @@ def test_parts_keep_their_order_in_any_number_of_threads(threads, parts):
 def test_an_error_in_a_thread_is_raised():
     with pytest.raises(ZeroDivisionError):
         in_threads(lambda part: 1 / part, [1, 0, 2], 2)
-
-
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=7), st.integers(1, 60))
-def test_groups_hold_whole_questions_in_order(candidates, words):
-    lists = word_lists(np.random.default_rng(2), candidates)
-    groups = lists.groups(words)
-    for name in WordLists._fields:
-        joined = np.concatenate([getattr(group, name) for group in groups])
-        np.testing.assert_array_equal(joined, getattr(lists, name))
-    for group in groups:
-        assert group.counts.sum() == len(group.candidate_lengths)
-        assert group.question_lengths.sum() == len(group.question_ids)
-        # A group without its last list does not exceed the limit.
-        assert group.candidate_lengths[: -group.counts[-1]].sum() < words
-    assert len(groups) <= lists.candidate_lengths.sum() // words + 1

@@ -1,6 +1,5 @@
 """Forks: children of a process that has ranked."""
 
-import os
 import time
 
 import numpy as np
@@ -11,14 +10,14 @@ from soak.rankers import QUESTIONS, Rankers
 
 #: Seconds in which a child ends.
 SECONDS = 20
-#: Exit status of a child that may not go on with what its parent has begun.
+#: Exit status of a child that is told to be spawned.
 REFUSED = 3
 
 
 class Forks(Attack):
     """A process that has ranked, by either engine, forks children, which rank with the ranker of
-    their parent or load it again. A child ends within seconds, with the right scores; one that
-    goes on with a `rank_all` of its parent gets a `ProcessError`. Its parent ranks as before.
+    their parent or load it again. A child gets a `ProcessError` within seconds; its parent ranks
+    as before.
     """
 
     name = "forks"
@@ -32,67 +31,40 @@ class Forks(Attack):
     def attempt(self, random):
         engine = random.choice(self._rankers.engines)
         number = random.randrange(len(QUESTIONS))
-        way = random.choices(("copied", "loaded", "begun"), (5, 3, 2))[0]
         ranker = self._rankers.rankers[engine]
         ranker.rank(*QUESTIONS[number])
-        begun = ranker.rank_all(self._rankers.records([number] * 3))
-        if way == "begun":
-            next(begun)
         children = []
         for index in range(random.choice((1, 1, 2, 3))):
-            target = self.folder / f"scores-{index}.npy"
-            target.unlink(missing_ok=True)
-            work = self._child(engine, number, begun if way == "begun" else way, target)
-            children.append((Child(work, self.folder / f"child-{index}.txt"), target))
+            work = self._child(engine, number, random.random() < 0.5)
+            children.append(Child(work, self.folder / f"child-{index}.txt"))
         end = time.monotonic() + SECONDS
         try:
-            for child, target in children:
+            for child in children:
                 code = child.wait(end - time.monotonic())
-                self._check(engine, number, way, code, target)
+                if code is None:
+                    raise Fault(f"{engine}: a child hangs for {SECONDS} seconds")
+                if code != REFUSED:
+                    raise Fault(f"{engine}: a child ends with {code}")
         finally:
-            for child, _ in children:
+            for child in children:
                 child.kill()
-        scores = ranker.rank(*QUESTIONS[number]).scores
-        self._compare(engine, number, scores, "the parent")
-        if way == "begun":
-            rest = [ranking.scores for ranking in begun]
-            if len(rest) != 2:
-                raise Fault(f"{engine}: the parent ranks {len(rest)} of 2 further questions")
-            for scores in rest:
-                self._compare(engine, number, scores, "the parent")
+        self._compare(engine, number, ranker.rank(*QUESTIONS[number]).scores, "the parent")
         return len(children)
 
-    def _child(self, engine, number, way, target):
-        """Work of a child; ``way`` is a word, or the rankings that the parent has begun."""
+    def _child(self, engine, number, loads):
+        """Work of a child, which loads a ranker or takes its parent's."""
 
         def work():
             from wqa.errors import ProcessError
 
-            if way not in ("copied", "loaded"):
-                try:
-                    list(way)
-                except ProcessError:
-                    return REFUSED
-                return 0
-            ranker = self._rankers.rankers[engine]
-            if way == "loaded":
-                ranker = self._rankers.load(engine)
-            scores = ranker.rank(*QUESTIONS[number]).scores
-            with open(target, "wb") as file:
-                np.save(file, scores)
-                file.flush()
-                os.fsync(file.fileno())
+            try:
+                ranker = self._rankers.load(engine) if loads else self._rankers.rankers[engine]
+                ranker.rank(*QUESTIONS[number])
+            except ProcessError:
+                return REFUSED
             return 0
 
         return work
-
-    def _check(self, engine, number, way, code, target):
-        if code is None:
-            raise Fault(f"{engine}: a child hangs for {SECONDS} seconds")
-        if code != (REFUSED if way == "begun" else 0):
-            raise Fault(f"{engine}: a child ({way}) ends with {code}")
-        if way != "begun":
-            self._compare(engine, number, np.load(target), "a child")
 
     def _compare(self, engine, number, scores, who):
         expected = self._rankers.expected[engine, number, None].scores

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -162,15 +161,6 @@ def test_commands_that_need_mxnet_say_so(tiny_run, tmp_path):
         assert done.returncode == 2, (arguments, done.stderr)
         assert done.stderr.startswith("error: mxnet: MXNet cannot be imported")
         assert done.stderr.count("\n") == 1
-
-
-def test_a_child_process_opens_sessions_of_its_own(exported, questions):
-    ranker = load_ranker(exported)
-    expected = rank(ranker, questions[0]).order.tolist()
-    child = os.fork()
-    if not child:
-        os._exit(int(rank(ranker, questions[0]).order.tolist() != expected))
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_tuned_ratios_and_the_calibration_are_those_of_the_run(tiny_run, tmp_path, questions):

@@ -12,7 +12,6 @@ from wqa.engines.onednn import GradientEngine, available, check_precision
 from wqa.engines.onednn.engine import OneDNNEngine
 from wqa.engines.onednn.library import library
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.engines.sparse import takes_sparse
 from wqa.errors import OptionError, check_choice
 from wqa.models import Network, parse_devices
 
@@ -94,9 +93,18 @@ def choose_ranking_engine(network: Network, config: EngineConfig) -> str:
     count = len(parse_devices(config.ctx))
     if count > 1:
         raise OptionError("ctx", f"{config.ctx}, which is {count} devices", "one device to rank on")
-    if takes_sparse(config, network):
-        return "sparse"
-    return choose_engine(config, packing_obstacle(network))
+    on_cpu = parse_devices(config.ctx)[0].device_type == "cpu"
+    # The engine "onednn" stands for all that the package computes by itself on a CPU.
+    if not network.text_filters or not on_cpu or config.engine == "mxnet":
+        return choose_engine(config, packing_obstacle(network))
+    if config.precision != "float32":
+        raise OptionError(
+            "precision",
+            f"{config.precision} for convolutions of word vectors",
+            "float32",
+            "they have no products that another precision would make faster",
+        )
+    return "sparse"
 
 
 def build_engine(

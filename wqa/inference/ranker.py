@@ -86,8 +86,8 @@ class Ranker:
     retrieved. A ranker to which that order tells something takes it from
     `wqa.data.Question.original_order` or ``ranks``.
 
-    An exception or an interrupt, at any moment, leaves a ranker as it was. A process may be forked:
-    the child uses its copy of a ranker, but calls `rank_all` itself.
+    An exception or an interrupt, at any moment, leaves a ranker as it was. A child that is forked
+    from a process with a ranker cannot rank: start it by ``multiprocessing.get_context("spawn")``.
     """
 
     #: Network that the ranker ranks with, where it is a single one.

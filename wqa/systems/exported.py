@@ -171,5 +171,5 @@ def load_temporary(
     folder = pathlib.Path(temporary.name) / "exported"
     export(folder)
     ranker: Any = load_exported(folder, engine, options)
-    ranker.network.temporary = temporary  # sessions of a forked child read the graphs again
+    ranker.network.temporary = temporary  # sessions map the weights
     return ranker

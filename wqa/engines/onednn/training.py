@@ -240,11 +240,8 @@ class GradientEngine:
         self, compiled: Compiled, hidden: mx.nd.NDArray, out: mx.nd.NDArray, *biases: mx.nd.NDArray
     ) -> mx.nd.NDArray:
         """Run forward to ``out``, and record the gradients if MXNet records."""
-        moved = (
-            (compiled.source, hidden),
-            (compiled.out, out),
-            *(([compiled.bias], bias) for bias in biases),
-        )
+        moved: List[Any] = [(compiled.source, hidden), (compiled.out, out)]
+        moved += zip([[compiled.bias]], biases)
         for externals, array in moved:
             array.wait_to_read()
             for external in externals:

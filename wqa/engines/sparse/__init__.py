@@ -4,29 +4,11 @@ The Gluon blocks define the networks. A convolution of embeddings that do not ch
 rows of a table, one for each word of a window, so that all texts of a batch are one product with a
 sparse matrix. A recurrent layer runs over the candidates of all questions at once, without padding.
 
-`ListScorer` scores lists, for ranking, by numpy and scipy. It computes networks that encode pairs
+`SparseEngine` scores lists, for ranking, by numpy and scipy. It computes networks that encode pairs
 as Cosinet does (`wqa.systems.cosinet.network`). MXNet trains them.
 """
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
-from wqa.engines.sparse.lists import WordLists
-from wqa.engines.sparse.parameters import (
-    ListParameters,
-    list_obstacle,
-    list_parameters,
-    network_parameters,
-    takes_sparse,
-)
-from wqa.engines.sparse.scoring import ListScorer
-from wqa.engines.sparse.threads import count_threads
+from wqa.engines.sparse.engine import SparseEngine
 
-__all__ = [
-    "ListParameters",
-    "ListScorer",
-    "WordLists",
-    "count_threads",
-    "list_obstacle",
-    "list_parameters",
-    "network_parameters",
-    "takes_sparse",
-]
+__all__ = ["SparseEngine"]

@@ -26,16 +26,6 @@ class Direction(NamedTuple):
     input_bias: np.ndarray
     hidden_bias: np.ndarray
 
-    @property
-    def units(self) -> int:
-        """H."""
-        return self.hidden_weight.shape[1]
-
-    @property
-    def is_lstm(self) -> bool:
-        """Whether the cell is an LSTM."""
-        return len(self.hidden_weight) == 4 * self.units
-
 
 def _run_direction(
     direction: Direction, pairs: np.ndarray, steps: Steps, backwards: bool
@@ -44,14 +34,14 @@ def _run_direction(
 
     Shapes: `pairs` (n, C), the result (n, H).
     """
-    rows = steps.rows(backwards)
+    rows, units = steps.rows(backwards), direction.hidden_weight.shape[1]
+    is_lstm, before = len(direction.hidden_weight) == 4 * units, 0
     gates = np.take(pairs @ direction.input_weight.T, rows, axis=0, mode="clip")
     gates += direction.input_bias + direction.hidden_bias
-    hidden = np.empty((len(rows), direction.units), np.float32)
-    memory = np.empty((len(rows), direction.units) if direction.is_lstm else (0, 0), np.float32)
+    hidden = np.empty((len(rows), units), np.float32)
+    memory = np.empty((len(rows), units) if is_lstm else (0, 0), np.float32)
     weight = np.ascontiguousarray(direction.hidden_weight.T)
     product = np.empty((steps.starts[1], len(direction.input_bias)), np.float32)
-    is_lstm, before = direction.is_lstm, 0  # read once, as a step takes microseconds
     for start, end in steps:
         state, count = gates[start:end], end - start
         if start:

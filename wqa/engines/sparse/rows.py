@@ -13,7 +13,7 @@ Shapes: n texts of P positions in all, k places of a window, F filters, D units 
 
 from __future__ import annotations
 
-from typing import Iterator, Tuple
+from typing import Any, Iterator, List, Tuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -107,6 +107,8 @@ class Windows:
         return matrix @ rows
 
 
+#: Words of candidates whose cosines are computed at once.
+WORDS = 4096
 #: Most bytes of a table's rows. 60,000 words and the paper's filters would take 360 MB.
 TABLE_BYTES = 1 << 28
 
@@ -126,7 +128,8 @@ class WordRows:
     ) -> None:
         filters, _, width = weights.shape
         self._vectors = vectors
-        self._weights = word_weights(weights)  # (D, k F)
+        by_place = np.ascontiguousarray(weights[:, :-1].transpose(2, 0, 1))  # (k, F, D)
+        self._weights = by_place.reshape(-1, by_place.shape[2]).T  # (D, k F)
         self._related = weights[:, -1].T  # (k, F)
         self._slots = np.zeros(len(vectors), np.int32)  # row of each word; 0 without one
         self._filled = 2
@@ -171,22 +174,42 @@ class WordRows:
         self._table = table
 
 
-def word_weights(weights: np.ndarray) -> np.ndarray:
-    """Weights of a convolution as the matrix that maps an embedding to its products.
+class Relatedness:
+    """Greatest cosine of each word with the words of the other text.
 
-    Shapes: `weights` (F, D + 1, k), the result (D, k F).
+    Shapes: `vectors` (V, D).
     """
-    by_place = np.ascontiguousarray(weights[:, :-1].transpose(2, 0, 1))  # (k, F, D)
-    return by_place.reshape(-1, by_place.shape[2]).T
+
+    def __init__(self, vectors: np.ndarray) -> None:
+        norms = np.sqrt(np.einsum("vd,vd->v", vectors, vectors))
+        # Factors that give embeddings the norm 1; an embedding of zeros keeps its cosines of 0.
+        self._vectors, self._factors = vectors, 1 / np.maximum(norms, np.float32(1e-12))
+
+    def __call__(self, words_of_list: Any) -> Tuple[np.ndarray, np.ndarray]:
+        """Relatedness of the question's words, for each candidate, and of the candidates' words.
+
+        Shapes: the results (n N,), (words,).
+        """
+        question, words, lengths = words_of_list
+        # Multiples of 8 words, for which BLAS is up to three times as fast.
+        own = np.zeros((-(-len(question) // 8) * 8, self._vectors.shape[1]), np.float32)
+        own[: len(question)] = self._vectors[question] * self._factors[question, None]
+        ends = np.cumsum(lengths)
+        begins = ends - lengths
+        of_question, of_words = [], []
+        for first, last in stretches(begins, WORDS):
+            ids = words[begins[first] : ends[last - 1]]
+            cosines = (self._vectors[ids] @ own.T)[:, : len(question)] * self._factors[ids, None]
+            of_words.append(cosines.T.copy().max(axis=0))  # along the rows it is slower
+            starts = begins[first:last] - begins[first]
+            of_question.append(np.maximum.reduceat(cosines, starts, axis=0).ravel())
+        return np.concatenate(of_question), np.concatenate(of_words)
 
 
-def combine(questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    """Encoded pairs: ``[q * c; q - c]`` (Bonadiman and Moschitti 2020, section 4.1.2).
+def stretches(begins: np.ndarray, length: int) -> List[Tuple[int, int]]:
+    """Runs of items that begin in the same stretch of a given length.
 
-    Shapes: `questions, candidates` (n, F), the result (n, 2 F).
+    Shapes: `begins` (n,).
     """
-    filters = questions.shape[1]
-    pairs = np.empty((len(questions), 2 * filters), np.float32)
-    np.multiply(questions, candidates, out=pairs[:, :filters])
-    np.subtract(questions, candidates, out=pairs[:, filters:])
-    return pairs
+    bounds = np.flatnonzero(np.diff(begins // length, prepend=-1)).tolist()
+    return list(zip(bounds, [*bounds[1:], len(begins)]))

@@ -1,26 +1,16 @@
-"""Engines of networks on lists of candidates: MXNet's, and sparse products."""
+"""MXNet's engine of networks on lists of candidates, and the choice of their engine."""
 
 from __future__ import annotations
 
 from typing import Iterator, List, Sequence, Tuple
 
-import wqa.models.runtime  # noqa: F401 - before MXNet is imported
-
-import mxnet as mx
 import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.engines.choice import choose_ranking_engine
 from wqa.engines.engine import MXNET_LOCK, Engine, MicroBatch, Readings
 from wqa.engines.mxnet import BlockEngine
-from wqa.engines.sparse import (
-    ListScorer,
-    WordLists,
-    count_threads,
-    list_parameters,
-    network_parameters,
-)
-from wqa.engines.sparse.threads import one_blas_thread
+from wqa.engines.sparse import SparseEngine
 from wqa.systems.cosinet.inputs import ListInputs, WordPair
 from wqa.systems.cosinet.lists import ListNetwork
 from wqa.text import plan_batches
@@ -93,47 +83,9 @@ def _by_length(counts: np.ndarray, most: int) -> Iterator[np.ndarray]:
             start = end
 
 
-class SparseListEngine(Engine):
-    """Sparse products on a CPU, in float32 (`wqa.engines.sparse.ListScorer`).
-
-    It reads the parameters of the network once.
-
-    Parameters
-    ----------
-    network : ListNetwork
-        Network that `wqa.engines.sparse.list_obstacle` has nothing against, on the CPU.
-    config : EngineConfig
-        Number of threads.
-    """
-
-    def __init__(self, network: ListNetwork, config: EngineConfig) -> None:
-        super().__init__(config)
-        with MXNET_LOCK:
-            mx.nd.waitall()
-            parameters = list_parameters(network_parameters(network)).copied()
-            vectors = network.vectors.data().asnumpy()
-        self._scorer = ListScorer(vectors, parameters, config.threads or count_threads())
-
-    def _run(self, batch: MicroBatch) -> Readings:
-        counts = np.array([len(words.lengths) for words in batch.pairs])
-        question_lengths = np.array([len(words.question) for words in batch.pairs])
-        lengths = np.concatenate([words.lengths for words in batch.pairs])
-        lists = WordLists(
-            np.concatenate([words.question for words in batch.pairs]),
-            question_lengths,
-            np.concatenate([words.words for words in batch.pairs]),
-            lengths,
-            counts,
-        )
-        with one_blas_thread():
-            scores = self._scorer.scores(lists)
-        # Nothing is padded.
-        return Readings(lengths + np.repeat(question_lengths, counts), [scores])
-
-
 def build_list_engine(network: ListNetwork, inputs: ListInputs, config: EngineConfig) -> Engine:
     """Build the engine of a network in memory."""
     if choose_ranking_engine(network, config) == "sparse":
-        return SparseListEngine(network, config)
+        return SparseEngine(network, config)
     with MXNET_LOCK:
         return ListMXNetEngine(network, inputs, config)

@@ -1,0 +1,190 @@
+"""The engine of networks on lists of candidates: sparse products on a CPU, in float32."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import pathlib
+import threading
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.config import EngineConfig
+from wqa.engines.engine import MXNET_LOCK, Engine, MicroBatch, Readings
+from wqa.engines.onednn.library import count_threads
+from wqa.engines.sparse.recurrence import Direction, run_layer
+from wqa.engines.sparse.rows import TABLE_BYTES, Relatedness, Steps, Windows, WordRows, stretches
+from wqa.engines.threads import in_threads
+
+#: Positions whose outputs are computed at once, so that they stay in a processor's cache.
+POSITIONS = 2560
+#: Words of the texts of a pass, so that a table of fewer rows than a vocabulary holds them all.
+PASS_WORDS = 1 << 15
+
+#: Lock of all sparse engines, which set the number of threads of NumPy's BLAS.
+_LOCK = threading.RLock()
+
+
+class SparseEngine(Engine):
+    """Scores lists by convolutions of word vectors, and by a recurrent layer over the candidates.
+
+    It reads the parameters of the network once. A pair of a micro-batch is a list, with the ids of
+    its ``question``, those of the ``words`` of its candidates and the ``lengths`` of these; the
+    readings are those of the candidates of all lists.
+
+    Parameters
+    ----------
+    network : ListNetwork
+        Network with `text_filters`, on the CPU.
+    config : EngineConfig
+        Number of threads.
+    most_bytes : int
+        Most bytes of the tables of words.
+    """
+
+    def __init__(self, network: Any, config: EngineConfig, most_bytes: int = TABLE_BYTES) -> None:
+        super().__init__(config, _LOCK)
+        self._threads = config.threads or count_threads()
+        with MXNET_LOCK:
+            vectors = network.vectors.data().asnumpy()
+            of_questions, of_candidates = map(_values, network.text_filters)
+            self._directions = _directions(network)
+            self._weight, self._bias = _values(network.out)
+        self._relatedness = Relatedness(vectors)
+        # The words of questions are fewer than those of candidates.
+        self._questions = _Side(vectors, *of_questions, most_bytes // 4)
+        self._candidates = _Side(vectors, *of_candidates, most_bytes - most_bytes // 4)
+
+    def _run(self, batch: MicroBatch) -> Readings:
+        words = np.array([len(one.words) for one in batch.pairs])
+        with one_blas_thread():
+            parts = []
+            for first, last in stretches(np.cumsum(words) - words, PASS_WORDS):
+                parts += self._score_group(batch.pairs[first:last], words[first:last])
+        # Nothing is padded.
+        positions = [len(one.question) + one.lengths for one in batch.pairs]
+        return Readings(np.concatenate(positions), [np.concatenate(parts)])
+
+    def _score_group(self, lists: Sequence[Any], words: np.ndarray) -> List[np.ndarray]:
+        """Score lists, a share in each thread; a long list is divided by its texts."""
+        if len(lists) == 1:
+            return [self._score(lists, self._threads)]
+        # Then the threads only read the tables.
+        self._questions.rows.rows(np.concatenate([one.question for one in lists]))
+        self._candidates.rows.rows(np.concatenate([one.words for one in lists]))
+        share = -(-int(words.sum()) // self._threads)
+        bounds = stretches(np.cumsum(words) - words, share)
+        shares = [lists[first:last] for first, last in bounds]
+        return in_threads(self._score, shares, self._threads)
+
+    def _score(self, lists: Sequence[Any], threads: int = 1) -> np.ndarray:
+        counts = np.array([len(one.lengths) for one in lists])
+        related = [self._relatedness(one) for one in lists]
+        repeated = [np.tile(one.question, len(one.lengths)) for one in lists]
+        sizes = np.repeat([len(one.question) for one in lists], counts)
+        of_questions, of_candidates = map(np.concatenate, zip(*related))
+        questions = _Texts(np.concatenate(repeated), sizes, of_questions)
+        ids, lengths = (np.concatenate(arrays) for arrays in zip(*(one[1:] for one in lists)))
+        question = self._questions.encode(questions, threads)
+        candidate = self._candidates.encode(_Texts(ids, lengths, of_candidates), threads)
+        # Encoded pairs (Bonadiman and Moschitti 2020, section 4.1.2), (n, 2 F).
+        hidden = np.concatenate([question * candidate, question - candidate], axis=1)
+        if self._directions:
+            hidden = run_layer(self._directions, hidden, Steps(counts))
+        return hidden @ self._weight[0] + self._bias
+
+
+def _values(block: Any) -> Tuple[np.ndarray, np.ndarray]:
+    """Weight and bias of a block."""
+    return block.weight.data().asnumpy(), block.bias.data().asnumpy()
+
+
+def _directions(network: Any) -> List[Direction]:
+    """Parameters of the recurrent layer; empty without one."""
+    names = [f"l0_{name}" for name in ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")]
+    directions = []
+    for layer in [] if network.recurrent is None else network.recurrent.directions:
+        directions.append(Direction(*(getattr(layer, name).data().asnumpy() for name in names)))
+    return directions
+
+
+class _Texts(NamedTuple):
+    """Texts behind one another."""
+
+    ids: np.ndarray  # (words,)
+    lengths: np.ndarray  # (n,)
+    related: np.ndarray  # (words,)
+
+    def parts(self, words: int) -> List[_Texts]:
+        """Runs of texts of about so many words."""
+        ends = np.cumsum(self.lengths)
+        begins = ends - self.lengths
+        parts = []
+        for first, last in stretches(begins, words):
+            own = slice(begins[first], ends[last - 1])
+            parts.append(_Texts(self.ids[own], self.lengths[first:last], self.related[own]))
+        return parts
+
+
+class _Side:
+    """The convolution of questions or of candidates."""
+
+    def __init__(
+        self, vectors: np.ndarray, weight: np.ndarray, bias: np.ndarray, most_bytes: int
+    ) -> None:
+        self._bias, self._width = bias, weight.shape[2]
+        self.rows = WordRows(vectors, weight, most_bytes)
+
+    def encode(self, texts: _Texts, threads: int) -> np.ndarray:
+        """Encode texts, (n, F)."""
+        encoded = []
+        for part in texts.parts(PASS_WORDS):  # whose words the table holds at once
+            rows = self.rows.rows(part.ids)
+            # Below two parts the work takes less time than a second thread does to begin.
+            own_threads = threads if len(rows) > 2 * POSITIONS else 1
+            parts = part._replace(ids=rows).parts(POSITIONS)
+            encoded += in_threads(self._maxima, parts, own_threads)
+        return np.concatenate(encoded)
+
+    def _maxima(self, texts: _Texts) -> np.ndarray:
+        windows = Windows(texts.lengths, self._width)
+        outputs = windows.outputs(texts.ids, texts.related, self.rows.table)
+        maxima = np.empty((len(texts.lengths), outputs.shape[1]), np.float32)
+        maxima[windows.steps.order] = windows.steps.maxima(outputs)
+        maxima += self._bias
+        return np.maximum(maxima, 0, out=maxima)
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let NumPy's OpenBLAS compute on the calling threads alone; another BLAS stays as it is.
+
+    It divides every product of more than some 260,000 multiply-adds among threads of its own.
+    Products of a list are not much larger, so that waking the threads takes longer than it saves.
+    """
+    functions = _openblas()
+    if functions is None:
+        yield
+        return
+    get_threads, set_threads = functions
+    threads = get_threads()
+    set_threads(1)
+    try:
+        yield
+    finally:
+        set_threads(threads)
+
+
+@functools.lru_cache(maxsize=None)
+def _openblas() -> Optional[Tuple[Callable[[], int], Callable[[int], None]]]:
+    """What reads and sets the threads of the OpenBLAS of a NumPy from a wheel."""
+    folder = pathlib.Path(np.__file__).parent.parent / "numpy.libs"
+    for path in sorted(folder.glob("libopenblas*")):
+        library = ctypes.CDLL(str(path))  # loaded already
+        for suffix in ("64_", ""):  # of indices of 64 bits, or not
+            name = f"openblas_set_num_threads{suffix}"
+            if hasattr(library, name):
+                return getattr(library, name.replace("set", "get")), getattr(library, name)
+    return None
