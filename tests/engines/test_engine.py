@@ -19,7 +19,7 @@ from wqa.data.digests import forget_digests
 from wqa.engines.engine import EncodingStore
 from wqa.engines.onednn import PackedBatch, Quantized
 from wqa.engines.onednn.library import library
-from wqa.engines.onednn.packed_parts import GROUP_SCORES, GROUPS
+from wqa.engines.onednn.packed_rows import GROUP_SCORES, GROUPS
 from wqa.engines.onednn.quantize import channel_factors, quantize_layer
 from wqa.errors import MissingDependency, OptionError, PrecisionError, RunDirectoryError
 from wqa.inference import CascadeRanker
@@ -126,7 +126,7 @@ def test_longest_pairs_and_many_shapes():
 
 @needs_onednn
 def test_old_attentions_are_let_go(monkeypatch):
-    monkeypatch.setattr("wqa.engines.onednn.packed_parts.ATTENTIONS", 3)
+    monkeypatch.setattr("wqa.engines.onednn.packed_rows.ATTENTIONS", 3)
     ranker = random_ranker(CONFIG, (1, 2, 4), engine=by("onednn"))
     pairs = random_pairs(np.random.default_rng(2), 60, 4, 60, 200)
     slow = CascadeRanker(ranker.network, ranker.inputs, engine=by("mxnet"))

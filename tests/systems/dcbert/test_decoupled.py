@@ -15,7 +15,7 @@ from wqa.data.documents import Document, write_documents
 from wqa.engines.inputs import as_float32
 from wqa.engines.onednn import PackedBatch, PackedLayers
 from wqa.engines.onednn.library import zeros
-from wqa.engines.onednn.pair_rows import PairRows
+from wqa.engines.onednn.text_writer import TextWriter
 from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.inference.document_cache import (
@@ -288,7 +288,7 @@ def test_stored_encodings_become_joint_rows(kind, stored):
     if stored == np.uint16:
         rows = (values.view(np.uint32) >> 16).astype(np.uint16)
     exact = as_float32(rows) if stored == np.uint16 else rows.astype(np.float32)
-    joint = PairRows([None, table], kind, 32)
+    joint = TextWriter([None, table], kind, 32)
     for number, expected in enumerate((exact, exact + table[:17])):
         out = zeros((17, 32), kind)
         joint.write(rows, number, out)

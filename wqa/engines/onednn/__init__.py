@@ -11,11 +11,11 @@ operations, and `operations` binds them to buffers.
 """
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
+from wqa.engines.onednn.layers import PackedLayers
 from wqa.engines.onednn.library import available, check_precision, encoding_kind, instruction_set
 from wqa.engines.onednn.operations import Quantized
-from wqa.engines.onednn.packed_parts import PackedBatch
+from wqa.engines.onednn.packed_rows import PackedBatch
 from wqa.engines.onednn.quantize import quantize_network, read_quantized, write_quantized
-from wqa.engines.onednn.scoring import PackedLayers
 from wqa.engines.onednn.training import GradientEngine
 
 __all__ = [

@@ -20,6 +20,8 @@ from mxnet.gluon import nn
 from wqa.config import EngineConfig
 from wqa.engines.engine import MXNET_LOCK, Engine, MicroBatch, Readings, in_mxnet_thread
 from wqa.engines.inputs import EngineInputs, as_float32
+from wqa.engines.onednn.last_layer import ATTENDING
+from wqa.engines.onednn.layers import PackedLayers
 from wqa.engines.onednn.library import (
     Array,
     Call,
@@ -30,10 +32,8 @@ from wqa.engines.onednn.library import (
     openmp_threads,
 )
 from wqa.engines.onednn.operations import Dense, Operations
-from wqa.engines.onednn.packed_parts import PackedBatch, round_up
+from wqa.engines.onednn.packed_rows import PackedBatch, round_up
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.engines.onednn.read_rows import ATTENDING
-from wqa.engines.onednn.scoring import PackedLayers
 from wqa.engines.threads import in_threads
 from wqa.models import Head, LayerStack
 from wqa.models.embeddings import break_cycles

@@ -16,18 +16,9 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import mxnet as mx
 import numpy as np
 
-from wqa.engines.onednn import primitives
-from wqa.engines.onednn.library import (
-    TYPES,
-    Array,
-    Call,
-    Layout,
-    Memory,
-    Scratch,
-    count_threads,
-    zeros,
-)
-from wqa.engines.onednn.primitives import (
+from wqa.engines.onednn.kernels import (
+    ACTIVATIONS,
+    ADD,
     BETA,
     BIAS,
     DIFF_BETA,
@@ -36,12 +27,24 @@ from wqa.engines.onednn.primitives import (
     DIFF_SRC,
     DST,
     GAMMA,
+    MULTIPLY,
+    SCALES,
     SRC,
     SRC_1,
     WEIGHTS,
+    Attributes,
     Kernel,
     PackedWeights,
-    scale_argument,
+)
+from wqa.engines.onednn.library import (
+    Array,
+    Call,
+    Layout,
+    Memory,
+    Scratch,
+    count_threads,
+    engine,
+    zeros,
 )
 
 #: Products of a layer by name, and the step of the layer to which a product belongs.
@@ -53,6 +56,10 @@ PRODUCTS = {
     "inner": "widen",
     "outer": "narrow",
 }
+
+
+_ACCURATE_SOFTMAX, _NORM_FLAGS = 196608, 6
+_TRAINING, _INFERENCE, _BACKWARD = 64, 96, 128
 
 
 def address(array: mx.nd.NDArray) -> int:
@@ -189,20 +196,12 @@ def split_queries(array: np.ndarray) -> Tuple[np.ndarray, ...]:
 Step = Tuple[str, Union[Array, float, None]]
 
 
-class BufferView(Array):
-    """A view of a buffer from its element ``start`` on."""
-
-    def __init__(self, layout: Layout, buffer: np.ndarray, start: int) -> None:
-        self.buffer_size, self.start = buffer.size, start
-        super().__init__(layout, buffer[start:])
-
-
 class Workspace:
-    """Named buffers, and views of them in any shape that fits."""
+    """Named buffers, and views of their first elements in any shape that fits."""
 
     def __init__(self) -> None:
         self._buffers: Dict[str, np.ndarray] = {}
-        self._arrays: Dict[tuple, BufferView] = {}
+        self._arrays: Dict[tuple, Array] = {}
 
     def buffer(self, name: str, size: int, kind: str) -> np.ndarray:
         """A buffer, which is created when it is first used.
@@ -211,30 +210,14 @@ class Workspace:
         """
         if name not in self._buffers:
             self._buffers[name] = zeros((size,), kind)
-        buffer = self._buffers[name]
-        if buffer.size < size or buffer.dtype != TYPES[kind][1]:
-            raise RuntimeError(f"buffer {name!r} has {buffer.size} elements of {buffer.dtype}")
-        return buffer
+        return self._buffers[name]
 
-    def array(
-        self,
-        name: str,
-        size: int,
-        shape: Sequence[int],
-        kind: str,
-        strides: Optional[Sequence[int]] = None,
-        start: int = 0,
-    ) -> BufferView:
-        """A view of a buffer of a size, from the element ``start`` on."""
-        key = (name, tuple(shape), kind, strides and tuple(strides), start)
+    def array(self, name: str, size: int, shape: Sequence[int], kind: str) -> Array:
+        """A view of a buffer of a size."""
+        key = (name, tuple(shape))
         if key not in self._arrays:
-            buffer = self.buffer(name, size, kind)
-            self._arrays[key] = BufferView(Layout(shape, kind, strides), buffer, start)
+            self._arrays[key] = Array(Layout(shape, kind), self.buffer(name, size, kind))
         return self._arrays[key]
-
-    def like(self, name: str, view: BufferView, kind: str) -> BufferView:
-        """A view of another buffer, with the shape and the place of a contiguous view."""
-        return self.array(name, view.buffer_size, view.layout.shape, kind, start=view.start)
 
 
 class Operations:
@@ -251,22 +234,36 @@ class Operations:
         sibling.scratch = Scratch()
         return sibling
 
-    def _kernel(self, build: Callable[..., Kernel], *arguments: Any) -> Kernel:
+    def _kernel(
+        self,
+        operation: str,
+        *arguments: Any,
+        scales: Optional[Dict[int, int]] = None,
+        steps: Sequence[Step] = (),
+    ) -> Kernel:
         """The kernel of an operation for the calling thread's number of threads.
 
         It is compiled when it is first used. Layouts are compared by their keys.
         """
         layouts = [_layout(argument) for argument in arguments]
-        key = (build, count_threads(), *map(_key, layouts))
+        of_steps = []
+        for name, operand in steps:
+            if operand is not None or name not in ("add", "multiply"):
+                of_steps.append((name, _layout(operand)))
+        key = (operation, count_threads(), *map(_key, (*layouts, scales, of_steps)))
         if key not in self._kernels:
-            self._kernels[key] = build(*layouts)
+            attributes = Attributes(scales, of_steps)
+            self._kernels[key] = Kernel(operation, *layouts, attributes=attributes)
         return self._kernels[key]
+
+    def _bind(self, kernel: Kernel, arrays: Dict[int, Memory], steps: Sequence[Step] = ()) -> Call:
+        operands = [operand for _, operand in steps if isinstance(operand, Array)]
+        return kernel.bind(arrays, operands, self.scratch)
 
     def product(self, left: Array, right: Array, out: Array, *steps: Step) -> Call:
         """Bind ``out = steps(left @ right)``."""
-        kernel = self._kernel(primitives.product, left, right, out, None, None, _layouts(steps))
-        arrays: Dict[int, Memory] = {SRC: left, WEIGHTS: right, DST: out}
-        return kernel.bind(arrays, _operands(steps), self.scratch)
+        kernel = self._kernel("matmul", engine(), left, right, None, out, steps=steps)
+        return self._bind(kernel, {SRC: left, WEIGHTS: right, DST: out}, steps)
 
     def dense(
         self, source: Array, weight: Dense, out: Array, *steps: Step, backward: bool = False
@@ -276,30 +273,31 @@ class Operations:
         right = Layout(shape, source.layout.kind, any_layout=True)
         bias = None if backward else weight.bias
         scales = {WEIGHTS: 2} if weight.scale is not None else None  # one a column
-        operands = (source, right, out, bias)
-        kernel = self._kernel(primitives.product, *operands, scales, _layouts(steps))
+        operands = (engine(), source, right, bias, out)
+        kernel = self._kernel("matmul", *operands, scales=scales, steps=steps)
         arrays: Dict[int, Memory] = {SRC: source, DST: out}
         arrays[WEIGHTS] = weight.packed(kernel, backward)
         if bias is not None:
             arrays[BIAS] = bias
         if weight.scale is not None:
-            arrays[scale_argument(WEIGHTS)] = weight.scale
-        return kernel.bind(arrays, _operands(steps), self.scratch)
+            arrays[SCALES | WEIGHTS] = weight.scale
+        return self._bind(kernel, arrays, steps)
 
     def norm(
         self, source: Array, norm: Norm, out: Array, statistics: Optional[Dict[int, Memory]] = None
     ) -> Call:
         """Bind a layer normalisation.
 
-        Shapes: `source, out` (rows, width).
+        Shapes: `source, out` (rows, width), `statistics` (rows,).
         """
         kernel = self._norm_kernel(source, out, statistics is not None)
         arrays: Dict[int, Memory] = {SRC: source, DST: out, GAMMA: norm.gamma, BETA: norm.beta}
-        return kernel.bind({**arrays, **(statistics or {})}, scratch=self.scratch)
+        return self._bind(kernel, {**arrays, **(statistics or {})})
 
     def _norm_kernel(self, source: Array, out: Array, training: bool) -> Kernel:
         rows = Layout((source.layout.shape[0],), "float32") if training else None
-        return self._kernel(primitives.layer_norm, source, out, self._epsilon, rows)
+        arguments = (_kind(training), source, out, rows, self._epsilon, _NORM_FLAGS)
+        return self._kernel("layer_normalization_forward", engine(), *arguments)
 
     def norm_backward(
         self,
@@ -313,52 +311,69 @@ class Operations:
     ) -> Call:
         """Bind the gradients of a normalisation."""
         rows = Layout((source.layout.shape[0],), "float32")
+        layouts = (gradient, gradient, source, rows, self._epsilon, _NORM_FLAGS)
         forward = self._norm_kernel(source, out, True)
-        operands = (forward, source, gradient, rows, self._epsilon)
-        kernel = self._kernel(primitives.layer_norm_backward, *operands)
+        name = "layer_normalization_backward"
+        kernel = self._kernel(name, engine(), _BACKWARD, *layouts, forward)
         arrays: Dict[int, Memory] = {SRC: source, DIFF_DST: gradient, DIFF_SRC: result}
         arrays.update({GAMMA: norm.gamma, BETA: norm.beta, **statistics})
         arrays.update({DIFF_GAMMA: parameters[0], DIFF_BETA: parameters[1]})
-        return kernel.bind(arrays, scratch=self.scratch)
+        return self._bind(kernel, arrays)
+
+    def _activation_kernel(self, name: str, source: Array) -> Kernel:
+        arguments = (_TRAINING, ACTIVATIONS[name], source, source, 0.0, 0.0)
+        return self._kernel("eltwise_forward", engine(), *arguments)
 
     def activation(self, name: str, source: Array, out: Array) -> Call:
         """Bind an activation."""
-        kernel = self._kernel(primitives.activation, name, source)
-        return kernel.bind({SRC: source, DST: out}, scratch=self.scratch)
+        return self._bind(self._activation_kernel(name, source), {SRC: source, DST: out})
 
     def activation_backward(self, name: str, source: Array, gradient: Array, result: Array) -> Call:
         """Bind the gradient of an activation."""
-        forward = self._kernel(primitives.activation, name, source)
-        kernel = self._kernel(primitives.activation_backward, forward, name, source)
-        arrays: Dict[int, Memory] = {SRC: source, DIFF_DST: gradient, DIFF_SRC: result}
-        return kernel.bind(arrays, scratch=self.scratch)
+        arguments = (ACTIVATIONS[name], source, source, source, 0.0, 0.0)
+        forward = self._activation_kernel(name, source)
+        kernel = self._kernel("eltwise_backward", engine(), *arguments, forward)
+        return self._bind(kernel, {SRC: source, DIFF_DST: gradient, DIFF_SRC: result})
+
+    def _softmax_kernel(self, source: Array, out: Array, training: bool) -> Kernel:
+        last = len(source.layout.shape) - 1
+        arguments = (_kind(training), _ACCURATE_SOFTMAX, source, out, last)
+        return self._kernel("softmax_forward", engine(), *arguments)
 
     def softmax(self, source: Array, out: Array, training: bool = False) -> Call:
         """Bind a softmax over the last axis."""
-        kernel = self._kernel(primitives.softmax, source, out, training)
-        return kernel.bind({SRC: source, DST: out}, scratch=self.scratch)
+        return self._bind(self._softmax_kernel(source, out, training), {SRC: source, DST: out})
 
     def softmax_backward(self, source: Array, out: Array, gradient: Array, result: Array) -> Call:
         """Bind the gradient of a softmax."""
-        forward = self._kernel(primitives.softmax, source, out, True)
-        kernel = self._kernel(primitives.softmax_backward, forward, out)
-        arrays: Dict[int, Memory] = {DST: out, DIFF_DST: gradient, DIFF_SRC: result}
-        return kernel.bind(arrays, scratch=self.scratch)
+        arguments = (_ACCURATE_SOFTMAX, out, out, out, len(out.layout.shape) - 1)
+        forward = self._softmax_kernel(source, out, True)
+        kernel = self._kernel("softmax_backward", engine(), *arguments, forward)
+        return self._bind(kernel, {DST: out, DIFF_DST: gradient, DIFF_SRC: result})
 
     def multiply(self, source: Array, factors: Array, out: Array) -> Call:
-        """Bind ``out = source * factors``, rounded and clipped where ``out`` is int8."""
-        kernel = self._kernel(primitives.multiply, source, factors, out)
-        return kernel.bind({SRC: source, SRC_1: factors, DST: out}, scratch=self.scratch)
+        """Bind ``out = source * factors``, rounded and clipped where ``out`` is int8.
+
+        oneDNN is slow from float32 to bfloat16: multiply in float32, then `convert`.
+        """
+        return self._binary(MULTIPLY, source, factors, out)
 
     def add(self, source: Array, addend: Array, out: Array) -> Call:
         """Bind ``out = source + addend``."""
-        kernel = self._kernel(primitives.add, source, addend, out)
-        return kernel.bind({SRC: source, SRC_1: addend, DST: out}, scratch=self.scratch)
+        return self._binary(ADD, source, addend, out)
+
+    def _binary(self, number: int, source: Array, second: Array, out: Array) -> Call:
+        kernel = self._kernel("binary", engine(), number, source, second, out)
+        return self._bind(kernel, {SRC: source, SRC_1: second, DST: out})
 
     def convert(self, source: Array, out: Array) -> Call:
-        """Bind a copy to another element type."""
-        kernel = self._kernel(primitives.convert, source, out)
-        return kernel.bind({SRC: source, DST: out}, scratch=self.scratch)
+        """Bind a copy to another element type or other strides."""
+        kernel = self._kernel("reorder", source, engine(), out, engine())
+        return self._bind(kernel, {SRC: source, DST: out})
+
+
+def _kind(training: bool) -> int:
+    return _TRAINING if training else _INFERENCE
 
 
 def _key(argument: Any) -> Any:
@@ -372,16 +387,3 @@ def _key(argument: Any) -> Any:
 def _layout(argument: Any) -> Any:
     """The layout of an array; any other argument as it is."""
     return argument.layout if isinstance(argument, Array) else argument
-
-
-def _layouts(steps: Sequence[Step]) -> List[Tuple[str, Any]]:
-    """Steps with layouts for arrays, as kernels are compiled from them, without those of None."""
-    pairs = []
-    for name, operand in steps:
-        if operand is not None or name not in ("add", "multiply"):
-            pairs.append((name, _layout(operand)))
-    return pairs
-
-
-def _operands(steps: Sequence[Step]) -> List[Array]:
-    return [operand for _, operand in steps if isinstance(operand, Array)]

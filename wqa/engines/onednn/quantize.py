@@ -20,9 +20,9 @@ from wqa.config import BackboneConfig
 from wqa.config.runs import open_file
 from wqa.config.training import STRENGTH
 from wqa.engines.inputs import EngineInputs
+from wqa.engines.onednn.layers import PackedLayers
 from wqa.engines.onednn.operations import PRODUCTS, Quantized
-from wqa.engines.onednn.packed_parts import PackedBatch, product_parameter
-from wqa.engines.onednn.scoring import PackedLayers
+from wqa.engines.onednn.packed_rows import PackedBatch, product_parameter
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models.backbone import EncoderLayer
 from wqa.text import pack_batches

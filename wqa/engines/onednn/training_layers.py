@@ -12,9 +12,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from wqa.engines.inputs import as_float32
+from wqa.engines.onednn.kernels import MEAN, VARIANCE
 from wqa.engines.onednn.library import Array, Layout, Memory
 from wqa.engines.onednn.operations import Operations
-from wqa.engines.onednn.primitives import MEAN, VARIANCE
 from wqa.engines.onednn.training_buffers import (
     Activations,
     Buffer,

@@ -60,7 +60,7 @@ class DecoupledEngineInputs(EngineInputs):
         # MXNet warns of traced blocks that ignore an input: the linear variant uses no lengths.
         self.is_traced = network.own_config.interaction != "linear"
         self._join: Any = None
-        self._pair_rows: Dict[Any, Any] = {}  # with buffers, as the layers
+        self._writers: Dict[Any, Any] = {}  # with buffers, as the layers
 
     def blocks(self) -> List[Any]:
         if not self.network.encoder_stages():  # an interaction that is one block
@@ -88,9 +88,9 @@ class DecoupledEngineInputs(EngineInputs):
         return np.array([(0, pair.question.length) for pair in pairs])
 
     def embed(self, layers: Any, pairs: Sequence[EncodedPair], batch: Any) -> None:
-        if layers not in self._pair_rows:
-            self._pair_rows[layers] = self._pair_rows_of(layers.kind)
-        joining, encodings = self._pair_rows[layers], layers.encodings
+        if layers not in self._writers:
+            self._writers[layers] = self._text_writer(layers.kind)
+        joining, encodings = self._writers[layers], layers.encodings
         for pair, (start, boundary), end in zip(pairs, batch.read_rows, batch.starts[1:]):
             question = pair.question
             if question.joined is None:
@@ -120,8 +120,8 @@ class DecoupledEngineInputs(EngineInputs):
             joint.append(EncodedPair(question, document, truncated=False, empty=False))
         yield self, joint
 
-    def _pair_rows_of(self, kind: str) -> Any:
-        from wqa.engines.onednn.pair_rows import PairRows  # needs MXNet
+    def _text_writer(self, kind: str) -> Any:
+        from wqa.engines.onednn.text_writer import TextWriter  # needs MXNet
 
         network = self.network
         own = network.own_config
@@ -131,4 +131,4 @@ class DecoupledEngineInputs(EngineInputs):
             positions = network.position_weight.data().asnumpy()
             types, start = network.type_weight.data().asnumpy(), own.question_length
             tables = [positions[:start] + types[0], positions[start:] + types[1]]
-        return PairRows(tables, kind, network.config.units)
+        return TextWriter(tables, kind, network.config.units)

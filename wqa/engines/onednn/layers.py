@@ -2,7 +2,7 @@
 
 The tokens of a micro-batch are the rows of one matrix, (T, C), without padding. Products,
 normalisations and activations work on that matrix. Attention runs over groups of pairs of one
-length, so it needs no mask. T is rounded up to a multiple of `packed_parts.ROWS`, so that few
+length, so it needs no mask. T is rounded up to a multiple of `packed_rows.ROWS`, so that few
 shapes are compiled; the content of the rows past T does not matter.
 
 Encodings are float32 or bfloat16. Sums with the residual, and the inputs of normalisations, are
@@ -21,9 +21,10 @@ import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.engines.inputs import as_float32
+from wqa.engines.onednn.last_layer import HeadWeights, LastLayer
 from wqa.engines.onednn.library import Call, Scratch, one
 from wqa.engines.onednn.operations import Operations, Quantized
-from wqa.engines.onednn.packed_parts import (
+from wqa.engines.onednn.packed_rows import (
     PackedAttention,
     PackedBatch,
     PackedEmbeddings,
@@ -32,7 +33,6 @@ from wqa.engines.onednn.packed_parts import (
     RowBuffers,
     round_up,
 )
-from wqa.engines.onednn.read_rows import HeadWeights, ReadRows
 from wqa.engines.onednn.relative import RelativeBias
 from wqa.models.backbone import EncoderLayer
 from wqa.models.embeddings import Embeddings
@@ -103,7 +103,7 @@ class PackedLayers:
         self._rows = RowBuffers(config, kind, self._capacity, self._operations)
         self._buffers = (Scratch(), Scratch())
         parts = (self._layers, self._head_weights, self._relative)
-        self._read = ReadRows(config, kind, *parts, self._operations, self._buffers)
+        self._read = LastLayer(config, kind, *parts, self._operations, self._buffers)
         self._calls: Dict[tuple, Dict[str, List[Call]]] = {}
         self._attentions: Recent[PackedAttention] = Recent()
 

@@ -27,7 +27,7 @@ from wqa.config import BackboneConfig
 from wqa.engines.inputs import as_float32
 from wqa.engines.onednn.library import Array, Call, Layout, Scratch
 from wqa.engines.onednn.operations import Operations
-from wqa.engines.onednn.packed_parts import (
+from wqa.engines.onednn.packed_rows import (
     Group,
     PackedBatch,
     PackedLayer,
@@ -128,7 +128,7 @@ class FoldedAttention:
             call()
 
 
-class ReadRows:
+class LastLayer:
     """Layers for the rows that heads read.
 
     ``weights`` are those of the layers that `attend` is called for.
