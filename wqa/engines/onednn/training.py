@@ -37,7 +37,6 @@ from wqa.engines.onednn.operations import Operations, address
 from wqa.engines.onednn.training_buffers import Chunk, TrainingMemory
 from wqa.engines.onednn.training_layers import (
     Compiled,
-    Run,
     compile_embeddings,
     compile_layers,
 )
@@ -50,6 +49,7 @@ from wqa.engines.onednn.training_parameters import (
     record,
     view,
 )
+from wqa.engines.onednn.training_tape import Run
 from wqa.engines.threads import in_threads
 from wqa.errors import OptionError
 from wqa.models.backbone import LayerStack

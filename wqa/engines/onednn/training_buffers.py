@@ -199,35 +199,3 @@ class EmbeddingTensors:
         self.embedded = Tensor(memory.wide(), memory.wide("float32"))
         self.projected = Tensor(memory.row(), memory.row("float32"), memory.row())
         self.statistics = memory.numbers(), memory.numbers()
-
-
-class Mask(NamedTuple):
-    """Mask of a dropout on a chunk of a mini-batch, with values 0 and 1 / (1 - rate).
-
-    Shapes: `values` (pairs, values a pair).
-    """
-
-    values: np.ndarray
-    rate: float
-    first: int  # index of the chunk's first pair
-
-    def draw(self, seed: int, number: int) -> None:
-        """Draw the mask from a pass's seed and its number in the pass.
-
-        That of a pair does not depend on the chunks into which the mini-batch is split.
-        """
-        pairs, size = self.values.shape
-        words = -(-size // 4)  # of 64 bits, a pair
-        bits = np.random.PCG64DXSM([seed, number]).advance(self.first * words)
-        generator = np.random.Generator(bits)
-        raw = generator.integers(0, 2**64 - 1, (pairs, words), np.uint64, endpoint=True)
-        draws = raw.view(np.uint16)[:, :size]
-        factor = np.float32(1 / (1 - self.rate))
-        np.multiply(draws >= round(self.rate * 65536), factor, out=self.values)
-
-
-def share_of(rows: int, thread: int, threads: int) -> Tuple[int, int]:
-    """A thread's share of the rows of a weight: whole blocks of 16, but for the last."""
-    blocks = -(-rows // 16)
-    start, end = (16 * (blocks * part // threads) for part in (thread, thread + 1))
-    return start, min(rows, end)
