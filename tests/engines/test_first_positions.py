@@ -6,10 +6,10 @@ import pytest
 from conftest import needs_onednn, needs_precision
 from mxnet import autograd
 from test_dcbert import INTERACTIONS, attach, decoupled, pairs_of
-from test_gradients import DRY, FAMILIES, SIZE, assert_close, batch_of, clear, network
+from test_gradients import DRY, FAMILIES, SIZE, assert_close, batch_of, clear, masks_of, network
 
 from wqa.config import BackboneConfig
-from wqa.engines.onednn import GradientEngine, gradients
+from wqa.engines.onednn import GradientEngine, training
 from wqa.engines.onednn.library import openmp_threads
 from wqa.systems.registry import build_network
 
@@ -80,7 +80,7 @@ def test_a_thread_may_be_far_ahead_of_another(monkeypatch, family, count, backwa
         for part in reversed(parts) if backwards else parts:
             function(part)
 
-    monkeypatch.setattr(gradients, "in_threads", one_after_another)
+    monkeypatch.setattr(training, "in_threads", one_after_another)
     with openmp_threads(3):
         _, rows, computed, _ = first_rows(model, 3, count, engine_of(model))
     np.testing.assert_allclose(rows, expected_rows, atol=1e-6)
@@ -144,7 +144,7 @@ def test_the_last_layer_computes_marked_positions_alone():
     model = network("pairwise", (3,), dropout=0.3, attention_dropout=0.2)
     engine = engine_of(model)
     marked_rows(model, MARKS, engine)
-    masks = [mask for part in engine._parts.values() for masks in part.masks for mask in masks]
+    masks = [mask for chunks in masks_of(engine) for mask in chunks]
     # Attention weights are B H Q L, the two other masks B Q C, with Q = 3 in the last layer alone.
     assert {mask.values.shape[1] for mask in masks} == {2 * 16 * 16, 16 * 32, 2 * 3 * 16, 3 * 32}
 
@@ -172,7 +172,7 @@ def test_dropout_of_first_positions_is_the_same_forward_and_back():
     assert (ahead - back) / 2e-3 == pytest.approx(expected, rel=0.01)
     assert first_rows(model, 2, 2, engine)[0] == loss
     # Attention weights are B H Q L, the two other masks B Q C, with Q = 2 in the last layer alone.
-    masks = [mask for part in engine._parts.values() for masks in part.masks for mask in masks]
+    masks = [mask for chunks in masks_of(engine) for mask in chunks]
     sizes = {mask.values.shape[1] for mask in masks}  # of a pair
     assert sizes == {2 * 16 * 16, 16 * 32, 2 * 2 * 16, 2 * 32}
 

@@ -10,7 +10,8 @@ from conftest import needs_onednn, needs_precision
 from hypothesis import given
 from hypothesis import strategies as st
 from mxnet import autograd
-from wqa.engines.onednn.padded import Shape, Share
+from wqa.engines.onednn.training_buffers import Chunk
+from wqa.engines.onednn.training_tape import share_of
 
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
@@ -226,9 +227,9 @@ def test_a_seed_begins_a_pass_whatever_came_before():
     assert by_onednn(model, 2, batch, seed=5, engine=engine)[0] == expected
     with autograd.record():
         model.path(2)(*arrays)
-    buffers = len(engine._padded._workspace._buffers)
+    buffers = len(engine._memory._activations)
     assert by_onednn(model, 2, batch, seed=5, engine=engine)[0] == expected
-    assert len(engine._padded._workspace._buffers) == buffers
+    assert len(engine._memory._activations) == buffers
 
 
 @needs_onednn
@@ -306,11 +307,11 @@ def test_a_pass_without_training_leaves_the_masks_of_the_next_alone():
 
 @given(pairs=st.integers(1, 70), count=st.integers(1, 16), rows=st.integers(1, 500))
 def test_chunks_and_shares_cover_all_once(pairs, count, rows):
-    chunks = Shape(pairs, 8).split(min(pairs, count))
-    covered = [pair for one in chunks for pair in range(one.first_pair, one.first_pair + one.pairs)]
+    chunks = Chunk(pairs, 8).split(min(pairs, count))
+    covered = [pair for one in chunks for pair in range(one.first, one.first + one.pairs)]
     assert covered == list(range(pairs))
     assert max(one.pairs for one in chunks) - min(one.pairs for one in chunks) <= 1
-    shares = [Share(thread, count).of(rows) for thread in range(count)]
+    shares = [share_of(rows, thread, count) for thread in range(count)]
     assert [row for start, end in shares for row in range(start, end)] == list(range(rows))
 
 
@@ -320,12 +321,12 @@ def test_an_error_in_a_thread_is_raised_and_leaves_the_next_pass_right(monkeypat
     with openmp_threads(2):
         engine = GradientEngine(model.config, "float32", 200, 40)
         _, expected = by_onednn(model, 2, batch, engine=engine)
-        part = list(engine._parts.values())[1]
-        kept = list(part.forward[1])
-        part.forward[1][:] = [lambda: 1 / 0]
+        forward = list(engine._compiled.values())[1].parts[0].tapes[1].forward
+        kept = list(forward)
+        forward[:] = [lambda: 1 / 0]
         with pytest.raises(ZeroDivisionError):
             by_onednn(model, 2, batch, engine=engine)
-        part.forward[1][:] = kept
+        forward[:] = kept
         _, computed = by_onednn(model, 2, batch, engine=engine)
     assert_close(computed, expected)
 
@@ -339,12 +340,18 @@ def test_without_training_nothing_is_dropped():
     np.testing.assert_allclose(model.path(2)(*arrays)[1].asnumpy(), expected, atol=1e-5)
 
 
+def masks_of(engine):
+    """Masks of all that an engine has compiled: a tuple of the threads' chunks each."""
+    parts = [part for compiled in engine._compiled.values() for part in compiled.parts]
+    return [masks for part in parts for masks in zip(*(tape.masks for tape in part.tapes))]
+
+
 @needs_onednn
 def test_dropout_keeps_its_share_and_its_mean():
     model = network(dropout=0.3, attention_dropout=0.1)
     engine = GradientEngine(model.config, "float32", 4000, 40)
     by_onednn(model, 2, batch_of(100, 40), seed=9, engine=engine)
-    masks = [masks for part in engine._parts.values() for masks in zip(*part.masks)]
+    masks = masks_of(engine)
     assert len(masks) == 1 + 3 * 3
     for chunks in masks:
         rate, values = chunks[0].rate, np.concatenate([chunk.values for chunk in chunks])

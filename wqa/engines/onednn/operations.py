@@ -381,6 +381,8 @@ def _key(argument: Any) -> Any:
         return argument.key
     if isinstance(argument, (tuple, list)):
         return tuple(map(_key, argument))
+    if isinstance(argument, ctypes.c_void_p):
+        return argument.value
     return tuple(argument.items()) if isinstance(argument, dict) else argument
 
 

@@ -206,7 +206,8 @@ class GradientEngine:
             trained = self._trained.get(block)
             if trained is None or trained.moved():
                 self._trained[block] = kind(block)
-                self._compiled.clear()  # it reads the old addresses
+                if trained is not None:
+                    self._compiled.clear()  # it reads the old addresses
             else:
                 stale.append(trained)
         in_threads(lambda trained: trained.refresh(), stale, len(self._operations))
