@@ -37,20 +37,27 @@ from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.engines.threads import in_threads
 from wqa.models import Head, LayerStack
 from wqa.models.embeddings import break_cycles
-from wqa.models.heads import Stage
 from wqa.text import pack_batches
 
 
-class PackedPath:
-    """Consecutive layers on packed rows, and the head after them, if any."""
+class PackedStage:
+    """Consecutive layers on packed rows, and the head after them, if any.
+
+    The branches of a head are stages too, which all begin with the encodings after the layers.
+    """
 
     def __init__(
         self, layers: LayerStack, head: Optional[Head], start: int, last: bool = False
     ) -> None:
-        self._start, self._end = start, start + len(layers)
-        self._head = head
-        if head is None:
-            self._reads_rows, self._chain = False, None
+        self._head, self._start, self._end = head, start, start + len(layers)
+        self._branches: List[PackedStage] = []
+        self._reads_rows, self._chain = False, None
+        #: Index of the layer behind those of the stage and of its branches.
+        self.stop = self._end
+        for branch in [] if head is None else head.branches():
+            self._branches.append(PackedStage(branch.layers, branch.head, self.stop))
+            self.stop += len(branch.layers)
+        if head is None or self._branches:
             return
         # The last layer runs for the rows that the head reads alone.
         few_marks = last and head.reads == "marks" and head.marks <= ATTENDING
@@ -60,18 +67,6 @@ class PackedPath:
         if not dense_layers:
             head.hybridize()
 
-    @property
-    def changes_encodings(self) -> bool:
-        """Whether `run` changes the current encodings."""
-        return self._end - self._start > self._reads_rows
-
-    def width(self, layers: PackedLayers) -> int:
-        """Width of the rows that `run` returns, for a head that reads the first or the mean."""
-        assert self._head is not None
-        positions = self._head.positions if self._head.reads == "first" else 1
-        # An encoding and a context each, where the last layer is not finished.
-        return (1 + self._reads_rows) * positions * layers.config.units
-
     def run(self, layers: PackedLayers, batch: PackedBatch) -> Optional[np.ndarray]:
         """Run the layers on the current encodings; returns what the head reads.
 
@@ -79,6 +74,8 @@ class PackedPath:
         """
         for layer in range(self._start, self._end - self._reads_rows):
             layers.layer(layer, batch)
+        if self._branches:
+            return self._run_branches(layers, batch)
         if self._head is None:
             return None
         if self._head.reads == "mean":
@@ -93,92 +90,68 @@ class PackedPath:
             return np.concatenate([rows, batch.is_read.astype(np.float32)], axis=1)
         return rows
 
+    def _run_branches(self, layers: PackedLayers, batch: PackedBatch) -> np.ndarray:
+        rows: List[Any] = []
+        encodings = layers.encodings[: batch.tokens]
+        # A branch of one layer, which runs for the rows that are read, leaves the encodings.
+        changing = [branch._end - branch._start > branch._reads_rows for branch in self._branches]
+        before = encodings.copy() if any(changing) else encodings
+        # One joint product for the keys and values of all branches saves 8 % of these products in
+        # float32, 0.3 % of a base encoder with three heads of one layer: not worth a layout.
+        for branch, changes in zip(self._branches, changing):
+            rows.append(branch.run(layers, batch))
+            if changes:
+                encodings[:] = before
+        return np.concatenate(rows, axis=1)
+
     def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
-        """Run the rest of the last layer, and the head.
+        """Run the rest of the last layer, and the head, or the branches and their combination.
 
         Shapes: the result (pairs,).
         """
-        assert self._head is not None
-        has_marks = self._head.reads == "marks"
-        if has_marks:
-            rows, is_read = np.split(rows, [-self._head.marks], axis=1)
+        head: Any = self._head
+        if self._branches:
+            scores = []
+            edges = np.cumsum([branch._width(layers) for branch in self._branches])
+            for branch, own_rows in zip(self._branches, np.split(rows, edges[:-1], axis=1)):
+                scores.append(branch.scores(layers, own_rows))
+            return head.combine(np.stack(scores, axis=1))
+        if head.reads == "marks":
+            rows, is_read = np.split(rows, [-head.marks], axis=1)
         if self._reads_rows:
             rows = layers.finish_read_rows(self._end - 1, rows)
-        if has_marks:
+        if head.reads == "marks":
             marked = rows.reshape(*is_read.shape, -1) * is_read[:, :, None]
             return self._by_mxnet(marked, is_read)
         if self._chain is None:
             return self._by_mxnet(rows)
         outputs = self._chain(rows)
-        if self._head.reads == "tokens":
+        if head.reads == "tokens":
             return outputs
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
+    def _width(self, layers: PackedLayers) -> int:
+        """Width of the rows that `run` returns, for a head that reads the first or the mean."""
+        head: Any = self._head
+        positions = head.positions if head.reads == "first" else 1
+        # An encoding and a context each, where the last layer is not finished.
+        return (1 + self._reads_rows) * positions * layers.config.units
+
     def _by_mxnet(self, *inputs: np.ndarray) -> np.ndarray:
         """Run the head on inputs whose number of rows is rounded up: few shapes are compiled."""
+        head: Any = self._head
         count = len(inputs[0])
         padded = []
         for rows in inputs:
             array = np.zeros((round_up(count), *rows.shape[1:]), np.float32)
             array[:count] = rows
             padded.append(array)
-        return in_mxnet_thread(self._scores_by_mxnet, padded)[:count]
 
-    def _scores_by_mxnet(self, inputs: Sequence[np.ndarray]) -> np.ndarray:
-        with MXNET_LOCK:
-            return self._head(*map(mx.nd.array, inputs)).asnumpy()  # type: ignore[misc]
+        def compute() -> np.ndarray:
+            with MXNET_LOCK:
+                return head(*map(mx.nd.array, padded)).asnumpy()
 
-
-class PackedStage:
-    """A stage of a network on packed rows. The branches of a head run on the same encodings."""
-
-    def __init__(self, stage: Stage, start: int) -> None:
-        self._head = stage.head
-        self._branches = [] if stage.head is None else stage.head.branches()
-        self._shared, self._paths = range(start, start), []
-        if not self._branches:
-            self._paths.append(PackedPath(stage.layers, stage.head, start, stage.last))
-            return
-        self._shared = range(start, start + len(stage.layers))
-        start = self._shared.stop
-        for branch in self._branches:
-            self._paths.append(PackedPath(branch.layers, branch.head, start))
-            start += len(branch.layers)
-
-    def run(self, layers: PackedLayers, batch: PackedBatch) -> Optional[np.ndarray]:
-        """Run the stage on the current encodings, which become those after its layers.
-
-        Shapes: the result (pairs, width).
-        """
-        if not self._branches:
-            return self._paths[0].run(layers, batch)
-        for layer in self._shared:
-            layers.layer(layer, batch)
-        rows: List[Any] = []
-        encodings = layers.encodings[: batch.tokens]
-        before = encodings
-        if any(path.changes_encodings for path in self._paths):
-            before = encodings.copy()
-        # One joint product for the keys and values of all branches saves 8 % of these products in
-        # float32, 0.3 % of a base encoder with three heads of one layer: not worth a layout.
-        for path in self._paths:
-            rows.append(path.run(layers, batch))
-            if path.changes_encodings:
-                encodings[:] = before
-        return np.concatenate(rows, axis=1)
-
-    def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
-        """Run the head, or the heads of its branches and their combination.
-
-        Shapes: the result (pairs,).
-        """
-        if not self._branches:
-            return self._paths[0].scores(layers, rows)
-        scores = []
-        edges = np.cumsum([path.width(layers) for path in self._paths])
-        for path, own_rows in zip(self._paths, np.split(rows, edges[:-1], axis=1)):
-            scores.append(path.scores(layers, own_rows))
-        return self._head.combine(np.stack(scores, axis=1))
+        return in_mxnet_thread(compute)[:count]
 
 
 #: Rows that run together.
@@ -278,10 +251,10 @@ class OneDNNEngine(Engine):
             ahead = config.hidden_bytes // (bytes_of_batch * streams)
             self._at_once *= max(1, min(AHEAD, ahead))
         self._stages: List[PackedStage] = []
-        end = 0
+        start = 0
         for stage in stages:
-            self._stages.append(PackedStage(stage, end))
-            end += len(stage.all_layers())
+            self._stages.append(PackedStage(stage.layers, stage.head, start, stage.last))
+            start = self._stages[-1].stop
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         """Divide inputs into micro-batches of equal size, the same number for each thread.

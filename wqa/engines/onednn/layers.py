@@ -22,7 +22,7 @@ import numpy as np
 from wqa.config import BackboneConfig
 from wqa.engines.inputs import as_float32
 from wqa.engines.onednn.last_layer import HeadWeights, LastLayer
-from wqa.engines.onednn.library import Call, Scratch, one
+from wqa.engines.onednn.library import Array, Call, Layout, Scratch, one
 from wqa.engines.onednn.operations import Operations, Quantized
 from wqa.engines.onednn.packed_rows import (
     PackedAttention,
@@ -251,8 +251,8 @@ class PackedLayers:
         count, units = len(batch.lengths), self.config.units
         pairs, key = round_up(count), ("means", round_up(count), batch.rows)
         # One product with a matrix of zeros and ones sums the rows of each pair.
-        matrix = self._rows.matrix("ones", pairs, batch.rows)
-        ones = matrix.data[: pairs * batch.rows].reshape(pairs, batch.rows)
+        memory = self._rows.memory("ones", self._capacity).reshape(-1)
+        ones = memory[: pairs * batch.rows].reshape(pairs, batch.rows)
         ones[:count] = 0
         for row, (start, end) in enumerate(zip(batch.starts.tolist(), batch.starts[1:].tolist())):
             ones[row, start + 1 : end] = one(self.kind)
@@ -260,6 +260,7 @@ class PackedLayers:
         self.encodings[batch.tokens : batch.rows] = 0
         sums = self._rows.array("first sums", pairs, units, "float32")
         if key not in self._calls:
+            matrix = Array(Layout((pairs, batch.rows), self.kind), memory)
             values = self._rows.array("x", batch.rows, units, self.kind)
             self._calls[key] = {"means": [self._operations.product(matrix, values, sums)]}
         self._calls[key]["means"][0]()

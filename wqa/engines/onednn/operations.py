@@ -1,9 +1,8 @@
 """Operations on workspace buffers, and the parameters of layers that they read.
 
-Each kernel is compiled once for its layouts, then bound. A `Workspace` holds named buffers, which
-the operations of all layers share. `Operations` caches the compiled kernels and binds them to
-arrays. Its methods return calls, which run when they are called. Weights are prepacked, vectors are
-rows.
+Each kernel is compiled once for its layouts, then bound. `Operations` caches the compiled kernels
+and binds them to arrays. Its methods return calls, which run when they are called. Weights are
+prepacked, vectors are rows.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ from wqa.engines.onednn.library import (
     Scratch,
     count_threads,
     engine,
-    zeros,
 )
 
 #: Products of a layer by name, and the step of the layer to which a product belongs.
@@ -194,30 +192,6 @@ def split_queries(array: np.ndarray) -> Tuple[np.ndarray, ...]:
 
 #: A step after a product: its name, and a second operand, a number or None.
 Step = Tuple[str, Union[Array, float, None]]
-
-
-class Workspace:
-    """Named buffers, and views of their first elements in any shape that fits."""
-
-    def __init__(self) -> None:
-        self._buffers: Dict[str, np.ndarray] = {}
-        self._arrays: Dict[tuple, Array] = {}
-
-    def buffer(self, name: str, size: int, kind: str) -> np.ndarray:
-        """A buffer, which is created when it is first used.
-
-        Shapes: the result (size,).
-        """
-        if name not in self._buffers:
-            self._buffers[name] = zeros((size,), kind)
-        return self._buffers[name]
-
-    def array(self, name: str, size: int, shape: Sequence[int], kind: str) -> Array:
-        """A view of a buffer of a size."""
-        key = (name, tuple(shape))
-        if key not in self._arrays:
-            self._arrays[key] = Array(Layout(shape, kind), self.buffer(name, size, kind))
-        return self._arrays[key]
 
 
 class Operations:

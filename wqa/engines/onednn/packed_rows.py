@@ -24,14 +24,13 @@ from typing import (
 import numpy as np
 
 from wqa.config import BackboneConfig
-from wqa.engines.onednn.library import Array, Call, Layout, Scratch, multiplies_bytes
+from wqa.engines.onednn.library import Array, Call, Layout, Scratch, multiplies_bytes, zeros
 from wqa.engines.onednn.operations import (
     PRODUCTS,
     Dense,
     Norm,
     Operations,
     Quantized,
-    Workspace,
     split_queries,
 )
 from wqa.models.backbone import EncoderLayer
@@ -287,38 +286,31 @@ class RowBuffers:
     def __init__(
         self, config: BackboneConfig, kind: str, capacity: int, operations: Operations
     ) -> None:
-        self.config = config
-        self.kind = kind
-        self.capacity = capacity
+        self.config, self.kind, self.capacity = config, kind, capacity
         self.operations = operations
-        self._workspace = Workspace()
-
-    def array(self, name: str, rows: int, width: int, kind: str = "") -> Array:
-        """The first rows of a buffer, as an operand.
-
-        Shapes: the result (rows, width).
-        """
-        kind = kind or self.kind
-        name = f"{name} {width} {kind}"
-        return self._workspace.array(name, self.capacity * width, (rows, width), kind)
-
-    def matrix(self, name: str, height: int, width: int) -> Array:
-        """The first elements of a buffer for matrices of any shape up to (capacity, capacity).
-
-        Shapes: the result (height, width).
-        """
-        size = self.capacity * self.capacity
-        return self._workspace.array(name, size, (height, width), self.kind)
+        self._buffers: Dict[tuple, np.ndarray] = {}
+        self._arrays: Dict[tuple, Array] = {}
 
     def memory(self, name: str, width: int, kind: str = "") -> np.ndarray:
         """A whole buffer.
 
         Shapes: the result (capacity, width).
         """
-        kind = kind or self.kind
-        name = f"{name} {width} {kind}"
-        buffer = self._workspace.buffer(name, self.capacity * width, kind)
-        return buffer.reshape(self.capacity, width)
+        key = (name, width, kind or self.kind)
+        if key not in self._buffers:
+            self._buffers[key] = zeros((self.capacity, width), key[2])
+        return self._buffers[key]
+
+    def array(self, name: str, rows: int, width: int, kind: str = "") -> Array:
+        """The first rows of a buffer, as an operand.
+
+        Shapes: the result (rows, width).
+        """
+        key = (name, rows, width, kind or self.kind)
+        if key not in self._arrays:
+            layout = Layout((rows, width), key[3])
+            self._arrays[key] = Array(layout, self.memory(name, width, kind))
+        return self._arrays[key]
 
     def rounded(self, calls: List[Call], source: Array, weight: Dense, name: str) -> Array:
         """The input of a product: the source, or for int8 a buffer to which it is rounded."""
