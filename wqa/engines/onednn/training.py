@@ -300,8 +300,10 @@ class GradientEngine:
             for index, (array, gradient) in enumerate(zip(inputs, gradients)):
                 target = view(gradient.address, array.size)
                 if gradient.request in (NULL, ADD):
-                    spare = np.zeros(array.size, np.float32)
-                    target = self._spare.setdefault((index, array.size), spare)
+                    key = (index, array.size)
+                    if key not in self._spare:
+                        self._spare[key] = np.zeros(array.size, np.float32)
+                    target = self._spare[key]
                 targets.append(target)
             for own in compiled.of_out:
                 own.move(of_out)

@@ -39,12 +39,16 @@ class Buffer:
 
     def __init__(self, rows: int, width: int, kind: str) -> None:
         self.width, self.kind, self.data = width, kind, zeros((rows * width,), kind)
+        self._views: Dict[tuple, Array] = {}
 
     def view(
         self, shape: Sequence[int], start: int = 0, strides: Optional[Sequence[int]] = None
     ) -> Array:
         """An operand from an element on."""
-        return Array(Layout(shape, self.kind, strides), self.data[start:])
+        key = (tuple(shape), start, strides)
+        if key not in self._views:
+            self._views[key] = Array(Layout(shape, self.kind, strides), self.data[start:])
+        return self._views[key]
 
     def rows(self, chunk: Chunk) -> Array:
         """Rows of a chunk, (B L, width)."""
