@@ -63,15 +63,14 @@ def test_scores_do_not_depend_on_the_number_of_streams(ranker):
 @pytest.mark.onednn
 @needs_onednn
 def test_streams_share_weights_and_no_buffer(ranker):
-    streams = by_threads(ranker, 3)._engine._streams
-    first, *others = streams.all
-    assert streams.count == 3 and len(others) == 2
+    first, *others = by_threads(ranker, 3)._engine._layers
+    assert len(others) == 2
     for other in others:
         assert other._layers is first._layers
         assert not np.shares_memory(other.encodings, first.encodings)
     counts = {}
     for threads in (1, STREAMS, STREAMS + 1, 2 * STREAMS + 5):
-        counts[threads] = by_threads(ranker, threads)._engine._streams.count
+        counts[threads] = len(by_threads(ranker, threads)._engine._layers)
     # More threads than streams are as many for each.
     assert counts == {1: 1, STREAMS: STREAMS, STREAMS + 1: 8, 2 * STREAMS + 5: 12}
 
@@ -107,7 +106,7 @@ def test_an_engine_works_after_a_stream_has_failed(ranker, monkeypatch):
     group = [random_pairs(np.random.default_rng(5), 60, 4, 60, 200)]
     [expected] = several.rank_pairs(group)
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        failing = several._engine._streams.all[1]
+        failing = several._engine._layers[1]
         patch.setattr(failing, "layer", lambda *_: 1 / 0)
         several.rank_pairs(group)
     [ranking] = several.rank_pairs(group)

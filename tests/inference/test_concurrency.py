@@ -313,7 +313,7 @@ def test_a_dropped_ranker_is_freed_at_once(tiny_run, engine):
         parameters = ranker.network.collect_params().values()
         owners = [ranker, ranker._engine, ranker.network, sequence, *parameters]
         if engine == "onednn":
-            owners.append(ranker._engine._layers._embeddings._words)
+            owners.append(ranker._engine._layers[0]._embeddings._words)
         references = list(map(weakref.ref, owners))
         del ranker, sequence, parameters, owners
         assert [reference() for reference in references if reference() is not None] == []

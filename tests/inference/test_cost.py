@@ -80,7 +80,7 @@ def ran(monkeypatch):
     run = MXNetEngine._run
 
     def counted(engine, work):
-        exits = [0, *engine._network.exits]
+        exits = [0, *engine._inputs.network.exits]
         layers = exits[work.stages[-1] + 1] - exits[work.stages[0]]
         counts["candidates"] += layers * len(work.pairs)
         counts["tokens"] += layers * sum(len(pair.token_ids) for pair in work.pairs)

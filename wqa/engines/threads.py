@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import contextlib
 import functools
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Callable, List, Sequence, TypeVar
 
 Part = TypeVar("Part")
@@ -37,15 +38,26 @@ def in_threads(
         finally:
             remaining.clear()
 
-    helpers = [_pool(threads).submit(compute) for _ in range(min(threads, len(parts)) - 1)]
+    helpers: List[Future] = []
+    with contextlib.suppress(RuntimeError):  # no executor takes work once the main thread has ended
+        for _ in range(min(threads, len(parts)) - 1):
+            helpers.append(_pool(threads).submit(compute))
     try:
         compute()
-    finally:
-        begun = [helper for helper in helpers if not helper.cancel()]
-        concurrent.futures.wait(begun)
-    for helper in begun:
-        helper.result()
+        _await(helpers)
+    except BaseException:
+        remaining.clear()
+        _await(helpers)
+        raise
+    for helper in helpers:
+        if not helper.cancelled():
+            helper.result()
     return results
+
+
+def _await(helpers: Sequence[Future]) -> None:
+    """Wait for those that have begun."""
+    concurrent.futures.wait([helper for helper in helpers if not helper.cancel()])
 
 
 @functools.lru_cache(maxsize=None)

@@ -13,7 +13,7 @@ from wqa.config import BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.documents import Document, write_documents
 from wqa.engines.inputs import as_float32
-from wqa.engines.onednn import PackedBatch, PackedLayers
+from wqa.engines.onednn import PackedBatch, PackedLayers, quantize_network
 from wqa.engines.onednn.library import zeros
 from wqa.engines.onednn.text_writer import TextWriter
 from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
@@ -26,7 +26,7 @@ from wqa.inference.document_cache import (
 )
 from wqa.inference.document_encoder import StoredDocument, encodings_identity
 from wqa.inference.dropping import Drop
-from wqa.systems.dcbert.ranker import DecoupledRanker
+from wqa.systems.dcbert.engines import DecoupledEngineInputs
 from wqa.systems.encode import encode_documents
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.quantize import quantize
@@ -262,7 +262,7 @@ def test_int8_differs_by_its_rounding_alone():
     network = network_of(layers=2, exits=(1, 2))
     lengths = [(5 + number % 15, range(3 + number % 5, 60, 5)) for number in range(20)]
     pairs = [pair for question in questions_of(5, lengths) for pair in question]
-    quantized = DecoupledRanker.quantize(network, pairs)
+    quantized = quantize_network(DecoupledEngineInputs(network), pairs)
     assert len(quantized) == len(network.quantized_layers()) == 3 + 3 + 2
     group = questions_of()
     exact = np.concatenate(scores_one_by_one(network, group), axis=1)
