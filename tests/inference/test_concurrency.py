@@ -178,7 +178,7 @@ print("done")
 
 
 def test_a_forked_child_is_told_to_be_spawned(tiny_run):
-    engines = ["mxnet", "onnxruntime", *([] if lacks("onednn") else ["onednn"])]
+    engines = ["mxnet", "onnxruntime", *([] if lacks() else ["onednn"])]
     process = subprocess.run(
         [sys.executable, "-c", FORKS, str(tiny_run), *engines],
         capture_output=True,
