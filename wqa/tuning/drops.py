@@ -15,8 +15,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from wqa.config import read_json
 from wqa.data import DEFAULT_FILTER, read_questions
+from wqa.data.probe import DESCRIPTIONS, probe
 from wqa.data.ranker_files import ranker_file_kind
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError, RunDirectoryError, shorten
 from wqa.evaluation.rankers import questions_that_count
 from wqa.evaluation.report import write_rows
 from wqa.inference.dropping import Drop
@@ -147,6 +148,8 @@ def tune(
     OptionError
         If an option does not fit, there is a single exit or ranker, or no configuration keeps the
         limit.
+    RunDirectoryError
+        If there is no run and no file of a sequence.
     DataError
         If a candidate has no label, or all questions are over-long and skipped.
     QuestionTooLong
@@ -155,7 +158,11 @@ def tune(
         If another process writes to the run, the file or the folder.
     """
     limits = check_limits(max_cost=max_cost, min_metric=min_metric, max_loss=max_loss)
-    path = pathlib.Path(run)
+    source = probe(run)
+    if source.kind in ("", "baseline"):  # before the lock, which makes folders
+        expected = "a run with several exits, or the .json file of a sequence"
+        raise RunDirectoryError(run, DESCRIPTIONS[source.kind], expected)
+    path = source.path
     is_sequence = ranker_file_kind(path) == "sequence"
     if is_sequence and place_exits is not None:
         raise OptionError("place_exits", "with a sequence", "a run with several exits")
