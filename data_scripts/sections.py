@@ -3,8 +3,8 @@ and the sections of SelQA's articles."""
 
 import re
 
-from selqa import find, read
-from wikiqa import parse_rows, read_split
+from selqa import read
+from wikiqa import rows_of
 
 from wqa.data import ParagraphDocument
 
@@ -17,7 +17,7 @@ def documents_of_wikiqa(archive):
     A document of several questions is read once.
     """
     sentences = {}
-    for row in parse_rows(*read_split(archive, "train")):
+    for row in rows_of(archive, "train"):
         if row.sentence.strip():
             # By their ids, as several questions may name a document.
             sentences.setdefault(row.document_id, {})[row.sentence_id] = row.sentence.strip()
@@ -31,8 +31,8 @@ def documents_of_selqa(archive):
     ``archive`` is a folder of selqa-ass-{train,dev,test}.json, plain or .gz, or one such file.
     """
     articles = {}
-    for path in find(archive):
-        for entry in read(path):
+    for entries in read(archive).values():
+        for entry in entries:
             sentences = tuple(filter(None, entry.sentences))
             if sentences:
                 articles.setdefault(entry.article, {})[entry.section] = sentences
