@@ -364,7 +364,7 @@ def test_a_grid_is_chosen_by_its_best_evaluation_on_dev(tmp_path):
 
 def test_the_rows_of_dcbert(tmp_path):
     """Figures over seeds, the paper's P@N from hits, shares of the first row, speeds by name."""
-    script = ROOT / "recipes" / "dcbert" / "row.py"
+    script = ROOT / "recipes" / "rows.py"
     files = {
         "a.json": {"drop_ratio": "0", "hit@10": 0.5, "pbt@10": 0.25, "cost": 1.0},
         "b.json": {"drop_ratio": "0", "hit@10": 0.7, "pbt@10": 0.35, "cost": 1.0},
@@ -382,13 +382,13 @@ def test_the_rows_of_dcbert(tmp_path):
     table = tmp_path / "table.tsv"
 
     def row(name, columns, ranked, answered, *options):
-        paths = ["--ranked", *(tmp_path / name for name in ranked)]
-        paths += ["--answered", *(tmp_path / name for name in answered)]
-        run_script(script, table, name, "nq", columns, *paths, *options)
+        paths = [*(tmp_path / name for name in ranked), "--beside"]
+        paths += [tmp_path / name for name in answered]
+        run_script(script, table, name, "nq", f"{columns},seeds", *paths, *options)
 
     columns = "p@10,pbt@10,cost_reduction,em,em_drop,p@10_kept,speedup,questions_per_second"
     row("first", columns, ("a.json", "b.json"), ("x.json", "y.json"))
-    timed = ("--speed", tmp_path / "speed.json", "--timed", "fast", "--label", "0.3")
+    timed = ("--timed", tmp_path / "speed.json", "fast", "--label", "0.3")
     for _ in range(2):  # a row is written anew, not twice
         row("second", columns, ("c.json",), ("z.json",), *timed)
     first, second = read_rows(table)
@@ -649,12 +649,13 @@ def test_the_rows_of_cosinet(tiny_run, tmp_path):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     table = tmp_path / "table.tsv"
-    files = ["--figures", tmp_path / "a.json", tmp_path / "b.json"]
-    trained = ["--runs", run, run, "--train", builtin_path("dev"), "--filter", "all"]
-    columns = "map,params,epoch_seconds,train_seconds"
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    script, costs = ROOT / "recipes" / "rows.py", (COSINET / "costs.py", builtin_path("dev"), "all")
+    columns = "map,params,epoch_seconds,train_seconds,seeds"
     for _ in range(2):  # a row is written anew, not twice
-        run_script(COSINET / "row.py", table, "list", "wikiqa", columns, *files, *trained)
-        run_script(COSINET / "row.py", table, "rr", "wikiqa", "map,params", *files[:2])
+        cells = run_script(*costs, run, run).split()
+        run_script(script, table, "list", "wikiqa", columns, *files, "--cells", *cells)
+        run_script(script, table, "rr", "wikiqa", "map,params,seeds", files[0])
     listed, rule = read_rows(table)
     # Two updates at 10 and six at 60 pairs a second: 8 updates in 0.3 of the time of one pair each.
     pairs = sum(len(question.candidates) for question in read_questions(builtin_path("dev")))
@@ -671,7 +672,7 @@ def test_the_rows_of_cosinet(tiny_run, tmp_path):
     assert (rule["wikiqa_map"], rule["wikiqa_params"], rule["wikiqa_seeds"]) == ("50.00", "-", "1")
     (run / "metrics.jsonl").write_text("")
     with pytest.raises(AssertionError, match="error: .*metrics.jsonl: no speed"):
-        run_script(COSINET / "row.py", table, "list", "wikiqa", columns, *files, *trained)
+        run_script(*costs, run)
 
 
 def tiny_parameters(run):
