@@ -66,7 +66,6 @@ RECIPES = {
         "results/dcbert/figure2a.tsv": "DC-BERT-LSTM",
         "results/dcbert/figure2b.tsv": "K = 2",
     },
-    "dcbert/stores": {"results/dcbert/stores_squad.tsv": "float16\t8\t"},
     "dcbert/untrained": {"results/dcbert/untrained.tsv": "cosine:"},
     "dcbert/base_speed": {
         "results/dcbert/base_speed_float32.txt": "has paid for itself",
