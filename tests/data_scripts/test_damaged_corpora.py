@@ -11,11 +11,9 @@ import os
 import random
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
-import time
 import zipfile
 
 import pytest
@@ -592,33 +590,17 @@ def test_a_stream_that_takes_nothing(tmp_path):
         assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
 
 
-def open_for_writing(pipe):
-    """Open a named pipe, once another process has opened it for reading."""
-    end = time.monotonic() + 60
-    while True:
-        try:
-            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # nobody reads yet
-            assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def test_ctrl_c_is_one_line(tmp_path, popen):
-    """The script waits for its table when the interrupt comes."""
+def test_an_interrupt_is_one_line(tmp_path, capsys, monkeypatch):
+    """And the same command goes through afterwards."""
     command = write_asnq(tmp_path / "in")
-    table = tmp_path / "in" / "train.tsv"
-    table.unlink()
-    os.mkfifo(table)
-    line = [sys.executable, asnq.__file__, *map(str, command[1:]), "--out", str(tmp_path / "out")]
-    process = popen(line, stderr=subprocess.PIPE, env=child_environment())
-    writing = open_for_writing(table)
-    process.send_signal(signal.SIGINT)
-    error = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    assert "Traceback" not in error and error.splitlines()[-1].startswith("interrupted")
-    os.close(writing)
-    table.unlink()
-    table.write_text("q\ts\t4\n")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(asnq, "grouped", interrupted)
+        assert convert(*command, out=tmp_path / "out") == corpus.INTERRUPTED
+    assert capsys.readouterr().err == "interrupted; run the same command again\n"
     assert convert(*command, out=tmp_path / "out") == 0
     names = ["dev.jsonl", "stats.json", "test.jsonl", "train.jsonl"]
     assert sorted(contents(tmp_path / "out")) == names
