@@ -253,6 +253,50 @@ def make_main(doc, convert, downloads, **options):
     return main
 
 
+def make_named_main(doc, sources, folder, fetch):
+    """Return the command line of a script that downloads what has a name.
+
+    Parameters
+    ----------
+    doc : str
+        Documentation of the script.
+    sources : dict of str to str
+        What --list says of each name.
+    folder : str
+        Folder to write to, where --out does not name another one.
+    fetch : callable
+        Takes a name, the folder, and the local copy of --archive or None.
+    """
+
+    def main(arguments=None):
+        """Run the command line."""
+        parser = argparse.ArgumentParser(
+            description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        parser.add_argument("names", nargs="*", metavar="NAME", help="what to fetch, see --list")
+        parser.add_argument("--list", action="store_true", help="print the names and their uses")
+        parser.add_argument("--out", type=pathlib.Path, default=folder, help=f"folder ({folder})")
+        parser.add_argument("--archive", type=pathlib.Path, help="local copy of the one named")
+        options = parser.parse_args(arguments)
+
+        def work():
+            if options.list:
+                for name, use in sources.items():
+                    print(f"{name:26} {use}")
+                return
+            for name in options.names or ["none given"]:
+                if name not in sources:
+                    raise DataError("NAME", name, "one of " + ", ".join(sources))
+            if options.archive and len(options.names) > 1:
+                raise DataError("--archive", f"{len(options.names)} names", "one name for a copy")
+            for name in options.names:
+                fetch(name, options.out, options.archive)
+
+        return exit_status(work)
+
+    return main
+
+
 @contextlib.contextmanager
 def opened(archive, downloads):
     """Yield the local copy of a corpus, or the folder of its downloads, or the only one of them."""

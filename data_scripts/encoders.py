@@ -12,16 +12,14 @@ TANDA's tars have none; the script prints their SHA-256. On a machine without in
 with the paths of the hub.
 """
 
-import argparse
-import pathlib
 import shutil
 import sys
 
-from corpus import exit_status
+from corpus import make_named_main
 from huggingface_hub import HfApi, hf_hub_download
 from releases import TANDA, download
 
-from wqa.errors import DataError, WqaError, printable
+from wqa.errors import DataError, OptionError, WqaError, printable
 from wqa.io.files import sha256
 from wqa.io.locks import new_directory
 
@@ -101,53 +99,27 @@ def check(path, published):
     return digest
 
 
-def fetch(name, out):
-    """Download an encoder; return its path and its digests by file."""
+def fetch(name, out, archive):
+    """Download an encoder, unless it is there, and print its digests by file."""
     source, _ = ENCODERS[name]
+    target = out / name
+    if archive:
+        raise OptionError("--archive", archive, "none: pass the copy to `wqa train --encoder`")
+    if target.exists() or (out / f"{name}.tar").exists():
+        print(printable(f"{target} is there already"))
+        return
     if source.endswith(".tar"):
         target = out / f"{name}.tar"
-        digest = download([f"{store}/models/{source}" for store in TANDA], target)
-        return target, {target.name: digest}
-    return out / name, fetch_hub(source, out / name)
+        stores = [f"{store}/models/{source}" for store in TANDA]
+        digests = {target.name: download(stores, target)}
+    else:
+        digests = fetch_hub(source, target)
+    checked = [f"{file} SHA-256 {digest}" for file, digest in digests.items()]
+    print(printable(f"{target}: " + ", ".join(checked)))
 
 
-def list_or_fetch(options):
-    """Print the names of all encoders, or fetch those that are named."""
-    if options.list:
-        for name, (source, use) in ENCODERS.items():
-            print(f"{name:26} {source:50} {use}")
-        return
-    unknown = [name for name in options.names if name not in ENCODERS]
-    if unknown or not options.names:
-        found = unknown[0] if unknown else "none given"
-        raise DataError("NAME", found, "one of " + ", ".join(ENCODERS))
-    for name in options.names:
-        if (options.out / name).exists() or (options.out / f"{name}.tar").exists():
-            print(printable(f"{options.out / name} is there already"))
-            continue
-        target, digests = fetch(name, options.out)
-        checked = [f"{file} SHA-256 {digest}" for file, digest in digests.items()]
-        print(printable(f"{target}: " + ", ".join(checked)))
-
-
-def main(arguments=None):
-    """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="encoders, see --list")
-    parser.add_argument(
-        "--list", action="store_true", help="print the names, their sources and their uses"
-    )
-    parser.add_argument(
-        "--out",
-        type=pathlib.Path,
-        default=pathlib.Path("encoders"),
-        help="folder (default: encoders)",
-    )
-    options = parser.parse_args(arguments)
-    return exit_status(lambda: list_or_fetch(options))
-
+SOURCES = {name: f"{source:50} {use}" for name, (source, use) in ENCODERS.items()}
+main = make_named_main(__doc__, SOURCES, "encoders", fetch)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -38,11 +38,12 @@ import sys
 
 from corpus import make_parser, opened, run, write_stats
 from releases import note
-from sections import documents_of_selqa, documents_of_wikiqa
+from selqa import read as read_selqa
 from squad_open import DOWNLOADS as SQUAD
 from squad_open import read as read_squad
 from texts import read_texts
 from wikiqa import DOWNLOADS as WIKIQA
+from wikiqa import rows_of
 
 from wqa.data import ParagraphDocument
 from wqa.data.paragraphs import ParagraphCounts, to_line
@@ -60,9 +61,6 @@ SEPARATORS = {
     "ccnews": _LINE,
     "wikitext": _LINE,
 }
-#: Corpora whose sentences are apart.
-SECTIONS = {"selqa": documents_of_selqa, "wikiqa": documents_of_wikiqa}
-CORPORA = (*SEPARATORS, "squad", *SECTIONS)
 #: Downloads by corpus, of those that have one.
 DOWNLOADS = {"squad": SQUAD, "wikiqa": WIKIQA}
 _SPACE = re.compile(r"\s+")
@@ -107,6 +105,43 @@ def documents_of_squad(archive):
             name = _SPACE.sub("_", article.title)
             paragraphs = tuple(sentences(segmenter, text) for text in article.texts)
             yield ParagraphDocument(name, paragraphs)
+
+
+def documents_of_wikiqa(archive):
+    """Yield the documents of WikiQA's training questions, each of one paragraph.
+
+    A document of several questions is read once.
+    """
+    sentences = {}
+    for row in rows_of(archive, "train"):
+        if row.Sentence.strip():
+            # By their ids, as several questions may name a document.
+            sentences.setdefault(row.DocumentID, {})[row.SentenceID] = row.Sentence.strip()
+    for name, found in sentences.items():
+        yield ParagraphDocument(_SPACE.sub("_", name), (tuple(found.values()),))
+
+
+def documents_of_selqa(archive):
+    """Yield the articles of SelQA; ids are their titles, paragraphs the sections with questions.
+
+    ``archive`` is a folder of selqa-ass-{train,dev,test}.json, plain or .gz, or one such file.
+    """
+    articles = {}
+    for entries in read_selqa(archive).values():
+        for entry in entries:
+            sentences = tuple(filter(None, entry.sentences))
+            if sentences:
+                articles.setdefault(entry.article, {})[entry.section] = sentences
+    for title, sections in articles.items():
+        yield ParagraphDocument(_SPACE.sub("_", title), tuple(sections.values()))
+
+
+#: Corpora that have their paragraphs apart.
+WITH_PARAGRAPHS = {
+    "squad": documents_of_squad,
+    "selqa": documents_of_selqa,
+    "wikiqa": documents_of_wikiqa,
+}
 
 
 def divided(documents, held_out):
@@ -174,10 +209,8 @@ def write(documents, out, files, held_out, left_out):
 def convert(archive, options):
     """Convert the archive of a corpus, and return the counts."""
     left_out = collections.Counter()
-    if options.corpus == "squad":
-        documents = documents_of_squad(archive)
-    elif options.corpus in SECTIONS:
-        documents = SECTIONS[options.corpus](archive)
+    if options.corpus in WITH_PARAGRAPHS:
+        documents = WITH_PARAGRAPHS[options.corpus](archive)
     else:
         documents = documents_of_texts(options.corpus, archive, left_out)
     return write(documents, options.out, options.files, options.held_out, left_out)
@@ -197,7 +230,7 @@ def check(options):
 def main(arguments=None):
     """Run the command line."""
     parser = make_parser(__doc__)
-    parser.add_argument("corpus", choices=CORPORA)
+    parser.add_argument("corpus", choices=(*SEPARATORS, *WITH_PARAGRAPHS))
     parser.add_argument(
         "--files", type=int, default=1, metavar="N", help="deal the documents out to N files"
     )

@@ -113,12 +113,6 @@ def find(archive):
     return files
 
 
-def read(path, split, detokenize):
-    """Yield the questions of a file."""
-    parse = parse_jsonl if ".jsonl" in path.name else parse_xml
-    return parse(path, split, detokenize)
-
-
 def elements_of(path):
     """Yield tag, rows and place of each sentence of pseudo-XML, and of the ends of questions.
 
@@ -224,27 +218,23 @@ def _question(split, number, text, candidates, where):
 def skip_empty(questions, path):
     """Return the questions that have a candidate, and the number of those that have none."""
     questions = list(questions)
-    kept = [question for question in questions if question.candidates]
-    skipped = len(questions) - len(kept)
-    if skipped:
-        first = next(question for question in questions if not question.candidates)
+    empty = [question for question in questions if not question.candidates]
+    if empty:
         note(
-            f"{path}: {skipped} of {len(questions)} questions have no candidate and are skipped, "
-            f"the first of them {first.id}: {shorten(first.question)}"
+            f"{path}: {len(empty)} of {len(questions)} questions have no candidate and are "
+            f"skipped, the first of them {empty[0].id}: {shorten(empty[0].question)}"
         )
-    return kept, skipped
+    return [question for question in questions if question.candidates], len(empty)
 
 
 def compare_counts(stats):
     """Print a note on each clean split whose counts are not the published ones."""
-    for split, published in PUBLISHED.items():
-        counts = stats[split]["clean"] if split in stats else {}
-        counted_here = (counts.get("questions"), counts.get("candidates"))
-        if counts and counted_here != published:
-            note(
-                "{}, clean: {:,} questions with {:,} candidates; published are {:,} with "
-                "{:,}".format(split, *counted_here, *published)
-            )
+    for split in stats:
+        counts = stats[split]["clean"]
+        own = counts["questions"], counts["candidates"]
+        if own != PUBLISHED.get(split, own):
+            text = "{}, clean: {:,} questions with {:,} candidates; published are {:,} with {:,}"
+            note(text.format(split, *own, *PUBLISHED[split]))
 
 
 def write_clean(path, questions):
@@ -263,7 +253,8 @@ def convert(archive, out, number="#"):
     files = find(archive)
     splits, stats = {}, {}
     for split, path in files.items():  # all are read before one is written
-        splits[split], skipped = skip_empty(read(path, split, detokenize), path)
+        parse = parse_jsonl if ".jsonl" in path.name else parse_xml
+        splits[split], skipped = skip_empty(parse(path, split, detokenize), path)
         counts = Counts()
         for question in splits[split]:
             counts.add(question)

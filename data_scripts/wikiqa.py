@@ -10,8 +10,8 @@ all splits that the candidates come from. ``--archive`` takes the official zip, 
 WikiQA-{train,dev,test}.tsv files, plain or .gz.
 """
 
+import collections
 import sys
-from typing import NamedTuple
 
 from corpus import make_main, write_both
 from releases import lines_of
@@ -32,17 +32,7 @@ HEADER += ["SentenceID", "Sentence", "Label"]
 SPLITS = ("train", "dev", "test")
 
 
-class Row(NamedTuple):
-    """A row of a table."""
-
-    where: str
-    question_id: str
-    question: str
-    document_id: str
-    title: str
-    sentence_id: str
-    sentence: str
-    label: str
+Row = collections.namedtuple("Row", ("where", *HEADER))
 
 
 def rows_of(archive, split):
@@ -57,7 +47,7 @@ def rows_of(archive, split):
                 columns = f"{len(HEADER)} columns, the last 0 or 1"
                 raise DataError(where, shorten(line), columns)
             row = Row(where, *fields)
-            if not row.question_id.strip() or not row.question.strip():
+            if not row.QuestionID.strip() or not row.Question.strip():
                 raise DataError(where, "no question or no id of it", "text in both")
             yield row
         is_header = False
@@ -67,11 +57,11 @@ def questions_of(rows):
     """Return the questions of a table, candidates in the order of their lines."""
     texts, candidates = {}, {}
     for row in rows:
-        qid = row.question_id
-        if texts.setdefault(qid, row.question) != row.question:
+        qid = row.QuestionID
+        if texts.setdefault(qid, row.Question) != row.Question:
             found = f"another text for question {shorten(qid)}"
             raise DataError(row.where, found, shorten(texts[qid]))
-        candidates.setdefault(qid, []).append(Candidate(row.sentence, int(row.label)))
+        candidates.setdefault(qid, []).append(Candidate(row.Sentence, int(row.Label)))
     return [Question(qid, texts[qid], tuple(candidates[qid])) for qid in texts]
 
 
@@ -79,9 +69,9 @@ def documents_of(rows):
     """Yield the documents of tables, each once, with the sentences that its questions have."""
     titles, sentences = {}, {}
     for row in rows:
-        titles.setdefault(row.document_id, row.title)
+        titles.setdefault(row.DocumentID, row.DocumentTitle)
         # By their ids: every question of a document has all of its sentences.
-        sentences.setdefault(row.document_id, {}).setdefault(row.sentence_id, row.sentence.strip())
+        sentences.setdefault(row.DocumentID, {}).setdefault(row.SentenceID, row.Sentence.strip())
     for document_id, texts in sentences.items():
         text = " ".join(filter(None, texts.values()))
         yield Document(document_id, text, titles[document_id])

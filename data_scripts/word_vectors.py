@@ -11,14 +11,13 @@ script prints the SHA-256 of what it has fetched, and a file beside it keeps it.
 local copy instead of a download: the official file, or for GloVe the unpacked table.
 """
 
-import argparse
 import pathlib
 import shutil
 import sys
 import zipfile
 from typing import NamedTuple
 
-from corpus import exit_status
+from corpus import make_named_main
 from releases import damage_errors, download, open_member
 
 from wqa.data.vector_files import tell_format
@@ -103,48 +102,24 @@ def write(table, where, target):
         shutil.copyfileobj(table, file)
 
 
-def list_or_fetch(options):
-    """Print the names of all vectors, or fetch those that are named."""
-    if options.list:
-        for name, source in SOURCES.items():
-            checked = "checked by SHA-256" if source.sha256 else "no published digest"
-            print(f"{name:18} {source.url}\n{'':18} {source.use}; {checked}")
-        return
-    if options.name not in SOURCES:
-        raise DataError("NAME", options.name or "none given", "one of " + ", ".join(SOURCES))
-    source = SOURCES[options.name]
-    with lock_output(options.out):
-        target, digest = fetch(source, options.out, options.archive)
-        record = {
-            "name": options.name,
-            "from": str(options.archive or source.url),
-            "sha256": digest,
-        }
-        write_json(options.out / f"{target.name}.fetched.json", record)
+def fetch_named(name, out, archive):
+    """Download or copy vectors, record their SHA-256 beside them and print it."""
+    source = SOURCES[name]
+    with lock_output(out):
+        target, digest = fetch(source, out, archive)
+        record = {"name": name, "from": str(archive or source.url), "sha256": digest}
+        write_json(out / f"{target.name}.fetched.json", record)
     checked = "not checked, as it is not that of a published file"
     if digest == source.sha256:
         checked = "checked"
-    print(
-        printable(f"{target}: SHA-256 of {options.archive or 'the download'} {digest}, {checked}")
-    )
+    print(printable(f"{target}: SHA-256 of {archive or 'the download'} {digest}, {checked}"))
 
 
-def main(arguments=None):
-    """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="vectors, see --list")
-    parser.add_argument(
-        "--list", action="store_true", help="print the names, their sources and their uses"
-    )
-    parser.add_argument(
-        "--out", type=pathlib.Path, default=pathlib.Path("vectors"), help="folder (vectors)"
-    )
-    parser.add_argument("--archive", type=pathlib.Path, help="local copy of the file")
-    options = parser.parse_args(arguments)
-    return exit_status(lambda: list_or_fetch(options))
-
+USES = {}
+for _name, _source in SOURCES.items():
+    _checked = "checked by SHA-256" if _source.sha256 else "no published digest"
+    USES[_name] = f"{_source.url}: {_source.use}; {_checked}"
+main = make_named_main(__doc__, USES, "vectors", fetch_named)
 
 if __name__ == "__main__":
     sys.exit(main())

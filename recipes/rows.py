@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Put figures into one row of a table of results; several files are seeds of one system.
+"""Put figures into rows of a table of results; several files are seeds of one system.
 
-    python recipes/rows.py TABLE.tsv ROW CORPUS COLUMN,COLUMN... FILE.json ... \
-        [--label L] [--beside FILE.json ...] [--timed SPEED.json NAME] [--cells COLUMN=TEXT ...]
+    python recipes/rows.py TABLE.tsv CORPUS COLUMN,COLUMN... --row NAME FILE.json ... \
+        [--row ...] [--label L] [--beside FILE.json ...] [--timed SPEED.json NAME] \
+        [--cells COLUMN=TEXT ...]
 
 A column is a metric of FILE.json, which `wqa evaluate --json` or `wqa ask --json` wrote, or of the
-files of --beside; p@N is hit@N where there is no p@N. Other columns are seeds, their number;
-cost_reduction, in per cent; METRIC_kept and METRIC_drop, what a row keeps or loses of the first
-row's METRIC, in per cent; questions_per_second and speedup, which speed.py measured for NAME; and
-those of --cells. --label is the drop_ratio of the rows to take: a number, "exit N" or "stored". The
-row's columns for CORPUS are written anew; other rows and columns stay.
+files of --beside; p@N is hit@N where there is no p@N. Other columns are questions and seeds, which
+are numbers; cost_reduction, in per cent; METRIC_kept and METRIC_drop, what a row keeps or loses of
+the first row's METRIC, in per cent; questions_per_second and speedup, which speed.py measured for
+NAME; and those of --cells. What --beside, --timed and --cells give may be absent. --label is the
+drop_ratio of the rows to take: a number, "exit N" or "stored". The row's columns for CORPUS are
+written anew; other rows and columns stay.
 """
 
 import argparse
@@ -21,6 +23,10 @@ import sys
 from wqa.errors import DataError, WqaError
 from wqa.evaluation.report import read_rows, write_rows
 from wqa.evaluation.significance import over_seeds
+
+#: Columns that a row may lack.
+OPTIONAL = ("em", "f1", "questions_per_second", "speedup", "params", "epoch_seconds")
+OPTIONAL += ("train_seconds",)
 
 
 def read_json(path):
@@ -50,14 +56,18 @@ def shown(column, mean, deviation):
     return f"{100 * mean:.2f}" + ("" if math.isnan(deviation) else f" ({100 * deviation:.2f})")
 
 
-def figures_of(options, columns):
+def figures_of(seeds, beside, columns):
     """Figures of quality by column, as text."""
-    shown_figures = {"seeds": str(len(options.files))}
-    for rows in ([row_of(path, options.label) for path in options.files], options.beside):
+    number = seeds[0].get("questions", seeds[0].get("claims"))
+    shown_figures = {"seeds": str(len(seeds)), "questions": str(number)}
+    columns = [column for column in columns if column not in shown_figures]
+    for rows in (seeds, beside):
         metrics = {column: metric_of(column, rows[0]) for column in columns if rows}
         metrics = {column: metric for column, metric in metrics.items() if metric}
-        seeds = [{column: row[metric] for column, metric in metrics.items()} for row in rows]
-        for column, figures in (over_seeds(seeds) if metrics else {}).items():
+        figures_by_seed = []
+        for row in rows:
+            figures_by_seed.append({column: row[metric] for column, metric in metrics.items()})
+        for column, figures in (over_seeds(figures_by_seed) if metrics else {}).items():
             shown_figures[column] = shown(column, *figures)
     return shown_figures
 
@@ -80,24 +90,32 @@ def share_of(rows, entry, corpus, column):
 
 
 def main(options):
-    """Write the row."""
+    """Write the rows."""
     rows = read_rows(options.table) if pathlib.Path(options.table).exists() else []
+    for name, *files in options.row:
+        write_row(rows, name, files, options)
+    write_rows(options.table, rows)
+
+
+def write_row(rows, name, files, options):
+    """Put the figures of a system into its row of a table, a new one if it has none."""
     is_ratio = not options.label.startswith(("exit", "stored"))
-    key = (options.row, options.label if is_ratio else "0")
+    key = (name, options.label if is_ratio else "0")
     entry = next((entry for entry in rows if (entry["row"], entry["drop_ratio"]) == key), None)
     if entry is None:
         entry = {"row": key[0], "drop_ratio": key[1]}
         rows.append(entry)
     columns = options.columns.split(",")
-    options.beside = [read_json(path) for path in options.beside]
-    values = figures_of(options, columns)
+    beside = [read_json(path) for path in options.beside]
+    values = figures_of([row_of(path, options.label) for path in files], beside, columns)
     values.update(speeds_of(*options.timed) if options.timed else {})
     values.update(cell.split("=", 1) for cell in options.cells)
     for column in columns:
         if column.endswith(("_kept", "_drop")):
             values[column] = share_of(rows, entry, options.corpus, column)
+        if column not in (*values, *OPTIONAL):
+            raise DataError(files[0], f"no {column}", "the figures of one run by `wqa evaluate`")
         entry[f"{options.corpus}_{column}"] = values.get(column, "-")
-    write_rows(options.table, rows)
 
 
 def arguments():
@@ -105,9 +123,9 @@ def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name in ("table", "row", "corpus", "columns"):
+    for name in ("table", "corpus", "columns"):
         parser.add_argument(name)
-    parser.add_argument("files", nargs="+")
+    parser.add_argument("--row", nargs="+", action="append", required=True)
     parser.add_argument("--label", default="0")
     parser.add_argument("--beside", nargs="*", default=[])
     parser.add_argument("--timed", nargs=2)

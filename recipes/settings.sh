@@ -146,7 +146,7 @@ sequence_of() { echo "$RUNS/sr_$1_seed$2"; }  # CORPUS SEED: the sequence of mon
 
 collect() {  # TABLE ROW LABEL CORPUS FILE.json...: figures of the seeds of a system as a row of a table
   local table=$1 row=$2 label=$3 corpus=$4; shift 4
-  "$python" recipes/rows.py "$table" "$row" "$corpus" map,mrr,p@1,ndcg@10,seeds,cost_reduction "$@" --label "$label"
+  "$python" recipes/rows.py "$table" "$corpus" map,mrr,p@1,ndcg@10,seeds,cost_reduction --row "$row" "$@" --label "$label"
 }
 
 mono_row() {  # TABLE CORPUS DEPTH: a monolithic ranker, over the seeds that were trained

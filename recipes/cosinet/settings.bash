@@ -125,7 +125,7 @@ row() {  # TABLE MODEL CORPUS COLUMNS: figures over the seeds
     files+=("$(figures_of "$model" "$corpus" "$seed")")
     runs+=("$(run_of "$model" "$corpus" "$seed")")
   done
-  "$python" recipes/rows.py "$table" "$(title_of "$model")" "$corpus" "$columns,seeds" "${files[@]}" \
+  "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "$(title_of "$model")" "${files[@]}" \
     --cells $("$python" recipes/cosinet/costs.py "$(train_of "$corpus")" "$(train_filter_of "$model")" "${runs[@]}")
 }
 baseline() {  # NAME CORPUS: its figures; WO's ties count against the correct candidates, which no TREC run can say
@@ -143,7 +143,7 @@ baseline_rows() {  # TABLE CORPUS COLUMNS
   local table=$1 corpus=$2 columns=$3 name
   for name in rr wo wo+rr; do
     baseline "$name" "$corpus"
-    "$python" recipes/rows.py "$table" "${name^^}" "$corpus" "$columns,seeds" "$(baseline_figures "$name" "$corpus")"
+    "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "${name^^}" "$(baseline_figures "$name" "$corpus")"
   done
 }
 model_rows() {  # TABLE CORPUS COLUMNS MODEL...

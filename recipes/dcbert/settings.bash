@@ -225,7 +225,7 @@ row() {  # TABLE ROW CORPUS RANKER COLUMNS [SPEED]: figures of a ranker over its
       answered+=("$(figures_of "$name" "$corpus" "$seed" answered)")
     esac
   done
-  "$python" recipes/rows.py "$table" "$row" "$corpus" "$columns,seeds" "${ranked[@]}" --label "${LABEL:-0}" \
+  "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "$row" "${ranked[@]}" --label "${LABEL:-0}" \
     --beside ${answered[@]+"${answered[@]}"} ${speed:+--timed "$speed" "${TIMED:-$name}"}
 }
 retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS [SPEED]: a retriever alone, beside TF-IDF, and answers from its best documents
@@ -237,7 +237,7 @@ retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS [SPEED]: a retriever alone,
     --total "$(total_of "$corpus")"
   fit reader "$corpus"
   read_first "$corpus" "$questions" "$out.answered.json"
-  "$python" recipes/rows.py "$table" "$row" "$corpus" "$columns,seeds" "$out.ranked.json" \
+  "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "$row" "$out.ranked.json" \
     --beside "$out.answered.json" ${speed:+--timed "$speed" "$method"}
 }
 # JSON CORPUS [NAME=]RANKER[;OPTION=VALUE]...: questions a second, in turn; speedups are over the first. tfidf and bm25 retrieve.

@@ -342,7 +342,7 @@ def xml_file(rng, questions=5, fewest=1):
 
 def read_xml(path, raw, split="dev"):
     path.write_bytes(raw)
-    return list(trecqa.read(path, split, str))
+    return list(trecqa.parse_xml(path, split, str))
 
 
 def damage(rng, raw):
@@ -404,7 +404,7 @@ def test_rows_of_train_all_that_were_edited_by_hand_are_counted(tmp_path, capsys
     path = tmp_path / "\x1b[31m" / "train2393.cleanup.xml"
     path.parent.mkdir()
     path.write_text(lost)
-    assert all_texts(trecqa.read(path, "train-all", str)) == all_texts(whole)
+    assert all_texts(trecqa.parse_xml(path, "train-all", str)) == all_texts(whole)
     note = capsys.readouterr().err
     assert "line 2: the rows of this sentence, and of 1 in all" in note and "\x1b" not in note
 

@@ -36,8 +36,8 @@ def test_every_published_table_is_whole():
 
 def collect(table, row, label, corpus, *files):
     columns = "map,mrr,p@1,ndcg@10,seeds,cost_reduction"
-    command = [sys.executable, ROOT / "recipes" / "rows.py", table, row, corpus, columns]
-    command += [*files, "--label", label]
+    command = [sys.executable, ROOT / "recipes" / "rows.py", table, corpus, columns]
+    command += ["--row", row, *files, "--label", label]
     return subprocess.run(command, capture_output=True, text=True)
 
 
