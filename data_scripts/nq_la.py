@@ -20,28 +20,23 @@ questions are published, are told apart line by line. The texts of a paragraph a
 joined by spaces.
 """
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
-
-# isort: split
 import collections
-import contextlib
-import gzip
-import hashlib
 import re
 import sys
 
-from corpus import from_archive, make_parser, run, write_public
-from fetching import download
-from tqdm import tqdm
+from corpus import make_main, write_public
+from releases import expecting, find_files, note
 
 from wqa.data import Candidate, Question, parse_json
-from wqa.errors import DataError, shorten
-from wqa.io.lines import bounded_lines, decoded_lines, text_of
+from wqa.errors import shorten
+from wqa.io.lines import UniqueIds, text_lines, text_of
+from wqa.io.progress import with_bar
 
 URL = "https://storage.googleapis.com/natural_questions/v1.0-simplified/"
-NAMES = {"train": "simplified-nq-train.jsonl", "dev": "nq-dev-all.jsonl"}
-#: Greatest size of a file in bytes, unpacked.
-LARGEST_FILE = 64 << 30
+FILES = {"train": "simplified-nq-train.jsonl", "dev": "nq-dev-all.jsonl"}
+DOWNLOADS = {f"{name}.gz": (f"{URL}{name}.gz", "") for name in FILES.values()}
+#: Google's browser page puts the folder before the name: v1.0-simplified_...
+NAMES = r".*(simplified-nq-train\.jsonl|nq-dev-all\.jsonl)(?:\.gz)?"
 #: One in so many training questions is a development question.
 DEV_SHARE = 50
 #: A tag among the tokens of the simplified form, where blanks are underscores.
@@ -55,51 +50,13 @@ ELSEWHERE, NO_PARAGRAPH, NO_QUESTION = (
 )
 
 
-def find(archive):
-    """Return the official files in an archive by ``train`` and ``dev``."""
-    files = {}
-    for path in sorted(archive.iterdir()) if archive.is_dir() else [archive]:
-        for split, name in NAMES.items():
-            # Google's browser page puts the folder before the name: v1.0-simplified_...
-            if path.name.endswith((name, f"{name}.gz")):
-                files[split] = path
-    if not files or not all(path.exists() for path in files.values()):
-        raise DataError(
-            archive,
-            f"holds neither {NAMES['train']} nor {NAMES['dev']}",
-            "Natural Questions' files, plain or .gz",
-        )
-    return files
-
-
-def lines_of(path):
-    """Yield the lines of a file with their numbers, behind a bar."""
-    with contextlib.ExitStack() as stack:
-        try:
-            raw = file = stack.enter_context(path.open("rb"))
-        except OSError as error:
-            raise DataError(path, f"cannot be read ({error.strerror})", "a file") from None
-        if path.suffix == ".gz":
-            file = stack.enter_context(gzip.GzipFile(fileobj=raw))
-        size = path.stat().st_size
-        bar = stack.enter_context(
-            tqdm(total=size, unit="B", unit_scale=True, desc=path.name, delay=1)
-        )
-        lines = bounded_lines(file, path, largest=LARGEST_FILE)
-        for number, line in decoded_lines(lines, path):
-            yield number, line
-            bar.update(raw.tell() - bar.n)
-
-
-def convert(path, left_out):
+def questions_of(path, left_out):
     """Yield the questions of a file, and count those that are left out."""
-    ids = set()
-    for number, line in lines_of(path):
+    ids = UniqueIds("question")
+    for number, line in with_bar(text_lines(path), None, path.name, True, "line"):
         where = f"{path}, line {number}"
         question, reason = read_example(line, where)
-        if question.id in ids:
-            raise DataError(where, f"id {shorten(question.id)} occurs twice", "each id once")
-        ids.add(question.id)
+        ids.add(question.id, where, number)
         if reason:
             left_out[reason] += 1
         else:
@@ -108,14 +65,14 @@ def convert(path, left_out):
 
 def read_example(line, where):
     """Return the question of a line, and why it is left out, empty where it is not."""
-    try:
+    with expecting(where, "an example of Natural Questions, simplified or original"):
         fields = parse_json(line)
         key = _id(fields["example_id"])
         text = text_of(fields["question_text"], "question_text", where).strip()
         tokens, are_tags = _tokens(fields)
         spans = [_span(span, len(tokens)) for span in fields["long_answer_candidates"]]
         answers = _answers(fields["annotations"], spans)
-        candidates = {}
+        candidates = []
         for index, (start, end) in enumerate(spans):
             is_top = fields["long_answer_candidates"][index]["top_level"]
             if type(is_top) is not bool:
@@ -125,15 +82,8 @@ def read_example(line, where):
                 paragraph = " ".join(word for word, is_tag in words if not is_tag).strip()
                 if paragraph:
                     text_of(paragraph, "a paragraph", where)
-                    candidates[index] = Candidate(paragraph, int(index in answers))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise DataError(
-            where,
-            f"{type(error).__name__}: {error}",
-            "an example of Natural Questions, simplified or original",
-            "fetch the file again",
-        ) from None
-    question = Question(key, text, tuple(candidates.values()))
+                    candidates.append(Candidate(paragraph, int(index in answers)))
+    question = Question(key, text, tuple(candidates))
     return question, _reason(question, answers)
 
 
@@ -192,37 +142,20 @@ def _answers(annotations, spans):
     return answers
 
 
-def is_dev(question):
-    """Whether a training question belongs to the dev split."""
-    digest = hashlib.sha256(question.id.encode("utf-8")).hexdigest()
-    return int(digest, 16) % DEV_SHARE == 0
-
-
-def write(archive, out):
-    """Write the splits of the files in the archive and their counts, and return the counts."""
-    files = find(archive)
+def convert(archive, out):
+    """Write the splits of the files in the archive, and return their counts."""
+    found = find_files(archive, NAMES, " or ".join(FILES.values()) + ", plain or .gz")
+    files = {split: found[name] for split, name in FILES.items() if name in found}
     left_out = {split: collections.Counter() for split in files}
-    questions = {split: convert(path, left_out[split]) for split, path in files.items()}
-    stats = write_public(out, questions, is_dev)
+    questions = {split: questions_of(path, left_out[split]) for split, path in files.items()}
+    stats = write_public(out, questions, DEV_SHARE)
     for split, counts in left_out.items():
         for reason, count in sorted(counts.items()):
-            note = f"note: {files[split].name}: {count:,} questions {reason} are left out"
-            print(note, file=sys.stderr)
+            note(f"{files[split].name}: {count:,} questions {reason} are left out")
     return stats
 
 
-def fetch(folder):
-    """Download the official files and return their folder."""
-    for name in NAMES.values():
-        download(f"{URL}{name}.gz", folder / f"{name}.gz")
-    return folder
-
-
-def main(arguments=None):
-    """Run the command line."""
-    options = make_parser(__doc__).parse_args(arguments)
-    return run(lambda: from_archive(options, fetch, write), options.out)
-
+main = make_main(__doc__, convert, DOWNLOADS)
 
 if __name__ == "__main__":
     sys.exit(main())

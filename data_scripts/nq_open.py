@@ -16,23 +16,17 @@ their question, as "Seattle, Washington" stands in a text as "Seattle , Washingt
 paragraph is a digest of its text.
 """
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
-
-# isort: split
 import hashlib
 import sys
 
-from collection import show as show_collection
-from collection import write_collection, write_counts
-from corpus import from_archive, make_parser, run, write_split
-from corpus import show as show_splits
-from fetching import download
-from releases import Release
+from corpus import make_main, write_collection, write_split
+from releases import expecting, lines_of
 
 from wqa.data import Candidate, Question, parse_json
 from wqa.data.documents import Document
-from wqa.errors import DataError, shorten
+from wqa.errors import shorten
 from wqa.io import files
+from wqa.io.lines import text_of
 
 #: The release is one file of Google Drive.
 RELEASE = "1FqTr6NzZf0CQ3FmA2dxF9R-2X0--CmBf"
@@ -40,53 +34,47 @@ URLS = (
     f"https://drive.usercontent.google.com/download?id={RELEASE}&export=download&confirm=t",
     f"https://drive.google.com/uc?export=download&id={RELEASE}&confirm=t",
 )
-ZIP = "preprocessed-open-domain-qa-data.zip"
+DOWNLOADS = {"preprocessed-open-domain-qa-data.zip": (URLS, "")}
 NAMES = {
     "train": tuple(f"nq-train{number}.json" for number in range(4)),
     "dev": ("nq-dev.json",),
     "test": ("nq-test.json",),
 }
-#: Greatest size of a file in bytes, unpacked.
-LARGEST_FILE = 16 << 30
 #: Bytes of a paragraph's digest; the release has some millions of paragraphs.
 DIGEST = 8
 KEYS = ("id", "question", "context", "answers", "final_answers")
 
 
-def examples(release, split):
+def questions_of(archive, split):
     """Yield the questions of a split."""
     for name in NAMES[split]:
-        for line, where in release.lines(name, LARGEST_FILE):
-            yield _example(line, where)
+        for where, line in lines_of(archive, name):
+            with expecting(where, "an object with " + ", ".join(KEYS)):
+                yield _question(parse_json(line), where)
 
 
-def _example(line, where):
+def _question(fields, where):
     """Return the question of a line, its candidates labelled."""
-    try:
-        fields = parse_json(line)
-        key, question, context, spans, final = [fields[name] for name in KEYS]
-        if len(context) != len(spans):
-            raise ValueError(f"{len(context)} paragraphs, answers for {len(spans)}")
-        answers = dict.fromkeys(_text(answer).strip() for answer in final)
-        candidates = {}
-        for tokens, marked in zip(context, spans):
-            candidate = _candidate(tokens, marked, answers)
-            known = candidates.setdefault(candidate.id, candidate)
-            if candidate.label > known.label:  # the release may mark one of two equal paragraphs
-                candidates[candidate.id] = candidate
-        answers.pop("", None)
-        if not _text(key).strip() or not _text(question).strip() or not answers or not candidates:
-            raise ValueError("no id, question, answer or paragraph")
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise DataError(
-            where, f"{type(error).__name__}: {error}", "an object with " + ", ".join(KEYS)
-        ) from None
+    key, question, context, spans, final = [fields[name] for name in KEYS]
+    if len(context) != len(spans):
+        raise ValueError(f"{len(context)} paragraphs, answers for {len(spans)}")
+    answers = dict.fromkeys(text_of(answer, "an answer", where).strip() for answer in final)
+    candidates = {}
+    for tokens, marked in zip(context, spans):
+        candidate = _candidate(tokens, marked, answers, where)
+        known = candidates.setdefault(candidate.id, candidate)
+        if candidate.label > known.label:  # the release may mark one of two equal paragraphs
+            candidates[candidate.id] = candidate
+    answers.pop("", None)
+    texts = [text_of(key, "id", where), text_of(question, "question", where)]
+    if not all(text.strip() for text in texts) or not answers or not candidates:
+        raise ValueError("no id, question, answer or paragraph")
     return Question(key, question.strip(), tuple(candidates.values()), tuple(answers))
 
 
-def _candidate(tokens, marked, answers):
+def _candidate(tokens, marked, answers, where):
     """Return a paragraph as a candidate, and add the spans that are marked in it to the answers."""
-    text = " ".join(_text(token) for token in tokens).strip()
+    text = " ".join(text_of(token, "a token", where) for token in tokens).strip()
     if not text:
         raise ValueError("an empty paragraph")
     for answer in marked:
@@ -98,54 +86,26 @@ def _candidate(tokens, marked, answers):
     return Candidate(text, int(bool(marked)), digest)
 
 
-def _text(value):
-    if not isinstance(value, str):
-        raise TypeError(f"{shorten(value)} is no string")
-    value.encode("utf-8")  # raises a ValueError for half a surrogate pair
-    return value
-
-
-def documents(release):
+def documents_of(archive):
     """Yield the paragraphs of all splits as documents, each once."""
     seen = set()
     for split in NAMES:
-        for question in examples(release, split):
+        for question in questions_of(archive, split):
             for candidate in question.candidates:
                 if candidate.id not in seen:
                     seen.add(candidate.id)
                     yield Document(candidate.id, candidate.text)
 
 
-def write(archive, out):
-    """Write the splits, the collection and the counts, and return the counts."""
-    splits = {}
-    with Release(archive, "Natural Questions") as release:
-        for split in NAMES:
-            splits[split] = write_split(out, split, examples(release, split))
-        collection = write_collection(out, documents(release))
+def convert(archive, out):
+    """Write the splits and the collection, and return the counts."""
+    splits = {split: write_split(out, split, questions_of(archive, split)) for split in NAMES}
+    collection = write_collection(out, documents_of(archive))
     digests = {split: files.sha256(out / f"{split}.jsonl") for split in NAMES}
-    write_counts(out, {"documents": collection, **splits, "sha256": digests})
-    return {"documents": collection}, splits
+    return {"documents": collection, **splits, "sha256": digests}
 
 
-def show(stats):
-    """Print the counts."""
-    collection, splits = stats
-    show_collection(collection)
-    show_splits(splits)
-
-
-def fetch(folder):
-    """Download the release and return its path."""
-    download(URLS, folder / ZIP)
-    return folder / ZIP
-
-
-def main(arguments=None):
-    """Run the command line."""
-    options = make_parser(__doc__).parse_args(arguments)
-    return run(lambda: from_archive(options, fetch, write), options.out, show)
-
+main = make_main(__doc__, convert, DOWNLOADS)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -28,31 +28,27 @@ second or so; a large corpus is best converted in parts, side by side, into fold
 All lengths are kept: the minima are options of the training.
 """
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
-
-# isort: split
 import collections
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import heapq
 import re
 import sys
 
-from collection import write_counts
-from corpus import from_archive, make_parser, run
-from sections import documents_of_selqa, documents_of_wikiqa
-from squad_open import fetch as fetch_squad
-from squad_open import find
+from corpus import make_parser, opened, run, write_stats
+from releases import note
+from selqa import read as read_selqa
+from squad_open import DOWNLOADS as SQUAD
 from squad_open import read as read_squad
 from texts import read_texts
-from wikiqa import fetch as fetch_wikiqa
+from wikiqa import DOWNLOADS as WIKIQA
+from wikiqa import rows_of
 
 from wqa.data import ParagraphDocument
 from wqa.data.paragraphs import ParagraphCounts, to_line
 from wqa.data.sentences import make_segmenter, pieces
-from wqa.errors import DataError, OptionError, StorageError, printable
+from wqa.errors import DataError, OptionError, StorageError
 from wqa.io.files import atomic_writer
 from wqa.io.progress import with_bar
 
@@ -65,11 +61,8 @@ SEPARATORS = {
     "ccnews": _LINE,
     "wikitext": _LINE,
 }
-#: Corpora whose sentences are apart.
-SECTIONS = {"selqa": documents_of_selqa, "wikiqa": documents_of_wikiqa}
-CORPORA = (*SEPARATORS, "squad", *SECTIONS)
 #: Downloads by corpus, of those that have one.
-FETCH = {"squad": fetch_squad, "wikiqa": fetch_wikiqa}
+DOWNLOADS = {"squad": SQUAD, "wikiqa": WIKIQA}
 _SPACE = re.compile(r"\s+")
 #: Most documents that are held out: they are in memory until the end.
 MOST_HELD_OUT = 100_000
@@ -107,54 +100,60 @@ def documents_of_texts(corpus, archive, left_out):
 def documents_of_squad(archive):
     """Yield the articles of SQuAD; ids are their titles."""
     segmenter = make_segmenter()
-    for part in read_squad(find(archive)).values():
+    for part in read_squad(archive).values():
         for article in part:
             name = _SPACE.sub("_", article.title)
             paragraphs = tuple(sentences(segmenter, text) for text in article.texts)
             yield ParagraphDocument(name, paragraphs)
 
 
-class HeldOut:
-    """Keeps the documents whose ids have the smallest SHA-256."""
+def documents_of_wikiqa(archive):
+    """Yield the documents of WikiQA's training questions, each of one paragraph.
 
-    def __init__(self, count):
-        self._count = count
-        self._heap = []
+    A document of several questions is read once.
+    """
+    sentences = {}
+    for row in rows_of(archive, "train"):
+        if row.Sentence.strip():
+            # By their ids, as several questions may name a document.
+            sentences.setdefault(row.DocumentID, {})[row.SentenceID] = row.Sentence.strip()
+    for name, found in sentences.items():
+        yield ParagraphDocument(_SPACE.sub("_", name), (tuple(found.values()),))
 
-    def exchange(self, document):
-        """Take a document, and return those that are not held out: it, an earlier one, or none."""
+
+def documents_of_selqa(archive):
+    """Yield the articles of SelQA; ids are their titles, paragraphs the sections with questions.
+
+    ``archive`` is a folder of selqa-ass-{train,dev,test}.json, plain or .gz, or one such file.
+    """
+    articles = {}
+    for entries in read_selqa(archive).values():
+        for entry in entries:
+            sentences = tuple(filter(None, entry.sentences))
+            if sentences:
+                articles.setdefault(entry.article, {})[entry.section] = sentences
+    for title, sections in articles.items():
+        yield ParagraphDocument(_SPACE.sub("_", title), tuple(sections.values()))
+
+
+#: Corpora that have their paragraphs apart.
+WITH_PARAGRAPHS = {
+    "squad": documents_of_squad,
+    "selqa": documents_of_selqa,
+    "wikiqa": documents_of_wikiqa,
+}
+
+
+def divided(documents, held_out):
+    """Yield a split and a document: those of the smallest SHA-256 of ids come last, and are dev."""
+    heap = []
+    for document in documents:
         digest = int(hashlib.sha256(document.id.encode("utf-8")).hexdigest(), 16)
-        # The root of the heap is the greatest digest, as digests are negated.
-        entry = (-digest, document)
-        if len(self._heap) < self._count:
-            heapq.heappush(self._heap, entry)
-            return []
-        if not self._heap:
-            return [document]
-        return [heapq.heappushpop(self._heap, entry)[1]]
-
-    def documents(self):
-        """Return the documents that are held out, those of the smallest digests first."""
-        return [document for _, document in sorted(self._heap, reverse=True)]
-
-
-class Files:
-    """Open files of a split, to which documents are dealt out in turn."""
-
-    def __init__(self, stack, paths):
-        self._files = [stack.enter_context(atomic_writer(path)) for path in paths]
-        self.counts = ParagraphCounts()
-
-    def write(self, document):
-        """Write a document to the next file."""
-        file = self._files[self.counts.documents % len(self._files)]
-        file.write(to_line(document) + "\n")
-        self.counts.add(document)
-
-    def figures(self):
-        """Return the counts."""
-        counts = dataclasses.asdict(self.counts)
-        return {name: counts[name] for name in _FIGURES}
+        heapq.heappush(heap, (-digest, document))
+        if len(heap) > held_out:
+            yield "train", heapq.heappop(heap)[1]
+    for _, document in sorted(heap, reverse=True):
+        yield "dev", document
 
 
 def paths_of(out, count):
@@ -175,57 +174,46 @@ def paths_of(out, count):
 
 def write(documents, out, files, held_out, left_out):
     """Write the documents and their counts, and return the counts."""
-    paths = paths_of(out, files)
-    holder = HeldOut(held_out)
+    paths = {"train": paths_of(out, files)}
+    if held_out:
+        paths["dev"] = [out / "dev.jsonl"]
+    counts = {split: ParagraphCounts() for split in paths}
+    documents = with_bar(documents, None, "documents", True, "document")
     with contextlib.ExitStack() as stack:
-        train = Files(stack, paths)
-        for document in with_bar(documents, None, "documents", True, "document"):
-            for kept in holder.exchange(document):
-                train.write(kept)
-        if train.counts.documents < files:
+        writers = {}
+        for split, part in paths.items():
+            writers[split] = [stack.enter_context(atomic_writer(path)) for path in part]
+        for split, document in divided(documents, held_out):
+            index = counts[split].documents % len(writers[split])
+            writers[split][index].write(to_line(document) + "\n")
+            counts[split].add(document)
+        if counts["train"].documents < files:
             raise DataError(
                 "the corpus",
-                f"{train.counts.documents} documents beside {held_out} held-out ones",
+                f"{counts['train'].documents} documents beside {held_out} held-out ones",
                 f"at least {files}, one for each file",
                 "check the archive, or lower --files or --held-out",
             )
-        stats = {"train": train.figures()}
-        if held_out:
-            dev = Files(stack, [out / "dev.jsonl"])
-            for document in holder.documents():
-                dev.write(document)
-            stats["dev"] = dev.figures()
+    stats = {}
+    for split in paths:
+        figures = dataclasses.asdict(counts[split])
+        stats[split] = {name: figures[name] for name in _FIGURES}
     stats["left_out"] = dict(left_out)
-    write_counts(out, stats)
-    note_left_out(left_out)
+    write_stats(out, stats)
+    if left_out:
+        parts = [f"{count:,} {reason}" for reason, count in sorted(left_out.items())]
+        note("left out: " + ", ".join(parts))
     return stats
 
 
-def note_left_out(left_out):
-    """Print a note on what is left out, if anything is."""
-    if left_out:
-        parts = [f"{count:,} {reason}" for reason, count in sorted(left_out.items())]
-        print(printable("note: left out: " + ", ".join(parts)), file=sys.stderr)
-
-
-def show(stats):
-    """Print the counts of every split."""
-    for split in ("train", "dev"):
-        if split in stats:
-            figures = [f"{value:,} {key}" for key, value in stats[split].items()]
-            print(f"{split:6} " + ", ".join(figures).replace("_", " "))
-
-
-def convert(archive, out, options):
+def convert(archive, options):
     """Convert the archive of a corpus, and return the counts."""
     left_out = collections.Counter()
-    if options.corpus == "squad":
-        documents = documents_of_squad(archive)
-    elif options.corpus in SECTIONS:
-        documents = SECTIONS[options.corpus](archive)
+    if options.corpus in WITH_PARAGRAPHS:
+        documents = WITH_PARAGRAPHS[options.corpus](archive)
     else:
         documents = documents_of_texts(options.corpus, archive, left_out)
-    return write(documents, out, options.files, options.held_out, left_out)
+    return write(documents, options.out, options.files, options.held_out, left_out)
 
 
 def check(options):
@@ -234,16 +222,15 @@ def check(options):
         raise OptionError("--files", options.files, f"a number from 1 to {MOST_FILES:,}")
     if not 0 <= options.held_out <= MOST_HELD_OUT:
         raise OptionError("--held-out", options.held_out, f"a number from 0 to {MOST_HELD_OUT:,}")
-    if options.corpus not in FETCH and not options.archive:
-        raise OptionError(
-            "--archive", f"none for {options.corpus}", "a file, a tar or a folder of its texts"
-        )
+    if options.corpus not in DOWNLOADS and not options.archive:
+        found = f"none for {options.corpus}"
+        raise OptionError("--archive", found, "a file, a tar or a folder of its texts")
 
 
 def main(arguments=None):
     """Run the command line."""
     parser = make_parser(__doc__)
-    parser.add_argument("corpus", choices=CORPORA)
+    parser.add_argument("corpus", choices=(*SEPARATORS, *WITH_PARAGRAPHS))
     parser.add_argument(
         "--files", type=int, default=1, metavar="N", help="deal the documents out to N files"
     )
@@ -254,11 +241,10 @@ def main(arguments=None):
 
     def work():
         check(options)
-        return from_archive(
-            options, FETCH.get(options.corpus), functools.partial(convert, options=options)
-        )
+        with opened(options.archive, DOWNLOADS.get(options.corpus)) as archive:
+            return convert(archive, options)
 
-    return run(work, options.out, show)
+    return run(work, options.out)
 
 
 if __name__ == "__main__":

@@ -1,90 +1,188 @@
-"""Releases of several files of lines: a zip, or a folder of the same files, plain or .gz."""
+"""Releases of corpora: their download, and their files in folders, zips and tars."""
 
 import contextlib
+import hashlib
+import http.client
 import pathlib
+import re
+import sys
+import urllib.request
 import zipfile
 
-from wikiqa import ZIP_DAMAGE
+from tqdm import tqdm
 
-from wqa.errors import DataError, shorten
+from wqa.data import parse_json
+from wqa.errors import DataError, printable, shorten
+from wqa.io.archives import TAR_DAMAGE, checked_members, open_tar
+from wqa.io.files import BLOCK, atomic_writer
 from wqa.io.lines import bounded_lines, decoded_lines, open_bytes
 
+#: Addresses of TANDA's release, of its corpus and its encoders, the present one first.
+TANDA = (
+    "https://d3t7erp6ge410c.cloudfront.net/tanda-aaai-2020",
+    "https://wqa-public.s3.amazonaws.com/tanda-aaai-2020",
+)
+#: Raised while a damaged file, tar or zip is read; a zip that is encrypted is a RuntimeError.
+DAMAGE = (*TAR_DAMAGE, zipfile.BadZipFile, RuntimeError)
+#: Raised by a record of another form.
+MISFITS = (ValueError, KeyError, TypeError, IndexError, AttributeError)
+#: Greatest size of a tar, unpacked, in bytes.
+LARGEST_TAR = 1 << 40
 
-class Release:
-    """The files of a release, by their names without folders.
 
-    ``corpus`` names what the files are, for messages.
+def note(text):
+    """Print a note on standard error."""
+    print(printable(f"note: {text}"), file=sys.stderr)
+
+
+class AddressError(DataError):
+    """An address that cannot be reached, or that does not hold the file."""
+
+
+def download(urls, target, sha256="", option="--archive"):
+    """Download a file from the first address that gives it, and return its SHA-256.
+
+    ``sha256``, where given, is checked before the file gets its name. ``option`` is the one that
+    takes a local copy, for messages.
     """
-
-    def __init__(self, archive, corpus):
-        self.archive = archive
-        self._corpus = corpus
-        self._stack = contextlib.ExitStack()
-        self._members = {}
-        self._zip = None
-        if not archive.is_dir():
-            self._open_zip()
-
-    def _open_zip(self):
+    failures = []
+    for url in [urls] if isinstance(urls, str) else urls:
         try:
-            self._zip = self._stack.enter_context(zipfile.ZipFile(self.archive))
-        except ZIP_DAMAGE as error:
-            raise DataError(
-                self.archive,
-                f"cannot be read ({error})",
-                "the zip of the release, or its folder",
-                "fetch it again, or unpack it and pass the folder",
-            ) from None
-        for member in self._zip.infolist():
-            if "__MACOSX" not in member.filename:
-                self._members[pathlib.PurePosixPath(member.filename).name] = member
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self._stack.close()
-
-    def holds(self, name):
-        """Whether the release has a file."""
-        return name in self._members or any(path.exists() for path in self._paths(name))
-
-    def lines(self, name, largest):
-        """Yield the lines of a file, and where each stands; ``largest`` is its size in bytes."""
-        with self._opened(name) as (file, where):
-            lines = decoded_lines(bounded_lines(file, where, largest=largest), where)
-            for number, line in _guarded(lines, where):
-                yield line, f"{where}, line {number}"
-
-    def _paths(self, name):
-        if self._zip is None:
-            return [self.archive / name, self.archive / f"{name}.gz"]
-        return []
-
-    @contextlib.contextmanager
-    def _opened(self, name):
-        for path in self._paths(name):
-            if path.exists():
-                with open_bytes(path) as file:
-                    yield file, path
-                return
-        if name not in self._members:
-            raise DataError(self.archive, f"holds no {name}", f"all files of {self._corpus}")
-        member = self._members[name]
-        where = f"{self.archive}, {shorten(member.filename)}"
-        if member.flag_bits & 1:
-            raise DataError(where, "is encrypted", "the zip of the release, which is not")
-        with self._zip.open(member) as file:
-            yield file, where
+            return _fetch(url, target, sha256)
+        except AddressError as error:
+            failures.append(f"{error.where}: {error.found}")
+            note(failures[-1])
+    hint = f"fetch it elsewhere and pass it with {option}"
+    raise DataError(target.name, "no address gives it: " + ", ".join(failures), mend=hint)
 
 
-def _guarded(lines, where):
-    """Yield lines, and convert what a damaged zip raises while they are read."""
+def _fetch(url, target, sha256):
+    digest = hashlib.sha256()
+    with atomic_writer(target, "wb") as file:
+        for block in _blocks(url):
+            digest.update(block)
+            file.write(block)
+        if sha256 and digest.hexdigest() != sha256:
+            raise AddressError(url, f"SHA-256 {digest.hexdigest()} in place of {sha256}")
+    return digest.hexdigest()
+
+
+def _blocks(url):
+    """Yield the blocks of a file of a server, behind a progress bar."""
     try:
-        yield from lines
-    except DataError:
-        raise
-    except ZIP_DAMAGE as error:
+        with urllib.request.urlopen(url, timeout=60) as source:
+            if source.headers.get_content_type() == "text/html":
+                raise OSError("a page in place of the file")
+            with tqdm(total=source.length, unit="B", unit_scale=True, delay=1) as bar:
+                while block := source.read(BLOCK):
+                    bar.update(len(block))
+                    yield block
+            if source.length:
+                raise OSError(f"{source.length} bytes are missing")
+    except (OSError, http.client.HTTPException) as error:
+        raise AddressError(url, f"cannot be fetched ({error})") from None
+
+
+def plain_or_packed(folder, *names):
+    """Return the first of some files of a folder, each plain or .gz, or None."""
+    for name in names:
+        for path in (folder / name, folder / f"{name}.gz"):
+            if path.exists():
+                return path
+    return None
+
+
+def find_files(archive, pattern, expected):
+    """Return the files of a folder, or the only one, by the group that a pattern of names has."""
+    files = {}
+    for path in sorted(archive.iterdir()) if archive.is_dir() else [archive]:
+        match = re.fullmatch(pattern, path.name)
+        if match and path.exists():
+            if match[1] in files:
+                raise DataError(path, f"a second file of {match[1]}", "one", "delete it")
+            files[match[1]] = path
+    if not files:
+        raise DataError(archive, "holds no such file", expected)
+    return files
+
+
+def lines_of(archive, name):
+    """Yield where each line of a file of a release stands, and the line.
+
+    The archive is a folder with the file, plain or .gz, or a zip or a tar with it in any folder.
+    """
+    with open_member(archive, name) as (file, where), damage_errors(where):
+        for number, line in decoded_lines(bounded_lines(file, where), where):
+            yield f"{where}, line {number}", line
+
+
+def members(archive):
+    """Return the names of the files of a folder, without .gz, or of a zip."""
+    if archive.is_dir():
+        return {path.name[:-3] if path.suffix == ".gz" else path.name for path in archive.iterdir()}
+    with damage_errors(archive), zipfile.ZipFile(archive) as packed:
+        return {pathlib.PurePosixPath(name).name for name in packed.namelist()}
+
+
+@contextlib.contextmanager
+def open_member(archive, name):
+    """Open a file of a release for reading bytes; yields it and where it stands."""
+    with contextlib.ExitStack() as stack:
+        if archive.is_dir():
+            path = plain_or_packed(archive, name)
+            if path is None:
+                raise DataError(archive, f"holds no {name}", "it, or it as .gz")
+            yield stack.enter_context(open_bytes(path)), path
+            return
+        with damage_errors(archive):
+            opener = _from_zip if zipfile.is_zipfile(archive) else _from_tar
+            file, member = opener(archive, name, stack)
+        yield file, f"{archive}, {shorten(member)}"
+
+
+def _from_zip(archive, name, stack):
+    packed = stack.enter_context(zipfile.ZipFile(archive))
+    for member in packed.infolist():
+        if _is(member.filename, name):
+            return stack.enter_context(packed.open(member)), member.filename
+    raise DataError(archive, f"holds no {name}", "the zip of the release")
+
+
+def _from_tar(archive, name, stack):
+    tar = stack.enter_context(open_tar(archive, LARGEST_TAR))
+    for member in checked_members(tar, LARGEST_TAR):
+        if member.isfile() and _is(member.name, name):
+            return stack.enter_context(tar.extractfile(member)), member.name
+    raise DataError(archive, f"holds no {name}", "the tar of the release")
+
+
+def _is(member, name):
+    """Whether a member is a file of a name; __MACOSX holds files of macOS's own."""
+    return pathlib.PurePosixPath(member).name == name and "__MACOSX" not in member
+
+
+@contextlib.contextmanager
+def damage_errors(where):
+    """Convert what a damaged archive raises while it is read into a `DataError`."""
+    try:
+        yield
+    except DAMAGE as error:
+        reason = str(error) or type(error).__name__
         raise DataError(
-            where, f"cannot be read ({error})", "a whole file", "fetch it again"
+            where, f"cannot be read ({reason})", "a whole file of the release", "fetch it again"
         ) from None
+
+
+@contextlib.contextmanager
+def expecting(where, expected):
+    """Convert what a record of another form raises into a `DataError`."""
+    try:
+        yield
+    except MISFITS as error:
+        raise DataError(where, f"{type(error).__name__}: {error}", expected) from None
+
+
+def json_of(path):
+    """Return the JSON of a file, plain or .gz."""
+    with damage_errors(path), open_bytes(path) as file:
+        return parse_json(file.read())

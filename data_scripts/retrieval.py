@@ -12,9 +12,6 @@ and TREC judgements; a sentence without a judgement counts as wrong, or stays wi
 stats.json. A table of questions and candidates needs no script: `wqa.data.read_questions` reads it.
 """
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
-
-# isort: split
 import argparse
 import pathlib
 import sys
@@ -28,14 +25,12 @@ from wqa.evaluation.trec import trec_order
 from wqa.io.lines import text_lines
 
 SPLITS = ("train", "dev", "test")
-#: Greatest size of a table in bytes, unpacked; its texts are held in memory.
-LARGEST_TABLE = 1 << 34
 
 
 def read_texts(path):
     """Return the texts of a table by id."""
     texts = {}
-    for number, line in text_lines(path, largest=LARGEST_TABLE):
+    for number, line in text_lines(path):
         where, fields = f"{path}, line {number}", line.rstrip("\r\n").split("\t")
         if len(fields) != 2:
             raise DataError(where, f"{len(fields)} columns", "ID, tab, TEXT")
@@ -46,28 +41,21 @@ def read_texts(path):
     return texts
 
 
-def from_run(options):
+def questions_of(options):
     """Yield the questions of a TREC run."""
     texts, sentences = read_texts(options.questions), read_texts(options.sentences)
     judged = read_qrels(options.qrels) if options.qrels else {}
+    unjudged = 0 if options.qrels and options.unjudged == "wrong" else None
     for qid, documents in read_run(options.run).items():
         if not texts.get(qid, "").strip():
-            raise DataError(
-                options.questions,
-                f"no text for question {shorten(qid)} of the run",
-                "every question of the run",
-            )
+            found = f"no text for question {shorten(qid)} of the run"
+            raise DataError(options.questions, found, "every question of the run")
         candidates = []
         for document in trec_order(documents)[: options.top_k or None]:
             if document not in sentences:
-                raise DataError(
-                    options.sentences,
-                    f"no text for sentence {shorten(document)}",
-                    "every sentence of the run",
-                )
-            grade = judged.get(qid, {}).get(
-                document, 0 if options.qrels and options.unjudged == "wrong" else None
-            )
+                found = f"no text for sentence {shorten(document)}"
+                raise DataError(options.sentences, found, "every sentence of the run")
+            grade = judged.get(qid, {}).get(document, unjudged)
             label = None if grade is None else int(grade > 0)
             candidates.append(Candidate(sentences[document], label, document))
         yield Question(qid, texts[qid], tuple(candidates))
@@ -77,14 +65,9 @@ def convert(options):
     """Write the split and the counts of all splits so far, and return the split's counts."""
     if options.top_k < 0:
         raise OptionError("--top-k", options.top_k, "0 (all) or a number of candidates")
-    figures = write_split(options.out, options.split, from_run(options))
-    try:
-        stats = read_json(options.out / "stats.json")
-    except (OSError, ValueError):
-        stats = {}
-    if not isinstance(stats, dict):
-        stats = {}
-    stats[options.split] = figures
+    figures = write_split(options.out, options.split, questions_of(options))
+    path = options.out / "stats.json"
+    stats = {**(read_json(path) if path.exists() else {}), options.split: figures}
     write_stats(options.out, {split: stats[split] for split in SPLITS if split in stats})
     return {options.split: figures}
 

@@ -14,17 +14,12 @@ with the title of its article; and stats.json with the counts.
 Candidates without a text stay, as the release has them.
 """
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
-
-# isort: split
 import re
 import sys
 from typing import List, NamedTuple
 
-from collection import open_questions, write_collection, write_open_questions
-from corpus import from_archive, make_parser, run, show, write_split, write_stats
-from fetching import download
-from squad import read_json
+from corpus import make_main, write_both
+from releases import expecting, find_files, json_of
 
 from wqa.data import Candidate, Question
 from wqa.data.documents import Document
@@ -32,14 +27,13 @@ from wqa.errors import DataError, shorten
 from wqa.io.lines import text_of
 
 URL = "https://raw.githubusercontent.com/emorynlp/selqa/master/ass/"
-#: Digests of the splits that are downloaded; the training split is not.
+#: The training split is not downloaded.
 SHA256 = {
     "selqa-ass-dev.json": "b4e6687e44a30b486e24d2b06aa3012ec07d61145f3521f35b7d49daae3e0ca4",
     "selqa-ass-test.json": "ca1184d94cc9030883723fab76ef8180b3cf5fb142549a5648d22f59fe7c6fc6",
 }
-PATTERN = "selqa-ass-*.json*"
-_NAME = re.compile(r"selqa-ass-(train|dev|test)\.json(\.gz)?")
-_KEYS = {"article", "section", "candidates"}
+DOWNLOADS = {name: (f"{URL}{name}", digest) for name, digest in SHA256.items()}
+NAMES = r"selqa-ass-(train|dev|test)\.json(?:\.gz)?"
 _SPACE = re.compile(r"\s+")
 
 
@@ -53,26 +47,20 @@ class Entry(NamedTuple):
     fields: dict
 
 
-def find(archive):
-    """Return the files of an archive, in the order of their names."""
-    files = sorted(archive.glob(PATTERN)) if archive.is_dir() else [archive]
-    if not files:
-        raise DataError(archive, f"holds no file {PATTERN}", "SelQA's files, plain or .gz")
-    return files
+def read(archive):
+    """Return the questions of each split of an archive."""
+    files = find_files(archive, NAMES, "selqa-ass-train.json and alike, plain or .gz")
+    return {split: list(_entries(path)) for split, path in files.items()}
 
 
-def read(path):
-    """Yield the questions of a file, of which sections are checked."""
-    for number, fields in enumerate(read_json(path, list, "a file of SelQA"), 1):
+def _entries(path):
+    with expecting(path, "a list of questions"):
+        entries = list(enumerate(json_of(path), 1))
+    for number, fields in entries:
         where = f"{path}, question {number}"
-        if not isinstance(fields, dict) or not set(fields) >= _KEYS:
-            expected = "an object of article, section and candidates"
-            raise DataError(where, shorten(fields), expected)
-        candidates = fields["candidates"]
-        if not isinstance(candidates, list):
-            raise DataError(where, f"candidates is {shorten(candidates)}", "a list of sentences")
-        sentences = [text_of(text, "candidate", where).strip() for text in candidates]
-        article, section = (text_of(fields[key], key, where) for key in ("article", "section"))
+        with expecting(where, "article, section and candidates"):
+            sentences = [text_of(text, "candidate", where).strip() for text in fields["candidates"]]
+            article, section = (text_of(fields[key], key, where) for key in ("article", "section"))
         yield Entry(where, article, section, sentences, fields)
 
 
@@ -82,22 +70,16 @@ def questions_of(entries, split):
         text = text_of(entry.fields.get("question"), "question", entry.where).strip()
         if not text or not entry.sentences:
             raise DataError(entry.where, "no question or no candidate", "both")
-        correct = _correct(entry)
+        answers, count = entry.fields.get("answers"), len(entry.sentences)
+        if not isinstance(answers, list) or not all(
+            type(index) is int and 0 <= index < count for index in answers
+        ):
+            expected = f"a list of indices below {count}, the number of candidates"
+            raise DataError(entry.where, f"answers is {shorten(answers)}", expected)
         candidates = []
         for index, sentence in enumerate(entry.sentences):
-            candidates.append(Candidate(sentence, int(index in correct)))
+            candidates.append(Candidate(sentence, int(index in answers)))
         yield Question(f"{split}-{number}", text, tuple(candidates))
-
-
-def _correct(entry):
-    """Return the indices of a question's correct candidates."""
-    indices, count = entry.fields.get("answers"), len(entry.sentences)
-    if not isinstance(indices, list) or not all(
-        type(index) is int and 0 <= index < count for index in indices
-    ):
-        expected = f"a list of indices below {count}, the number of candidates"
-        raise DataError(entry.where, f"answers is {shorten(indices)}", expected)
-    return set(indices)
 
 
 def documents_of(splits):
@@ -113,37 +95,13 @@ def documents_of(splits):
 
 
 def convert(archive, out):
-    """Write the splits, the collection and the counts, and return the counts of the splits."""
-    splits = {}
-    for path in find(archive):
-        name = _NAME.fullmatch(path.name)
-        if name is None:
-            raise DataError(path, "is not called selqa-ass-train.json or alike", "its own name")
-        if name.group(1) in splits:
-            raise DataError(path, f"a second file of split {name.group(1)}", "one", "delete it")
-        splits[name.group(1)] = list(read(path))
-    stats, collection = {}, {}
-    for split, entries in splits.items():
-        questions = list(questions_of(entries, split))
-        stats[split] = write_split(out, split, questions)
-        collection[split] = write_open_questions(out, split, open_questions(questions))
-    collection["documents"] = write_collection(out, documents_of(splits))
-    write_stats(out, {**stats, "collection": collection})
-    return stats
+    """Write the splits and the collection, and return the counts."""
+    entries = read(archive)
+    splits = {split: list(questions_of(part, split)) for split, part in entries.items()}
+    return write_both(out, splits, documents_of(entries))
 
 
-def fetch(folder):
-    """Download the release's files and return their folder."""
-    for name, digest in SHA256.items():
-        download(f"{URL}{name}", folder / name, digest)
-    return folder
-
-
-def main(arguments=None):
-    """Run the command line."""
-    options = make_parser(__doc__).parse_args(arguments)
-    return run(lambda: from_archive(options, fetch, convert), options.out, show)
-
+main = make_main(__doc__, convert, DOWNLOADS)
 
 if __name__ == "__main__":
     sys.exit(main())

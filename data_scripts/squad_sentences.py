@@ -18,43 +18,33 @@ whose articles follow one another, become the splits dev and test, as many as ``
 all others train. A question whose sentence belongs to an earlier split joins that.
 """
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
-
-# isort: split
-import argparse
 import re
 import sys
 
-from collection import show, write_collection, write_counts, write_open_questions
-from corpus import from_archive, make_parser, refuse_empty, run
-from fetching import download
+from corpus import make_main, numbers, write_open
+from releases import plain_or_packed
+from trecqa import CHARACTERS
 
 from wqa.data import Question
 from wqa.data.documents import Document
-from wqa.errors import DataError, shorten
+from wqa.errors import DataError
 from wqa.io.lines import text_lines
 
 URL = "https://raw.githubusercontent.com/xinyadu/nqg/master/data/processed/"
 #: Names of the release's files, in the order in which their questions are divided.
 NAMES = ("train", "test", "dev")
 SHA256 = {
-    "src-dev.txt": "d540a569619c0bd68b46f9eb3d59351206bcdd1d15eeed8dc5a4fd4815a0d872",
-    "tgt-dev.txt": "68e293bd31cd223ac95ed3090726c8b83041f99984961bbc4164250dac304782",
+    "src-train.txt": "",
+    "tgt-train.txt": "",
     "src-test.txt": "5714e36b9f3ef884f4e109e876f4e507d61f58a1241b4fb0403866dfdeef315d",
     "tgt-test.txt": "e75710df557c2432925c8f2ca17e9b490235ce3c647c857fceaea6c401203a76",
+    "src-dev.txt": "d540a569619c0bd68b46f9eb3d59351206bcdd1d15eeed8dc5a4fd4815a0d872",
+    "tgt-dev.txt": "68e293bd31cd223ac95ed3090726c8b83041f99984961bbc4164250dac304782",
 }
+DOWNLOADS = {name: (f"{URL}{name}", digest) for name, digest in SHA256.items()}
 SPLITS = ("train", "dev", "test")
 #: What CoreNLP writes for brackets and quotation marks.
-MARKS = {
-    "-lrb-": "(",
-    "-rrb-": ")",
-    "-lsb-": "[",
-    "-rsb-": "]",
-    "-lcb-": "{",
-    "-rcb-": "}",
-    "``": '"',
-    "''": '"',
-}
+MARKS = {code.lower(): character for code, character in CHARACTERS.items()}
 MARK = re.compile("|".join(map(re.escape, MARKS)))
 
 
@@ -62,40 +52,26 @@ def read(archive):
     """Return the questions of each file of the release that is there, with their sentences."""
     files = {}
     for name in NAMES:
-        sides = [_file(archive, f"{side}-{name}.txt") for side in ("src", "tgt")]
-        if any(sides):
-            files[name] = _pairs(archive, name, *sides)
+        source, target = (plain_or_packed(archive, f"{side}-{name}.txt") for side in ("src", "tgt"))
+        if source and target:
+            files[name] = _pairs(name, source, target)
+        elif source or target:
+            missing = f"{'tgt' if source else 'src'}-{name}.txt"
+            raise DataError(archive, f"holds no {missing}", "both files of a part")
     if not files:
-        raise DataError(
-            archive,
-            "holds none of src-train.txt, src-test.txt and src-dev.txt",
-            "the release's files, plain or .gz, beside tgt-train.txt and so on",
-        )
+        found = "holds none of src-train.txt, src-test.txt and src-dev.txt"
+        raise DataError(archive, found, "the release's files, plain or .gz")
     return files
 
 
-def _file(archive, name):
-    for path in (archive / name, archive / f"{name}.gz"):
-        if path.is_file():
-            return path
-    return None
-
-
-def _pairs(archive, name, source, target):
+def _pairs(name, source, target):
     """Return the id, question and sentence of each line of two files."""
-    for side, path in (("src", source), ("tgt", target)):
-        if path is None:
-            raise DataError(archive, f"holds no {side}-{name}.txt", "both files of a part")
-    sentences, questions = [_lines(path) for path in (source, target)]
+    sentences, questions = _lines(source), _lines(target)
     if len(sentences) != len(questions):
-        raise DataError(
-            target,
-            f"{len(questions):,} lines",
-            f"{len(sentences):,}, as {source.name} has",
-            "fetch both again",
-        )
-    numbers = range(1, len(questions) + 1)
-    return [(f"{name}-{n}", *texts) for n, texts in zip(numbers, zip(questions, sentences))]
+        expected = f"{len(sentences):,}, as {source.name} has"
+        raise DataError(target, f"{len(questions):,} lines", expected, "fetch both again")
+    ids = [f"{name}-{number}" for number in range(1, len(questions) + 1)]
+    return list(zip(ids, questions, sentences))
 
 
 def _lines(path):
@@ -113,12 +89,8 @@ def divide(files, sizes):
     pairs = [pair for part in files.values() for pair in part]
     last = list(files)[-1]
     if sum(sizes) >= len(files[last]):
-        raise DataError(
-            f"part {last}",
-            f"{len(files[last]):,} questions",
-            f"more than the {sum(sizes):,} that --held-out takes",
-            "give --held-out smaller numbers",
-        )
+        expected = f"more than the {sum(sizes):,} that --held-out takes"
+        raise DataError(f"part {last}", f"{len(files[last]):,} questions", expected)
     starts = {"train": 0, "dev": len(pairs) - sum(sizes), "test": len(pairs) - sizes[1]}
     splits = {split: [] for split in SPLITS}
     split_of = {}
@@ -139,58 +111,24 @@ def documents_of(questions):
             yield Document(question.id, sentence)
 
 
-def write(archive, out, sizes):
-    """Write the collection, the splits and the counts, and return the counts."""
-    splits = divide(read(archive), sizes)
-    for split, questions in splits.items():  # all are read before one is written
-        refuse_empty(split, len(questions))
+def convert(archive, out, held_out=(1500, 3000)):
+    """Write the collection and the splits, and return the counts."""
+    splits = divide(read(archive), held_out)
     every = [question for questions in splits.values() for question in questions]
-    stats = {
-        "documents": write_collection(out, documents_of(every)),
-        "train documents": write_collection(
-            out, documents_of(splits["train"]), "train.documents.jsonl"
-        ),
-    }
-    for split, questions in splits.items():
-        stats[split] = write_open_questions(out, split, questions)
-    write_counts(out, stats)
-    return stats
+    return write_open(out, splits, documents_of(every), documents_of(splits["train"]))
 
 
-def fetch(folder):
-    """Download the release's files and return their folder."""
-    for name in NAMES:
-        for side in ("src", "tgt"):
-            file = f"{side}-{name}.txt"
-            download(f"{URL}{file}", folder / file, SHA256.get(file, ""))
-    return folder
-
-
-def numbers_of_questions(text):
-    """Return the numbers of questions of dev and test."""
-    sizes = [int(part) for part in text.split(",") if part.strip().isdigit()]
-    if len(sizes) != 2 or text.count(",") != 1 or not all(sizes):
-        raise argparse.ArgumentTypeError(f"{shorten(text)}; expected two numbers, as in 1500,3000")
-    return sizes
-
-
-def main(arguments=None):
-    """Run the command line."""
-    parser = make_parser(__doc__)
-    parser.add_argument(
-        "--held-out",
-        type=numbers_of_questions,
-        default=[1500, 3000],
-        metavar="DEV,TEST",
-        help="numbers of questions of the splits dev and test (default: 1500,3000)",
-    )
-    options = parser.parse_args(arguments)
-
-    def convert(archive, out):
-        return write(archive, out, options.held_out)
-
-    return run(lambda: from_archive(options, fetch, convert), options.out, show)
-
+main = make_main(
+    __doc__,
+    convert,
+    DOWNLOADS,
+    held_out={
+        "type": numbers(2),
+        "default": "1500,3000",
+        "metavar": "DEV,TEST",
+        "help": "numbers of questions of the splits dev and test (default: 1500,3000)",
+    },
+)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,26 +2,24 @@
 text files, JSON lines, and the files of WikiExtractor and of WikiText."""
 
 import bz2
-import contextlib
 import gzip
 import lzma
 import pathlib
 import re
 from typing import IO, NamedTuple
 
+from releases import damage_errors
 from sacremoses import MosesDetokenizer
 
 from wqa.errors import DataError, shorten
-from wqa.io.archives import DAMAGE, checked_members, copy_member, open_tar, tar_errors
-from wqa.io.files import scratch_folder, storage_errors
+from wqa.io.archives import checked_members, copy_member, open_tar
+from wqa.io.files import scratch_folder
 from wqa.io.lines import LONGEST_LINE, bounded_lines, decoded_lines, json_value, text_of
 
-#: Greatest size in bytes, unpacked, of a tar; of a file of many documents; of a tar in a tar.
-LARGEST_TAR, LARGEST_FILE, LARGEST_INNER = 1 << 40, 1 << 40, 1 << 33
+#: Greatest size in bytes, unpacked, of a tar, and of a tar in it.
+LARGEST_TAR, LARGEST_INNER = 1 << 40, 1 << 33
 #: Greatest size of a document, in bytes.
 LARGEST_TEXT = LONGEST_LINE
-#: Tars within tars, the outer one included.
-MOST_DEPTH = 3
 
 #: Why documents and files are left out.
 BLANK, NOT_UTF8, OTHER_FILE = "blank", "not UTF-8", "files of other kinds"
@@ -64,8 +62,6 @@ def read_texts(archive, left_out):
     documents, text files that are not UTF-8, and files that are neither text nor lines of
     documents.
     """
-    if not archive.exists():
-        raise DataError(archive, "cannot be read (no such file or folder)", mend="check the path")
     with scratch_folder("texts") as scratch:
         for file in _files(archive, scratch):
             for text in _documents(file, left_out):
@@ -83,13 +79,9 @@ def _files(path, scratch):
             if not entry.name.startswith(".") and not (entry.is_symlink() and entry.is_dir()):
                 yield from _files(entry, scratch)
     elif is_tar(path.name):
-        yield from _members(path, str(path), LARGEST_TAR, scratch, 1)
+        yield from _members(path, str(path), LARGEST_TAR, scratch)
     else:
-        try:
-            raw = path.open("rb")
-        except OSError as error:
-            raise DataError(path, f"cannot be read ({error.strerror})", "a file") from None
-        with raw:
+        with damage_errors(path), path.open("rb") as raw:
             yield _File(path.name, str(path), _unpacked(path.name, raw))
 
 
@@ -100,33 +92,21 @@ def is_tar(name):
     return name.endswith(".xz") and not (_TEXT.search(name) or _LINES.search(name))
 
 
-def _members(path, name, largest, scratch, depth):
+def _members(path, name, largest, scratch):
     """Yield the files of a tar, and of the tars in it, by way of a scratch file."""
-    if depth > MOST_DEPTH:
-        raise DataError(name, f"a tar in {MOST_DEPTH} others", "a corpus of text")
-    with contextlib.ExitStack() as stack:
-        with tar_errors(name):
-            tar = stack.enter_context(open_tar(path, largest))
-            members = checked_members(tar, largest)
-        while True:
-            with tar_errors(name):
-                member = next(members, None)
-            if member is None:
-                return
+    with damage_errors(name), open_tar(path, largest) as tar:
+        for member in checked_members(tar, largest):
             base = pathlib.PurePosixPath(member.name).name
+            where = f"{name}, {shorten(member.name, 200)}"
             if not member.isfile() or base.startswith("."):
                 continue
-            where = f"{name}, {shorten(member.name, 200)}"
             if is_tar(base):
-                inner = scratch / f"{depth}.tar"
-                with tar_errors(where), storage_errors(inner), inner.open("wb") as target:
+                inner = scratch / f"in-{path.name}"
+                with inner.open("wb") as target:
                     copy_member(tar, member, target)
-                yield from _members(inner, where, LARGEST_INNER, scratch, depth + 1)
-                inner.unlink()
+                yield from _members(inner, where, LARGEST_INNER, scratch)
                 continue
-            with tar_errors(where):
-                raw = tar.extractfile(member)
-            with raw:
+            with tar.extractfile(member) as raw:
                 yield _File(base, where, _unpacked(base, raw))
 
 
@@ -148,12 +128,8 @@ def _documents(file, left_out):
 
 
 def _whole(file, left_out):
-    try:
+    with damage_errors(file.where):
         content = file.file.read(LARGEST_TEXT + 1)
-    except DAMAGE as error:
-        raise DataError(
-            file.where, f"cannot be read ({error})", "a whole file", "fetch it again"
-        ) from None
     if len(content) > LARGEST_TEXT:
         raise DataError(file.where, f"more than {LARGEST_TEXT:,} bytes", "one document")
     try:
@@ -166,7 +142,7 @@ def _whole(file, left_out):
 
 def _of_lines(file):
     """Yield the documents of JSON lines, or between the tags of WikiExtractor's other form."""
-    lines = decoded_lines(bounded_lines(file.file, file.where, largest=LARGEST_FILE), file.where)
+    lines = decoded_lines(bounded_lines(file.file, file.where), file.where)
     for number, line in lines:
         where = f"{file.where}, line {number}"
         if line.startswith("<doc "):
@@ -199,14 +175,11 @@ def _of_wikitext(file):
 
 def _until_end(lines, where):
     """Return the lines before the end of a document that begins at ``where``."""
-    parts, size = [], 0
+    parts = []
     for _, line in lines:
         if line.strip() == "</doc>":
             return "".join(parts)
         parts.append(line)
-        size += len(line)
-        if size > LARGEST_TEXT:
-            raise DataError(where, f"more than {LARGEST_TEXT:,} characters", "one document")
     raise DataError(where, "a <doc> without its </doc>", "a whole file", "extract it again")
 
 

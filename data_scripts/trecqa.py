@@ -24,20 +24,16 @@ In train-all, train and dev such a question is an error. Where FOLDER has no fil
 made from dev.
 """
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
-
-# isort: split
 import pathlib
 import re
 import sys
 
-from corpus import Statistics, counted, from_archive, make_parser, run, write_stats
-from fetching import download
+from corpus import Counts, make_main
+from releases import expecting, note, plain_or_packed
 from sacremoses import MosesDetokenizer
 
 from wqa.data import FILTERS, Candidate, Question, parse_json, write_questions
-from wqa.errors import DataError, printable, shorten
-from wqa.io.files import storage_errors
+from wqa.errors import DataError, shorten
 from wqa.io.lines import text_lines
 
 URL = (
@@ -52,6 +48,7 @@ PSEUDO_XML = {
     "dev-40": "data/dev-less-than-40.xml",
     "test": "data/test-less-than-40.xml",  # data/test.xml holds one question
 }
+DOWNLOADS = {pathlib.PurePath(name).name: (URL + name, "") for name in PSEUDO_XML.values()}
 SPLITS = tuple(PSEUDO_XML)
 #: Splits without long sentences, so that a question may have no candidate left.
 SHORTENED = ("dev-40", "test")
@@ -59,25 +56,20 @@ SHORTENED = ("dev-40", "test")
 LONGEST_SENTENCE = 40
 #: Questions and candidates of the clean splits, as published.
 PUBLISHED = {"dev": (69, 1343), "dev-40": (65, 1117), "test": (68, 1442)}
-#: Greatest size of a file in bytes, unpacked.
-LARGEST_FILE = 1 << 29
 PAIRS = re.compile(r"<QApairs id='[^'<>]+'>")
-#: Tags of a line of their own, inside <QApairs> and </QApairs>.
-TAGS = ("<question>", "<positive>", "<negative>")
+#: Tags of sentences, and those that may follow each tag; a tag is a line.
+SENTENCES = ("<question>", "<positive>", "<negative>")
+FOLLOWING = {"</QApairs>": ("<QApairs>",), "<QApairs>": ("<question>",)}
+for _tag in SENTENCES:
+    FOLLOWING[_tag] = (f"</{_tag[1:]}",)
+    FOLLOWING[f"</{_tag[1:]}"] = ("<positive>", "<negative>", "</QApairs>")
 #: Rows that a sentence may have: its tokens alone; with some of the annotations, which are parts of
 #: speech, relations, heads and entities; with the answer and its offset besides.
 ROWS = (1, 2, 3, 4, 5, 7)
 #: Characters by the tokens that stand for them.
-CHARACTERS = {
-    "-LRB-": "(",
-    "-RRB-": ")",
-    "-LSB-": "[",
-    "-RSB-": "]",
-    "-LCB-": "{",
-    "-RCB-": "}",
-    "``": '"',
-    "''": '"',
-}
+CHARACTERS = dict(
+    zip(["-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "``", "''"], '()[]{}""')
+)
 #: Tokens that belong to the word before, by the Penn Treebank's rules.
 SUFFIXES = {"n't", "'s", "'re", "'ve", "'ll", "'d", "'m"}
 
@@ -107,95 +99,49 @@ def find(archive):
     files = {}
     for split in SPLITS:
         xml = pathlib.PurePath(PSEUDO_XML[split]).name.replace(".gz", "")
-        # test.xml holds the whole split in the copies that rename the files.
-        names = (f"{split}.jsonl", xml, f"{split}-filtered.jsonl", "test.xml")
-        for name in names if split == "test" else names[:3]:
-            for path in (archive / name, archive / f"{name}.gz"):
-                if split not in files and path.exists():
-                    files[split] = path
-        if split == "dev-40" and split not in files and "dev" in files:
-            files[split] = files["dev"]
+        names = [f"{split}.jsonl", xml, f"{split}-filtered.jsonl"]
+        if split == "test":
+            names.append("test.xml")  # the whole split in the copies that rename the files
+        path = plain_or_packed(archive, *names)
+        if path is None and split == "dev-40":
+            path = files.get("dev")
+        if path is not None:
+            files[split] = path
     if not files:
-        raise DataError(
-            archive,
-            "holds none of " + ", ".join(f"{split}.jsonl" for split in SPLITS) + " nor their .xml",
-            "a folder with TREC-QA, plain or .gz",
-        )
+        found = f"holds none of {'.jsonl, '.join(SPLITS)}.jsonl nor their .xml"
+        raise DataError(archive, found, "a folder with TREC-QA, plain or .gz")
     return files
 
 
-def read(path, split, detokenize):
-    """Yield the questions of a file."""
-    lines = text_lines(path, largest=LARGEST_FILE)
-    parse = parse_jsonl if ".jsonl" in path.name else parse_xml
-    return parse(lines, path, split, detokenize)
-
-
-class PseudoXml:
-    """The lines of a file of pseudo-XML, read by its grammar.
+def elements_of(path):
+    """Yield tag, rows and place of each sentence of pseudo-XML, and of the ends of questions.
 
     A file is a sequence of <QApairs>. One of them holds a <question>, then any number of <positive>
     and <negative>. Each tag is a line. A sentence is a row of tokens and perhaps rows of
     annotations, of as many columns.
     """
-
-    def __init__(self, lines, path):
-        self._lines = iter(lines)
-        self._path = path
-        self.where = f"{path}, line 1"
-        #: Sentences whose rows are not those of the original files, and the first of them.
-        self.irregular, self.first_irregular = 0, ""
-
-    def _next(self):
-        """Return the next line, None at the end of the file."""
-        for number, line in self._lines:
-            self.where = f"{self._path}, line {number}"
-            return line.rstrip("\n").rstrip("\r")
-        return None
-
-    def expect(self, *tags):
-        """Return the next line, which is one of the tags."""
-        line = self._next()
-        if line is None:
-            self._end()
-        if line not in tags:
-            raise DataError(self.where, shorten(line), " or ".join(tags), "fetch the file again")
-        return line
-
-    def opens(self):
-        """Whether a further <QApairs> opens, the file being at its end otherwise."""
-        line = self._next()
-        while line == "":
-            line = self._next()
-        if line is None:
-            return False
-        if not PAIRS.fullmatch(line):
-            raise DataError(self.where, shorten(line), "<QApairs id='...'>", "fetch the file again")
-        return True
-
-    def sentence(self, tag):
-        """Return the tokens between a tag and its end."""
-        close = f"</{tag[1:]}"
-        start, rows = self.where, []
-        line = self._next()
-        while line != close:
-            if line is None:
-                self._end()
-            if line in TAGS or line.startswith(("<QApairs", "</")):
-                raise DataError(self.where, f"{shorten(line)} inside {tag}", close)
+    tag, rows, where, start = "</QApairs>", [], path, path
+    for number, line in text_lines(path):
+        where, line = f"{path}, line {number}", line.rstrip("\n").rstrip("\r")
+        following = "<QApairs>" if PAIRS.fullmatch(line) else line
+        if following in FOLLOWING[tag]:
+            if tag in SENTENCES:
+                if not rows or not rows[0].strip():
+                    raise DataError(start, f"{tag} without a sentence", "a row of tokens")
+                yield tag, rows, start
+            if following == "</QApairs>":
+                yield following, [], where
+            tag, rows, start = following, [], where
+        elif tag in SENTENCES and not (line in SENTENCES or line.startswith(("<QApairs", "</"))):
             rows.append(line)
-            line = self._next()
-        if not rows or not rows[0].strip():
-            raise DataError(start, f"{tag} without a sentence", "a row of tokens")
-        if not _is_regular(rows):
-            self.irregular += 1
-            self.first_irregular = self.first_irregular or start
-        return rows[0]
-
-    def _end(self):
-        raise DataError(
-            self.where, "the file ends inside a question", "a whole file", "fetch it again"
-        )
+        elif line or tag != "</QApairs>":  # lines between two questions may be empty
+            expected = " or ".join(FOLLOWING[tag])
+            raise DataError(where, shorten(line), expected, "fetch the file again")
+    if start == path:
+        raise DataError(where, "no <QApairs>", "a whole file")
+    if tag != "</QApairs>":
+        found = "the file ends inside a question"
+        raise DataError(where, found, "a whole file", "fetch it again")
 
 
 def _is_regular(rows):
@@ -209,65 +155,52 @@ def _is_regular(rows):
     )
 
 
-def parse_xml(lines, path, split, detokenize):
+def parse_xml(path, split, detokenize):
     """Yield the questions of the pseudo-XML.
 
     The first row of a sentence holds its tokens; the other rows are annotations. A sentence that
     lost a row has the wrong number of rows. That is an error, but in train-all, whose rows were
     edited by hand, it is counted and said.
     """
-    reader = PseudoXml(lines, path)
-    number = 0
-    while reader.opens():
-        number += 1
-        question = detokenize(reader.sentence(reader.expect("<question>")))
-        candidates = []
-        tag = reader.expect("<positive>", "<negative>", "</QApairs>")
-        while tag != "</QApairs>":
-            sentence = reader.sentence(tag)
-            if keeps(split, sentence):
-                candidates.append(Candidate(detokenize(sentence), int(tag == "<positive>")))
-            tag = reader.expect("<positive>", "<negative>", "</QApairs>")
-        if reader.irregular and split != "train-all":
-            raise DataError(
-                reader.first_irregular,
-                "a sentence whose rows do not fit one another",
-                "a row of tokens, then rows of annotations of as many columns",
-                "fetch the file again",
-            )
-        yield _question(split, number, question, candidates, reader.where)
-    if not number:
-        raise DataError(reader.where, "no <QApairs>", "a whole file")
-    if reader.irregular:
-        print(
-            f"note: {printable(reader.first_irregular)}: the rows of this sentence, and of "
-            f"{reader.irregular} in all, do not fit one another; their first row is taken",
-            file=sys.stderr,
+    number, question, candidates, irregular = 0, "", [], []
+    for tag, rows, where in elements_of(path):
+        if tag == "</QApairs>":
+            number += 1
+            yield _question(split, number, question, candidates, where)
+            candidates = []
+            continue
+        if not _is_regular(rows):
+            irregular.append(where)
+            if split != "train-all":
+                found = "a sentence whose rows do not fit one another"
+                expected = "a row of tokens, then rows of annotations of as many columns"
+                raise DataError(where, found, expected, "fetch the file again")
+        if tag == "<question>":
+            question = detokenize(rows[0])
+        elif keeps(split, rows[0]):
+            candidates.append(Candidate(detokenize(rows[0]), int(tag == "<positive>")))
+    if irregular:
+        note(
+            f"{irregular[0]}: the rows of this sentence, and of {len(irregular)} in all, "
+            "do not fit one another; their first row is taken"
         )
 
 
-def parse_jsonl(lines, path, split, detokenize):
+def parse_jsonl(path, split, detokenize):
     """Yield the questions of JSON lines."""
-    for number, line in lines:
+    for number, line in text_lines(path):
         where = f"{path}, line {number}"
-        try:
+        with expecting(where, "question, and candidates with sentence and label"):
             entry = parse_json(line)
             question = detokenize(entry["question"])
-            candidates = [
-                Candidate(detokenize(row["sentence"]), row["label"])
-                for row in entry["candidates"]
-                if keeps(split, row["sentence"])
-            ]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(
-                where,
-                f"{type(error).__name__}: {error}",
-                "question, and candidates with sentence and label",
-            ) from None
-        for rank, candidate in enumerate(candidates, 1):
-            label = candidate.label
-            if type(label) is not int or label not in (0, 1):
-                raise DataError(f"{where}, candidate {rank}", f"label {shorten(label)}", "0 or 1")
+            candidates = []
+            for rank, row in enumerate(entry["candidates"], 1):
+                sentence, label = row["sentence"], row["label"]
+                if type(label) is not int or label not in (0, 1):
+                    place = f"{where}, candidate {rank}"
+                    raise DataError(place, f"label {shorten(label)}", "0 or 1")
+                if keeps(split, sentence):
+                    candidates.append(Candidate(detokenize(sentence), label))
         yield _question(split, number, question, candidates, where)
 
 
@@ -285,30 +218,23 @@ def _question(split, number, text, candidates, where):
 def skip_empty(questions, path):
     """Return the questions that have a candidate, and the number of those that have none."""
     questions = list(questions)
-    kept = [question for question in questions if question.candidates]
-    skipped = len(questions) - len(kept)
-    if skipped:
-        first = next(question for question in questions if not question.candidates)
-        print(
-            f"note: {printable(str(path))}: {skipped} of {len(questions)} questions have no "
-            f"candidate and are skipped, the first of them {first.id}: "
-            f"{printable(shorten(first.question))}",
-            file=sys.stderr,
+    empty = [question for question in questions if not question.candidates]
+    if empty:
+        note(
+            f"{path}: {len(empty)} of {len(questions)} questions have no candidate and are "
+            f"skipped, the first of them {empty[0].id}: {shorten(empty[0].question)}"
         )
-    return kept, skipped
+    return [question for question in questions if question.candidates], len(empty)
 
 
 def compare_counts(stats):
     """Print a note on each clean split whose counts are not the published ones."""
-    for split, published in PUBLISHED.items():
-        counts = stats[split]["clean"] if split in stats else {}
-        counted_here = (counts.get("questions"), counts.get("candidates"))
-        if counts and counted_here != published:
-            print(
-                "note: {}, clean: {:,} questions with {:,} candidates; published are "
-                "{:,} with {:,}".format(split, *counted_here, *published),
-                file=sys.stderr,
-            )
+    for split in stats:
+        counts = stats[split]["clean"]
+        own = counts["questions"], counts["candidates"]
+        if own != PUBLISHED.get(split, own):
+            text = "{}, clean: {:,} questions with {:,} candidates; published are {:,} with {:,}"
+            note(text.format(split, *own, *PUBLISHED[split]))
 
 
 def write_clean(path, questions):
@@ -316,27 +242,24 @@ def write_clean(path, questions):
     clean = [question for question in questions if FILTERS["clean"](question)]
     if clean:
         write_questions(path, clean)
-        return
-    with storage_errors(path):
-        if path.exists():  # of another archive
-            path.unlink()
-    print(
-        f"note: {printable(str(path))} is not written: no question has both kinds of candidate",
-        file=sys.stderr,
-    )
+    else:
+        path.unlink(missing_ok=True)  # of another archive
+        note(f"{path} is not written: no question has both kinds of candidate")
 
 
-def convert(archive, out, number):
-    """Write the splits and their counts, and return the counts."""
+def convert(archive, out, number="#"):
+    """Write the splits, and return their counts."""
     detokenize = Detokenizer(number)
     files = find(archive)
     splits, stats = {}, {}
     for split, path in files.items():  # all are read before one is written
-        statistics = Statistics()
-        questions, skipped = skip_empty(read(path, split, detokenize), path)
-        splits[split] = list(counted(questions, statistics, split))
-        stats[split] = statistics.figures()
-        texts = {question.question for question in questions}
+        parse = parse_jsonl if ".jsonl" in path.name else parse_xml
+        splits[split], skipped = skip_empty(parse(path, split, detokenize), path)
+        counts = Counts()
+        for question in splits[split]:
+            counts.add(question)
+        stats[split] = counts.figures(split)
+        texts = {question.question for question in splits[split]}
         stats[split]["all"]["distinct_questions"] = len(texts)
         stats[split]["all"]["without_candidates"] = skipped
     compare_counts(stats)
@@ -344,30 +267,15 @@ def convert(archive, out, number):
         if "-filtered" not in files[split].name:
             write_questions(out / f"{split}.jsonl", questions)
         write_clean(out / f"{split}-clean.jsonl", questions)
-    write_stats(out, stats)
     return stats
 
 
-def fetch(folder):
-    """Download the files and return their folder."""
-    for name in PSEUDO_XML.values():
-        download(URL + name, folder / pathlib.PurePath(name).name)
-    return folder
-
-
-def main(arguments=None):
-    """Run the command line."""
-    parser = make_parser(__doc__)
-    parser.add_argument(
-        "--number", default="#", help="what <num> becomes; <num> itself keeps it (default: #)"
-    )
-    options = parser.parse_args(arguments)
-
-    def convert_numbers(archive, out):
-        return convert(archive, out, options.number)
-
-    return run(lambda: from_archive(options, fetch, convert_numbers), options.out)
-
+main = make_main(
+    __doc__,
+    convert,
+    DOWNLOADS,
+    number={"default": "#", "help": "what <num> becomes; <num> itself keeps it (default: #)"},
+)
 
 if __name__ == "__main__":
     sys.exit(main())

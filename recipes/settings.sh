@@ -144,6 +144,11 @@ seeds_of() { if [ "$1" = asnq ]; then echo "${SEEDS%% *}"; else echo "$SEEDS"; f
 
 sequence_of() { echo "$RUNS/sr_$1_seed$2"; }  # CORPUS SEED: the sequence of monolithic rankers, without .json
 
+collect() {  # TABLE ROW LABEL CORPUS FILE.json...: figures of the seeds of a system as a row of a table
+  local table=$1 row=$2 label=$3 corpus=$4; shift 4
+  "$python" recipes/rows.py "$table" "$corpus" map,mrr,p@1,ndcg@10,seeds,cost_reduction --row "$row" "$@" --label "$label"
+}
+
 mono_row() {  # TABLE CORPUS DEPTH: a monolithic ranker, over the seeds that were trained
   local table=$1 corpus=$2 depth=$3 files=() seed run
   for seed in $(seeds_of "$corpus"); do
@@ -153,7 +158,7 @@ mono_row() {  # TABLE CORPUS DEPTH: a monolithic ranker, over the seeds that wer
       files+=("$run/test.json")
     fi
   done
-  [ ${#files[@]} = 0 ] || "$python" recipes/collect.py "$table" "MT $depth layers${NOTE:-}" 0 "$corpus" "${files[@]}"
+  [ ${#files[@]} = 0 ] || collect "$table" "MT $depth layers${NOTE:-}" 0 "$corpus" "${files[@]}"
 }
 
 cascade_rows() {  # TABLE CORPUS RATIO...: each exit on its own, then the whole cascade at drop ratios
@@ -167,9 +172,9 @@ cascade_rows() {  # TABLE CORPUS RATIO...: each exit on its own, then the whole 
   done
   [ ${#files[@]} = 0 ] && return
   for exit in ${EXITS//,/ }; do
-    "$python" recipes/collect.py "$table" "CT $exit layers${NOTE:-}" "exit $exit" "$corpus" "${files[@]}"
+    collect "$table" "CT $exit layers${NOTE:-}" "exit $exit" "$corpus" "${files[@]}"
   done
   for ratio in "$@"; do
-    "$python" recipes/collect.py "$table" "CT $exit layers${NOTE:-}" "$ratio" "$corpus" "${files[@]}"
+    collect "$table" "CT $exit layers${NOTE:-}" "$ratio" "$corpus" "${files[@]}"
   done
 }

@@ -41,7 +41,7 @@ for corpus in ${CORPORA:-asnq gpd}; do
     sequences+=("$file.test.json")
   done
   if [ ${#sequences[@]} != 0 ]; then
-    for ratio in 0.3 0.4 0.5; do "$python" recipes/collect.py "$table" SR "$ratio" "$corpus" "${sequences[@]}"; done
+    for ratio in 0.3 0.4 0.5; do collect "$table" SR "$ratio" "$corpus" "${sequences[@]}"; done
   fi
   cascade_rows "$table" "$corpus" 0.3 0.4 0.5
 done

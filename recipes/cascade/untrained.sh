@@ -31,7 +31,7 @@ for corpus in $CORPORA; do
     figures=$RUNS/untrained/${SIZE:-minilm}_${row/:/_}_$corpus.json
     mkdir -p "$RUNS/untrained"
     evaluate "$figures" "$corpus" "$name" --precision "$PRECISION"
-    "$python" recipes/collect.py "$table" "$row" 0 "$corpus" "$figures"
+    collect "$table" "$row" 0 "$corpus" "$figures"
   done
 done
 cat "$table"

@@ -21,7 +21,7 @@ for kind in $KINDS; do
     fi
     files+=("$run/dev.json")
   done
-  "$python" recipes/cosinet/row.py "$table" "$kind" wikiqa "$METRICS" --figures "${files[@]}"
+  "$python" recipes/rows.py "$table" wikiqa "$METRICS,seeds" --row "$kind" "${files[@]}"
 done
 cat "$table"
 "$python" recipes/cosinet/choose.py "$table" wikiqa_map "$RUNS/cosinet/chosen_words.txt" $KINDS

@@ -125,8 +125,8 @@ row() {  # TABLE MODEL CORPUS COLUMNS: figures over the seeds
     files+=("$(figures_of "$model" "$corpus" "$seed")")
     runs+=("$(run_of "$model" "$corpus" "$seed")")
   done
-  "$python" recipes/cosinet/row.py "$table" "$(title_of "$model")" "$corpus" "$columns" --figures "${files[@]}" \
-    --runs "${runs[@]}" --train "$(train_of "$corpus")" --filter "$(train_filter_of "$model")"
+  "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "$(title_of "$model")" "${files[@]}" \
+    --cells $("$python" recipes/cosinet/costs.py "$(train_of "$corpus")" "$(train_filter_of "$model")" "${runs[@]}")
 }
 baseline() {  # NAME CORPUS: its figures; WO's ties count against the correct candidates, which no TREC run can say
   local json arguments; json=$(baseline_figures "$1" "$2")
@@ -143,7 +143,7 @@ baseline_rows() {  # TABLE CORPUS COLUMNS
   local table=$1 corpus=$2 columns=$3 name
   for name in rr wo wo+rr; do
     baseline "$name" "$corpus"
-    "$python" recipes/cosinet/row.py "$table" "${name^^}" "$corpus" "$columns" --figures "$(baseline_figures "$name" "$corpus")"
+    "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "${name^^}" "$(baseline_figures "$name" "$corpus")"
   done
 }
 model_rows() {  # TABLE CORPUS COLUMNS MODEL...

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Tables 1 to 3 and Figure 2 in small, the figures: evaluates what recipes/dcbert/minilm_train.sh trained, on the three articles
 # to report (results/minilm_squad.tsv), with the times of one sitting (speed_minilm_squad.txt), holds the paper's claims to
-# paired tests (minilm_claims.txt), and runs figure2.sh and stores.sh (minilm_figure2*,
-# minilm_stores.tsv).
+# paired tests (minilm_claims.txt), and runs figure2.sh (minilm_figure2*).
 #
 #   DATA=data recipes/dcbert/minilm_tables.sh
 #   SMOKE=1 recipes/dcbert/minilm_tables.sh
@@ -52,6 +51,5 @@ cat "$RESULTS/minilm_claims.txt"
 
 if [ "${SMOKE:-0}" != 1 ]; then  # these have a smoke mode of their own
   NAME=minilm_figure2 SEEDS=$FIRST_SEED recipes/dcbert/figure2.sh
-  TABLE=$RESULTS/minilm_stores.tsv SEEDS=$FIRST_SEED recipes/dcbert/stores.sh
 fi
 keep_logs "$RUNS/dcbert" minilm_

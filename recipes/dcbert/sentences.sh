@@ -78,7 +78,7 @@ for name in $RANKERS; do
     rank "$(run_name "$name")" squad "$seed"
     ranked+=("$(figures_of "$(run_name "$name")" squad "$seed" ranked)")
   done
-  "$python" recipes/dcbert/row.py "$table" "$(title_of "$name")" squad "$columns" --ranked "${ranked[@]}"
+  "$python" recipes/rows.py "$table" squad "$columns,seeds" --row "$(title_of "$name")" "${ranked[@]}"
 done
 for method in tfidf bm25; do
   out=$RUNS/dcbert/${method}_squad.ranked.json
@@ -86,13 +86,13 @@ for method in tfidf bm25; do
   retrieve squad test "$TOP" "$method"
   "$python" recipes/dcbert/retrievers.py "$(test_of squad)" "$(questions_of squad test "$method")" "$METRICS" "$out" \
     --total "$(total_of squad)"
-  "$python" recipes/dcbert/row.py "$table" "$method" squad "$columns" --ranked "$out"
+  "$python" recipes/rows.py "$table" squad "$columns,seeds" --row "$method" "$out"
 done
 for similarity in maxsim cosine; do
   out=$RUNS/dcbert/${similarity}_squad.ranked.json
   evaluate "$out" squad "$similarity:$ENCODER" --metrics "$METRICS" --total "$(total_of squad)" --long-questions truncate \
     --precision "$RANK_PRECISION"
-  "$python" recipes/dcbert/row.py "$table" "$similarity:$(basename "$ENCODER"), not trained further" squad "$columns" --ranked "$out"
+  "$python" recipes/rows.py "$table" squad "$columns,seeds" --row "$similarity:$(basename "$ENCODER"), not trained further" "$out"
 done
 cat "$table"
 

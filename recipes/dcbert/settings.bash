@@ -225,8 +225,8 @@ row() {  # TABLE ROW CORPUS RANKER COLUMNS [SPEED]: figures of a ranker over its
       answered+=("$(figures_of "$name" "$corpus" "$seed" answered)")
     esac
   done
-  "$python" recipes/dcbert/row.py "$table" "$row" "$corpus" "$columns" --label "${LABEL:-0}" --ranked "${ranked[@]}" \
-    --answered ${answered[@]+"${answered[@]}"} ${speed:+--speed "$speed" --timed "${TIMED:-$name}"}
+  "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "$row" "${ranked[@]}" --label "${LABEL:-0}" \
+    --beside ${answered[@]+"${answered[@]}"} ${speed:+--timed "$speed" "${TIMED:-$name}"}
 }
 retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS [SPEED]: a retriever alone, beside TF-IDF, and answers from its best documents
   local table=$1 row=$2 corpus=$3 method=$4 columns=$5 speed=${6:-} out=$RUNS/dcbert/$4_$3 questions
@@ -237,8 +237,8 @@ retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS [SPEED]: a retriever alone,
     --total "$(total_of "$corpus")"
   fit reader "$corpus"
   read_first "$corpus" "$questions" "$out.answered.json"
-  "$python" recipes/dcbert/row.py "$table" "$row" "$corpus" "$columns" --ranked "$out.ranked.json" \
-    --answered "$out.answered.json" ${speed:+--speed "$speed" --timed "$method"}
+  "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "$row" "$out.ranked.json" \
+    --beside "$out.answered.json" ${speed:+--timed "$speed" "$method"}
 }
 # JSON CORPUS [NAME=]RANKER[;OPTION=VALUE]...: questions a second, in turn; speedups are over the first. tfidf and bm25 retrieve.
 timed() {

@@ -16,6 +16,6 @@ for similarity in maxsim cosine; do
   "$wqa" encode "$name" --documents "$documents" --out "$cache" --precision "$RANK_PRECISION" --ctx "$device"
   evaluate "$figures" squad "$name" --cache "$cache" --metrics "$METRICS" --total "$(total_of squad)" \
     --long-questions truncate --precision "$RANK_PRECISION"
-  "$python" recipes/dcbert/row.py "$table" "$name" squad "$columns" --ranked "$figures"
+  "$python" recipes/rows.py "$table" squad "$columns,seeds" --row "$name" "$figures"
 done
 cat "$table"

@@ -149,6 +149,6 @@ row() {  # TABLE ROW CORPUS RUN...: figures on test over the seeds; TABLE_all.ts
       files+=("$json")
     done
     if [ "$filter" = all ]; then table=${table%.tsv}_all.tsv; fi
-    "$python" recipes/collect.py "$table" "$row" 0 "$corpus" "${files[@]}"
+    collect "$table" "$row" 0 "$corpus" "${files[@]}"
   done
 }

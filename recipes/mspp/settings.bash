@@ -204,7 +204,7 @@ row_of() {  # SYSTEM CORPUS [FUNCTION [TITLE]]: over the seeds; FUNCTION SYSTEM 
   row "${4:-$(title_of "$1")}" "${files[@]}"
 }
 write_rows() {  # TABLE CORPUS [METRICS]
-  "$python" recipes/mspp/rows.py "$1" "$2" "${3:-$METRICS}" "${rows[@]}"
+  "$python" recipes/rows.py "$1" "$2" "${3:-$METRICS},questions,seeds" "${rows[@]}"
 }
 claims() {  # FILE QRELS: each system beside the pairwise model, and beside the same with less pre-training
   local name less pairs=()

@@ -59,7 +59,7 @@ for model in $MODELS; do
   if [ "$model" != "$first" ]; then pairs+=(--pair "$(model_title "$first")" "$(model_title "$model")"); fi
 done
 "$python" recipes/mspp/labels.py "$FEVER/dev.jsonl" dev.labels.jsonl "$FEVER/test.jsonl" test.labels.jsonl --ctx "$device" --runs "${runs[@]}"
-"$python" recipes/mspp/rows.py "$RESULTS/table3$VARIANT.tsv" fever_dev accuracy "${rows[@]}"
+"$python" recipes/rows.py "$RESULTS/table3$VARIANT.tsv" fever_dev accuracy,questions,seeds "${rows[@]}"
 cp "$RESULTS/table3$VARIANT.tsv" "$RESULTS/table8$VARIANT.tsv"
 "$python" recipes/claims.py "$(dev_of fever)" accuracy "${systems[@]}" "${pairs[@]}" \
   > "$RESULTS/table3${VARIANT}_claims.txt"

@@ -4,8 +4,8 @@
         [--seconds 5] [--only requests] [--json FILE] -- wqa serve RUN --workers 2
 
 Any server of the dialects will do; ``{port}`` in its command becomes a free port, and
-``--port`` is added where the command has none. Clients are sockets and prepared bytes, as they
-share the machine with what they measure.
+``--port`` is added where the command has none. Bodies are made beforehand, as clients share the
+machine with what they measure.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -61,58 +62,35 @@ def main() -> int:
 
 
 def request_of(question: Question) -> bytes:
-    """The bytes of a request for the ranking of a question, in Cohere's dialect."""
-    body = json.dumps({"query": question.question, "documents": question.texts}).encode()
-    head = f"POST /v2/rerank HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+    """The body of a request for the ranking of a question, in Cohere's dialect."""
+    return json.dumps({"query": question.question, "documents": question.texts}).encode()
 
 
 class Client:
     """A connection that is kept, and opened again where it was closed."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
-        self._socket: Any = None
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
-    def send(self, request: bytes) -> str:
+    def send(self, body: bytes) -> str:
         """Send a request; returns the status of its answer, ``lost``, or ``not accepted``."""
         try:
-            if self._socket is None:
-                self._socket = socket.create_connection(("127.0.0.1", self._port), 60)
+            if self._connection.sock is None:
+                self._connection.connect()
         except OSError:
             return "not accepted"
         try:
-            self._socket.sendall(request)
-            return self._read_answer()
-        except OSError:
-            self.close()
+            self._connection.request("POST", "/v2/rerank", body)
+            response = self._connection.getresponse()
+            response.read()
+            return str(response.status)
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
             return "lost"
-
-    def _read_answer(self) -> str:
-        raw = b""
-        while b"\r\n\r\n" not in raw:
-            raw += self._receive()
-        head, _, body = raw.partition(b"\r\n\r\n")
-        lines = head.lower().split(b"\r\n")
-        [left] = [int(line[15:]) for line in lines if line.startswith(b"content-length:")]
-        left -= len(body)
-        while left > 0:
-            left -= len(self._receive())
-        if b"connection: close" in lines:
-            self.close()
-        return head[9:12].decode()
-
-    def _receive(self) -> bytes:
-        part = self._socket.recv(1 << 16)
-        if not part:
-            raise ConnectionResetError
-        return part
 
     def close(self) -> None:
         """Close the connection."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._connection.close()
 
 
 class Load:
@@ -224,7 +202,7 @@ class Load:
                 client = socket.create_connection(("127.0.0.1", self.port), 60)
                 clients.append(stack.enter_context(client))
                 if number % 2:
-                    client.sendall(self._requests[0][:40])
+                    client.sendall(b"POST /v2/rerank HTTP/1.1\r\nHost: ")
             seconds = self._await_answer(60)
             time.sleep(40)
             closed = 0

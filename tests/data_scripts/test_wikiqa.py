@@ -101,7 +101,7 @@ def test_each_split_is_read_from_its_table_in_the_zip(tmp_path):
         ((HEADER, "Q1\twho ?"), "line 2"),
         ((HEADER, "\twho ?\tD\tT\tS\ttext\t1"), "line 2: no question or no id"),
         ((HEADER, "Q1\t \tD\tT\tS\ttext\t1"), "line 2: no question or no id"),
-        ((HEADER,), "WikiQA-train.tsv: it holds no question"),
+        ((HEADER,), "split train: it holds no question"),
         (("a\tb", ROW), "line 1"),
         ((HEADER, ROW, ROW.replace("who", "what")), "another text for question 'Q1'"),
     ],

@@ -34,8 +34,10 @@ def test_every_published_table_is_whole():
             assert row["recipe"] in ("-", "data_scripts") or (ROOT / row["recipe"]).exists()
 
 
-def collect(*arguments):
-    command = [sys.executable, ROOT / "recipes" / "collect.py", *map(str, arguments)]
+def collect(table, row, label, corpus, *files):
+    columns = "map,mrr,p@1,ndcg@10,seeds,cost_reduction"
+    command = [sys.executable, ROOT / "recipes" / "rows.py", table, corpus, columns]
+    command += ["--row", row, *files, "--label", label]
     return subprocess.run(command, capture_output=True, text=True)
 
 

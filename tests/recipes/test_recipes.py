@@ -66,7 +66,6 @@ RECIPES = {
         "results/dcbert/figure2a.tsv": "DC-BERT-LSTM",
         "results/dcbert/figure2b.tsv": "K = 2",
     },
-    "dcbert/stores": {"results/dcbert/stores_squad.tsv": "float16\t8\t"},
     "dcbert/untrained": {"results/dcbert/untrained.tsv": "cosine:"},
     "dcbert/base_speed": {
         "results/dcbert/base_speed_float32.txt": "has paid for itself",
@@ -364,7 +363,7 @@ def test_a_grid_is_chosen_by_its_best_evaluation_on_dev(tmp_path):
 
 def test_the_rows_of_dcbert(tmp_path):
     """Figures over seeds, the paper's P@N from hits, shares of the first row, speeds by name."""
-    script = ROOT / "recipes" / "dcbert" / "row.py"
+    script = ROOT / "recipes" / "rows.py"
     files = {
         "a.json": {"drop_ratio": "0", "hit@10": 0.5, "pbt@10": 0.25, "cost": 1.0},
         "b.json": {"drop_ratio": "0", "hit@10": 0.7, "pbt@10": 0.35, "cost": 1.0},
@@ -382,13 +381,13 @@ def test_the_rows_of_dcbert(tmp_path):
     table = tmp_path / "table.tsv"
 
     def row(name, columns, ranked, answered, *options):
-        paths = ["--ranked", *(tmp_path / name for name in ranked)]
-        paths += ["--answered", *(tmp_path / name for name in answered)]
-        run_script(script, table, name, "nq", columns, *paths, *options)
+        paths = [*(tmp_path / name for name in ranked), "--beside"]
+        paths += [tmp_path / name for name in answered]
+        run_script(script, table, "nq", f"{columns},seeds", "--row", name, *paths, *options)
 
     columns = "p@10,pbt@10,cost_reduction,em,em_drop,p@10_kept,speedup,questions_per_second"
     row("first", columns, ("a.json", "b.json"), ("x.json", "y.json"))
-    timed = ("--speed", tmp_path / "speed.json", "--timed", "fast", "--label", "0.3")
+    timed = ("--timed", tmp_path / "speed.json", "fast", "--label", "0.3")
     for _ in range(2):  # a row is written anew, not twice
         row("second", columns, ("c.json",), ("z.json",), *timed)
     first, second = read_rows(table)
@@ -649,12 +648,14 @@ def test_the_rows_of_cosinet(tiny_run, tmp_path):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     table = tmp_path / "table.tsv"
-    files = ["--figures", tmp_path / "a.json", tmp_path / "b.json"]
-    trained = ["--runs", run, run, "--train", builtin_path("dev"), "--filter", "all"]
-    columns = "map,params,epoch_seconds,train_seconds"
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    script, costs = ROOT / "recipes" / "rows.py", (COSINET / "costs.py", builtin_path("dev"), "all")
+    columns = "map,params,epoch_seconds,train_seconds,seeds"
     for _ in range(2):  # a row is written anew, not twice
-        run_script(COSINET / "row.py", table, "list", "wikiqa", columns, *files, *trained)
-        run_script(COSINET / "row.py", table, "rr", "wikiqa", "map,params", *files[:2])
+        cells = run_script(*costs, run, run).split()
+        rows = ("--row", "list", *files, "--cells", *cells)
+        run_script(script, table, "wikiqa", columns, *rows)
+        run_script(script, table, "wikiqa", "map,params,seeds", "--row", "rr", files[0])
     listed, rule = read_rows(table)
     # Two updates at 10 and six at 60 pairs a second: 8 updates in 0.3 of the time of one pair each.
     pairs = sum(len(question.candidates) for question in read_questions(builtin_path("dev")))
@@ -671,7 +672,7 @@ def test_the_rows_of_cosinet(tiny_run, tmp_path):
     assert (rule["wikiqa_map"], rule["wikiqa_params"], rule["wikiqa_seeds"]) == ("50.00", "-", "1")
     (run / "metrics.jsonl").write_text("")
     with pytest.raises(AssertionError, match="error: .*metrics.jsonl: no speed"):
-        run_script(COSINET / "row.py", table, "list", "wikiqa", columns, *files, *trained)
+        run_script(*costs, run)
 
 
 def tiny_parameters(run):
@@ -734,11 +735,11 @@ def test_the_rows_of_mspp(tmp_path):
         figures = {"questions": 4, "map": value, "p@1": 1.0, "mrr": 0.0}
         (tmp_path / f"{name}.json").write_text(json.dumps(figures))
     one, two = tmp_path / "a.json", tmp_path / "b.json"
-    table = tmp_path / "table.tsv"
+    table, script = tmp_path / "table.tsv", ROOT / "recipes" / "rows.py"
     for _ in range(2):  # rows are written anew, not twice
         rows = ("--row", "pairwise", one, two, "--row", "joint", two)
-        run_script(MSPP / "rows.py", table, "wikiqa", "p@1,map", *rows)
-    run_script(MSPP / "rows.py", table, "asnq", "map", "--row", "joint", one)
+        run_script(script, table, "wikiqa", "p@1,map,questions,seeds", *rows)
+    run_script(script, table, "asnq", "map,questions,seeds", "--row", "joint", one)
     pairwise, joint = read_rows(table)
     assert pairwise == {
         "row": "pairwise",
@@ -752,8 +753,8 @@ def test_the_rows_of_mspp(tmp_path):
         "asnq_seeds": "-",
     }
     assert (joint["wikiqa_map"], joint["asnq_map"]) == ("70.00", "50.00")
-    with pytest.raises(AssertionError, match="error: .*a.json: no em; expected the figures of"):
-        run_script(MSPP / "rows.py", table, "asnq", "em", "--row", "joint", one)
+    with pytest.raises(AssertionError, match="error: .*a.json: no ndcg; expected the figures of"):
+        run_script(script, table, "asnq", "ndcg", "--row", "joint", one)
 
 
 def test_systems_are_compared_over_seeds_and_over_questions(tmp_path):

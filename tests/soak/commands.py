@@ -53,8 +53,7 @@ class Commands:
         self._expected = {}
         for name in IMPORTED:
             importlib.import_module(name)
-        # Several parts and commits even for a tiny corpus.
-        importlib.import_module("partition").QUESTIONS = 2
+        importlib.import_module("asnq").QUESTIONS = 2  # several parts even for a tiny corpus
 
     def choose(self, random):
         """Choose the name of a command, a training as often as all others together."""
