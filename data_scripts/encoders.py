@@ -86,7 +86,7 @@ def fetch_hub(repository, target):
         raise DataError(
             f"the Hugging Face hub, {repository}",
             f"cannot be fetched ({' '.join(str(error).split())[:200]})",
-            mend="run the command again, or copy the encoder's directory from another machine",
+            hint="run the command again, or copy the encoder's directory from another machine",
         ) from None
     return digests
 

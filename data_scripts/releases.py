@@ -53,7 +53,7 @@ def download(urls, target, sha256="", option="--archive"):
             failures.append(f"{error.where}: {error.found}")
             note(failures[-1])
     hint = f"fetch it elsewhere and pass it with {option}"
-    raise DataError(target.name, "no address gives it: " + ", ".join(failures), mend=hint)
+    raise DataError(target.name, "no address gives it: " + ", ".join(failures), hint=hint)
 
 
 def _fetch(url, target, sha256):

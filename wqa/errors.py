@@ -26,22 +26,22 @@ class WqaError(Exception):
         Its value, or the problem with it.
     expected : str, optional
         Description of a right value.
-    mend : str, optional
+    hint : str, optional
         What the user can do.
     """
 
     def __init__(
-        self, where: object, found: object, expected: object = "", mend: object = ""
+        self, where: object, found: object, expected: object = "", hint: object = ""
     ) -> None:
         self.where = str(where)
         self.found = str(found)
         self.expected = str(expected)
-        self.mend = str(mend)
+        self.hint = str(hint)
         parts = [f"{self.where}: {self.found}"]
         if self.expected:
             parts.append(f"expected {self.expected}")
-        if self.mend:
-            parts.append(self.mend)
+        if self.hint:
+            parts.append(self.hint)
         super().__init__(printable("; ".join(" ".join(part.split()) for part in parts)))
 
 
@@ -128,13 +128,13 @@ class Stopped(WqaError):
         Number of the signal.
     where : object
         How far the work came.
-    mend : object
+    hint : object
         Where its result so far is.
     """
 
-    def __init__(self, signal: int, where: object, mend: object) -> None:
+    def __init__(self, signal: int, where: object, hint: object) -> None:
         self.signal = signal
-        super().__init__(where, f"stopped by signal {signal}", mend=mend)
+        super().__init__(where, f"stopped by signal {signal}", hint=hint)
 
 
 class TrainingStopped(Stopped):

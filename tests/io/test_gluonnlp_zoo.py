@@ -181,7 +181,7 @@ def test_a_missing_or_damaged_file_without_a_network(zoo, pattern):
     path.unlink(missing_ok=True)
     with pytest.raises(EncoderError, match="cannot be fetched") as caught:
         load_backbone(ROBERTA)
-    assert caught.value.mend.endswith(f"copy the files to {zoo.root}")
+    assert caught.value.hint.endswith(f"copy the files to {zoo.root}")
     assert load_backbone(BERT).config.num_layers == 2
 
 

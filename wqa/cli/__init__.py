@@ -101,9 +101,9 @@ def _typed(error: Union[WqaError, OSError, MemoryError]) -> WqaError:
     """The typed error for one of the operating system."""
     if isinstance(error, MemoryError):
         hint = "take a smaller model or less data at a time"
-        return StorageError("memory", "there is not enough of it", mend=hint)
+        return StorageError("memory", "there is not enough of it", hint=hint)
     if isinstance(error, OSError) and not isinstance(error, WqaError):
         where = error.filename or "standard output or the system"
         hint = "check the path, its permissions and space"
-        return StorageError(where, error.strerror or error, mend=hint)
+        return StorageError(where, error.strerror or error, hint=hint)
     return error

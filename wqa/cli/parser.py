@@ -96,11 +96,11 @@ class CommandParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
             if value in MOVED:
-                raise OptionError(value, "is no command any more", mend=MOVED[value])
+                raise OptionError(value, "is no command any more", hint=MOVED[value])
             nearest = difflib.get_close_matches(value, action.choices, n=1)
-            mend = f"did you mean {nearest[0]}?" if nearest else f"{self.prog} --help explains them"
+            hint = f"did you mean {nearest[0]}?" if nearest else f"{self.prog} --help explains them"
             known = ", ".join(action.choices)
-            raise OptionError(str(action.metavar), shorten(value), f"one of {known}", mend)
+            raise OptionError(str(action.metavar), shorten(value), f"one of {known}", hint)
         super()._check_value(action, value)
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -110,7 +110,7 @@ class CommandParser(argparse.ArgumentParser):
         """Raise an `OptionError` with a message of argparse."""
         if len(message) > _LONGEST:
             message = message[: _LONGEST - 3] + "..."
-        raise OptionError(self.prog, message, mend=f"{self.prog} --help explains its arguments")
+        raise OptionError(self.prog, message, hint=f"{self.prog} --help explains its arguments")
 
 
 class _HelpAll(argparse.Action):
@@ -138,5 +138,5 @@ def at_the_command_line(error: WqaError, parser: argparse.ArgumentParser) -> str
         return f"{flags[match[1]]} {match[2]}" if match[1] in flags else match[0]
 
     where = " and ".join(flags.get(name, name) for name in error.where.split(" and "))
-    parts = [_ARGUMENT.sub(as_flag, part) for part in (error.found, error.expected, error.mend)]
+    parts = [_ARGUMENT.sub(as_flag, part) for part in (error.found, error.expected, error.hint)]
     return str(WqaError(where, *parts))

@@ -201,7 +201,7 @@ def _error_of(failed: Dict[int, str], parts: Parts) -> ClusterError:
     return ClusterError(
         f"{len(failed)} of {len(parts.partitions)} partitions",
         printable("failed: " + "; ".join(named)),
-        mend="what is computed stays; correct the cause, then run the command again",
+        hint="what is computed stays; correct the cause, then run the command again",
     )
 
 
@@ -216,7 +216,7 @@ def _connect(cluster: str, threads: int, on_gpus: bool) -> Iterator[Any]:
         ray = importlib.import_module("ray")
     except ImportError as error:
         hint = f"install Ray {how_to_install('ray')}"
-        raise MissingDependency("ray", f"cannot be imported ({error})", mend=hint) from None
+        raise MissingDependency("ray", f"cannot be imported ({error})", hint=hint) from None
     if ray.is_initialized():
         raise ClusterError(
             "cluster",

@@ -265,10 +265,10 @@ def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
     try:
         return kind(**built)
     except TypeError as error:
-        raise RunDirectoryError(where, f"a field is missing ({error})", mend=_HINT) from None
+        raise RunDirectoryError(where, f"a field is missing ({error})", hint=_HINT) from None
     except OptionError as error:
         problem = f"{error.where}: {error.found}"
-        raise RunDirectoryError(where, problem, error.expected, error.mend or _HINT) from None
+        raise RunDirectoryError(where, problem, error.expected, error.hint or _HINT) from None
 
 
 def _field(hint: Any, value: Any, where: str) -> Any:
@@ -342,7 +342,7 @@ def _read(path: PathLike, hint: str) -> Dict[str, Any]:
     try:
         values = read_json(path)
     except (OSError, ValueError) as error:
-        raise RunDirectoryError(path, f"cannot be read as JSON ({error})", mend=hint) from None
+        raise RunDirectoryError(path, f"cannot be read as JSON ({error})", hint=hint) from None
     if not isinstance(values, dict):
         raise RunDirectoryError(path, shorten(values), "a JSON object", hint)
     return values

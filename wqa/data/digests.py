@@ -50,7 +50,7 @@ def file_digests(folder: PathLike, names: Iterable[str] = RUN_FILES) -> Dict[str
 
 
 def check_digest(
-    path: pathlib.Path, recorded: Mapping[str, str], mend: str = "restore the file from its run"
+    path: pathlib.Path, recorded: Mapping[str, str], hint: str = "restore the file from its run"
 ) -> None:
     """Check that a file of a run is as it was written.
 
@@ -61,7 +61,7 @@ def check_digest(
     recorded : mapping of str to str
         SHA-256 by name of the file, from ``config.json``. A file without one is not checked, as in
         a run of an earlier version.
-    mend : str
+    hint : str
         Remedy that the error names.
 
     Raises
@@ -75,16 +75,16 @@ def check_digest(
     try:
         digest = sha256(path)
     except FileNotFoundError:
-        raise RunDirectoryError(path, "the file is missing", "a file of the run", mend) from None
+        raise RunDirectoryError(path, "the file is missing", "a file of the run", hint) from None
     except OSError as error:
         reason = f"cannot be read ({error.strerror})"
-        raise RunDirectoryError(path, reason, "a file of the run", mend) from None
+        raise RunDirectoryError(path, reason, "a file of the run", hint) from None
     if digest != expected:
         raise RunDirectoryError(
             path,
             f"has changed: its SHA-256 is {digest[:12]}...",
             f"{expected[:12]}..., as config.json records",
-            f"{mend}; if you changed it yourself, delete its line of sha256 in config.json",
+            f"{hint}; if you changed it yourself, delete its line of sha256 in config.json",
         )
 
 

@@ -148,7 +148,7 @@ def _files(folder: pathlib.Path) -> Iterator[Tuple[pathlib.Path, str]]:
                 inside = sorted((entry.name, entry.is_dir()) for entry in entries)
         except OSError as error:
             problem = f"cannot be read ({error.strerror})"
-            raise DataError(error.filename or top, problem, mend="check the path") from None
+            raise DataError(error.filename or top, problem, hint="check the path") from None
         shown = [(name, is_folder) for name, is_folder in inside if not name.startswith(".")]
         ahead += [os.path.join(top, name) for name, is_folder in reversed(shown) if is_folder]
         for name, is_folder in shown:
@@ -228,8 +228,8 @@ def read_table(path: PathLike, column: str = "text") -> Iterator[Document]:
     """
     left_out, known = _LeftOut(), UniqueIds("document", unit="row")
     number = 0
-    mend = "name the column of texts with --column"
-    for where, number, cells in read_rows(path, (column,), mend):
+    hint = "name the column of texts with --column"
+    for where, number, cells in read_rows(path, (column,), hint):
         if not cells.get(column, "").strip():
             left_out["rows without a text"] += 1
             continue
@@ -296,6 +296,6 @@ def read_collection(path: PathLike, column: str = "text") -> Iterator[Document]:
     suffix = pathlib.Path(path).suffix.lower()
     if suffix in OFFICE:
         expected = "text, Markdown, HTML, a table (.csv, .tsv) or JSONL"
-        mend = "convert it to text, for example with pdftotext or pandoc"
-        raise DataError(path, f"is a {suffix} file", expected, mend)
+        hint = "convert it to text, for example with pdftotext or pandoc"
+        raise DataError(path, f"is a {suffix} file", expected, hint)
     return read_documents(path)

@@ -54,7 +54,7 @@ def paragraph_files(source: PathLike) -> List[pathlib.Path]:
     path = pathlib.Path(source)
     if not path.is_dir():
         if not path.exists():
-            raise DataError(path, "cannot be read (no such file or folder)", mend="check the path")
+            raise DataError(path, "cannot be read (no such file or folder)", hint="check the path")
         return [path]
     files = []
     for entry in sorted(path.iterdir()):

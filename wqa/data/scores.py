@@ -32,7 +32,7 @@ TYPES: Dict[str, np.dtype] = {
 #: Counts in the ``meta.json`` of a folder of scores.
 COUNTS = ("questions", "pairs", "blank", "truncated_questions", "skipped_questions")
 
-_MEND = "make it with `wqa score`"
+_HINT = "make it with `wqa score`"
 
 
 def candidate_keys(question: Question) -> np.ndarray:
@@ -138,13 +138,13 @@ class StoredScores(CandidateScores):
     """
 
     def __init__(self, path: PathLike) -> None:
-        folder = ArrayFolder(path, FORMAT, KIND, _MEND, COUNTS)
+        folder = ArrayFolder(path, FORMAT, KIND, _HINT, COUNTS)
         self.path = folder.path
         self.meta = folder.meta
         arrays = folder.arrays(TYPES)
         super().__init__(arrays["keys"], arrays["scores"])
         lengths = dict.fromkeys(TYPES, self.meta["pairs"])
-        folder.check_lengths(arrays, lengths, f"delete the folder, then {_MEND}")
+        folder.check_lengths(arrays, lengths, f"delete the folder, then {_HINT}")
         digest = hashlib.sha256()
         for name in arrays:
             folder.check(name)

@@ -32,12 +32,12 @@ def is_table(path: PathLike) -> bool:
 
 
 def read_rows(
-    path: PathLike, columns: Sequence[str], mend: str
+    path: PathLike, columns: Sequence[str], hint: str
 ) -> Iterator[Tuple[str, int, Dict[str, str]]]:
     """Read the rows of a table that have all of some columns.
 
     Yields the name of each row, for messages, its number, counted from 1 behind the first, and its
-    cells by column; an empty row has none. ``mend`` is what to do where a column is missing.
+    cells by column; an empty row has none. ``hint`` is what to do where a column is missing.
     """
     delimiter = TABLES[suffix_of(path)]
     lines = (line for _, line in text_lines(path))
@@ -52,24 +52,24 @@ def read_rows(
         if not header:
             raise DataError(path, "is empty", "a first row with the names of the columns")
         for column in columns:
-            _check_column(path, header, column, f"{mend}; {delimiter!r} divides them")
+            _check_column(path, header, column, f"{hint}; {delimiter!r} divides them")
         for number, row in enumerate(rows, 1):
             where = f"{path}, row {number}"
             if row and len(row) != len(header):
                 raise DataError(where, f"{len(row)} cells", f"{len(header)}, as in the first row")
             yield where, number, dict(zip(header, row))
     except csv.Error as error:
-        mend = "close the quotation mark, or double one that belongs to a text"
-        raise DataError(f"{path}, after row {number}", str(error), "a whole table", mend) from None
+        hint = "close the quotation mark, or double one that belongs to a text"
+        raise DataError(f"{path}, after row {number}", str(error), "a whole table", hint) from None
 
 
-def _check_column(path: PathLike, header: List[str], column: str, mend: str) -> None:
+def _check_column(path: PathLike, header: List[str], column: str, hint: str) -> None:
     if header.count(column) == 1:
         return
     if len(header) == 1 and ";" in header[0]:
-        mend = "save it with commas, or with tabs as .tsv"
+        hint = "save it with commas, or with tabs as .tsv"
     has = f"has {header.count(column) or 'no'} column {shorten(column)}"
-    raise DataError(path, has, f"one of {', '.join(map(shorten, header))}", mend)
+    raise DataError(path, has, f"one of {', '.join(map(shorten, header))}", hint)
 
 
 def read_question_table(path: PathLike, with_candidates: bool = True) -> Iterator[Question]:

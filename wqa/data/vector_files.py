@@ -57,7 +57,7 @@ _ENGLISH, _CONCEPT = "/c/en/", "/c/"
 _HEADER = re.compile(rb"\s*([0-9]{1,12})[ \t]+([0-9]{1,12})\s*")
 #: Control characters that no text holds, but float32 does.
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-_MEND = "fetch the file again, or name its format"
+_HINT = "fetch the file again, or name its format"
 
 #: A row of a file: where it is, its word in bytes, and what holds its numbers.
 _Row = Tuple[str, bytes, Any]
@@ -176,13 +176,13 @@ def _vector(numbers: Any, where: str) -> np.ndarray:
         try:
             elements = [_number(number) for number in numbers.split(b" ")]
         except ValueError as error:
-            raise DataError(where, f"not a number ({error})", "numbers", _MEND) from None
+            raise DataError(where, f"not a number ({error})", "numbers", _HINT) from None
         with np.errstate(over="ignore"):  # it is refused below
             vector = np.array(elements).astype(np.float32)
     if not np.isfinite(vector).all():
         index = int(np.isfinite(vector).argmin())
         raise DataError(
-            where, f"number {index + 1} is not finite in float32", "finite numbers", _MEND
+            where, f"number {index + 1} is not finite in float32", "finite numbers", _HINT
         )
     return vector
 
@@ -242,14 +242,14 @@ def _rows(file: IO[bytes], path: PathLike, kind: str) -> Iterator[_Row]:
     lines = bounded_lines(file, path, _LONGEST_LINE)
     first_line = next(lines, None)
     if first_line is None:
-        raise DataError(path, "the file is empty", "word vectors", _MEND)
+        raise DataError(path, "the file is empty", "word vectors", _HINT)
     header = _HEADER.fullmatch(first_line[1])
     expected = FORMATS[kind].header
     if expected is not None and bool(header) != expected:
         line, wanted = "a header", "a word and numbers"
         if expected:
             line, wanted = shorten(first_line[1]), "the number of words and of their elements"
-        raise DataError(f"{path}, line 1", line, f"{wanted}, as in {kind} files", _MEND)
+        raise DataError(f"{path}, line 1", line, f"{wanted}, as in {kind} files", _HINT)
     if header is None:
         yield from _text_rows(itertools.chain([first_line], lines), path, None)
         return
@@ -270,7 +270,7 @@ def _rows(file: IO[bytes], path: PathLike, kind: str) -> Iterator[_Row]:
 def _check_units(units: int, where: str) -> None:
     if not 1 <= units <= MOST_UNITS:
         expected = f"vectors of 1 to {MOST_UNITS:,} elements"
-        raise DataError(where, f"vectors of {units:,} elements", expected, _MEND)
+        raise DataError(where, f"vectors of {units:,} elements", expected, _HINT)
 
 
 def _text_rows(
@@ -291,7 +291,7 @@ def _text_rows(
                 where,
                 f"{spaces + 1} columns, {shorten(line)}",
                 f"{units + 1}: a word and {units} numbers, separated by single spaces",
-                _MEND,
+                _HINT,
             )
         yield where, word, numbers
 
@@ -319,7 +319,7 @@ def _binary_rows(file: IO[bytes], path: PathLike, count: int, units: int) -> Ite
                 word += byte
                 if len(word) > LONGEST_WORD:
                     problem = f"no space in {LONGEST_WORD:,} bytes"
-                    raise DataError(where, problem, "a word and a space", _MEND)
+                    raise DataError(where, problem, "a word and a space", _HINT)
                 if not byte:
                     raise DataError(where, "the file ends", counted, "fetch it again")
             numbers = file.read(4 * units)
@@ -327,4 +327,4 @@ def _binary_rows(file: IO[bytes], path: PathLike, count: int, units: int) -> Ite
                 raise DataError(where, "the file ends", counted, "fetch it again")
             yield where, bytes(word).lstrip(b"\r\n"), np.frombuffer(numbers, "<f4")
         if file.read(_SAMPLE).strip():
-            raise DataError(path, "bytes behind the last word", counted, _MEND)
+            raise DataError(path, "bytes behind the last word", counted, _HINT)

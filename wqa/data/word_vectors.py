@@ -32,7 +32,7 @@ _FACTS = ("words", "units")
 _STORED = (*_FACTS, MARK, "format", "files", "sha256")
 #: Words that are written at once.
 _BLOCK = 1 << 14
-_MEND = "make it with `wqa embed-words`"
+_HINT = "make it with `wqa embed-words`"
 
 _TWO_DIGITS = re.compile("[0-9][0-9]")
 _DIGIT = re.compile("[0-9]")
@@ -240,7 +240,7 @@ def read_word_vectors(path: PathLike, vocabulary: Optional[Collection[str]] = No
         If the folder is absent, incomplete, damaged, or no table of word vectors, or the table has
         none of the words.
     """
-    folder = ArrayFolder(path, FORMAT, KIND, _MEND, _FACTS)
+    folder = ArrayFolder(path, FORMAT, KIND, _HINT, _FACTS)
     arrays = _read_arrays(folder)
     words = _decode(folder, arrays)
     meta = {name: value for name, value in folder.meta.items() if name not in _STORED}
@@ -248,13 +248,13 @@ def read_word_vectors(path: PathLike, vocabulary: Optional[Collection[str]] = No
     try:
         table = WordVectors(words, arrays["vectors"], meta)
     except DataError as error:
-        raise DataError(folder.path, error.found, error.expected, _MEND) from None
+        raise DataError(folder.path, error.found, error.expected, _HINT) from None
     if vocabulary is None:
         return table
     try:
         return table.restrict(vocabulary)
     except DataError as error:
-        raise DataError(folder.path, error.found, error.expected, error.mend) from None
+        raise DataError(folder.path, error.found, error.expected, error.hint) from None
 
 
 def _read_arrays(folder: ArrayFolder) -> Mapping[str, np.ndarray]:
@@ -265,7 +265,7 @@ def _read_arrays(folder: ArrayFolder) -> Mapping[str, np.ndarray]:
             folder.path / "meta.json",
             f"{count} words with vectors of {units} elements",
             f"at least 1 word, and 1 to {MOST_UNITS:,} elements",
-            _MEND,
+            _HINT,
         )
     arrays = folder.arrays({**_TYPES, "vectors": np.dtype("<f4")})
     ends = arrays["word_ends"]
@@ -274,7 +274,7 @@ def _read_arrays(folder: ArrayFolder) -> Mapping[str, np.ndarray]:
         "word_ends": count,
         "vectors": count * units,
     }
-    folder.check_lengths(arrays, lengths, _MEND)
+    folder.check_lengths(arrays, lengths, _HINT)
     for name in arrays:
         folder.check(name)
     return {**arrays, "vectors": arrays["vectors"].reshape(count, units)}
@@ -287,7 +287,7 @@ def _decode(folder: ArrayFolder, arrays: Mapping[str, np.ndarray]) -> List[str]:
             words.append(content[start:end].decode("utf-8"))
         except UnicodeDecodeError:
             where = folder.path / "word_bytes.bin"
-            raise DataError(where, f"word {len(words)} is not UTF-8", "UTF-8", _MEND) from None
+            raise DataError(where, f"word {len(words)} is not UTF-8", "UTF-8", _HINT) from None
         start = end
     return words
 
@@ -296,4 +296,4 @@ def _check_meta(folder: ArrayFolder, meta: Mapping[str, Any]) -> None:
     where, masks = folder.path / "meta.json", meta.get("masks_digits", False)
     if not isinstance(meta.get("kind", ""), str) or not isinstance(masks, bool):
         values = f"kind {shorten(meta.get('kind'))}, masks_digits {shorten(masks)}"
-        raise DataError(where, values, "a string, and true or false", _MEND)
+        raise DataError(where, values, "a string, and true or false", _HINT)

@@ -68,15 +68,15 @@ def calibration_path(folder: pathlib.Path) -> pathlib.Path:
 def read_calibration(folder: pathlib.Path, config: RunConfig, stages: int) -> Calibration:
     """Read the calibration of a run."""
     path = calibration_path(folder)
-    mend = f"calibrate the run with `wqa calibrate {folder} --data DEV`"
-    check_digest(path, config.sha256, mend)
+    hint = f"calibrate the run with `wqa calibrate {folder} --data DEV`"
+    check_digest(path, config.sha256, hint)
     try:
         values = read_json(path)
     except FileNotFoundError:
         return Calibration()
     except (OSError, ValueError) as error:
         problem = f"cannot be read ({error})"
-        raise RunDirectoryError(path, problem, "what `wqa calibrate` writes", mend) from None
+        raise RunDirectoryError(path, problem, "what `wqa calibrate` writes", hint) from None
     values = values if isinstance(values, dict) else {}
     weights = folder / "model.params"
     if values.get("model_sha256") != (config.sha256.get(weights.name) or sha256(weights)):
@@ -84,17 +84,17 @@ def read_calibration(folder: pathlib.Path, config: RunConfig, stages: int) -> Ca
             path,
             "was fitted to the scores of other weights than model.params",
             "the calibration of this run",
-            mend,
+            hint,
         )
     temperatures: Any = values.get("temperatures")
     threshold: Any = values.get("threshold")
     if not _are_temperatures(temperatures, stages):
         expected = f"{stages} numbers from {TEMPERATURES[0]:g} to {TEMPERATURES[1]:g}"
         problem = f"temperatures is {shorten(temperatures)}"
-        raise RunDirectoryError(path, problem, f"{expected}, one for each exit", mend)
+        raise RunDirectoryError(path, problem, f"{expected}, one for each exit", hint)
     if not is_probability(threshold):
         problem = f"threshold is {shorten(threshold)}"
-        raise RunDirectoryError(path, problem, "a number from 0 to 1", mend)
+        raise RunDirectoryError(path, problem, "a number from 0 to 1", hint)
     return Calibration(tuple(map(float, temperatures)), float(threshold))
 
 

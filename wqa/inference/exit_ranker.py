@@ -118,7 +118,7 @@ class QuestionGroup:
     def __init__(self, ranker: CascadeRanker, group: Sequence[QuestionPairs]) -> None:
         self._ranker, self._drops = ranker, ranker.drops
         pairs = GroupPairs(group)
-        self._named, self._starts, self._filled = pairs, pairs.starts, pairs.filled
+        self._named, self._starts, self._non_blank = pairs, pairs.starts, pairs.non_blank
         self._truncated = np.array([pair.truncated for pair in pairs.all], dtype=bool)
         self._pairs, self._encoded = ranker._network_inputs(pairs)
         self._lengths = np.array([pair.length for pair in self._pairs], dtype=int)
@@ -133,16 +133,16 @@ class QuestionGroup:
         self._padded = np.zeros(len(self._pairs))
 
     def rank(self) -> List[Ranking]:
-        alive = np.flatnonzero(self._filled)
-        alive = alive[np.argsort(self._lengths[alive], kind="stable")]
+        surviving = np.flatnonzero(self._non_blank)
+        surviving = surviving[np.argsort(self._lengths[surviving], kind="stable")]
         pools = self._pools()
         store: Any = None
         for stages in self._runs():
-            store = self._run(stages, alive, store)
+            store = self._run(stages, surviving, store)
             pools = [self._keep(pool, stages[-1]) for pool in pools]
             kept = np.zeros(len(self._pairs), dtype=bool)
             kept[np.concatenate(pools).astype(int)] = True
-            alive = alive[kept[alive]]
+            surviving = surviving[kept[surviving]]
         rankings = []
         for index, (start, end) in enumerate(self._named.questions()):
             rankings.append(self._ranking(index, start, end))
@@ -152,7 +152,7 @@ class QuestionGroup:
         """Pools of candidates among which an exit drops, in their original order."""
         size, pools = self._ranker._pool_size, []
         for start, end in self._named.questions():
-            pairs = start + np.flatnonzero(self._filled[start:end])
+            pairs = start + np.flatnonzero(self._non_blank[start:end])
             step = size or max(len(pairs), 1)
             pools += [pairs[first : first + step] for first in range(0, max(len(pairs), 1), step)]
         return pools
@@ -166,24 +166,24 @@ class QuestionGroup:
                 runs.append([])
         return runs
 
-    def _run(self, stages: List[int], alive: np.ndarray, store: Any) -> Any:
+    def _run(self, stages: List[int], surviving: np.ndarray, store: Any) -> Any:
         """Score candidates at consecutive stages; returns the store of their encodings."""
         ranker, engine = self._ranker, self._ranker._engine
         is_last = stages[-1] == len(self._drops) - 1
-        following = None if is_last else engine.store()
-        batches = engine.plan(self._lengths[alive])
+        next_store = None if is_last else engine.store()
+        batches = engine.plan(self._lengths[surviving])
         readings: List[List[np.ndarray]] = [[] for _ in stages]
         works = []
         for indices in batches:
-            batch = alive[indices]
+            batch = surviving[indices]
             pairs = [self._pairs[pair] for pair in batch]
-            works.append(MicroBatch(stages, batch, pairs, store, following))
+            works.append(MicroBatch(stages, batch, pairs, store, next_store))
         for work, done in zip(self._with_bar(works, stages[-1]), engine.run_all(works)):
             self._padded[work.numbers] += ranker._stage_work[stages].sum() * done.positions
             for stage_readings, stage_rows in zip(readings, done.rows):
                 stage_readings.append(stage_rows)
         if batches:
-            order = alive[np.concatenate(batches)]
+            order = surviving[np.concatenate(batches)]
             # A head runs once for all micro-batches: reading its weights costs more than its rows.
             for stage, stage_readings in zip(stages, readings):
                 rows = np.concatenate(stage_readings)
@@ -191,7 +191,7 @@ class QuestionGroup:
                 self._check(stage, order, scores)
                 self._scores[stage, order] = scores
                 self._share(stage, order)
-        return following
+        return next_store
 
     def _share(self, stage: int, pairs: np.ndarray) -> None:
         """Give candidates with the same text the score of the first, so that they tie.
@@ -249,12 +249,12 @@ class QuestionGroup:
 
     def _cost(self, index: int, start: int, end: int, reached: np.ndarray) -> Cost:
         """Cost of a question; ``reached`` is the number of stages that scored each candidate."""
-        filled, lengths = reached > 0, self._lengths[start:end]
-        if not filled.any():
+        non_blank, lengths = reached > 0, self._lengths[start:end]
+        if not non_blank.any():
             return FREE
         stage_work, full_work = self._ranker._stage_work, self._ranker._full_work
         work = np.concatenate([[0], np.cumsum(stage_work)])[reached]
-        candidates = left = int(filled.sum())
+        candidates = left = int(non_blank.sum())
         planned = 0.0
         for step, drop in zip(stage_work, self._drops):
             planned += step * left
@@ -267,5 +267,5 @@ class QuestionGroup:
             full,
             float((work * lengths).sum()) + tokens * full_work,
             float(self._padded[start:end].sum()) + tokens * full_work,
-            float(full_work * lengths[filled].sum()),
+            float(full_work * lengths[non_blank].sum()),
         )

@@ -279,7 +279,7 @@ class GroupPairs:
     def __init__(self, group: Sequence[Any]) -> None:
         self.all = [pair for encoded in group for pair in encoded.pairs]
         self.lengths = np.array([pair.length for pair in self.all], dtype=int)
-        self.filled = np.array([not pair.empty for pair in self.all], dtype=bool)
+        self.non_blank = np.array([not pair.empty for pair in self.all], dtype=bool)
         self.starts = np.cumsum([0] + [len(encoded.pairs) for encoded in group])
         self._questions = [encoded.question for encoded in group]
 

@@ -112,13 +112,13 @@ class Ranking:
     windows: Optional[np.ndarray] = None
 
     def __post_init__(self) -> None:
-        filled = ~np.asarray(self.blank, dtype=bool)
+        non_blank = ~np.asarray(self.blank, dtype=bool)
         if self.dropped is None:
-            object.__setattr__(self, "dropped", filled & np.isnan(self.exit_scores[-1]))
+            object.__setattr__(self, "dropped", non_blank & np.isnan(self.exit_scores[-1]))
         # NaN stands for an exit that did not score the candidate.
         infinite = np.isinf(self.exit_scores).any(axis=0)
         finite = np.isfinite(self.scores) & ~infinite
-        wrong = np.flatnonzero(filled & ~finite)
+        wrong = np.flatnonzero(non_blank & ~finite)
         if len(wrong):
             candidate = int(wrong[0])
             scores = np.append(self.exit_scores[:, candidate], self.scores[candidate])
@@ -140,9 +140,9 @@ class Ranking:
         """
         relevance = np.zeros(len(self.scores))
         blank = np.asarray(self.blank, dtype=bool)
-        filled = np.flatnonzero(~blank[self.order])  # places in the order
-        order = np.asarray(self.order)[filled]
-        differs = self.differs[filled[1:] - 1]
+        non_blank = np.flatnonzero(~blank[self.order])  # places in the order
+        order = np.asarray(self.order)[non_blank]
+        differs = self.differs[non_blank[1:] - 1]
         relevance[order] = decreasing(self.probabilities[order], differs, len(relevance))
         return relevance
 
@@ -176,8 +176,8 @@ class Ranking:
         if threshold is None:
             threshold = self.threshold
         if threshold is None:
-            mend = "calibrate the run with `wqa calibrate`, or give a number"
-            raise OptionError("threshold", "none", "that of a calibrated run", mend)
+            hint = "calibrate the run with `wqa calibrate`, or give a number"
+            raise OptionError("threshold", "none", "that of a calibrated run", hint)
         if not is_probability(threshold):
             raise OptionError("threshold", shorten(threshold), "a number from 0 to 1")
         first = self.order[0]

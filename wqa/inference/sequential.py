@@ -89,7 +89,7 @@ class SequentialRanker(Ranker):
     def _rank_group(self, group: List[Question]) -> List[Ranking]:
         states = [_State(question, len(self.rankers)) for question in group]
         for index, (ranker, drop) in enumerate(zip(self.rankers, self.drops)):
-            running = [state for state in states if len(state.alive)]
+            running = [state for state in states if len(state.surviving)]
             rankings = ranker.rank_all([state.left() for state in running])
             for state, ranking in zip(running, rankings):
                 state.update(index, ranking, drop)
@@ -109,7 +109,7 @@ class _State:
     def __init__(self, question: Question, rankers: int) -> None:
         check_candidates(question)
         count = len(question.candidates)
-        self._question, self.alive = _with_ranks(question), np.arange(count)
+        self._question, self.surviving = _with_ranks(question), np.arange(count)
         self._tail: List[np.ndarray] = []  # dropped candidates, latest drop first
         self._head = np.arange(0)
         self._scores, self._exits = np.full(count, -np.inf), np.zeros(count, dtype=int)
@@ -122,24 +122,26 @@ class _State:
     def left(self) -> Question:
         """The question with the remaining candidates, in the order in which they came."""
         candidates = self._question.candidates
-        return self._question._replace(candidates=tuple(candidates[index] for index in self.alive))
+        return self._question._replace(
+            candidates=tuple(candidates[index] for index in self.surviving)
+        )
 
     def update(self, index: int, ranking: Ranking, drop: Drop) -> None:
         """Record the scores of a ranker, and drop candidates."""
-        order, blank = self.alive[ranking.order], ranking.blank
-        self._scores[self.alive], self._exits[self.alive] = ranking.scores, ranking.exits
-        self._truncated[self.alive] |= ranking.truncated
-        self._blank[self.alive[blank]] = True
-        self._exit_scores[index, self.alive] = np.where(blank, np.nan, ranking.scores)
-        self._probabilities[self.alive] = ranking.probabilities
+        order, blank = self.surviving[ranking.order], ranking.blank
+        self._scores[self.surviving], self._exits[self.surviving] = ranking.scores, ranking.exits
+        self._truncated[self.surviving] |= ranking.truncated
+        self._blank[self.surviving[blank]] = True
+        self._exit_scores[index, self.surviving] = np.where(blank, np.nan, ranking.scores)
+        self._probabilities[self.surviving] = ranking.probabilities
         # What a ranker dropped at an exit of its own it may yet hand on.
-        self._dropped[self.alive] = ranking.dropped
+        self._dropped[self.surviving] = ranking.dropped
         count = int((~blank).sum())
         self._steps.append(_Step(ranking.cost, count))
         kept = drop.kept(count)
         self._dropped[order[kept:]] = True
         self._tail.insert(0, order[kept:])
-        self._head, self.alive = order[:kept], np.sort(order[:kept])
+        self._head, self.surviving = order[:kept], np.sort(order[:kept])
 
     def ranking(self, calibration: Calibration, threshold: Optional[float]) -> Ranking:
         """The ranking after the last ranker."""

@@ -170,7 +170,7 @@ def locate_encoder(name: str) -> pathlib.Path:
     # Importing the package needs PyTorch, finding it does not.
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise EncoderError(name, f"the package {package} is not installed", mend=install)
+        raise EncoderError(name, f"the package {package} is not installed", hint=install)
     return pathlib.Path(spec.origin).parent / folder
 
 

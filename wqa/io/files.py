@@ -132,7 +132,7 @@ def storage_errors(path: PathLike) -> Iterator[None]:
     except OSError as error:
         problem = f"could not be written ({error.strerror or error})"
         hint = "check the space and the permissions there, or choose another path, then run again"
-        raise StorageError(path, problem, mend=f"{hint}; an older file is unchanged") from error
+        raise StorageError(path, problem, hint=f"{hint}; an older file is unchanged") from error
 
 
 def sync(path: PathLike) -> None:

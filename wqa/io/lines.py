@@ -103,7 +103,7 @@ def open_lines(path: PathLike) -> IO[bytes]:
     try:
         return open_bytes(path)
     except FileNotFoundError:
-        raise DataError(path, "cannot be read (no such file)", mend="check the path") from None
+        raise DataError(path, "cannot be read (no such file)", hint="check the path") from None
     except OSError as error:
         raise DataError(
             path, f"cannot be read ({error.strerror})", "a file", "check the path"
@@ -162,8 +162,8 @@ class UniqueIds:
             problem = f"two {self._kind}s have this id"
             if first is not None:
                 problem = f"{self._kind} id {shorten(record_id)} is on {self._unit} {first} too"
-            expected, mend = "ids that are unique in a file", "rename one of the two"
-            raise DataError(where, problem, expected, mend)
+            expected, hint = "ids that are unique in a file", "rename one of the two"
+            raise DataError(where, problem, expected, hint)
         self._lines[record_id] = line
         if self._most is not None and len(self._lines) > self._most:
             del self._lines[next(iter(self._lines))]
@@ -201,12 +201,12 @@ def record_lines(
 
 
 @contextlib.contextmanager
-def damage_errors(where: object, mend: str = "fetch or write it again") -> Iterator[None]:
+def damage_errors(where: object, hint: str = "fetch or write it again") -> Iterator[None]:
     """Convert what a damaged file raises while it is read into a `DataError`."""
     try:
         yield
     except DAMAGE as error:
-        raise DataError(where, f"cannot be read ({error})", "a whole file", mend) from None
+        raise DataError(where, f"cannot be read ({error})", "a whole file", hint) from None
 
 
 def text_of(value: Any, name: str, where: str) -> str:

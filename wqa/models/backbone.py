@@ -16,7 +16,7 @@ import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
-from wqa.models.embeddings import Computation, Embeddings, break_cycles, check_ids
+from wqa.models.embeddings import Embeddings, EngineHolder, break_cycles, check_ids
 from wqa.models.masks import RelativePositions, at_marks, attention_mask
 
 
@@ -101,7 +101,7 @@ class LayerStack(HybridBlock):
     ----------
     layers : sequence of EncoderLayer
         Layers in the order in which they run; a layer may occur several times.
-    computation : Computation, optional
+    holder : EngineHolder, optional
         Engine of the encoder; MXNet by default.
     needed : int, optional
         Number of first positions of the output that are read; all by default.
@@ -110,13 +110,13 @@ class LayerStack(HybridBlock):
     def __init__(
         self,
         layers: Sequence[EncoderLayer],
-        computation: Optional[Computation] = None,
+        holder: Optional[EngineHolder] = None,
         needed: Optional[int] = None,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
         self._sequence, self.needed = tuple(layers), needed
-        self._computation = computation or Computation()
+        self._holder = holder or EngineHolder()
         for layer in dict.fromkeys(layers):
             self.register_child(layer)
         #: Bias of the attention scores of all layers; None for encoders without one.
@@ -130,12 +130,12 @@ class LayerStack(HybridBlock):
 
     def __getitem__(self, key):
         if isinstance(key, slice):
-            return LayerStack(self._sequence[key], self._computation)
+            return LayerStack(self._sequence[key], self._holder)
         return self._sequence[key]
 
     def __add__(self, following: LayerStack) -> LayerStack:
         """These layers and then those of another stack of the same backbone."""
-        return LayerStack(self._sequence + following._sequence, self._computation)
+        return LayerStack(self._sequence + following._sequence, self._holder)
 
     def of_first_positions(self, count: int = 1) -> LayerStack:
         """The same layers, for a caller that reads first positions alone.
@@ -150,12 +150,12 @@ class LayerStack(HybridBlock):
         LayerStack
             Layers that share the parameters.
         """
-        return LayerStack(self._sequence, self._computation, count)
+        return LayerStack(self._sequence, self._holder, count)
 
     def forward(self, hidden: Tensor, valid_length: Tensor, *marks: Tensor) -> Tensor:
         """Run the layers by the attached engine, or by MXNet."""
-        if self._computation.takes(hidden) and self._sequence:
-            return self._computation.engine.layers(self, hidden, valid_length, *marks)
+        if self._holder.accepts(hidden) and self._sequence:
+            return self._holder.engine.layers(self, hidden, valid_length, *marks)
         return super().forward(hidden, valid_length, *marks)
 
     def mask(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
@@ -189,10 +189,10 @@ class Backbone(HybridBlock):
 
     def __init__(self, config: BackboneConfig, **kwargs) -> None:
         super().__init__(**kwargs)
-        self.config, self._computation = config, Computation()
+        self.config, self._holder = config, EngineHolder()
         buckets, relative = config.family.relative_buckets, None
         with self.name_scope():
-            self.embeddings = Embeddings(config, self._computation)
+            self.embeddings = Embeddings(config, self._holder)
             if buckets:
                 relative = RelativePositions(buckets, config.num_heads)
         object.__setattr__(self, "_relative", relative)  # a child of the layers
@@ -218,7 +218,7 @@ class Backbone(HybridBlock):
                 layers = [EncoderLayer(self.config, self._relative)] * count
             else:
                 layers = [EncoderLayer(self.config, self._relative) for _ in range(count)]
-            return LayerStack(layers, self._computation)
+            return LayerStack(layers, self._holder)
 
     def attach(self, engine: Any) -> None:
         """Attach an engine, which then computes the embeddings and layers.
@@ -230,7 +230,7 @@ class Backbone(HybridBlock):
         engine : wqa.engines.onednn.GradientEngine or None
             Engine to attach; None to detach it.
         """
-        self._computation.engine = engine
+        self._holder.engine = engine
 
     def parameter_count(self) -> int:
         """Number of the encoder's parameters without the pooler; shared ones count once."""

@@ -32,8 +32,8 @@ def _check_nothing() -> None:
     pass
 
 
-class Computation:
-    """Engine of a backbone's embeddings and layers; without one MXNet computes them.
+class EngineHolder:
+    """Holds the engine of a backbone's embeddings and layers; without one MXNet computes them.
 
     All blocks of a backbone, and slices of its layers, share one object.
     """
@@ -41,7 +41,7 @@ class Computation:
     def __init__(self) -> None:
         self.engine: Any = None
 
-    def takes(self, array: Tensor) -> bool:
+    def accepts(self, array: Tensor) -> bool:
         """Whether the engine computes a block on this input; MXNet computes symbols."""
         return self.engine is not None and isinstance(array, mx.nd.NDArray)
 
@@ -81,15 +81,15 @@ class Embeddings(HybridBlock):
     ----------
     config : BackboneConfig
         Sizes of the encoder.
-    computation : Computation, optional
+    holder : EngineHolder, optional
         Engine of the encoder; MXNet by default.
     """
 
     def __init__(
-        self, config: BackboneConfig, computation: Optional[Computation] = None, **kwargs
+        self, config: BackboneConfig, holder: Optional[EngineHolder] = None, **kwargs
     ) -> None:
         super().__init__(**kwargs)
-        self._computation = computation or Computation()
+        self._holder = holder or EngineHolder()
         self._config = config
         width = config.embedding_size or config.units  # E
         self._first = config.first_position
@@ -112,11 +112,11 @@ class Embeddings(HybridBlock):
     def forward(self, token_ids: Tensor, token_types: Tensor, *positions: Tensor) -> Tensor:
         """Embed token ids by the attached engine, or by MXNet."""
         check_ids(token_ids, self._config, not positions)
-        if not self._computation.takes(token_ids):
+        if not self._holder.accepts(token_ids):
             return super().forward(token_ids, token_types, *positions)
         weight = self.position_weight.data(token_ids.context)
         sums = self.sums(mx.nd, token_ids, token_types, weight, *positions)  # (B, L, E)
-        return self._computation.engine.embed(self, sums)
+        return self._holder.engine.embed(self, sums)
 
     def hybrid_forward(
         self,

@@ -101,14 +101,14 @@ def parse_devices(ctx: str) -> List[mx.Context]:
     kind, numbers = device_numbers(ctx)
     last = numbers[-1]
     if kind == "gpu" and last >= gpu_count():
-        mend = f"install MXNet for GPUs {how_to_install('cu112')}"
+        hint = f"install MXNet for GPUs {how_to_install('cu112')}"
         if mx.runtime.Features().is_enabled("CUDA"):
-            mend = "let the NVIDIA driver show the GPU: `nvidia-smi` lists those that it shows"
+            hint = "let the NVIDIA driver show the GPU: `nvidia-smi` lists those that it shows"
         raise DeviceError(
             "ctx",
             f"gpu:{last}, but this machine shows {gpu_count()} GPUs to MXNet",
             "a GPU of this machine",
-            f'take ctx="cpu", or {mend}',
+            f'take ctx="cpu", or {hint}',
         )
     return [mx.Context(kind, index) for index in numbers]
 

@@ -68,7 +68,7 @@ def read_object(path: pathlib.Path) -> Dict[str, Any]:
         values = read_json(path, MOST_JSON)
     except (OSError, ValueError) as error:
         raise EncoderError(
-            path, f"cannot be read as JSON ({error})", mend="fetch the file again"
+            path, f"cannot be read as JSON ({error})", hint="fetch the file again"
         ) from None
     if not isinstance(values, dict):
         raise EncoderError(path, f"a {type(values).__name__}", "a JSON object")

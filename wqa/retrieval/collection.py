@@ -111,10 +111,10 @@ def build_index(
         else:
             made_with["splitter"] = splitter.name
         changed = "the documents or the settings have changed"
-        mend = f"{changed}: replace it with --replace, or choose another folder"
+        hint = f"{changed}: replace it with --replace, or choose another folder"
         output = output_of(out, FORMAT, KIND, list(TYPES))
         try:
-            existing = reusable_folder(output, made_with, mend)
+            existing = reusable_folder(output, made_with, hint)
         except DataError:
             if not replace:
                 raise
@@ -139,7 +139,7 @@ def _digest(path: PathLike, column: str) -> str:
         return sha256(path)
     except OSError as error:
         name = error.filename or path
-        raise DataError(name, f"cannot be read ({error.strerror})", mend="check the path") from None
+        raise DataError(name, f"cannot be read ({error.strerror})", hint="check the path") from None
 
 
 def _write(

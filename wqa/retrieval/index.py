@@ -51,8 +51,8 @@ TYPES: Dict[str, np.dtype] = {
     "document_sentences": np.dtype("<i8"),  # end of each document's sentences
 }
 
-_MEND = "make it with `wqa index`"
-_MEND_DAMAGE = f"delete the folder, then {_MEND}"
+_HINT = "make it with `wqa index`"
+_DAMAGE_HINT = f"delete the folder, then {_HINT}"
 
 
 class Hit(NamedTuple):
@@ -100,7 +100,7 @@ class Index:
     """
 
     def __init__(self, path: PathLike) -> None:
-        folder = ArrayFolder(path, FORMAT, KIND, _MEND, ("documents", "terms"))
+        folder = ArrayFolder(path, FORMAT, KIND, _HINT, ("documents", "terms"))
         self.path = folder.path
         self.meta = folder.meta
         self.method = self._method()
@@ -121,7 +121,7 @@ class Index:
             return method_of(name, **dict(settings))  # type: ignore[arg-type]
         except (TypeError, ValueError, OptionError):
             found = f"method {shorten(name)} with settings {shorten(settings)}"
-            raise DataError(where, found, "a method of this version", _MEND_DAMAGE) from None
+            raise DataError(where, found, "a method of this version", _DAMAGE_HINT) from None
 
     def _check_lengths(self) -> None:
         """Check that the lengths of the arrays agree with the facts and with one another."""
@@ -135,7 +135,7 @@ class Index:
         for name, others in ends.items():
             lengths.setdefault(name, facts["documents"])
             lengths.update(dict.fromkeys(others, int(arrays[name][-1]) if len(arrays[name]) else 0))
-        self._folder.check_lengths(arrays, lengths, _MEND_DAMAGE)
+        self._folder.check_lengths(arrays, lengths, _DAMAGE_HINT)
 
     def check_digests(self, progress: bool = False) -> None:
         """Read all of the index, and compare it with the digests that were written with it.
@@ -223,7 +223,7 @@ class Index:
             raise DataError(
                 self.path / f"{name}_bytes.bin",
                 f"the {name} of document {index} is not UTF-8",
-                mend=_MEND_DAMAGE,
+                hint=_DAMAGE_HINT,
             ) from None
 
     def scores(self, question: str) -> np.ndarray:

@@ -41,10 +41,10 @@ class RequestError(WqaError):
     """A request that is not answered with a ranking; its dialect gives status and body by kind."""
 
     def __init__(
-        self, kind: str, where: object, found: object, expected: object = "", mend: object = ""
+        self, kind: str, where: object, found: object, expected: object = "", hint: object = ""
     ) -> None:
         self.kind = kind
-        super().__init__(where, found, expected, mend)
+        super().__init__(where, found, expected, hint)
 
 
 class RankRequest(NamedTuple):

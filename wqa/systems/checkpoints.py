@@ -234,14 +234,14 @@ def _recognize(path: pathlib.Path, weights: Weights) -> CheckpointLayout:
 
 def _layout_of(system: str, config: Optional[BackboneConfig]) -> CheckpointLayout:
     """Layout of a system's checkpoint, for a network on an encoder."""
-    mend = "take the format mxnet"
+    hint = "take the format mxnet"
     layouts = checkpoint_layouts()
     if system not in layouts:
         raise OptionError(
             "format",
             f"pytorch for a run of the system {system}",
             "one of the system " + ", ".join(layouts),
-            f"{mend}: this system's authors have no checkpoint",
+            f"{hint}: this system's authors have no checkpoint",
         )
     layout = layouts[system]
     family = config.family.name if config is not None else "none"
@@ -250,6 +250,6 @@ def _layout_of(system: str, config: Optional[BackboneConfig]) -> CheckpointLayou
             "format",
             f"pytorch for a run on an encoder of the family {family}",
             f"{layout.family}",
-            f"{mend}: the authors' code has the names of that family's tensors alone",
+            f"{hint}: the authors' code has the names of that family's tensors alone",
         )
     return layout

@@ -23,7 +23,7 @@ from wqa.pretrained.load import write_tensors
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
 from wqa.systems.checkpoints import checkpoint_tensors
 from wqa.systems.model_card import write_model_card
-from wqa.systems.run_directory import Run, load_run
+from wqa.systems.run_directory import LoadedRun, load_run
 
 #: Ids of special tokens that a tokenizer may have.
 SPECIAL_IDS = ("start_id", "separator_id", "padding_id")
@@ -151,7 +151,7 @@ def write_export_card(
     write_model_card(folder, config, form, pathlib.Path(out).absolute().name, run)
 
 
-def _write_settings(run: Run, config: Dict[str, Any], folder: pathlib.Path) -> None:
+def _write_settings(run: LoadedRun, config: Dict[str, Any], folder: pathlib.Path) -> None:
     """Write Hugging Face's settings of a network, up to its last exit, and the tokenizer."""
     settings = HUGGINGFACE[run.network.config.layout].settings
     depth = settings.get("num_hidden_layers", "num_hidden_layers")
@@ -194,7 +194,7 @@ def _is_exported(name: str, model: ExitNetwork) -> bool:
     return not is_layer or int(number) < model.exits[-1]
 
 
-def _tokenizer_config(run: Run) -> Dict[str, Union[str, int, List[str]]]:
+def _tokenizer_config(run: LoadedRun) -> Dict[str, Union[str, int, List[str]]]:
     tokenizer = run.inputs.tokenizer
     names: Dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",

@@ -28,7 +28,7 @@ from wqa.io.locks import new_directory
 from wqa.models.network import ENCODINGS_AND_SCORES, GraphPart, Network
 from wqa.systems.export import write_export_card
 from wqa.systems.run_config import read_tuned
-from wqa.systems.run_directory import Run, load_run
+from wqa.systems.run_directory import LoadedRun, load_run
 
 #: What networks compute that are exported, keys of `KINDS`.
 EXPORTED = ("scores", "spans", "labels")
@@ -111,7 +111,9 @@ def _stages(parts: List[GraphPart]) -> List[GraphPart]:
     return [part for part in parts if part.outputs == ENCODINGS_AND_SCORES]
 
 
-def _config(run: PathLike, loaded: Run, graphs: Dict[str, Graph], digest: str) -> Dict[str, Any]:
+def _config(
+    run: PathLike, loaded: LoadedRun, graphs: Dict[str, Graph], digest: str
+) -> Dict[str, Any]:
     """Content of ``config.json``, but for the digests of the files."""
     network = loaded.network
     names = {}
@@ -151,7 +153,7 @@ def _config(run: PathLike, loaded: Run, graphs: Dict[str, Graph], digest: str) -
     return as_json(config)
 
 
-def _calibration(run: PathLike, loaded: Run) -> Calibration:
+def _calibration(run: PathLike, loaded: LoadedRun) -> Calibration:
     """Calibration of a run of a ranker."""
     source = probe(run)
     if source.kind != "run" or loaded.network.computes != "scores":

@@ -20,7 +20,7 @@ from wqa.inference.ranker import Ranker
 from wqa.systems.registry import find_system
 from wqa.text import load_tokenizer
 
-_MEND = "export the run again"
+_HINT = "export the run again"
 
 
 class ExportedEncoder(NamedTuple):
@@ -86,15 +86,15 @@ def load_exported(folder: pathlib.Path, engine: EngineConfig, options: Dict[str,
     config = read_export_config(folder / "config.json")
     if config.computes != "scores":
         problem = f"an export of the system {config.system}, which is {KINDS[config.computes][0]}"
-        mend = "run its graphs by ONNX Runtime itself, or load the run"
-        raise RunDirectoryError(folder, problem, KINDS["scores"][0], mend)
+        hint = "run its graphs by ONNX Runtime itself, or load the run"
+        raise RunDirectoryError(folder, problem, KINDS["scores"][0], hint)
     for name, is_right, expected in _demands(config):
         if not is_right:
             found = f"{name} is {shorten(getattr(config, name))}"
-            raise RunDirectoryError(folder / "config.json", found, expected, _MEND)
+            raise RunDirectoryError(folder / "config.json", found, expected, _HINT)
     for name in config.sha256:
         if name != "config.json":
-            check_digest(folder / name, config.sha256, _MEND)
+            check_digest(folder / name, config.sha256, _HINT)
     calibrated, long_questions = options.pop("calibrated"), options.pop("long_questions")
     inputs = _inputs(folder, config, long_questions)
     network = ExportedNetwork(folder, config)
@@ -155,11 +155,11 @@ def _inputs(folder: pathlib.Path, config: ExportConfig, long_questions: str) -> 
             raise OptionError("inputs", config.inputs_type, f"{kind.__name__}, as its record says")
         return kind(tokenizer, **config.inputs, long_questions=long_questions)
     except EncoderError as error:
-        raise RunDirectoryError(path, error.found, "the tokenizer of the run", _MEND) from None
+        raise RunDirectoryError(path, error.found, "the tokenizer of the run", _HINT) from None
     except (OptionError, TypeError) as error:
         problem = f"inputs that do not fit the system {config.system} ({error})"
         expected = "those of the installed version of the system"
-        raise RunDirectoryError(folder / "config.json", problem, expected, _MEND) from None
+        raise RunDirectoryError(folder / "config.json", problem, expected, _HINT) from None
 
 
 def load_temporary(

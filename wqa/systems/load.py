@@ -347,4 +347,4 @@ def _naming(path: pathlib.Path) -> Iterator[None]:
         yield
     except OptionError as error:
         problem = f"{error.where}: {error.found}"
-        raise RunDirectoryError(path, problem, error.expected, error.mend) from None
+        raise RunDirectoryError(path, problem, error.expected, error.hint) from None

@@ -20,7 +20,7 @@ from wqa.errors import OptionError, RunDirectoryError
 from wqa.io.files import PathLike, atomic_writer, sha256
 from wqa.io.locks import lock_output
 from wqa.systems.load import quantize_network
-from wqa.systems.run_directory import Run, load_run, quantized_path
+from wqa.systems.run_directory import LoadedRun, load_run, quantized_path
 from wqa.text import note_long_questions, prepare_questions
 
 #: Kinds of networks that run in 8 bits, by `wqa.models.NetworkConfig.computes`.
@@ -67,7 +67,7 @@ def _check_replaceable(path: pathlib.Path) -> None:
         raise RunDirectoryError(path, "another file of this name", expected, "move it away")
 
 
-def _open(folder: pathlib.Path, long_questions: str) -> Run:
+def _open(folder: pathlib.Path, long_questions: str) -> LoadedRun:
     """A run whose network computes one of `QUANTIZED`."""
     if probe(folder).kind == "huggingface":
         hint = "convert it with `wqa convert`"
@@ -81,7 +81,9 @@ def _open(folder: pathlib.Path, long_questions: str) -> Run:
     return loaded
 
 
-def _quantize(folder: pathlib.Path, run: Run, calibration: List[Question], strength: float) -> int:
+def _quantize(
+    folder: pathlib.Path, run: LoadedRun, calibration: List[Question], strength: float
+) -> int:
     """Quantize a run by questions and write the file; returns the number of pairs."""
     pairs = []
     for question in calibration:

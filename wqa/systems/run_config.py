@@ -13,7 +13,7 @@ from wqa.inference.dropping import drop_ratios
 from wqa.io.files import PathLike
 from wqa.systems.registry import find_system
 
-_MEND = "restore the file from its run"
+_HINT = "restore the file from its run"
 
 
 def own_config(folder: pathlib.Path, config: RunConfig) -> Any:
@@ -23,7 +23,7 @@ def own_config(folder: pathlib.Path, config: RunConfig) -> Any:
         kind = find_system(config.system).network_type()
     except OptionError as error:
         where = f"{path}, field system"
-        raise RunDirectoryError(where, error.found, error.expected, _MEND) from None
+        raise RunDirectoryError(where, error.found, error.expected, _HINT) from None
     return from_dict(kind.Config, config.network, f"{path}, field network")
 
 

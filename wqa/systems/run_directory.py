@@ -39,12 +39,12 @@ from wqa.systems.registry import find_system
 from wqa.systems.run_config import own_config
 from wqa.text import PairInputs, load_tokenizer
 
-_MEND = "restore the file from its run"
+_HINT = "restore the file from its run"
 #: Greatest length of a pair, for a classifier whose files do not record it.
 MAX_LENGTH = 128
 
 
-class Run(NamedTuple):
+class LoadedRun(NamedTuple):
     """A run in memory, and the engine that is to compute it."""
 
     config: RunConfig
@@ -66,7 +66,7 @@ def load_run(
     long_questions: str = "error",
     computes: str = "",
     expected: str = "a run directory as `wqa train` writes it",
-) -> Run:
+) -> LoadedRun:
     """Load a run directory, or a fine-tuned classifier, a directory or an archive of one.
 
     `computes` is what its network has to compute, a key of `wqa.config.systems.KINDS`, or empty;
@@ -91,7 +91,7 @@ def load_run(
     is_quantized = engine.precision == "int8"
     quantized = _load_quantized(folder, config, network) if is_quantized else None
     inputs = _pair_inputs(folder, config, network, tokenizer, long_questions)
-    return Run(config, inputs, network, engine, quantized)
+    return LoadedRun(config, inputs, network, engine, quantized)
 
 
 def _no_run(source: Probe, expected: str) -> RunDirectoryError:
@@ -112,7 +112,7 @@ def _no_run(source: Probe, expected: str) -> RunDirectoryError:
     return RunDirectoryError(path, "there is no such directory", expected, hint)
 
 
-def _load_classifier(path: pathlib.Path, engine: EngineConfig, long_questions: str) -> Run:
+def _load_classifier(path: pathlib.Path, engine: EngineConfig, long_questions: str) -> LoadedRun:
     """Load a fine-tuned classifier, a directory or an archive of one."""
     if engine.precision == "int8":
         raise OptionError(
@@ -135,7 +135,7 @@ def _load_classifier(path: pathlib.Path, engine: EngineConfig, long_questions: s
         encoder=str(path),
         versions=library_versions(),
     )
-    return Run(config, inputs, network, engine, None)
+    return LoadedRun(config, inputs, network, engine, None)
 
 
 def check_engine(engine: EngineConfig, long_questions: str = "error") -> None:
@@ -166,7 +166,7 @@ def _load_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:
         if config.backbone is not None:
             tokenizer.check_fits(config.backbone, path)
     except EncoderError as error:
-        raise RunDirectoryError(path, error.found, "the tokenizer of the run", _MEND) from None
+        raise RunDirectoryError(path, error.found, "the tokenizer of the run", _HINT) from None
     return tokenizer
 
 
@@ -180,31 +180,31 @@ def _pair_inputs(
     where, limit = f"{folder / 'config.json'}, field max_length", network.max_positions
     if limit is not None and config.max_length > limit:
         expected = f"at most {limit}, the positions of the encoder"
-        raise RunDirectoryError(where, config.max_length, expected, _MEND)
+        raise RunDirectoryError(where, config.max_length, expected, _HINT)
     try:
         return network.text_inputs(tokenizer, config.max_length, long_questions)
     except OptionError as error:
         if error.where == "tokenizer":
             where = str(folder / "tokenizer.json")
-        raise RunDirectoryError(where, error.found, error.expected, _MEND) from None
+        raise RunDirectoryError(where, error.found, error.expected, _HINT) from None
 
 
 def load_network(folder: pathlib.Path, config: RunConfig, ctx: str) -> Network:
     """Load the network of a run directory."""
     own, path = own_config(folder, config), folder / "model.params"
     if not path.exists():
-        raise RunDirectoryError(path, "the file is missing", "the parameters of the run", _MEND)
+        raise RunDirectoryError(path, "the file is missing", "the parameters of the run", _HINT)
     try:
         if config.backbone is not None:
             built = dataclasses.replace(config.backbone, num_layers=own.layers_of(config.backbone))
             check_layers(built, folder / "config.json", len(stored_layout(path)))
         network = find_system(config.system).network_type()(config.backbone, own)
     except EncoderError as error:
-        raise RunDirectoryError(error.where, error.found, error.expected, _MEND) from None
+        raise RunDirectoryError(error.where, error.found, error.expected, _HINT) from None
     except OptionError as error:
         problem = f"{error.where}: {error.found}"
         where = folder / "config.json"
-        raise RunDirectoryError(where, problem, error.expected, _MEND) from None
+        raise RunDirectoryError(where, problem, error.expected, _HINT) from None
     load_parameters(network, path, parse_devices(ctx))
     return network
 
@@ -217,18 +217,18 @@ def quantized_path(folder: pathlib.Path) -> pathlib.Path:
 def _load_quantized(
     folder: pathlib.Path, config: RunConfig, network: Network
 ) -> Optional[QuantizedLayers]:
-    path, mend = quantized_path(folder), f"quantize the run with `wqa quantize {folder}`"
+    path, hint = quantized_path(folder), f"quantize the run with `wqa quantize {folder}`"
     if packing_obstacle(network):
         return None  # the engine says why it cannot compute the network
     depth = len(network.quantized_layers())
-    check_digest(path, config.sha256, mend)
-    layers, record = read_quantized(path, network.config, depth, mend)
+    check_digest(path, config.sha256, hint)
+    layers, record = read_quantized(path, network.config, depth, hint)
     weights = folder / "model.params"
     if record.get("model_sha256") != (config.sha256.get(weights.name) or sha256(weights)):
         raise RunDirectoryError(
             path,
             "was computed from other weights than model.params",
             "the calibration of this run",
-            mend,
+            hint,
         )
     return layers

@@ -99,7 +99,7 @@ def _system_of(model: Network) -> str:
 def _check_parameters(model: Network) -> None:
     """Refuse parameters that `load_ranker` would refuse."""
     for name, parameter in model._collect_params_with_prefix().items():
-        mend = ""
+        hint = ""
         try:
             values = parameter.data(parameter.list_ctx()[0]).asnumpy()
         except (RuntimeError, mx.gluon.parameter.DeferredInitializationError):
@@ -107,9 +107,9 @@ def _check_parameters(model: Network) -> None:
         else:
             if values.dtype != "float32":
                 problem, expected = f"is {values.dtype}", "float32"
-                mend = 'call model.cast("float32")'
+                hint = 'call model.cast("float32")'
             elif not is_finite(values):
                 problem, expected = "holds NaN or infinity", "finite numbers"
             else:
                 continue
-        raise OptionError("model", f"parameter {shorten(name)} {problem}", expected, mend)
+        raise OptionError("model", f"parameter {shorten(name)} {problem}", expected, hint)

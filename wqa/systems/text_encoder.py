@@ -136,8 +136,8 @@ class TextEncoder(NamedTuple):
     def encode(self, texts: Sequence[str]) -> List[Optional[EncodedText]]:
         """Encode a list of texts, each by itself; the last bits depend on the whole list."""
         token_inputs = self.inputs.encode(list(texts))
-        filled = [encoded for encoded in token_inputs if not encoded.empty]
-        rows = iter(self.encoder.encode([encoded.token_ids for encoded in filled]))
+        non_blank = [encoded for encoded in token_inputs if not encoded.empty]
+        rows = iter(self.encoder.encode([encoded.token_ids for encoded in non_blank]))
         results: List[Optional[EncodedText]] = []
         for encoded in token_inputs:
             if encoded.empty:

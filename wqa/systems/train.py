@@ -62,7 +62,7 @@ _FIXED = (
     "workers",
 )
 
-_RESUME_MEND = "resume with the options that the run was started with"
+_RESUME_HINT = "resume with the options that the run was started with"
 
 
 @dataclasses.dataclass
@@ -389,4 +389,4 @@ def _compare(path: pathlib.Path, name: str, old: Any, new: Any) -> None:
         for field in sorted({*old, *new}):
             _compare(path, field, old.get(field), new.get(field))
     elif old != new:
-        raise RunDirectoryError(path, f"{name} was {old}", f"{new}, as given now", _RESUME_MEND)
+        raise RunDirectoryError(path, f"{name} was {old}", f"{new}, as given now", _RESUME_HINT)

@@ -124,7 +124,7 @@ def naming_file(path: PathLike) -> Iterator[None]:
         yield
     except (DataError, InputError) as error:
         where = f"{path}, {error.where}"
-        raise type(error)(where, error.found, error.expected, error.mend) from None
+        raise type(error)(where, error.found, error.expected, error.hint) from None
 
 
 def note_long_questions(truncated: int, skipped: int, where: PathLike = "") -> None:

@@ -50,8 +50,8 @@ def is_store(path: PathLike) -> bool:
 #: Numbers of questions that the option for over-long questions changed.
 _CHANGED = ("truncated_questions", "skipped_questions")
 
-_MEND = "make it with `wqa tokenize`"
-_MEND_DAMAGE = f"delete the folder, then {_MEND}"
+_HINT = "make it with `wqa tokenize`"
+_DAMAGE_HINT = f"delete the folder, then {_HINT}"
 
 
 class PairStore(TokenizedPairs):
@@ -78,7 +78,7 @@ class PairStore(TokenizedPairs):
 
     def __init__(self, path: PathLike) -> None:
         facts = ("vocab_size", "max_length", "questions", "pairs", *COUNTS)
-        self._folder = ArrayFolder(path, FORMAT, "store", _MEND, facts)
+        self._folder = ArrayFolder(path, FORMAT, "store", _HINT, facts)
         self.path = self._folder.path
         self.meta = self._folder.meta
         self._check_long_questions()
@@ -94,7 +94,7 @@ class PairStore(TokenizedPairs):
             "candidate_tokens": int(self.candidate_ends[-1:].sum()),
             "keys": self.meta["pairs"],
         }
-        self._folder.check_lengths(arrays, lengths, _MEND_DAMAGE)
+        self._folder.check_lengths(arrays, lengths, _DAMAGE_HINT)
 
     def _check_long_questions(self) -> None:
         """Check the option for over-long questions."""
@@ -102,7 +102,7 @@ class PairStore(TokenizedPairs):
         if option not in LONG_QUESTIONS:
             found = f"long_questions is {shorten(option)}"
             expected = "one of " + ", ".join(LONG_QUESTIONS)
-            raise DataError(self.path / "meta.json", found, expected, _MEND_DAMAGE)
+            raise DataError(self.path / "meta.json", found, expected, _DAMAGE_HINT)
 
     def check(self, inputs: PairInputs) -> None:
         """Read the whole store once, and refuse a damaged one or one of other inputs.
@@ -128,7 +128,7 @@ class PairStore(TokenizedPairs):
                 self.path,
                 f"a pair of {longest} tokens",
                 f"at most {inputs.max_length}",
-                _MEND_DAMAGE,
+                _DAMAGE_HINT,
             )
 
     def check_fits(self, inputs: PairInputs) -> None:

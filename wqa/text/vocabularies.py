@@ -379,7 +379,7 @@ def _load(folder: pathlib.Path) -> Tokenizer:
         if not is_library_error(error):
             raise
         raise EncoderError(
-            folder, f"the tokenizer cannot be read ({error})", mend="fetch the files again"
+            folder, f"the tokenizer cannot be read ({error})", hint="fetch the files again"
         ) from None
     raise EncoderError(
         folder,

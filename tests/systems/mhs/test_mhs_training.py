@@ -146,10 +146,10 @@ def test_bfloat16_has_the_gradients_but_for_its_rounding(tiny_encoder, make_trai
 @needs_onednn
 def test_all_branches_share_the_engine_of_the_body(tiny_encoder, make_trainer):
     network = make_trainer(tiny_encoder, "onednn").network
-    engine = network.backbone._computation.engine
+    engine = network.backbone._holder.engine
     assert isinstance(engine, GradientEngine)
     for branch in network.heads[-1].branches():
-        assert branch.layers._computation.engine is engine
+        assert branch.layers._holder.engine is engine
 
 
 # The student as the last exit of a cascade

@@ -179,7 +179,7 @@ def write_quantized(layers: QuantizedLayers, record: Dict[str, str]) -> bytes:
 
 
 def read_quantized(
-    path: pathlib.Path, config: BackboneConfig, depth: int, mend: str
+    path: pathlib.Path, config: BackboneConfig, depth: int, hint: str
 ) -> Tuple[QuantizedLayers, Dict[str, str]]:
     """Read a file of 8-bit products.
 
@@ -191,7 +191,7 @@ def read_quantized(
         Sizes of the encoder.
     depth : int
         Number of layers to read.
-    mend : str
+    hint : str
         Remedy that an error names.
 
     Returns
@@ -208,7 +208,7 @@ def read_quantized(
         scale or factor is not finite and above 0.
     """
     if not path.exists():
-        raise RunDirectoryError(path, "the file is missing", "the 8-bit weights of the run", mend)
+        raise RunDirectoryError(path, "the file is missing", "the 8-bit weights of the run", hint)
     try:
         open_file(path).close()  # a pipe or a device is refused: the library would block on it
         with safe_open(str(path), "numpy") as file:
@@ -216,7 +216,7 @@ def read_quantized(
             layers = [_read_layer(file, index, config) for index in range(depth)]
     except (SafetensorError, OSError, ValueError) as error:
         raise RunDirectoryError(
-            path, f"does not load ({error})", "the 8-bit weights of the run", mend
+            path, f"does not load ({error})", "the 8-bit weights of the run", hint
         ) from None
     return layers, record
 

@@ -22,7 +22,7 @@ from wqa.engines.onnx.sessions import MASKS
 from wqa.models.network import GraphPart
 
 
-class _Alive(NamedTuple):
+class _Surviving(NamedTuple):
     """Candidates that the exits before have not dropped.
 
     Shapes: `indices` (k,), `hidden` (k, L, C), `lengths` (k,).
@@ -74,17 +74,19 @@ def dropping_graph(
     lengths = graph.integers(0)
     for name in filter(MASKS.__contains__, first.inputs):
         lengths = graph.node("Add", graph.cast(values[name], "int64"), lengths)
-    alive = _Alive(indices, hidden, lengths)
+    surviving = _Surviving(indices, hidden, lengths)
     results = _Results(scores, _filled(graph, indices, exits[0]))
     for number, (stage, layer) in enumerate(zip(stages[1:], exits[1:])):
         ratio = graph.node("Gather", ratios, graph.integers(number), result=("float32", (1,)))
-        alive = _keep(graph, alive, _ranks(graph, scores), _kept(graph, ratio, scores))
-        inputs = {"hidden": alive.hidden, "valid_length": alive.lengths}
+        surviving = _keep(graph, surviving, _ranks(graph, scores), _kept(graph, ratio, scores))
+        inputs = {"hidden": surviving.hidden, "valid_length": surviving.lengths}
         hidden, scores = part_outputs(graph, stage, inputs, parameters)
-        alive = alive._replace(hidden=hidden)
+        surviving = surviving._replace(hidden=hidden)
         results = _Results(
-            _replaced(graph, results.scores, alive.indices, scores),
-            _replaced(graph, results.exits, alive.indices, _filled(graph, alive.indices, layer)),
+            _replaced(graph, results.scores, surviving.indices, scores),
+            _replaced(
+                graph, results.exits, surviving.indices, _filled(graph, surviving.indices, layer)
+            ),
         )
     ranks = _ranks(graph, results.scores, results.exits)
     order = _least(graph, ranks, graph.shape([results.scores.sizes[0]]))
@@ -171,19 +173,19 @@ def _least(graph: Graph, values: Value, count: Value) -> Value:
     return graph.value(names[1], "int64", (None,))
 
 
-def _keep(graph: Graph, alive: _Alive, ranks: Value, count: Value) -> _Alive:
+def _keep(graph: Graph, surviving: _Surviving, ranks: Value, count: Value) -> _Surviving:
     """The first candidates by their ranks, in their original order."""
     best = _least(graph, ranks, count)
     [size] = best.sizes
     kept = graph.node("Gather", best, _least(graph, best, count), result=("int64", (size,)))
-    indices = graph.node("Gather", alive.indices, kept, result=("int64", (size,)))
-    lengths = graph.node("Gather", alive.lengths, kept, result=("int64", (size,)))
+    indices = graph.node("Gather", surviving.indices, kept, result=("int64", (size,)))
+    lengths = graph.node("Gather", surviving.lengths, kept, result=("int64", (size,)))
     longest = graph.node("ReduceMax", lengths, axes=[0], keepdims=1, result=("int64", (1,)))
-    sizes = (size, None, alive.hidden.sizes[2])
+    sizes = (size, None, surviving.hidden.sizes[2])
     bounds: List[Value] = [graph.integers(0), longest, graph.integers(1)]
     result = ("float32", sizes)
-    hidden = graph.node("Gather", graph.plain(alive.hidden), kept, result=result)
-    return _Alive(indices, graph.node("Slice", hidden, *bounds, result=result), lengths)
+    hidden = graph.node("Gather", graph.plain(surviving.hidden), kept, result=result)
+    return _Surviving(indices, graph.node("Slice", hidden, *bounds, result=result), lengths)
 
 
 def _replaced(graph: Graph, values: Value, indices: Value, new: Value) -> Value:

@@ -137,7 +137,7 @@ class DecoupledRanker(CascadeRanker):
             pairs.check_ids([text.token_ids for text in side], network.config.vocab_size)
         ranked: List[Tuple[int, np.ndarray]] = []  # question, its pairs that are not blank
         for index, (start, end) in enumerate(pairs.questions()):
-            non_blank = start + np.flatnonzero(pairs.filled[start:end])
+            non_blank = start + np.flatnonzero(pairs.non_blank[start:end])
             if len(non_blank):
                 ranked.append((index, non_blank))
         new: Dict[bytes, TextInput] = {}  # documents to encode, each text once
