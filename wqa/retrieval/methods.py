@@ -151,6 +151,7 @@ def _odds(frequencies: np.ndarray, documents: int) -> np.ndarray:
     return (without + 0.5) / (frequencies + 0.5)
 
 
+#: Scoring by one of the methods.
 Method = Union[TFIDF, BM25]
 #: Methods by name.
 METHODS: Dict[str, Type[Method]] = {method.name: method for method in (TFIDF, BM25)}
