@@ -73,7 +73,7 @@ def read_spec(path: pathlib.Path) -> Dict[str, Any]:
     try:
         spec = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        raise DataError(path, f"cannot be read ({error})", "YAML without aliases") from None
+        raise DataError(path, f"cannot be read ({error})", "YAML") from None
     unknown = set(spec) - set(KEYS)
     if unknown or not {"page", "figures"} <= set(spec):
         found = ", ".join(sorted(unknown)) or "no page or no figures"

@@ -3,8 +3,8 @@
 # all-mpnet-base-v2 (12 layers of 768, the paper's exits), in place of RoBERTa-base; recipes/transfer_corpus.sh in place of ASNQ.
 # One transfer of each ranker, five or three seeds of each adaptation. TREC-QA trains on its manually judged questions. At base size
 # its dev chooses the epoch and its test is reported; MiniLM's rows are of its dev, which therefore chooses no epoch.
-# The cascade trains all exits in each update and its last exit teaches the others, which recipes/cascade/last_exit.sh found on
-# dev to bring its last exit to the monolithic ranker's; `_drawn` is the paper's rule, one exit an update. The trainings that
+# The cascade trains all exits in each update and its last exit teaches the others, which on dev brought its last exit to the
+# monolithic ranker's; `_drawn` is the paper's rule, one exit an update. The trainings that
 # tell most come first. Learning rates of MiniLM are those that recipes/cascade/logs/README.md found on WikiQA's dev;
 # those of the base size were not searched yet.
 #

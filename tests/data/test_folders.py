@@ -141,7 +141,7 @@ def test_markdown_becomes_blocks_without_marks():
     )
     assert markdown_text(source) == (
         "",
-        "a c code f 2 ** 3\n\n```\nx ** y\n```\n\n- one\n\n- two\n\n| g | h |\n| 1 | 2 |",
+        "a x y c code f 2 ** 3\n\n```\nx ** y\n```\n\n- one\n\n- two\n\n| g | h |\n| 1 | 2 |",
     )
 
 
@@ -153,6 +153,7 @@ def test_markdown_becomes_blocks_without_marks():
         ("```sh\n# a comment\n```\n# Ice\n", "Ice", "```\n# a comment\n```\n\n# Ice"),
         ("One.\nTwo.\n\n---\nThree.\n", "", "One. Two.\n\nThree."),
         ("a<!-- b\nc -->d <!-- e", "", "ad <!-- e"),
+        ("A <script> tag.\n\nList<String>.", "", "A <script> tag.\n\nList<String>."),
         ("# *A* title\n*Never* _enter_ ***it***.", "A title", "# A title\n\nNever enter it."),
         (
             "2 * 3 * 4, f(*args, **more), a__b__c, *.txt",

@@ -42,7 +42,7 @@ LOGGER = logging.getLogger(__name__)
 FIRST = ("question", "data", "ranker", "reader", "drops", "top", "n_best", "threshold", "json")
 #: Characters of the text around an answer that are shown.
 _CONTEXT = 80
-_NOTHING = "the question retrieves no document: it shares no term with one that tells any apart"
+_NOTHING = "the question retrieves no document: none shares a term that has weight"
 #: Options of a reader.
 _OF_READERS = ("read", "max_answer_tokens", "span_scores", "out", "cache")
 

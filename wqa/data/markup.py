@@ -5,6 +5,7 @@ The texts keep headings, lists, tables and code, by which `wqa.data.sentences` d
 
 from __future__ import annotations
 
+import html
 import pathlib
 import re
 from typing import Any, Iterator, Tuple
@@ -13,6 +14,7 @@ from wqa.errors import DataError, MissingDependency, how_to_install
 
 _SPACE = re.compile(r"\s+")
 _WORD = re.compile(r"\w")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 #: What may be YAML at the start of a file, its first line, and any of its lines.
 _FRONT_MATTER = re.compile(r"---[ \t]*\n((?:(?!---|\.\.\.).*\n)*?)(?:---|\.\.\.)[ \t]*(?:\n|$)")
 _YAML_KEY = re.compile(r"[\w\"'-][^:\n]{0,100}:(?:\s|$)|#")
@@ -73,10 +75,18 @@ def markdown_text(source: str) -> Tuple[str, str]:
         from markdown_it import MarkdownIt
     except ImportError:
         raise _missing("markdown-it-py", "Markdown") from None
-    reader = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    page = _parse(reader.render(_without_front_matter(source.replace("\r\n", "\n"))))
+    # Tags of Markdown may be names, as `List<String>`: they stay as text, and images by theirs.
+    reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    reader.add_render_rule("image", _alternative)
+    source = _without_front_matter(source.replace("\r\n", "\n"))
+    page = _parse(reader.render(_COMMENT.sub("", source) if "-->" in source else source))
     title = page.css_first(", ".join(f"h{level}" for level in range(1, 7)))
     return _line(title), _main_text(page)
+
+
+def _alternative(reader: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+    """Text of an image."""
+    return html.escape(tokens[index].content)
 
 
 def _without_front_matter(source: str) -> str:

@@ -39,7 +39,10 @@ def read_rows(
     Yields the name of each row, for messages, its number, counted from 1 behind the first, and its
     cells by column; an empty row has none. ``hint`` is what to do where a column is missing.
     """
-    delimiter = TABLES[suffix_of(path)]
+    suffix = suffix_of(path)
+    if suffix not in TABLES:
+        raise DataError(path, f"ends in {suffix or 'nothing'}", f"a table, {' or '.join(TABLES)}")
+    delimiter = TABLES[suffix]
     lines = (line for _, line in text_lines(path))
     if delimiter == "\t":  # quotation marks are text there
         rows = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
@@ -53,6 +56,8 @@ def read_rows(
             raise DataError(path, "is empty", "a first row with the names of the columns")
         for column in columns:
             _check_column(path, header, column, f"{hint}; {delimiter!r} divides them")
+        for column in header:
+            _check_column(path, header, column, "name each column once")
         for number, row in enumerate(rows, 1):
             where = f"{path}, row {number}"
             if row and len(row) != len(header):

@@ -78,6 +78,7 @@ def in_mxnet_thread(function: Callable[..., Result], *arguments: Any) -> Result:
     MXNet keeps some megabytes for each thread that computes, also after the thread has ended. So
     all threads but the main one share a single thread.
     """
+    check_process()  # a forked child does not have that thread
     if threading.current_thread() is threading.main_thread():
         return function(*arguments)
     return _mxnet_thread().submit(function, *arguments).result()

@@ -11,7 +11,14 @@ import numpy as np
 from mxnet.gluon import HybridBlock
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import MXNET_LOCK, Engine, MicroBatch, Readings, in_mxnet_thread
+from wqa.engines.engine import (
+    MXNET_LOCK,
+    Engine,
+    MicroBatch,
+    Readings,
+    check_process,
+    in_mxnet_thread,
+)
 from wqa.engines.inputs import EngineInputs, pad_rows, real_rows
 from wqa.models.embeddings import break_cycles
 from wqa.text import bucketed, plan_batches
@@ -43,10 +50,12 @@ class BlockEngine(Engine):
             block.hybridize()
 
     def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        check_process()
         try:
             return in_mxnet_thread(super()._exclusively, function, *arguments)
         except BaseException:
-            self._hybridize()  # an interrupt may have left a block half traced
+            with MXNET_LOCK:
+                self._hybridize()  # an interrupt may have left a block half traced
             raise
 
     def _arrays(self, arrays: Sequence[np.ndarray]) -> List[mx.nd.NDArray]:

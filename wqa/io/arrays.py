@@ -73,7 +73,8 @@ class Output:
             raise refuse(self.path, entries[0].name, self.kind) from None
         own = {"meta.json", ".lock", ".holder", *self._files}
         # Another version may have had other files, which `files` of its ``meta.json`` names.
-        own.update(f"{name}.bin" for name in meta.get("files", ()))
+        names = meta.get("files")
+        own.update(f"{name}.bin" for name in (names if isinstance(names, list) else ()))
         for entry in entries:
             if entry.name not in own or entry.is_dir():
                 raise refuse(self.path, entry.name, self.kind)
@@ -165,7 +166,8 @@ class ArrayFolder:
         digest, content = hashlib.sha256(), self._files[name]
         for start in range(0, len(content), BLOCK):
             digest.update(content[start : start + BLOCK].data)
-        expected = str(self.meta.get("sha256", {}).get(name))
+        digests = self.meta.get("sha256")
+        expected = str(digests.get(name) if isinstance(digests, dict) else None)
         if digest.hexdigest() != expected:
             path, problem = self.path / f"{name}.bin", f"SHA-256 {digest.hexdigest()}"
             raise DataError(path, problem, expected, self._hint)

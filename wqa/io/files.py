@@ -7,6 +7,7 @@ process that is killed leaves it. The next writer of the same name removes it.
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -172,18 +173,30 @@ def replacing(path: PathLike) -> Iterator[pathlib.Path]:
     with storage_errors(target):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            remove_abandoned(target.parent, f".{short_name(target.name)}.")
+            prefix = f".{short_name(target.name)}."
+            for old_path in target.parent.glob(f"{glob.escape(prefix)}*.old.tmp"):
+                _restore(old_path, target)  # its process was killed between the two renames
+            remove_abandoned(target.parent, prefix)
             remove(temporary)  # of an earlier process of this number
             yield temporary
             for file in [temporary, *temporary.glob("*")]:
                 sync(file)
-            if temporary.is_dir() and target.is_dir():
-                os.rename(target, old)  # a folder replaces an empty one alone
-            os.replace(temporary, target)
+            try:
+                if temporary.is_dir() and target.is_dir():
+                    os.rename(target, old)  # a folder replaces an empty one alone
+                os.replace(temporary, target)
+            finally:
+                _restore(old, target)
             sync(target.parent)
         finally:
             remove(temporary)
             remove(old)
+
+
+def _restore(old: pathlib.Path, target: pathlib.Path) -> None:
+    """Give a folder its name back, unless another one has taken its place."""
+    if old.exists() and not os.path.lexists(target):
+        os.rename(old, target)
 
 
 @contextlib.contextmanager
@@ -214,7 +227,8 @@ def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
     text_options = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     if target.is_dir():
         raise StorageError(target, "is a folder", "the name of a file")
-    is_stream = target.exists() and not target.is_file()
+    is_device = target.parts[:2] == ("/", "dev")  # perhaps a link to a file, as /dev/stdout
+    is_stream = target.exists() and (is_device or not target.is_file())
     context = storage_errors(target) if is_stream else replacing(target)
     with context as temporary, open(temporary or target, mode, **text_options) as file:  # type: ignore[call-overload]
         yield file

@@ -27,6 +27,11 @@ from wqa.io.files import PathLike, remove, replacing, short_name, storage_errors
 LOGGER = logging.getLogger(__name__)
 
 
+#: Attempts to read who holds a lock, and the seconds between them: a process writes it just after
+#: it takes the lock, and removes both files when it releases it.
+_ATTEMPTS, _PAUSE = 100, 0.01
+
+
 @contextlib.contextmanager
 def lock_output(path: PathLike) -> Iterator[None]:
     """Hold the lock of an output inside the ``with`` block.
@@ -78,14 +83,20 @@ def _has_locks(folder: pathlib.Path) -> bool:
 
 def _acquire(target: pathlib.Path, lock_path: pathlib.Path, holder_path: pathlib.Path) -> FileLock:
     """Take a lock, whose file must still have its name, or name its holder."""
+    attempts = _ATTEMPTS
     while True:
         lock = FileLock(str(lock_path), timeout=0)
         try:
             lock.acquire()
         except Timeout:
-            holder = "another process"
+            holder = ""
             with contextlib.suppress(OSError):
                 holder = holder_path.read_text(encoding="utf-8", errors="replace")
+            attempts -= 1
+            if attempts and not holder:
+                time.sleep(_PAUSE)
+                continue
+            holder = holder or "another process"
             raise OutputLocked(target, f"locked by {holder}", lock_path) from None
         # The holder before may have removed the file after it was opened here.
         descriptor: Any = lock._context.lock_file_fd

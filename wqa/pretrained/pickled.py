@@ -44,7 +44,7 @@ _NAMES = """
 PROTO FRAME STOP NONE NEWTRUE NEWFALSE BININT1 BININT2 BININT LONG1 BINFLOAT BINUNICODE
 SHORT_BINUNICODE BINSTRING SHORT_BINSTRING MARK EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 TUPLE EMPTY_LIST
 APPEND APPENDS EMPTY_DICT SETITEM SETITEMS BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET GLOBAL
-STACK_GLOBAL NEWOBJ BINPERSID REDUCE BUILD
+STACK_GLOBAL BINPERSID REDUCE BUILD
 """
 OPCODES = frozenset(_NAMES.split())
 
@@ -54,6 +54,8 @@ MOST_OPCODES, MOST_BYTES = 500_000, 1 << 24
 
 #: Greatest size of an axis, a stride or a storage, beyond that of any file.
 MOST_NUMBERS = 1 << 62
+#: Greatest number of axes, that of NumPy.
+MOST_AXES = 32
 
 _HINT = "fetch the file again, or take the encoder's model.safetensors"
 
@@ -87,10 +89,8 @@ class _Constructor(NamedTuple):
 class _Dictionary(Dict[str, Any]):
     """A dictionary of a pickle. Its keys are strings, as the hash of nested tuples may not end."""
 
-    def __init__(self, pairs: Any = ()) -> None:
+    def __init__(self) -> None:  # a pickle fills it by SETITEMS
         super().__init__()
-        for key, value in pairs:
-            self[key] = value
 
     def __setitem__(self, key: str, value: Any) -> None:
         if type(key) is not str:
@@ -103,8 +103,8 @@ class _Dictionary(Dict[str, Any]):
 
 def _sizes(sizes: Any) -> Tuple[int, ...]:
     """Sizes of axes, offsets or strides."""
-    if type(sizes) not in (tuple, list):
-        raise ValueError("a tensor's sizes are no tuple")
+    if type(sizes) not in (tuple, list) or len(sizes) > MOST_AXES:
+        raise ValueError(f"a tensor's sizes are no tuple of at most {MOST_AXES}")
     for size in sizes:
         if type(size) is not int or not 0 <= size <= MOST_NUMBERS:
             raise ValueError(f"a tensor's size is {_describe(size)}")
@@ -210,11 +210,12 @@ class PickledTensors:
         """Read a tensor, or rows of it; all rows by default."""
         storage, offset, shape, strides = self._tensors[name]
         dtype = np.dtype(STORAGES[storage.kind])
-        if 0 in shape:
-            return np.zeros(shape, dtype)
-        steps = [stride * dtype.itemsize for stride in strides]
-        raw = self._read_storage(storage.key)
-        rows: np.ndarray = np.ndarray(shape, dtype, raw, offset * dtype.itemsize, steps)
+        with self._errors():
+            if 0 in shape:
+                return np.zeros(shape, dtype)
+            steps = [stride * dtype.itemsize for stride in strides]
+            raw = self._read_storage(storage.key)
+            rows: np.ndarray = np.ndarray(shape, dtype, raw, offset * dtype.itemsize, steps)
         if shape:
             rows = rows[start:stop]
         return widen(rows) if storage.kind == "BFloat16Storage" else rows
@@ -224,12 +225,11 @@ class PickledTensors:
         if self._storage[0] != key:
             size, member, offset = self._blocks[key]
             self._storage = ("", b"")
-            with self._errors():
-                if member:  # zipfile compares its CRC-32
-                    with zipfile.ZipFile(self.path) as archive:
-                        self._storage = (key, archive.read(member))
-                else:
-                    self._storage = (key, np.fromfile(self.path, np.uint8, size, offset=offset))
+            if member:  # zipfile compares its CRC-32
+                with zipfile.ZipFile(self.path) as archive:
+                    self._storage = (key, archive.read(member))
+            else:
+                self._storage = (key, np.fromfile(self.path, np.uint8, size, offset=offset))
         return self._storage[1]
 
     @contextlib.contextmanager
@@ -296,6 +296,8 @@ def _read_legacy(file: BinaryIO) -> Tuple[Any, Dict[str, _Block]]:
             widths[tensor.storage.key] = dtype.itemsize
     blocks, position = {}, stream.tell()
     for key in keys:
+        if type(key) is not str:  # the hash of nested tuples may not end
+            raise ValueError(f"a storage's key of type {type(key).__name__}")
         file.seek(position)
         count = int.from_bytes(file.read(8), "little")
         blocks[key] = _Block(count * widths[key], offset=position + 8)

@@ -298,7 +298,7 @@ def reads_cache(ranker: Union[PathLike, Probe]) -> bool:
     if source.baseline is not None:
         return source.baseline.is_similarity
     try:
-        system = find_system(source.config.get("system", ""))
+        system = find_system(str(source.config.get("system", "")))
     except OptionError:
         return False
     return getattr(system.ranker_type(), "takes_cache", False)

@@ -13,7 +13,7 @@ import numpy as np
 from wqa.config import EngineConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.baselines import BaselineName, parse_baseline
-from wqa.data.probe import probe
+from wqa.data.probe import DESCRIPTIONS, probe
 from wqa.engines.choice import choose_engine
 from wqa.engines.inputs import TextInputs
 from wqa.engines.onednn.quantize import QuantizedLayers, quantize_network
@@ -96,7 +96,11 @@ def _quantize(encoders: TextEncoders) -> QuantizedLayers:
 
 def load_encoders(encoder: str, ctx: str = "cpu") -> TextEncoders:
     """Load the encoders of a run, or a pretrained one."""
-    if probe(encoder).kind == "run":
+    kind = probe(encoder).kind
+    if kind == "export":
+        hint = "name the run that was exported"
+        raise RunDirectoryError(encoder, DESCRIPTIONS[kind], "an encoder or a run", hint)
+    if kind == "run":
         run = load_run(encoder, EngineConfig(ctx=ctx))
         backbones = run.network.encoders
         if not backbones:

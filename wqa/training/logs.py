@@ -9,6 +9,7 @@ import pathlib
 import re
 from typing import Any, Callable, Dict, List, Optional
 
+from wqa.config import parse_json
 from wqa.errors import MissingDependency, how_to_install
 from wqa.io.files import atomic_writer, storage_errors
 
@@ -53,7 +54,9 @@ class MetricsFile:
         if self.path.is_file():
             for line in self.path.read_bytes().splitlines():
                 with contextlib.suppress(ValueError):
-                    lines.append(json.loads(line))
+                    values = parse_json(line)
+                    if isinstance(values, dict) and isinstance(values.get("update"), int):
+                        lines.append(values)
         return lines
 
     def _write(self, lines: List[Dict[str, Any]]) -> None:

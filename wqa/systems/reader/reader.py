@@ -288,8 +288,9 @@ class Reader:
     def _check(self, encoded: _QuestionWindows, logits: Sequence[np.ndarray]) -> None:
         name = question_name(encoded.question)
         for window, values in zip(encoded.windows, logits):
-            document = candidate_name(encoded.question, window.document)
-            document = document.replace("candidate", "document")
+            document = f"document {window.document + 1}"
+            if encoded.question.candidates[window.document].id is not None:
+                document = candidate_name(encoded.question, window.document)
             check_finite(values.ravel(), functools.partial(_named, name, document))
 
 
