@@ -130,7 +130,7 @@ def test_threads_rank_single_questions_and_many(tiny_run, engine):
 # Forks
 
 FORKS = """
-import os, signal, sys, traceback
+import os, signal, sys, threading, traceback
 from wqa.data import builtin_path, read_questions
 from wqa.errors import ProcessError
 from wqa.inference import load_ranker
@@ -147,15 +147,23 @@ def refused(work):
 def rank(ranker):
     return list(ranker.rank_all([question]))
 
+def in_thread(work):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(work()), daemon=True)
+    thread.start()
+    thread.join()
+    return results[0]
+
 for engine in engines:
     ranker = load_ranker(run, engine=engine)
-    expected = rank(ranker)
+    expected = in_thread(lambda: rank(ranker))
     process = os.fork()
     if not process:
         signal.alarm(15)
         code = 1
         try:
             assert refused(lambda: rank(ranker))
+            assert in_thread(lambda: refused(lambda: rank(ranker)))
             assert refused(lambda: rank(load_ranker(run, engine=engine)))
             code = 0
         except BaseException:

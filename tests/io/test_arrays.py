@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from wqa.errors import DataError, OptionError, StorageError
 from wqa.io.arrays import ArrayFolder, output_of, reusable_folder, write_arrays
+from wqa.io.files import replacing
 
 TYPES = {"tokens": np.dtype("<u2"), "logits": np.dtype(("<f4", (3,))), "none": np.dtype("i1")}
 MADE_WITH = {"source_sha256": "ab12"}
@@ -232,3 +233,28 @@ def test_a_writer_that_does_not_finish_leaves_the_old_folder(tmp_path):
         raise KeyboardInterrupt
     assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
     assert open_folder(path).arrays(TYPES)["tokens"].tolist() != [7]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), KeyboardInterrupt()])
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch, error):
+    folder = tmp_path / "store"
+    folder.mkdir()
+    (folder / "a").write_text("old")
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises((StorageError, KeyboardInterrupt)), replacing(folder) as temporary:
+        temporary.mkdir()
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    assert (folder / "a").read_text() == "old"
+
+
+def test_a_folder_of_a_writer_that_was_killed_between_two_renames_comes_back(tmp_path):
+    old = tmp_path / ".store.0.1.x.old.tmp"
+    old.mkdir()
+    (old / "a").write_text("old")
+    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "store"):
+        raise ZeroDivisionError
+    assert (tmp_path / "store" / "a").read_text() == "old"
