@@ -91,15 +91,6 @@ def test_scores_are_those_of_the_network_pair_by_pair(
         assert ranking.order.tolist() == np.argsort(-ranking.scores, kind="stable").tolist()
 
 
-@pytest.mark.parametrize("engine", ["mxnet", pytest.param("onednn", marks=needs_onednn)])
-def test_a_score_does_not_depend_on_its_company(name, questions, engine):
-    ranker = load_ranker(name, engine=engine)
-    together = list(ranker.rank_all(questions))
-    for question, ranking in zip(questions, together):
-        alone = [ranker.rank(question.question, [text]).scores[0] for text in question.texts]
-        np.testing.assert_allclose(ranking.scores, alone, atol=2e-4)
-
-
 def test_blank_candidates_and_long_questions(name):
     ranker = load_ranker(name)
     ranking = ranker.rank("why ?", ["  ", "the tides rise"])
