@@ -223,9 +223,8 @@ def started(start, **options):
     with open_start(**start) as opened:
         config = TrainingConfig(max_updates=1)
         data = str(builtin_path("dev"))
-        task = (
-            SYSTEMS["mhs"].task_type().create(Setup(SYSTEMS["mhs"], opened, own, data, config, 64))
-        )
+        setup = Setup(SYSTEMS["mhs"], opened, own, data, config, 64)
+        task = SYSTEMS["mhs"].task_type().create(setup)
         mx.random.seed(4)
         line = task.initialize(opened, parse_devices("cpu"))
     return task.network, line
