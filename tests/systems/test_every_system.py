@@ -26,6 +26,7 @@ JOINT = {"k": 3, "segment_length": 32}
 #: System, settings of the training, and options of each training that is resumed.
 TRAININGS = {
     "cascade": ("cascade", {}, {"exits": (1, 2, 3), "trained_exits": "all", "distillation": 0.5}),
+    "cascade in steps": ("cascade", {"tokens_per_update": 1600}, {"exits": (1, 3)}),
     "mhs": ("mhs", {}, {"body": 1, "exits": (1,)}),
     "dcbert": ("dcbert", {"accumulate": 2}, {"question_length": 40, "layers": 2, "exits": (1,)}),
     "mspp": ("mspp", {}, {**JOINT, "positions": "slots"}),
