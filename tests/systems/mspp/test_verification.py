@@ -292,14 +292,10 @@ def test_wrong_options_are_refused(tiny_encoder, claim_file, tmp_path, options, 
 def test_wrong_data_are_refused(tiny_encoder, tmp_path, claim_file):
     path = tmp_path / "claims.jsonl"
     first = claim_file.read_text().splitlines()[0]
-    for line, message in (
-        (first.replace("SUPPORTS", "MAYBE").replace("C0", "C9"), "line 2: label is 'MAYBE'"),
-        ('{"id": "2", "claim": "x", "evidence": [], "label": "REFUTES"}', "line 2: evidence is"),
-        ('{"id": "2", "claim": "x", "evidence": ["y"]}', "line 2: no key 'label'"),
-    ):
-        path.write_text(f"{first}\n{line}\n")
-        with pytest.raises(DataError, match=message):
-            make_task(tiny_encoder, path)
+    unlabelled = '{"id": "2", "claim": "x", "evidence": ["y"]}'
+    path.write_text(f"{first}\n{unlabelled}\n")
+    with pytest.raises(DataError, match="line 2: no key 'label'"):
+        make_task(tiny_encoder, path)
     path.write_text("")
     with pytest.raises(DataError, match="the file holds no claim"):
         make_task(tiny_encoder, path)
