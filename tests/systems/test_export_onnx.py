@@ -387,11 +387,6 @@ def test_an_exported_folder_is_described_and_ranks_texts_as_its_run(exported, ti
     assert order.tolist() == ranking.order.tolist() and exits.tolist() == ranking.exits.tolist()
 
 
-def test_the_card_says_how_to_rank(exported):
-    card = (exported / "README.md").read_text()
-    assert 'ranker = load_ranker("cascade")' in card and "MXNet need not be installed" in card
-
-
 def test_graphs_share_their_weights(exported):
     sizes = []
     for path in exported.glob("*.onnx"):
@@ -401,12 +396,6 @@ def test_graphs_share_their_weights(exported):
     most = max(sizes)
     content = (exported / "weights.bin").stat().st_size
     assert sum(sizes) > 2.5 * most and content < 1.5 * most + 4096 * 60
-
-
-def test_three_graphs_of_texts_that_are_encoded_apart(dcbert_run, tmp_path):
-    files = export_onnx(dcbert_run, tmp_path / "out")
-    graphs = ["document.onnx", "interaction.onnx", "question.onnx"]
-    assert [name for name in files if name.endswith(".onnx")] == graphs
 
 
 def test_a_system_of_another_package_needs_no_line_here():
