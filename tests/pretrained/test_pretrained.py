@@ -9,9 +9,11 @@ import mxnet as mx
 import numpy as np
 import pytest
 from conftest import DATA, make_tar
+from gluonnlp.model import BERTModel, RoBERTaModel
 from mxnet import autograd
 from safetensors.numpy import load_file, save_file
 from sentences import digest, pairs
+from test_gluonnlp import new_encoder, new_model
 
 from wqa.config import BACKBONES, BackboneConfig
 from wqa.errors import EncoderError
@@ -315,30 +317,16 @@ def test_the_first_names_of_norms_and_no_family(tmp_path):
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_zoo_files_load_as_gluonnlp_computes(tmp_path, family):
-    from gluonnlp.model import BERTModel, RoBERTaModel
-    from gluonnlp.model.bert import BERTEncoder
-
-    mx.random.seed(1)
-    encoder = BERTEncoder(
-        num_layers=2,
-        units=16,
-        hidden_size=32,
-        num_heads=2,
-        max_length=12,
-        layer_norm_eps=1e-5 if family == "roberta" else 1e-12,
-        output_all_encodings=True,
-    )
-    sizes = {"vocab_size": 30, "units": 16, "embed_size": 16, "use_decoder": False}
+    kind, epsilon = {"bert": (BERTModel, 1e-12), "roberta": (RoBERTaModel, 1e-5)}[family]
+    encoder = new_encoder(layer_norm_eps=epsilon, output_all_encodings=True)
+    model = new_model(kind, encoder, use_decoder=False)
     rng = np.random.default_rng(2)
     ids, lengths = mx.nd.array(rng.integers(1, 30, (3, 9)), dtype="int32"), mx.nd.array([9, 4, 7])
     types = mx.nd.array(rng.integers(0, 2, (3, 9)), dtype="int32")
     if family == "roberta":
-        model, types = RoBERTaModel(encoder, **sizes), mx.nd.zeros_like(types)
-        model.initialize(mx.init.Normal(0.3))
+        types = mx.nd.zeros_like(types)
         states = model(ids, lengths)
     else:
-        model = BERTModel(encoder, token_type_vocab_size=2, use_classifier=False, **sizes)
-        model.initialize(mx.init.Normal(0.3))
         states = model(ids, types, lengths)[0]
     path = tmp_path / f"{family}_2_16_2_corpus_uncased-0123abcd.params"
     model.save_parameters(str(path))
