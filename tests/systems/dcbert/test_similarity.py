@@ -111,12 +111,10 @@ def test_runs_lend_their_encoders(tiny_run, dcbert_run, questions):
     for run in (tiny_run, dcbert_run):
         network = load_ranker(run).network
         ranker = load_ranker(f"cosine:{run}")
-        assert (
-            ranker.inputs.max_length == json.loads((run / "config.json").read_text())["max_length"]
-        )
-        for mine, theirs in zip(
-            ranker.network.encoders, (network.encoders[0], network.encoders[-1])
-        ):
+        record = json.loads((run / "config.json").read_text())
+        assert ranker.inputs.max_length == record["max_length"]
+        ends = network.encoders[0], network.encoders[-1]
+        for mine, theirs in zip(ranker.network.encoders, ends):
             mine, theirs = (one._collect_params_with_prefix() for one in (mine, theirs))
             for key, value in mine.items():
                 np.testing.assert_array_equal(value.data().asnumpy(), theirs[key].data().asnumpy())
@@ -179,10 +177,8 @@ def test_commands_read_a_cache_and_count_it(name, questions, tmp_path, capsys):
     cache = tmp_path / "cache"
     more = ["--store", "float32"]
     assert main(["encode", name, "--documents", str(documents), "--out", str(cache), *more]) == 0
-    other = (
-        name.replace("maxsim", "cosine") if "maxsim" in name else name.replace("cosine", "maxsim")
-    )
-    for rule in (name, other):  # a cache is that of an encoder
+    encoder = name.partition(":")[2]
+    for rule in (f"maxsim:{encoder}", f"cosine:{encoder}"):  # a cache is that of an encoder
         assert encode_documents(rule, documents, cache, store="float32")["documents"] == len(ids)
     capsys.readouterr()
     assert main(["evaluate", name, "--data", str(data), "--cache", str(cache)]) == 0
