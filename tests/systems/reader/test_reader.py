@@ -35,7 +35,6 @@ from wqa.systems.reader.task import ReaderTask, SpanExamples
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import Located, PairInputs, load_tokenizer, pad_pairs
-from wqa.training.losses import span_cross_entropy
 
 # Exact match and F1
 
@@ -228,22 +227,6 @@ def test_the_network_is_a_dense_layer_on_every_position():
         network.hybridize(hybrid)
         logits = network(token_ids, token_types, valid).asnumpy()
         np.testing.assert_allclose(logits, expected, atol=1e-5)
-
-
-def test_the_loss_is_the_mean_cross_entropy_of_start_and_end():
-    rng = np.random.default_rng(0)
-    logits = rng.normal(size=(2, 5, 2)).astype(np.float32)
-    allowed = np.array([[1, 0, 0, 1, 1], [1, 0, 1, 1, 0]], dtype=np.float32)
-    targets = np.array([[3, 4], [0, 0]], dtype=np.float32)
-    losses = span_cross_entropy(*map(mx.nd.array, (logits, allowed, targets))).asnumpy()
-    for row in range(2):
-        kept = np.flatnonzero(allowed[row])
-        expected = 0.0
-        for side in range(2):
-            values = logits[row, kept, side].astype(float)
-            target = logits[row, int(targets[row, side]), side]
-            expected += (np.log(np.exp(values).sum()) - target) / 2
-        assert losses[row] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.fixture
@@ -515,16 +498,9 @@ def test_a_reader_learns_a_few_questions_and_reads_their_answers(reader_run):
 )
 def test_the_engines_read_the_same(family_encoder, tmp_path, precision, engine, tolerance):
     config = TrainingConfig(max_updates=2, warmup_updates=1, learning_rate=1e-3)
-    write_questions(tmp_path / "train.jsonl", river_questions())
-    train(
-        "reader",
-        str(tmp_path / "train.jsonl"),
-        str(tmp_path / "run"),
-        str(family_encoder),
-        config=config,
-        max_length=70,
-        stride=9,
-    )
+    data, run = str(tmp_path / "train.jsonl"), str(tmp_path / "run")
+    write_questions(data, river_questions())
+    train("reader", data, run, str(family_encoder), config=config, max_length=70, stride=9)
     question, documents = "where does the Rhine end ?", [item.text for item in river_documents()]
     expected = load_reader(tmp_path / "run", engine="mxnet").read(question, documents, 40)
     scores = {(answer.document, answer.start, answer.end): answer.score for answer in expected}
