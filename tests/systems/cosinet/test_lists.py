@@ -35,7 +35,6 @@ from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import WordTokenizer, embedding_matrix
 from wqa.training import Trainer
-from wqa.training.losses import listwise_divergence
 
 NAMES = ("cosinet", "compare_aggregate")
 #: Settings of a training of a few updates.
@@ -274,24 +273,6 @@ def test_recurrence_equals_loops_over_real_candidates(kind):
         np.testing.assert_allclose(outputs[:count, column], expected, atol=1e-5)
 
 
-# Losses
-
-
-def test_listwise_divergence_by_hand():
-    scores = mx.nd.array([[0, 0, 0, 9], [np.log(2), np.log(3), np.log(5), 0], [3, 50, 60, 70]])
-    labels = mx.nd.array([[1, 0, 1, 0], [0, 1, 0, 0], [1, 0, 0, 0]])
-    valid = mx.nd.array([3, 3, 1])
-    scores.attach_grad()
-    with mx.autograd.record():
-        losses = listwise_divergence(scores, labels, valid)
-    losses.backward()
-    # KL((1/2, 0, 1/2) || (1/3, 1/3, 1/3)) = log(3/2); -log(3/10); a list of one: 0.
-    np.testing.assert_allclose(losses.asnumpy(), [np.log(1.5), -np.log(0.3), 0], atol=5e-6)
-    # The gradient is softmax minus the normalised labels, 0 at padding.
-    expected = [[1 / 3 - 0.5, 1 / 3, 1 / 3 - 0.5, 0], [0.2, 0.3 - 1, 0.5, 0], [0, 0, 0, 0]]
-    np.testing.assert_allclose(scores.grad.asnumpy(), expected, atol=5e-6)
-
-
 # Training
 
 
@@ -321,15 +302,8 @@ def test_a_trained_run_ranks_as_the_network_did(
 
     out = tmp_path / "run"
     config = TrainingConfig(**{**ListConfig(**options).training_defaults(), **SHORT, "epochs": 1})
-    state = train(
-        system,
-        str(files["train"]),
-        str(out),
-        config=config,
-        make_evaluator=evaluator,
-        words=str(tiny_words),
-        **options,
-    )
+    options = {"config": config, "make_evaluator": evaluator, **options}
+    state = train(system, str(files["train"]), str(out), words=str(tiny_words), **options)
     assert state.best_update == state.update > 1
     ranker = load_ranker(out)
     assert ranker.capabilities.system == system and ranker.capabilities.stages == 1
