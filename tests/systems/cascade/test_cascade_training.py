@@ -67,15 +67,6 @@ def test_exits_are_drawn_by_depth():
     assert exit_of_update(7, 5000, 3, (2, 4, 6)) == draws[4999]
 
 
-def test_a_training_by_depth_draws_its_exits_by_depth(make_trainer):
-    task = make_trainer(trained_exits="depth").task
-    counts = np.bincount([task.drawn_exit(update) for update in range(1, 1201)])
-    assert counts == pytest.approx([200, 400, 600], abs=60)
-    uniform = make_trainer().task
-    counts = np.bincount([uniform.drawn_exit(update) for update in range(1, 1201)])
-    assert counts == pytest.approx([400, 400, 400], abs=60)
-
-
 @pytest.mark.parametrize("engine", ["auto", "mxnet"])
 def test_the_steps_of_an_update_draw_their_own_dropout(make_trainer, engine, monkeypatch):
     trainer = make_trainer(engine, dropout=0.5)
@@ -169,17 +160,9 @@ def train_tiny(encoder, run, resume=False, **options):
     config = TrainingConfig(
         max_updates=6, learning_rate=1e-3, warmup_updates=2, tokens_per_batch=400, log_every=1
     )
-    train(
-        "cascade",
-        str(builtin_path("dev")),
-        str(run),
-        str(encoder),
-        config=config,
-        max_length=64,
-        resume=resume,
-        exits=(1, 2, 3),
-        **options,
-    )
+    options = {"config": config, "max_length": 64, "exits": (1, 2, 3), **options}
+    data = str(builtin_path("dev"))
+    train("cascade", data, str(run), str(encoder), resume=resume, **options)
 
 
 def test_a_training_of_an_earlier_version_resumes(tiny_encoder, tmp_path, monkeypatch):
