@@ -33,7 +33,6 @@ from wqa.training.losses import (
     cross_entropy,
     distillation_loss,
     soft_loss,
-    taught_loss,
     teachers_of,
 )
 from wqa.training.pairs import StoredPairs, TrainingPairs
@@ -171,18 +170,6 @@ def test_what_teachers_teach(teaching, expected):
         chosen += [teachers_of(teaching, index, 3, update) for index in range(3)]
     assert chosen == expected
     assert [teachers_of("round-robin", 0, 3, update) for update in (3, 4)] == [[2], [0]]
-
-
-def test_the_sum_of_the_losses_with_several_teachers():
-    scores, labels = mx.nd.array([0.3, -2.0]), mx.nd.array([1.0, 0.0])
-    teachers = mx.nd.array([[1.0, -1.0, 4.0], [0.0, 2.0, 0.5]])
-    chosen = taught_loss(scores, labels, teachers, [0, 2], 0.25, 3.0)
-    expected = distillation_loss(scores, labels, teachers[:, 0], 0.25, 3.0)
-    expected = expected + distillation_loss(scores, labels, teachers[:, 2], 0.25, 3.0)
-    np.testing.assert_allclose(chosen.asnumpy(), expected.asnumpy(), rtol=1e-6)
-    one = taught_loss(scores, labels, teachers, [1], 0.25, 3.0).asnumpy()
-    alone = distillation_loss(scores, labels, teachers[:, 1], 0.25, 3.0).asnumpy()
-    np.testing.assert_array_equal(one, alone)
 
 
 # Settings
