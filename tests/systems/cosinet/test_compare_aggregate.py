@@ -3,7 +3,11 @@
 import mxnet as mx
 import numpy as np
 import pytest
-from test_cosinet import batch, gradients
+from test_cosinet import (
+    assert_gradients_do_not_reach_the_vectors_or_padding,
+    assert_padding_changes_no_score,
+    batch,
+)
 
 from wqa.systems.cosinet.compare_aggregate import FILTERS, UNITS, WINDOWS
 from wqa.systems.registry import build_network
@@ -105,30 +109,11 @@ def test_padding_and_hybridizing_change_no_score(recurrent):
     # A projected word is not 0 where its embedding is.
     for block in (made.gate, made.update):
         block.bias.set_data(mx.nd.random.normal(0, 0.5, (UNITS,)))
-    questions = [[1, 2, 3], [4]]
-    lists = [[[7, 8], [9], [10, 11, 7, 8, 9]], [[10, 6]]]
-    scores = made(*batch(questions, lists)).asnumpy()
-    assert scores[1, 1:].tolist() == [0, 0]
-    for row, (question, candidates) in enumerate(zip(questions, lists)):
-        alone = made(*batch([question], [candidates])).asnumpy()
-        np.testing.assert_allclose(scores[row, : len(candidates)], alone[0], atol=1e-5)
-    made.hybridize()
-    more = batch([*questions, [5]], [*lists, [[1]]], width=9, candidates=4)
-    padded = made(*more).asnumpy()
-    np.testing.assert_allclose(padded[:2, :3], scores, atol=1e-5)
-    more[0][:, 12:], more[2][:, :, 13:] = 3, 4
-    np.testing.assert_array_equal(made(*more).asnumpy(), padded)
+    assert_padding_changes_no_score(made)
 
 
 def test_gradients_do_not_reach_the_vectors_or_padding():
-    made = network(recurrent="birnn")
-    questions, lists = [[1, 2, 3], [4]], [[[7, 8], [9]], [[10, 6]]]
-
-    plain = gradients(made, batch(questions, lists))
-    padded = gradients(made, batch(questions, lists, width=5, candidates=3))
-    for name, gradient in plain.items():
-        assert gradient.any() and np.isfinite(gradient).all(), name
-        np.testing.assert_allclose(padded[name], gradient, rtol=1e-3, atol=1e-5, err_msg=name)
+    assert_gradients_do_not_reach_the_vectors_or_padding(network(recurrent="birnn"))
 
 
 def test_work_is_counted_in_products_with_weights():
