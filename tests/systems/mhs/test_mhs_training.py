@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import lacks, needs_onednn, needs_precision
 from mxnet import autograd
+from test_cascade_training import gradients_of
 
 from wqa.cli import main
 from wqa.config import EngineConfig, TrainingConfig
@@ -55,16 +56,6 @@ def make_trainer(new_trainer):
         return new_trainer("mhs", folder, settings, **options)
 
     return make
-
-
-def gradients_of(trainer):
-    """Gradients of an update, by parameter; zeros where no loss reaches."""
-    gradients = {}
-    for name, parameter in trainer._parameters.items():
-        is_fresh = parameter.data()._fresh_grad
-        gradients[name] = parameter.grad().asnumpy() * is_fresh
-        parameter.data()._fresh_grad = False
-    return gradients
 
 
 def gradients_of_head(trainer, index):
