@@ -453,15 +453,14 @@ SIGNALLED = {
 
 
 @pytest.mark.parametrize("moment", SIGNALLED)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_any_moment_leaves_a_run_that_resumes(
-    moment, number, tiny_encoder, few, tmp_path, evaluated
+    moment, tiny_encoder, few, tmp_path, evaluated
 ):
     out = tmp_path / "run"
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TrainingStopped) as caught:
-        at_call(patch, *SIGNALLED[moment], lambda: os.kill(os.getpid(), number))
+        at_call(patch, *SIGNALLED[moment], lambda: os.kill(os.getpid(), signal.SIGTERM))
         trained(tiny_encoder, few, out, evaluator=norm)
-    assert caught.value.signal == number and names(tmp_path) == ["run"]
+    assert caught.value.signal == signal.SIGTERM and names(tmp_path) == ["run"]
     assert trained(tiny_encoder, few, out, resume=True, evaluator=norm) == evaluated
 
 
