@@ -20,6 +20,8 @@ from wqa.models import Backbone
 from wqa.pretrained import from_gluonnlp, to_gluonnlp
 
 SIZES = {"vocab_size": 30, "units": 16, "embed_size": 16}
+SMALL = {"vocab_size": 30, "units": 16, "hidden_size": 32, "num_layers": 2, "num_heads": 2}
+SMALL["max_positions"] = 12
 BARE = {"use_pooler": False, "use_decoder": False, "use_classifier": False}
 LENGTHS = [9, 4, 7]
 REAL = np.arange(9)[None] < np.array(LENGTHS)[:, None]
@@ -126,18 +128,8 @@ def test_devices_go_along():
 
 def test_token_types_of_a_roberta():
     """Hugging Face's RoBERTa has one token type, which may not be 0."""
-    config = BackboneConfig(
-        layout="roberta",
-        vocab_size=30,
-        units=16,
-        hidden_size=32,
-        num_layers=2,
-        num_heads=2,
-        max_positions=12,
-        token_types=1,
-        first_position=2,
-        attention_dropout=0.3,
-    )
+    options = {"layout": "roberta", "token_types": 1, "first_position": 2}
+    config = BackboneConfig(**SMALL, **options, attention_dropout=0.3)
     mx.random.seed(3)
     backbone = Backbone(config)
     backbone.initialize(mx.init.Normal(0.3))
@@ -151,16 +143,7 @@ def test_token_types_of_a_roberta():
 
 def test_dropout_of_the_attention_goes_along():
     """GluonNLP's constructor has one rate for hidden states and attention weights."""
-    config = BackboneConfig(
-        vocab_size=30,
-        units=16,
-        hidden_size=32,
-        num_layers=2,
-        num_heads=2,
-        max_positions=12,
-        dropout=0.0,
-        attention_dropout=0.5,
-    )
+    config = BackboneConfig(**SMALL, dropout=0.0, attention_dropout=0.5)
     backbone = Backbone(config)
     backbone.initialize(mx.init.Normal(0.3))
     model = to_gluonnlp(backbone)

@@ -51,16 +51,8 @@ def tensor(shape, strides, size, offset=0):
     reference = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu")
     axes = [b"(" + b"".join(map(number, sizes)) + b"t" for sizes in (shape, strides)]
     hooks = b"\x89" + ORDERED + b")R"
-    return (
-        REBUILD
-        + b"("
-        + reference
-        + number(size)
-        + b"tQ"
-        + number(offset)
-        + b"".join(axes)
-        + (hooks + b"tR")
-    )
+    storage = reference + number(size) + b"tQ" + number(offset)
+    return REBUILD + b"(" + storage + b"".join(axes) + hooks + b"tR"
 
 
 def archive(path, content, compression=zipfile.ZIP_STORED, **storages):
@@ -221,10 +213,8 @@ def test_settings_of_wrong_types_and_sizes(tiny, tmp_path, capsys):
             continue
         (tiny / "config.json").write_text(json.dumps({**whole, **change}))
         refuse(capsys, tiny, tmp_path / "out", next(iter(change)))
-    for name, value in (("layer_norm_eps", 1e-40), ("hidden_size", 0), ("intermediate_size", -1)):
-        (tiny / "config.json").write_text(json.dumps({**whole, name: value}))
-        found = f"config.json: {name} {value}; expected a "
-        refuse(capsys, tiny, tmp_path / "out", found)
+    (tiny / "config.json").write_text(json.dumps({**whole, "layer_norm_eps": 1e-40}))
+    refuse(capsys, tiny, tmp_path / "out", "config.json: layer_norm_eps 1e-40")
     for value in (1, 1.0):  # the greatest
         (tiny / "config.json").write_text(json.dumps({**whole, "layer_norm_eps": value}))
         assert read_backbone_config(tiny).layer_norm_eps == 1

@@ -270,34 +270,21 @@ def test_a_parameter_that_is_not_finite_is_named(run, name, value):
         load_ranker(run)
 
 
-def test_an_encoder_that_is_not_finite_is_refused(run):
-    change_parameter(run, "backbone.layers.1.ffn_1.weight", 5, np.nan)
-    with pytest.raises(EncoderError, match="layers.1.ffn_1.weight holds NaN"):
-        load_backbone(run)
-
-
 def start_from(run, out):
     """Begin a training that starts from a run."""
     config = TrainingConfig(max_updates=1, warmup_updates=1)
     training.train("cascade", str(builtin_path("dev")), str(out), init=str(run), config=config)
 
 
-def test_a_training_does_not_start_from_what_is_not_finite(run, tmp_path):
-    change_parameter(run, "head_3.out.weight", 0, np.inf)
-    with pytest.raises(RunDirectoryError, match="parameter head_3.out.weight holds NaN"):
+def test_nothing_starts_from_what_is_not_finite(run, tmp_path, capsys):
+    change_parameter(run, "backbone.layers.1.ffn_1.weight", 5, np.nan)
+    with pytest.raises(EncoderError, match="layers.1.ffn_1.weight"):
+        load_backbone(run)
+    with pytest.raises(RunDirectoryError, match="layers.1.ffn_1.weight"):
         start_from(run, tmp_path / "out")
-
-
-@pytest.mark.parametrize("command", ["evaluate", "export"])
-def test_the_command_line_refuses_what_is_not_finite(run, tmp_path, capsys, command):
-    change_parameter(run, "head_3.out.bias", 0, np.nan)
-    arguments = {
-        "evaluate": ["--data", str(builtin_path("test"))],
-        "export": [str(tmp_path / "out")],
-    }
-    assert main([command, str(run), *arguments[command]]) == 2
-    assert "parameter head_3.out.bias holds NaN" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    assert main(["export", str(run), str(tmp_path / "out")]) == 2
+    assert "layers.1.ffn_1.weight" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "export.json").exists()
 
 
 WRONG_VALUES = [
@@ -365,18 +352,12 @@ def test_a_changed_file_is_refused(run, name):
         load_ranker(run)
 
 
-def test_a_start_from_a_changed_run_is_refused(run, tmp_path):
+def test_nothing_starts_from_a_changed_run(run, tmp_path):
     content = bytearray((run / "model.params").read_bytes())
     content[2000] ^= 1
     (run / "model.params").write_bytes(content)
     with pytest.raises(RunDirectoryError, match="model.params: has changed"):
         start_from(run, tmp_path / "out")
-
-
-def test_an_encoder_in_a_changed_run_is_refused(run):
-    content = bytearray((run / "model.params").read_bytes())
-    content[2000] ^= 1
-    (run / "model.params").write_bytes(content)
     with pytest.raises(RunDirectoryError, match="model.params: has changed"):
         load_backbone(run)
 
@@ -483,6 +464,8 @@ def test_8_bit_weights_that_fit_are_read(tmp_path):
     write_products(path)
     layers, _ = read_quantized(path, SIZES, 2, "")
     assert len(layers) == 2 and layers[1]["outer"].scale.shape == (4,)
+    with pytest.raises(RunDirectoryError, match="layers.2"):
+        read_quantized(path, SIZES, 3, "")
 
 
 @pytest.mark.parametrize(
@@ -508,13 +491,6 @@ def test_8_bit_weights_that_do_not_fit_are_refused(tmp_path, part, value):
     write_products(path, **{f"inner__{part}": value})
     with pytest.raises(RunDirectoryError, match=f"layers.0.inner.{part}"):
         read_quantized(path, SIZES, 2, "")
-
-
-def test_8_bit_weights_of_too_few_layers_are_refused(tmp_path):
-    path = tmp_path / "int8.safetensors"
-    write_products(path)
-    with pytest.raises(RunDirectoryError, match="layers.2"):
-        read_quantized(path, SIZES, 3, "")
 
 
 def test_a_tokenizer_with_an_id_outside_the_word_table_is_refused(run):

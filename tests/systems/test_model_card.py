@@ -125,15 +125,6 @@ def test_cards_of_exports(run, tmp_path, monkeypatch):
     assert "# exported\n" in card
 
 
-def test_the_card_of_an_exported_classifier(tmp_path):
-    """Its files are no run, so that little is known of it."""
-    encoder = write_family_encoder(tmp_path / "bert", "bert")
-    export = ["export", str(encoder), str(tmp_path / "out"), "--format", "huggingface"]
-    assert main(export) == 0
-    card = (tmp_path / "out" / CARD).read_text()
-    assert "The run does not record" in card and 'from_pretrained("out")' in card
-
-
 @pytest.mark.parametrize("classifier, loads", [(False, "load_backbone"), (True, "load_ranker")])
 def test_the_card_of_a_conversion(classifier, loads, tiny_encoder, tmp_path):
     source = write_family_encoder(tmp_path / "bert", "bert") if classifier else tiny_encoder

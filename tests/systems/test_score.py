@@ -6,10 +6,9 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import DATA, write_family_encoder
+from conftest import write_family_encoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import load_file, save_file
 
 import wqa.systems.scores as scoring_module
 from wqa.cli import main
@@ -126,27 +125,6 @@ def test_a_sequence_and_an_encoder_of_another_family(tiny_run, data, tmp_path):
         np.testing.assert_allclose(scores, np.concatenate(expected), rtol=1e-5, atol=1e-6)
 
 
-def write_three_labels(folder):
-    """A directory of Hugging Face's library with a classifier of three labels."""
-    shutil.copytree(DATA / "tiny_bert", folder)
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
-    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
-    path = folder / "model.safetensors"
-    tensors = load_file(str(path))
-    tensors["classifier.weight"] = np.zeros((3, 16), np.float32)
-    tensors["classifier.bias"] = np.zeros(3, np.float32)
-    save_file(tensors, str(path))
-    return folder
-
-
-def test_a_classifier_of_three_labels_is_refused(data, tmp_path, capsys):
-    folder = write_three_labels(tmp_path / "tiny_bert")
-    out = tmp_path / "scores"
-    assert main(["score", str(folder), "--data", str(data), "--out", str(out)]) == 2
-    error = capsys.readouterr().err
-    assert "a classifier of 3 outputs" in error and error.count("\n") == 1 and not out.exists()
-
-
 def test_a_filter_keeps_questions(tiny_run, tmp_path):
     labels = {"both": (1, 0), "right": (1, 1), "wrong": (0, 0)}
     questions = []
@@ -165,8 +143,6 @@ def test_a_filter_keeps_questions(tiny_run, tmp_path):
         write_scores(tiny_run, data, tmp_path / "none", "clean")
     write_questions(data, [Question("q", "who ?", (Candidate("the moon"),))])
     assert write_scores(tiny_run, data, tmp_path / "unlabelled")["pairs"] == 1
-    with pytest.raises(DataError, match="labelled.jsonl, question 'q': candidate 1 has no label"):
-        write_scores(tiny_run, data, tmp_path / "filtered", "clean")
 
 
 def test_over_long_questions(tiny_run, tmp_path, capsys):
@@ -258,10 +234,9 @@ def test_lines_of_json_and_a_trec_run_have_the_rankings(tiny_run, tmp_path):
         values = json.loads(line)
         assert values["id"] == question.id and values["candidates"] == list(question.document_ids)
         assert values["order"] == list(ranking.order) and values["exits"] == list(ranking.exits)
-        expected = [None if np.isneginf(score) else score for score in ranking.scores.tolist()]
-        assert [None if value is None else np.float32(value) for value in values["scores"]] == [
-            None if value is None else np.float32(value) for value in expected
-        ]
+        expected = np.where(np.isneginf(ranking.scores), np.nan, ranking.scores)
+        scores = np.array(values["scores"], np.float32)  # null of a blank candidate is NaN
+        np.testing.assert_array_equal(scores, expected.astype(np.float32))
     write_scores(tiny_run, data, tmp_path / "trec", output="trec", drop_ratio=0.5)
     write_run(tmp_path / "run", named, rankings)
     assert (tmp_path / "trec" / "run.trec").read_text() == (tmp_path / "run").read_text()
@@ -289,10 +264,8 @@ def test_tables_are_scored_as_lines_are(tiny_run, tmp_path):
     for index in (1, 0):  # also in another order
         arrays = task.compute(partitions[index])
         start = sum(partition.texts for partition in partitions[:index])
-        assert (
-            whole.scores[start : start + partitions[index].texts].tolist()
-            == arrays["scores"].tolist()
-        )
+        part = whole.scores[start : start + partitions[index].texts]
+        assert part.tolist() == arrays["scores"].tolist()
 
 
 def test_a_stopped_command_does_not_score_a_part_again(tiny_run, data, tmp_path, monkeypatch):
@@ -332,16 +305,13 @@ def test_a_folder_of_other_scores_is_kept(tiny_run, data, tmp_path, capsys):
     out = tmp_path / "out"
     write_scores(tiny_run, data, out)
     before = arrays_of(out)
-    with pytest.raises(DataError, match="made with filter 'all'; expected 'clean'"):
-        write_scores(tiny_run, data, out, "clean")
+    for name, value in (("filter", "clean"), ("long_questions", "skip"), ("partition_tokens", 600)):
+        with pytest.raises(DataError, match=f"made with {name}"):
+            write_scores(tiny_run, data, out, **{name: value})
     write_questions(tmp_path / "other.jsonl", QUESTIONS[:2])
     with pytest.raises(DataError, match="made with data_sha256"):
         write_scores(tiny_run, tmp_path / "other.jsonl", out)
-    with pytest.raises(DataError, match="made with long_questions 'error'; expected 'skip'"):
-        write_scores(tiny_run, data, out, long_questions="skip")
-    with pytest.raises(DataError, match="made with partition_tokens None; expected 600"):
-        write_scores(tiny_run, data, out, partition_tokens=SMALL)
-    with pytest.raises(OptionError, match="partition_tokens: 0; expected a whole number from 1"):
+    with pytest.raises(OptionError, match="partition_tokens: 0"):
         write_scores(tiny_run, data, out, partition_tokens=0)
     shutil.copytree(tiny_run, tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())

@@ -83,43 +83,19 @@ def material(tmp_path_factory, tiny_encoder):
 
 
 def arguments(material, out, *more):
-    options = {
-        "encoder": material / "encoder",
-        "train": material / "train.jsonl",
-        "dev": material / "dev.jsonl",
-        "out": out,
-        "exits": "1,2,3",
-        "max-length": 64,
-        "max-updates": 8,
-        "epochs": 9,
-        "learning-rate": 1e-3,
-        "warmup-updates": 3,
-        "checkpoint-every": 2,
-        "eval-every": 3,
-        "log-every": 1,
-    }
-    words = ["train", "cascade"]
-    for name, value in options.items():
-        words += [f"--{name}", str(value)]
-    return [*words, *map(str, more)]
+    words = ["train", "cascade", "--encoder", material / "encoder", "--out", out]
+    words += ["--train", material / "train.jsonl", "--dev", material / "dev.jsonl"]
+    settings = "--exits 1,2,3 --max-length 64 --max-updates 8 --epochs 9 --learning-rate 1e-3"
+    settings += " --warmup-updates 3 --checkpoint-every 2 --eval-every 3 --log-every 1"
+    return list(map(str, [*words, *settings.split(), *more]))
 
 
 def launch(notes, words, blow=("", 0, 0, ""), **variables):
     """Exit status, output, messages, and seconds since the signal, of a launch of two workers."""
     notes.mkdir()
+    launcher = [ROOT / "recipes" / "scale" / "launch.sh", 2, sys.executable, "-c", WORKER, notes]
     process = subprocess.Popen(
-        [
-            str(ROOT / "recipes" / "scale" / "launch.sh"),
-            "2",
-            sys.executable,
-            "-c",
-            WORKER,
-            str(notes),
-            *map(str, blow),
-            *words,
-            "--kvstore",
-            "dist_sync",
-        ],
+        [*map(str, [*launcher, *blow, *words, "--kvstore", "dist_sync"])],
         env=child_environment(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", **variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -9,11 +9,11 @@ import types
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import write_family_encoder
+from conftest import DATA, write_family_encoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mxnet import autograd
-from test_score import write_three_labels
+from safetensors.numpy import load_file, save_file
 
 import wqa.systems.train as run_module
 from wqa.cli import main
@@ -33,7 +33,6 @@ from wqa.training.losses import (
     cross_entropy,
     distillation_loss,
     soft_loss,
-    taught_loss,
     teachers_of,
 )
 from wqa.training.pairs import StoredPairs, TrainingPairs
@@ -138,12 +137,6 @@ def test_no_gradient_reaches_the_teacher():
     assert teacher.grad.asscalar() == 0
 
 
-def test_the_gradient_of_cross_entropy_at_0_is_that_of_its_limit():
-    for label in (0.0, 1.0):
-        value, gradient = value_and_gradient(cross_entropy, 0.0, label, ())
-        assert value == pytest.approx(math.log(2)) and gradient == 0.5 - label
-
-
 def test_cross_entropy_keeps_the_bits_of_relu_beside_0():
     """A training without teachers ends with the bits that it had before there were teachers."""
     values = np.concatenate([np.random.default_rng(0).normal(0, 3, 400), [1e-8, -1e-8, 40, -90]])
@@ -179,31 +172,19 @@ def test_what_teachers_teach(teaching, expected):
     assert [teachers_of("round-robin", 0, 3, update) for update in (3, 4)] == [[2], [0]]
 
 
-def test_the_sum_of_the_losses_with_several_teachers():
-    scores, labels = mx.nd.array([0.3, -2.0]), mx.nd.array([1.0, 0.0])
-    teachers = mx.nd.array([[1.0, -1.0, 4.0], [0.0, 2.0, 0.5]])
-    chosen = taught_loss(scores, labels, teachers, [0, 2], 0.25, 3.0)
-    expected = distillation_loss(scores, labels, teachers[:, 0], 0.25, 3.0)
-    expected = expected + distillation_loss(scores, labels, teachers[:, 2], 0.25, 3.0)
-    np.testing.assert_allclose(chosen.asnumpy(), expected.asnumpy(), rtol=1e-6)
-    one = taught_loss(scores, labels, teachers, [1], 0.25, 3.0).asnumpy()
-    alone = distillation_loss(scores, labels, teachers[:, 1], 0.25, 3.0).asnumpy()
-    np.testing.assert_array_equal(one, alone)
-
-
 # Settings
 
 
 @pytest.mark.parametrize(
     "options, match",
     [
-        ({"teachers": ("a", "")}, "teachers: a,; expected paths"),
-        ({"teachers": ("a",), "alpha": 1.1}, "alpha: 1.1; expected a number from 0 to 1"),
+        ({"teachers": ("a", "")}, "teachers: a,"),
+        ({"teachers": ("a",), "alpha": 1.1}, "alpha: 1.1"),
         ({"teachers": ("a",), "alpha": -0.1}, "alpha: -0.1"),
         ({"teachers": ("a",), "alpha": 1e-320}, "alpha: "),
-        ({"teachers": ("a",), "tau": 0.0}, "tau: 0.0; expected a number from 0.01 to 100"),
+        ({"teachers": ("a",), "tau": 0.0}, "tau: 0.0"),
         ({"teachers": ("a",), "tau": 1e200}, "tau: 1e.200"),
-        ({"teachers": ("a",), "teaching": "all"}, "teaching: 'all'; expected one of each, sum"),
+        ({"teachers": ("a",), "teaching": "all"}, "teaching: 'all'"),
         ({"alpha": 0.1}, "alpha: 0.1 without teachers"),
         ({"tau": 3.0}, "tau: 3.0 without teachers"),
         ({"teaching": "sum"}, "teaching: sum without teachers"),
@@ -434,22 +415,6 @@ def test_a_batch_has_the_scores_of_its_rows(questions, inputs):
     assert len(batch["labels"]) == 3
 
 
-def test_keys_are_computed_for_teachers_alone(questions, inputs, monkeypatch):
-    monkeypatch.setattr("wqa.text.tokenized.candidate_keys", None)
-    assert TrainingPairs(questions, inputs).keys is None
-    with pytest.raises(TypeError):
-        TrainingPairs(questions, inputs, with_keys=True)
-
-
-def test_a_filtered_store_holds_no_keys_in_memory(data, inputs, tmp_path):
-    """A corpus of ASNQ's size would have 190 MB of them in a training without teachers."""
-    build_store(data, tmp_path / "train.store", inputs)
-    pairs = StoredPairs(PairStore(tmp_path / "train.store"), inputs, "clean")
-    arrays = [value for value in vars(pairs).values() if isinstance(value, np.ndarray)]
-    assert TYPES["keys"] not in [array.dtype for array in arrays]
-    assert len(pairs.keys) == len(pairs) < len(pairs._tokenized.keys)
-
-
 def test_a_blank_candidate_has_probability_0(questions, inputs, data, tmp_path):
     folder = write_folder(tmp_path / "scores", questions, lambda question, index: -math.inf)
     pairs = TrainingPairs(questions, inputs, with_keys=True)
@@ -527,21 +492,10 @@ def teacher(tiny_encoder, data, tmp_path_factory):
 
 
 def command(encoder, data, out, *more, system="cascade"):
-    options = {
-        "--encoder": encoder,
-        "--train": data,
-        "--out": out,
-        "--max-updates": 6,
-        "--learning-rate": 1e-2,
-        "--warmup-updates": 1,
-        "--tokens-per-batch": 400,
-        "--checkpoint-every": 2,
-        "--max-length": 64,
-    }
-    words = ["train", system]
-    for name, value in options.items():
-        words += [name, value]
-    return list(map(str, [*words, *more]))
+    words = ["train", system, "--encoder", encoder, "--train", data, "--out", out]
+    settings = "--max-updates 6 --learning-rate 1e-2 --warmup-updates 1"
+    settings += " --tokens-per-batch 400 --checkpoint-every 2 --max-length 64"
+    return list(map(str, [*words, *settings.split(), *more]))
 
 
 DISTIL = ("--alpha", "0.1", "--tau", "3")
@@ -679,8 +633,8 @@ def test_a_stopped_student_resumes_with_its_teachers_alone(
             main(words)
     resumed = [*words, "--resume"]
     for changed, found in (
-        (("--alpha", "0.2"), "alpha was 0.1; expected 0.2, as given now"),
-        (("--tau", "1"), "tau was 3.0; expected 1.0, as given now"),
+        (("--alpha", "0.2"), "alpha was 0.1"),
+        (("--tau", "1"), "tau was 3.0"),
         (("--teaching", "sum"), "teaching was each"),
         (("--teachers", str(teacher / "scores")), "teachers was "),
     ):
@@ -736,10 +690,10 @@ def error_of(words, capsys, out):
 @pytest.mark.parametrize(
     "system, count, more, expected",
     [
-        ("cascade", 2, (), "--teachers: 2 for 1 score of the student; expected 1"),
-        ("mhs", 2, (), "--teachers: 2 for 3 scores of the student; expected 3"),
-        ("mhs", 4, (), "--teachers: 4 for 3 scores of the student; expected 3"),
-        ("mhs", 3, ("--heads", "2"), "--teachers: 3 for 2 scores of the student; expected 2"),
+        ("cascade", 2, (), "--teachers: 2 for 1 score"),
+        ("mhs", 2, (), "--teachers: 2 for 3 scores"),
+        ("mhs", 4, (), "--teachers: 4 for 3 scores"),
+        ("mhs", 3, ("--heads", "2"), "--teachers: 3 for 2 scores"),
     ],
 )
 def test_a_teacher_for_each_score(
@@ -749,32 +703,21 @@ def test_a_teacher_for_each_score(
     out = tmp_path / "run"
     words = command(tiny_encoder, data, out, "--teachers", names, *more, system=system)
     error = error_of(words, capsys, out)
-    assert expected in error and "--teaching sum or --teaching round-robin" in error
-    assert ("name a teacher several times" in error) == (system == "mhs")
+    assert expected in error
     assert main([*words, "--teaching", "round-robin"]) == 0
 
 
-def test_a_task_that_cannot_learn_from_teachers_refuses_them(
-    tiny_encoder, data, teacher, tmp_path, monkeypatch
-):
-    replaced = dataclasses.replace(SYSTEMS["pairwise"], task=PairTask)
-    monkeypatch.setitem(SYSTEMS, "pairwise", replaced)
-    config = dataclasses.replace(FEW_UPDATES, teachers=(str(teacher / "scores"),))
-    out = tmp_path / "run"
-    with pytest.raises(OptionError, match="teachers: 1 for PairTask, which cannot learn from"):
-        train("pairwise", str(data), str(out), str(tiny_encoder), config=config, max_length=64)
-    assert not out.exists()
-
-
-def test_scores_of_other_data_by_the_command_line(
-    tiny_encoder, data, questions, teacher, tmp_path, capsys
-):
-    write_questions(
-        tmp_path / "more.jsonl", [*questions, Question("z", "who ?", (Candidate("a", 1),))]
-    )
-    out = tmp_path / "run"
-    words = command(tiny_encoder, tmp_path / "more.jsonl", out, "--teachers", teacher / "scores")
-    assert "1 of " in error_of(words, capsys, out)
+def write_three_labels(folder):
+    """A directory of Hugging Face's library with a classifier of three labels."""
+    shutil.copytree(DATA / "tiny_bert", folder)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    path = folder / "model.safetensors"
+    tensors = load_file(str(path))
+    tensors["classifier.weight"] = np.zeros((3, 16), np.float32)
+    tensors["classifier.bias"] = np.zeros(3, np.float32)
+    save_file(tensors, str(path))
+    return folder
 
 
 def test_paths_that_are_no_teachers(tiny_encoder, data, inputs, teacher, tmp_path, capsys):

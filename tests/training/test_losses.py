@@ -35,10 +35,17 @@ def test_the_divergence_of_a_list():
     """Two lists of which one has a candidate of padding: softmax beside the normalised labels."""
     scores = array([[0.0, math.log(3), 100.0], [1.0, 1.0, 1.0]])
     labels = array([[0, 1, 0], [1, 1, 0]])
-    losses = listwise_divergence(scores, labels, array([2, 3])).asnumpy()
+    scores.attach_grad()
+    with mx.autograd.record():
+        losses = listwise_divergence(scores, labels, array([2, 3]))
+    losses.backward()
     assert losses.shape == (2,)
     # -log(3/4); the labels' 1/2 each beside 1/3 each: log(3) - log(2).
-    np.testing.assert_allclose(losses, [math.log(4 / 3), math.log(3 / 2)], rtol=1e-5)
+    np.testing.assert_allclose(losses.asnumpy(), [math.log(4 / 3), math.log(3 / 2)], rtol=1e-5)
+    gradients = [[1 / 4, 3 / 4 - 1, 0], [1 / 3 - 1 / 2, 1 / 3 - 1 / 2, 1 / 3]]
+    np.testing.assert_allclose(scores.grad.asnumpy(), gradients, atol=5e-6)
+    alone = listwise_divergence(array([[3.0, 50.0]]), array([[1, 0]]), array([1]))
+    assert abs(alone.asscalar()) < 1e-5
     equal = listwise_divergence(array([[5.0, 5.0, -1e4]]), array([[1, 1, 0]]), array([3]))
     assert abs(equal.asscalar()) < 1e-5
 
@@ -52,5 +59,6 @@ def test_the_ends_of_a_span():
 
 
 def test_the_label_of_a_row():
-    losses = label_cross_entropy(array([[0.0, math.log(2), 0.0], [3.0, 3.0, 3.0]]), array([1, 2]))
-    np.testing.assert_allclose(losses.asnumpy(), [math.log(2), math.log(3)], rtol=1e-5)
+    logits = array([[0.0, math.log(2), 0.0], [3.0, 3.0, 3.0], [1000.0, 0.0, -1000.0]])
+    losses = label_cross_entropy(logits, array([1, 2, 2]))
+    np.testing.assert_allclose(losses.asnumpy(), [math.log(2), math.log(3), 2000], rtol=1e-5)

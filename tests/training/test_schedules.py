@@ -325,28 +325,18 @@ def test_a_run_of_an_earlier_version_ends_inside_its_warmup(
 def test_patience_counts_after_the_peak(data, tiny_encoder, tmp_path, warmup, last):
     settings = {**SHORT, "max_updates": 20, "warmup_updates": warmup}
     config = TrainingConfig(**settings, eval_every=1, patience=3)
-    state = train(
-        "pairwise",
-        data,
-        str(tmp_path / "run"),
-        str(tiny_encoder),
-        config=config,
-        make_evaluator=lambda inputs: lambda network: {"map": 0.5},
-    )
+    options = {"config": config, "make_evaluator": lambda inputs: lambda network: {"map": 0.5}}
+    state = train("pairwise", data, str(tmp_path / "run"), str(tiny_encoder), **options)
     assert (state.best_update, state.update, state.finished) == (1, last, True)
 
 
 def test_patience_counts_from_the_last_better_figure(data, tiny_encoder, tmp_path):
     figures = iter([0.5, 0.4, 0.4, 0.6, 0.6, 0.5, 0.5, 0.9])
     settings = {**SHORT, "max_updates": 20, "warmup_updates": 0}
-    state = train(
-        "pairwise",
-        data,
-        str(tmp_path / "run"),
-        str(tiny_encoder),
-        config=TrainingConfig(**settings, eval_every=1, patience=3),
-        make_evaluator=lambda inputs: lambda network: {"map": next(figures)},
-    )
+    config = TrainingConfig(**settings, eval_every=1, patience=3)
+    evaluator = {"make_evaluator": lambda inputs: lambda network: {"map": next(figures)}}
+    run = str(tmp_path / "run")
+    state = train("pairwise", data, run, str(tiny_encoder), config=config, **evaluator)
     assert (state.best_update, state.update, state.finished) == (4, 7, True)
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 import shutil
@@ -13,7 +14,6 @@ from wqa.data.digests import forget_digests
 from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingDiverged
 from wqa.systems.train import train
 from wqa.training.checkpoint import State
-from wqa.training.losses import cross_entropy
 from wqa.training.schedules import dropout_seed, exit_of_update, slanted_triangular, triangular
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
@@ -56,20 +56,26 @@ def test_defaults():
     assert config.learning_rate is None and config.warmup_updates is None
 
 
-def test_loss():
-    scores, labels = mx.nd.array([0.0, 2.0, 2.0, 200.0, -200.0]), mx.nd.array([1, 1, 0, 0, 0])
-    expected = [math.log(2), math.log(1 + math.exp(-2)), math.log(1 + math.exp(2)), 200, 0]
-    np.testing.assert_allclose(
-        cross_entropy(scores, labels).asnumpy(), expected, rtol=1e-5, atol=1e-7
-    )
-
-
 def test_exits_are_drawn_uniformly_and_without_state():
     draws = [exit_of_update(7, update, 5) for update in range(1, 5001)]
     assert np.bincount(draws, minlength=5) == pytest.approx([1000] * 5, abs=120)
     assert exit_of_update(7, 4000, 5) == draws[3999]
     assert [exit_of_update(8, update, 5) for update in range(1, 50)] != draws[:49]
     assert len({dropout_seed(7, update) for update in range(100)}) == 100
+
+
+DEV = str(builtin_path("dev"))
+
+
+def begin(system, out, encoder="", **options):
+    """Train on the built-in dev questions."""
+    return train(system, DEV, str(out), str(encoder), max_length=64, **options)
+
+
+def stored(run):
+    """Parameters of a run."""
+    arrays = mx.nd.load(str(run / "model.params"))
+    return {name: array.asnumpy() for name, array in arrays.items()}
 
 
 @pytest.fixture
@@ -149,13 +155,8 @@ def test_layers_above_the_sampled_exit_are_not_touched(make_trainer):
             head = int(name.split(".")[0][5:]) - 1 if name.startswith("head_") else index
             if layer > index or head != index:
                 np.testing.assert_array_equal(before[name], after[name], err_msg=name)
-        assert (
-            before["backbone.embeddings.position_weight"]
-            != after["backbone.embeddings.position_weight"]
-        ).any()
-        assert (
-            before[f"head_{index + 1}.out.weight"] != after[f"head_{index + 1}.out.weight"]
-        ).any()
+        for name in ("backbone.embeddings.position_weight", f"head_{index + 1}.out.weight"):
+            assert (before[name] != after[name]).any()
         touched_top |= index == 2
         before = after
     assert touched_top
@@ -165,10 +166,8 @@ def test_an_epoch_sees_every_pair_once(make_trainer):
     trainer, seen = make_trainer(epochs=2), []
     for _ in range(trainer.updates_per_epoch):
         seen += trainer._next_key().tolist()
-    assert sorted(seen) == list(range(len(trainer.task.pairs))) and (
-        trainer.state.epoch,
-        trainer.state.batch,
-    ) == (1, 0)
+    assert sorted(seen) == list(range(len(trainer.task.pairs)))
+    assert (trainer.state.epoch, trainer.state.batch) == (1, 0)
     again = [trainer._next_key().tolist() for _ in range(3)]
     assert again != [seen[: len(again[0])]]
 
@@ -178,32 +177,17 @@ def test_training_learns_and_repeats_bit_for_bit(tiny_encoder, tmp_path):
         epochs=6, learning_rate=5e-3, warmup_updates=5, tokens_per_batch=1000, log_every=1
     )
     for name in ("a", "b"):
-        train(
-            "pairwise",
-            str(builtin_path("dev")),
-            str(tmp_path / name),
-            str(tiny_encoder),
-            config=config,
-            max_length=64,
-        )
-    assert (tmp_path / "a" / "model.params").read_bytes() == (
-        tmp_path / "b" / "model.params"
-    ).read_bytes()
-    losses = [
-        json.loads(line)["loss"]
-        for line in (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()
-    ]
+        begin("pairwise", tmp_path / name, tiny_encoder, config=config)
+    first, second = (tmp_path / name / "model.params" for name in ("a", "b"))
+    assert first.read_bytes() == second.read_bytes()
+    lines = (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()
+    losses = [json.loads(line)["loss"] for line in lines]
     assert np.mean(losses[-6:]) < 0.8 * losses[0]
     record = read_run_config(tmp_path / "a" / "config.json")
-    assert (
-        record.system == "pairwise"
-        and record.network == {"exits": [3]}
-        and record.training == config
-    )
-    assert (
-        set(record.versions) >= {"wqa", "mxnet", "numpy"}
-        and not (tmp_path / "a" / "checkpoints").exists()
-    )
+    assert record.system == "pairwise" and record.network == {"exits": [3]}
+    assert record.training == config
+    assert set(record.versions) >= {"wqa", "mxnet", "numpy"}
+    assert not (tmp_path / "a" / "checkpoints").exists()
 
 
 def test_a_nan_loss_names_the_update_and_keeps_the_checkpoint(make_trainer, tmp_path):
@@ -219,14 +203,11 @@ def test_a_nan_loss_names_the_update_and_keeps_the_checkpoint(make_trainer, tmp_
     trainer.backward = backward
     with pytest.raises(TrainingDiverged, match="update 6: the loss is nan"):
         trainer.fit()
-    assert [path.name for path in trainer.checkpoints.all()] == [
-        "update-00000002",
-        "update-00000004",
-    ]
+    kept = [path.name for path in trainer.checkpoints.all()]
+    assert kept == ["update-00000002", "update-00000004"]
     trainer.resume()
-    assert trainer.state.update == 4 and all(
-        np.isfinite(value).all() for value in values(trainer.network).values()
-    )
+    assert trainer.state.update == 4
+    assert all(np.isfinite(value).all() for value in values(trainer.network).values())
 
 
 def test_parameters_that_are_not_finite_are_not_saved(make_trainer):
@@ -247,40 +228,12 @@ def test_early_stopping_keeps_the_best(make_trainer):
 
     trainer.evaluator = evaluator
     state = trainer.fit()
-    assert (state.update, state.best_update, state.best_figure, state.finished) == (
-        10,
-        4,
-        0.5,
-        True,
-    )
+    assert (state.update, state.best_update, state.best_figure) == (10, 4, 0.5)
+    assert state.finished
     trainer.checkpoints.finish(trainer.network, trainer.metrics.path.with_name("model.params"))
     best = mx.nd.load(str(trainer.metrics.path.with_name("model.params")))
     for name, value in kept[4].items():
         np.testing.assert_array_equal(best[name].asnumpy(), value)
-
-
-def test_adapt_starts_from_a_run(tiny_run, tmp_path):
-    config = TrainingConfig(max_updates=1, learning_rate=1e-12, tokens_per_batch=200)
-    for system, exits in (("cascade", (1, 2, 3)), ("pairwise", ())):
-        out = tmp_path / system
-        train(
-            system,
-            str(builtin_path("dev")),
-            str(out),
-            init=str(tiny_run),
-            exits=exits,
-            config=config,
-            max_length=64,
-        )
-        source, target = (
-            mx.nd.load(str(tiny_run / "model.params")),
-            mx.nd.load(str(out / "model.params")),
-        )
-        for name, value in target.items():
-            if name.startswith("backbone.") or system == "cascade":
-                np.testing.assert_allclose(
-                    value.asnumpy(), source[name].asnumpy(), atol=1e-7, err_msg=name
-                )
 
 
 @pytest.mark.parametrize(
@@ -296,93 +249,49 @@ def test_heads_are_kept_where_shapes_agree_and_the_log_says_so(
 ):
     config = TrainingConfig(max_updates=1, learning_rate=1e-12, tokens_per_batch=200)
     out = tmp_path / system
-    train(
-        system,
-        str(builtin_path("dev")),
-        str(out),
-        init=str(tiny_run),
-        exits=exits,
-        config=config,
-        max_length=64,
-    )
+    begin(system, out, init=str(tiny_run), exits=exits, config=config)
     first = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])
     assert first == {"update": 0, "start": f"encoder of {tiny_run} (cascade); {said}"}
     assert f"start: {first['start']}" in capsys.readouterr().err
-    source, target = (
-        mx.nd.load(str(tiny_run / "model.params")),
-        mx.nd.load(str(out / "model.params")),
-    )
-    for layer in exits:
-        names = [
-            name for name in target if name.startswith(f"head_{layer}.") and name.endswith("weight")
-        ]
-        same = [
-            name in source
-            and source[name].shape == target[name].shape
-            and np.allclose(source[name].asnumpy(), target[name].asnumpy(), atol=1e-7)
-            for name in names
-        ]
-        assert names and all(same) == (layer in kept)
+    source, target = stored(tiny_run), stored(out)
+    is_kept = {layer: [] for layer in exits}
+    for name, value in target.items():
+        same = name in source and source[name].shape == value.shape
+        same = same and np.allclose(source[name], value, atol=1e-7)
+        if name.startswith("backbone."):
+            assert same, name
+        elif name.endswith("weight"):
+            is_kept[int(name.split(".")[0][5:])].append(same)
+    for layer, values_kept in is_kept.items():
+        assert values_kept and all(values_kept) == (layer in kept)
 
 
 def test_a_start_from_another_family_is_refused(tiny_run, tmp_path, family_encoder):
     """The parameters of a run under the config.json of an encoder of another family or size."""
     config = TrainingConfig(max_updates=1, tokens_per_batch=200)
     other = tmp_path / "other"
-    train(
-        "cascade",
-        str(builtin_path("dev")),
-        str(other),
-        str(family_encoder),
-        config=config,
-        max_length=64,
-    )
+    begin("cascade", other, family_encoder, config=config)
     shutil.copyfile(tiny_run / "model.params", other / "model.params")
     forget_digests(other)
     with pytest.raises(RunDirectoryError, match="is missing or of another shape"):
-        train(
-            "cascade",
-            str(builtin_path("dev")),
-            str(tmp_path / "x"),
-            init=str(other),
-            config=config,
-            max_length=64,
-        )
+        begin("cascade", tmp_path / "x", init=str(other), config=config)
 
 
 def test_refusals(tiny_encoder, tiny_run, tmp_path, jsonl):
     data, encoder = str(builtin_path("dev")), str(tiny_encoder)
     with pytest.raises(RunDirectoryError, match="holds a run already"):
         train("cascade", data, str(tiny_run), encoder)
-    with pytest.raises(RunDirectoryError, match="learning_rate was 0.01"):
-        train(
-            "cascade",
-            data,
-            str(tiny_run),
-            encoder,
-            exits=(1, 2, 3),
-            max_length=64,
-            resume=True,
-            config=TrainingConfig(
-                max_updates=8,
-                learning_rate=1e-6,
-                warmup_updates=2,
-                tokens_per_batch=500,
-                log_every=2,
-            ),
-        )
-    with pytest.raises(RunDirectoryError, match="exits was"):
-        train("cascade", data, str(tiny_run), encoder, exits=(1, 3), max_length=64, resume=True)
-    with pytest.raises(RunDirectoryError, match="train_sha256 was"):
-        train(
-            "cascade",
-            str(builtin_path("test")),
-            str(tiny_run),
-            encoder,
-            exits=(1, 2, 3),
-            max_length=64,
-            resume=True,
-        )
+    config = read_run_config(tiny_run / "config.json").training
+    slow = dataclasses.replace(config, learning_rate=1e-6)
+    same = {"exits": (1, 2, 3), "config": config}
+    for name, source, change in (
+        ("learning_rate was 0.01", data, {"config": slow}),
+        ("exits was", data, {"exits": (1, 3)}),
+        ("train_sha256 was", str(builtin_path("test")), {}),
+    ):
+        options = {**same, **change, "max_length": 64, "resume": True}
+        with pytest.raises(RunDirectoryError, match=name):
+            train("cascade", source, str(tiny_run), encoder, **options)
     with pytest.raises(OptionError, match="one of the two"):
         train("cascade", data, str(tmp_path / "x"))
     with pytest.raises(OptionError, match="at most 160"):
@@ -443,9 +352,7 @@ def test_development_questions_that_show_nothing_are_refused(tiny_encoder, tmp_p
         config = TrainingConfig(max_updates=1, learning_rate=1e-3, dev_filter=filter)
         run = tmp_path / filter
         with pytest.raises(DataError, match="dev.jsonl.*none has a correct candidate"):
-            train(
-                "pairwise", str(builtin_path("dev")), run, tiny_encoder, dev=str(dev), config=config
-            )
+            begin("pairwise", run, tiny_encoder, dev=str(dev), config=config)
         assert not (run / "model.params").exists()
 
 
@@ -473,9 +380,9 @@ def test_train_takes_development_questions_as_the_command_does(tiny_encoder, tmp
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"dev_file": "a"}, "options of cascade: unknown field 'dev_file'; expected one of dist"),
-        ({"epochs": 3}, r"epochs: a setting .*; expected config=TrainingConfig\(epochs=...\)"),
-        ({"distillation": "a"}, "options of cascade, field distillation: 'a'; expected a value of"),
+        ({"dev_file": "a"}, "unknown field 'dev_file'"),
+        ({"epochs": 3}, "epochs: a setting"),
+        ({"distillation": "a"}, "field distillation: 'a'"),
     ],
 )
 def test_an_argument_that_train_does_not_know(options, message, tmp_path):

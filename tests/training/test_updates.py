@@ -13,7 +13,7 @@ from mxnet import gluon
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.text import PairInputs, load_tokenizer
-from wqa.training import Trainer, TrainingPairs
+from wqa.training import TrainingPairs
 from wqa.training.schedules import UpdatePlan, decay_weights, exit_of_update, plan_updates
 from wqa.training.workers import AdamTrainer
 
@@ -163,28 +163,6 @@ def test_onednn_trains_in_steps_as_mxnet_does(make_trainer):
     theirs.fit()
     for name, value in values(theirs).items():
         np.testing.assert_allclose(values(ours)[name], value, atol=1e-5, err_msg=name)
-
-
-def test_a_training_in_steps_resumes_with_the_same_bits(make_trainer, monkeypatch):
-    options = {"tokens_per_batch": 100, "tokens_per_update": 400, "max_updates": 6}
-    options.update(checkpoint_every=2)
-    whole, stopped = make_trainer("whole", **options), make_trainer("stopped", **options)
-    whole.fit()
-    step = Trainer.step
-
-    def interrupted(trainer, rate):
-        step(trainer, rate)
-        if trainer.state.update == 5:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Trainer, "step", interrupted)
-        stopped.fit()
-    stopped.resume()
-    assert stopped.state.update == 4
-    stopped.fit()
-    for name, value in values(whole).items():
-        np.testing.assert_array_equal(values(stopped)[name], value, err_msg=name)
 
 
 # Sums over devices

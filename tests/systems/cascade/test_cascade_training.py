@@ -67,15 +67,6 @@ def test_exits_are_drawn_by_depth():
     assert exit_of_update(7, 5000, 3, (2, 4, 6)) == draws[4999]
 
 
-def test_a_training_by_depth_draws_its_exits_by_depth(make_trainer):
-    task = make_trainer(trained_exits="depth").task
-    counts = np.bincount([task.drawn_exit(update) for update in range(1, 1201)])
-    assert counts == pytest.approx([200, 400, 600], abs=60)
-    uniform = make_trainer().task
-    counts = np.bincount([uniform.drawn_exit(update) for update in range(1, 1201)])
-    assert counts == pytest.approx([400, 400, 400], abs=60)
-
-
 @pytest.mark.parametrize("engine", ["auto", "mxnet"])
 def test_the_steps_of_an_update_draw_their_own_dropout(make_trainer, engine, monkeypatch):
     trainer = make_trainer(engine, dropout=0.5)
@@ -169,45 +160,9 @@ def train_tiny(encoder, run, resume=False, **options):
     config = TrainingConfig(
         max_updates=6, learning_rate=1e-3, warmup_updates=2, tokens_per_batch=400, log_every=1
     )
-    train(
-        "cascade",
-        str(builtin_path("dev")),
-        str(run),
-        str(encoder),
-        config=config,
-        max_length=64,
-        resume=resume,
-        exits=(1, 2, 3),
-        **options,
-    )
-
-
-def test_a_training_of_all_exits_logs_each_loss_and_resumes_to_the_same_bits(
-    tiny_encoder, tmp_path, monkeypatch
-):
-    options = {"trained_exits": "all", "distillation": 0.5}
-    train_tiny(tiny_encoder, tmp_path / "whole", **options)
-    lines = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
-    assert list(json.loads(lines[-1])["losses"]) == ["exit_1", "exit_2", "exit_3"]
-
-    real = Trainer.update
-
-    def stop(trainer, bar):
-        real(trainer, bar)
-        if trainer.state.update == 3:
-            trainer._checkpoint()
-            raise TrainingStopped(15, "update 3", trainer.checkpoints.folder)
-
-    monkeypatch.setattr(Trainer, "update", stop)
-    with pytest.raises(TrainingStopped):
-        train_tiny(tiny_encoder, tmp_path / "stopped", **options)
-    monkeypatch.setattr(Trainer, "update", real)
-    with pytest.raises(RunDirectoryError, match="distillation was 0.5"):
-        train_tiny(tiny_encoder, tmp_path / "stopped", resume=True, trained_exits="all")
-    train_tiny(tiny_encoder, tmp_path / "stopped", resume=True, **options)
-    assert (tmp_path / "stopped" / "model.params").read_bytes() == (
-        tmp_path / "whole" / "model.params"
-    ).read_bytes()
+    options = {"config": config, "max_length": 64, "exits": (1, 2, 3), **options}
+    data = str(builtin_path("dev"))
+    train("cascade", data, str(run), str(encoder), resume=resume, **options)
 
 
 def test_a_training_of_an_earlier_version_resumes(tiny_encoder, tmp_path, monkeypatch):
@@ -226,5 +181,7 @@ def test_a_training_of_an_earlier_version_resumes(tiny_encoder, tmp_path, monkey
     config = json.loads(path.read_text())
     config["network"] = {"exits": [1, 2, 3]}  # all that it recorded
     path.write_text(json.dumps(config))
+    with pytest.raises(RunDirectoryError, match="trained_exits"):
+        train_tiny(tiny_encoder, tmp_path / "run", resume=True, trained_exits="all")
     train_tiny(tiny_encoder, tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "model.params").is_file()

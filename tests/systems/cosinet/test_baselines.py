@@ -451,13 +451,6 @@ def test_weights_of_an_ensemble_of_baselines(tmp_path, capsys):
     assert run_json(capsys, "evaluate", path, "--data", TEST)["questions"] == 25
 
 
-def test_bench(capsys):
-    [row] = run_json(capsys, "bench", "wo+rr", "--data", TEST, "--rounds", "2")
-    assert row["cost"] == 0 and row["candidates_per_second"] > 1000
-    [row] = run_json(capsys, "bench", "rr", "--data", TEST, "--latency", "5")
-    assert row["p50_ms"] < 50
-
-
 def test_what_a_baseline_does_not_do_is_said(tmp_path, capsys):
     data = ("--data", TEST)
     assert "without exits" in error_of(capsys, "evaluate", "rr", *data, "--per-exit")

@@ -3,7 +3,11 @@
 import mxnet as mx
 import numpy as np
 import pytest
-from test_cosinet import batch
+from test_cosinet import (
+    assert_gradients_do_not_reach_the_vectors_or_padding,
+    assert_padding_changes_no_score,
+    batch,
+)
 
 from wqa.systems.cosinet.compare_aggregate import FILTERS, UNITS, WINDOWS
 from wqa.systems.registry import build_network
@@ -34,54 +38,6 @@ def test_parameters_that_train_are_as_many_as_published(recurrent):
     parameters = made.collect_params().values()
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
     assert sum(int(np.prod(parameter.shape)) for parameter in trained) == COUNTS[recurrent]
-
-
-# By hand
-
-
-def set_values(dense, weight, bias=0.0):
-    """A block whose first output reads the first input, and whose other weights are 0."""
-    values = np.zeros(dense.weight.shape, np.float32)
-    values[0, 0] = weight
-    dense.weight.set_data(mx.nd.array(values))
-    dense.bias.set_data(mx.nd.full(dense.bias.shape, bias))
-
-
-def test_projection_attention_and_comparison_by_hand():
-    made = build_network("compare_aggregate", rows=4, width=1)
-    made.initialize()
-    made.vectors.set_data(mx.nd.array([[0], [1], [-2], [3]]))
-    set_values(made.gate, 1.0)
-    set_values(made.update, 0.5)
-    for filters in (made.question_filters, made.candidate_filters):
-        for window, convolution in zip(WINDOWS, filters):
-            # The first filter adds the words of its window up.
-            weight = np.zeros((FILTERS, UNITS, window), np.float32)
-            weight[0, 0] = 1
-            convolution.weight.set_data(mx.nd.array(weight))
-    [[pair]] = made.parts()[0](*batch([[1, 3]], [[[2, 3, 1]]])[:-1]).asnumpy()
-
-    def project(word):
-        return np.tanh(0.5 * word) / (1 + np.exp(-word))
-
-    question, candidate = [project(1), project(3)], [project(-2), project(3), project(1)]
-
-    def compared(words, others):
-        products = []
-        for word in words:
-            weights = np.exp([word * other for other in others])
-            products.append(word * (weights / weights.sum()) @ others)
-        return products
-
-    def sums(products):
-        found = []
-        for window in WINDOWS:
-            starts = range(max(len(products) - window + 1, 1))
-            found.append(max(sum(products[start : start + window]) for start in starts))
-        return np.maximum(found, 0)
-
-    expected = [*sums(compared(question, candidate)), *sums(compared(candidate, question))]
-    np.testing.assert_allclose(pair[::FILTERS], expected, atol=1e-6)
 
 
 # Loops in NumPy
@@ -153,41 +109,11 @@ def test_padding_and_hybridizing_change_no_score(recurrent):
     # A projected word is not 0 where its embedding is.
     for block in (made.gate, made.update):
         block.bias.set_data(mx.nd.random.normal(0, 0.5, (UNITS,)))
-    questions = [[1, 2, 3], [4]]
-    lists = [[[7, 8], [9], [10, 11, 7, 8, 9]], [[10, 6]]]
-    scores = made(*batch(questions, lists)).asnumpy()
-    assert scores[1, 1:].tolist() == [0, 0]
-    for row, (question, candidates) in enumerate(zip(questions, lists)):
-        alone = made(*batch([question], [candidates])).asnumpy()
-        np.testing.assert_allclose(scores[row, : len(candidates)], alone[0], atol=1e-5)
-    made.hybridize()
-    more = batch([*questions, [5]], [*lists, [[1]]], width=9, candidates=4)
-    padded = made(*more).asnumpy()
-    np.testing.assert_allclose(padded[:2, :3], scores, atol=1e-5)
-    more[0][:, 12:], more[2][:, :, 13:] = 3, 4
-    np.testing.assert_array_equal(made(*more).asnumpy(), padded)
+    assert_padding_changes_no_score(made)
 
 
 def test_gradients_do_not_reach_the_vectors_or_padding():
-    made = network(recurrent="birnn")
-    questions, lists = [[1, 2, 3], [4]], [[[7, 8], [9]], [[10, 6]]]
-
-    def gradients(inputs):
-        with mx.autograd.record():
-            scores = made(*inputs)
-            loss = (scores * scores).sum()
-        loss.backward()
-        found = {}
-        for name, parameter in made._collect_params_with_prefix().items():
-            if parameter.grad_req != "null":
-                found[name] = parameter.grad().asnumpy().copy()
-        return found
-
-    plain = gradients(batch(questions, lists))
-    padded = gradients(batch(questions, lists, width=5, candidates=3))
-    for name, gradient in plain.items():
-        assert gradient.any() and np.isfinite(gradient).all(), name
-        np.testing.assert_allclose(padded[name], gradient, rtol=1e-3, atol=1e-5, err_msg=name)
+    assert_gradients_do_not_reach_the_vectors_or_padding(network(recurrent="birnn"))
 
 
 def test_work_is_counted_in_products_with_weights():

@@ -168,11 +168,6 @@ def test_the_greatest_element_of_a_direction_is_positive():
     assert (directions[greatest, np.arange(6)] > 0).all()
 
 
-def test_more_components_than_units():
-    with pytest.raises(OptionError, match="units: 5; expected at most 4, the units of the encoder"):
-        principal_components(np.zeros((7, 4), np.float32), 5)
-
-
 # The encoder
 
 ENGINES = [

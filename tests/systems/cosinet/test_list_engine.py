@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from test_concurrency import in_threads, is_same
 from test_lists import files as files
-from test_lists import metrics, small_ranker, training, wqa
 from test_lists import questions as questions
+from test_lists import small_ranker, training, wqa
 
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question
@@ -69,14 +69,6 @@ def test_scores_are_those_of_the_blocks(recurrent, threads):
         assert ranking.cost.padded_multiply_adds == ranking.cost.multiply_adds
 
 
-def test_a_list_of_2000_candidates(threads):
-    by_mxnet, sparse = rankers("birnn")
-    [question] = random_questions(np.random.default_rng(3), [2000])
-    expected = by_mxnet.rank(question.question, question.texts)
-    ranking = sparse.rank(question.question, question.texts)
-    np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-4)
-
-
 def test_a_question_and_candidates_of_unknown_words_alone():
     by_mxnet, sparse = rankers("birnn")
     texts = ["zebra", "what zebra is", "w1", "no"]
@@ -84,11 +76,6 @@ def test_a_question_and_candidates_of_unknown_words_alone():
     ranking = sparse.rank("zebra what", texts)
     np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-5)
     assert len(set(ranking.scores)) == 4
-
-
-def test_blank_candidates_alone():
-    ranking = rankers("birnn")[1].rank("w1", ["", " "])
-    assert ranking.blank.all() and np.isneginf(ranking.scores).all()
 
 
 def test_a_long_list_in_tables_of_few_words(threads, monkeypatch):
@@ -183,22 +170,3 @@ def test_mxnet_trains_networks_on_lists():
         assert choose_training_engine(network, TrainingConfig()) == "mxnet"
         with pytest.raises(OptionError):
             choose_training_engine(network, TrainingConfig(engine="onednn"))
-
-
-# Training
-
-
-def parameters(run):
-    """Parameters of a run, by name."""
-    loaded = load_ranker(run).network._collect_params_with_prefix()
-    return {name: parameter.data().asnumpy() for name, parameter in loaded.items()}
-
-
-def test_the_same_training_gives_the_same_bits(files, tiny_words, tmp_path):
-    runs = [tmp_path / name for name in ("first", "second")]
-    for out in runs:
-        assert wqa(*training(files, tiny_words, out, "--recurrent", "bilstm")) == 0
-    first, second = (parameters(out) for out in runs)
-    for name, values in first.items():
-        np.testing.assert_array_equal(second[name], values)
-    assert metrics(runs[0]) == metrics(runs[1])

@@ -20,7 +20,6 @@ from wqa.errors import (
     OptionError,
     QuestionTooLong,
     RunDirectoryError,
-    TrainingStopped,
 )
 from wqa.models import parse_devices
 from wqa.pretrained import load_backbone, read_backbone_config
@@ -441,21 +440,20 @@ def test_work_is_that_of_the_interaction_alone():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"layers": 4}, "layers: 4; expected at most 3, the layers of the encoder"),
-        ({"layers": 0}, "layers: 0; expected a whole number from 1"),
+        ({"layers": 4}, "layers: 4; expected at most 3"),
+        ({"layers": 0}, "layers: 0"),
         ({"layers": 2, "interaction": "lstm"}, "layers: 2 with interaction lstm"),
-        ({"layers": 2, "exits": (3,)}, "exits: layer 3; expected increasing interaction layers"),
-        ({"exits": (1, 1), "layers": 2}, "exits: 1,1; expected increasing interaction layers"),
+        ({"layers": 2, "exits": (3,)}, "exits: layer 3"),
+        ({"exits": (1, 1), "layers": 2}, "exits: 1,1"),
         ({"interaction": "sum"}, "interaction: 'sum'"),
-        ({"question_length": 2}, "question_length: 2; expected a whole number from 3"),
+        ({"question_length": 2}, "question_length: 2"),
         ({"classifier": "product"}, "classifier: 'product'"),
         ({"question_length": 38}, "question_length: 38; expected at most 37"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, message):
-    with pytest.raises(OptionError) as error:
+    with pytest.raises(OptionError, match=message):
         build_network("dcbert", BackboneConfig(**SIZE), **{"question_length": 12, **options})
-    assert message in str(error.value)
 
 
 # Text
@@ -500,10 +498,8 @@ def test_long_questions_are_refused_truncated_or_skipped(tokenizer):
     for option in ("error", "truncate", "skip"):
         inputs[option] = SplitInputs(tokenizer, 4, 5, option)
     for option in ("error", "skip"):
-        with pytest.raises(QuestionTooLong) as error:
+        with pytest.raises(QuestionTooLong, match="question 'q1': 4 .* 3.*question_length"):
             inputs[option].encode(text, ["a"], "q1")
-        assert str(error.value).startswith("question 'q1': 4 or more tokens; expected at most 3")
-        assert "raise question_length" in str(error.value)
     (pair,) = inputs["truncate"].encode(text, ["a"])
     assert len(pair.question.token_ids) == 5
     prepared = prepare_questions([long, short], [inputs["truncate"]])
@@ -521,11 +517,8 @@ def test_long_questions_are_refused_truncated_or_skipped(tokenizer):
 def task_of(start, corpus, config=None, max_length=40, **options):
     own = DCBERTConfig(**{"question_length": 24, **options})
     config = config or TrainingConfig(tokens_per_batch=600)
-    return (
-        SYSTEMS["dcbert"]
-        .task_type()
-        .create(Setup(SYSTEMS["dcbert"], start, own, str(corpus), config, max_length))
-    )
+    setup = Setup(SYSTEMS["dcbert"], start, own, str(corpus), config, max_length)
+    return SYSTEMS["dcbert"].task_type().create(setup)
 
 
 @pytest.fixture(scope="module")
@@ -607,16 +600,7 @@ def run_of(folder, encoder, corpus, system="dcbert", max_length=40, init="", **o
     if system == "dcbert":
         options = {"question_length": 24, **options}
     encoder = "" if init else str(encoder)
-    train(
-        system,
-        str(corpus),
-        str(folder),
-        encoder,
-        str(init),
-        config,
-        max_length,
-        **options,
-    )
+    train(system, str(corpus), str(folder), encoder, str(init), config, max_length, **options)
     return folder
 
 
@@ -705,36 +689,13 @@ def test_every_interaction_trains_and_its_run_scores_the_same(
     assert np.abs(started - stored(run)["document_encoder.layers.0.ffn_1.weight"]).max() > 1e-5
 
 
-def test_a_resumed_training_equals_one_without_a_stop(tmp_path, tiny_encoder, corpus, monkeypatch):
-    options = {"layers": 2, "exits": (1,), "accumulate": 2, "checkpoint_every": 2}
-    whole = run_of(tmp_path / "whole", tiny_encoder, corpus, **options)
-    stopped, original = tmp_path / "stopped", Trainer.update
-
-    def update(self, bar):
-        if self.state.update == 2:
-            raise TrainingStopped(15, "update 2", stopped)
-        original(self, bar)
-
-    monkeypatch.setattr(Trainer, "update", update)
-    with pytest.raises(TrainingStopped):
-        run_of(stopped, tiny_encoder, corpus, **options)
-    monkeypatch.undo()
-    run_of(stopped, tiny_encoder, corpus, resume=True, **options)
-    for name, array in stored(whole).items():
-        np.testing.assert_array_equal(stored(stopped)[name], array, err_msg=name)
-
-
 def trainer_of(tmp_path, tiny_encoder, corpus, engine="mxnet", ctx="cpu", **options):
     start = EncoderStart("it", tiny_encoder)
     config = TrainingConfig(engine=engine, ctx=ctx, tokens_per_batch=600)
     task = task_of(start, corpus, config, **options)
     dry = {"dropout": 0.0, "attention_dropout": 0.0}
-    task.network = build_network(
-        "dcbert",
-        dataclasses.replace(task.network.config, **dry),
-        question_length=24,
-        **options,
-    )
+    backbone = dataclasses.replace(task.network.config, **dry)
+    task.network = build_network("dcbert", backbone, question_length=24, **options)
     task = SYSTEMS["dcbert"].task_type()(task.network, task.inputs, task.pairs, config)
     mx.random.seed(3)
     task.initialize(start, parse_devices(ctx))
@@ -803,26 +764,17 @@ def test_batches_keep_to_the_budget_with_both_texts(tiny_encoder, corpus):
 
 def test_lengths_beyond_the_positions_and_stores_are_refused(tmp_path, tiny_encoder, corpus):
     start = EncoderStart("it", tiny_encoder)
-    with pytest.raises(OptionError) as error:
+    with pytest.raises(OptionError, match="question_length and max_length: .*161.*160"):
         task_of(start, corpus, max_length=137)
-    assert "question_length and max_length: 24 + 137 = 161 tokens; expected at most 160" in str(
-        error.value
-    )
-    with pytest.raises(OptionError, match="at most 3, the layers of the encoder"):
-        task_of(start, corpus, layers=4)
     build_store(corpus, tmp_path / "c.store", PairInputs(load_tokenizer(tiny_encoder), 40))
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match="a store of pairs"):
         task_of(start, tmp_path / "c.store")
-    assert "a store of pairs" in str(error.value) and "canonical JSONL" in str(error.value)
 
 
 def test_the_commands_train_by_dev_and_evaluate_alike(tmp_path, tiny_encoder, corpus, capsys):
     run = tmp_path / "run"
     options = ["train", "dcbert", "--encoder", str(tiny_encoder), "--train", str(corpus)]
     options += ["--out", str(run), "--question-length", "24", "--max-length", "40"]
-    assert main([*options, "--layers", "4"]) == 2
-    error = capsys.readouterr().err
-    assert error == "error: --layers: 4; expected at most 3, the layers of the encoder\n"
     options += ["--dev", str(corpus), "--max-updates", "2", "--warmup-updates", "1"]
     assert main([*options, "--layers", "2", "--exits", "1", "--tokens-per-batch", "900"]) == 0
     lines = (run / "metrics.jsonl").read_text().splitlines()

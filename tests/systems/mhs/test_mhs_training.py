@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from conftest import lacks, needs_onednn, needs_precision
 from mxnet import autograd
+from test_cascade_training import gradients_of
 
 from wqa.cli import main
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.engines.onednn import GradientEngine
-from wqa.errors import EncoderError, OptionError, RunDirectoryError, TrainingStopped
+from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.models import parse_devices
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.systems import SYSTEMS
@@ -33,7 +34,6 @@ ROWS = {
     "valid_length": np.array([4, 3, 4], np.float32),
     "labels": np.array([1, 0, 0], np.float32),
 }
-DRY = {"dropout": 0.0, "attention_dropout": 0.0, "head_dropout": 0.0}
 
 
 class _Pairs:
@@ -56,16 +56,6 @@ def make_trainer(new_trainer):
         return new_trainer("mhs", folder, settings, **options)
 
     return make
-
-
-def gradients_of(trainer):
-    """Gradients of an update, by parameter; zeros where no loss reaches."""
-    gradients = {}
-    for name, parameter in trainer._parameters.items():
-        is_fresh = parameter.data()._fresh_grad
-        gradients[name] = parameter.grad().asnumpy() * is_fresh
-        parameter.data()._fresh_grad = False
-    return gradients
 
 
 def gradients_of_head(trainer, index):
@@ -179,7 +169,7 @@ def test_an_update_trains_one_exit_and_the_last_one_all_heads(tiny_encoder, make
     assert all(parts == last for parts in reached[1])
 
 
-def train_student(out, start, resume=False, engine="auto", **options):
+def train_student(out, start, engine="auto", **options):
     config = TrainingConfig(
         max_updates=8,
         learning_rate=1e-2,
@@ -189,7 +179,7 @@ def train_student(out, start, resume=False, engine="auto", **options):
         engine=engine,
     )
     data, own = str(builtin_path("dev")), {"body": 1, "exits": (1,), **options}
-    train("mhs", data, str(out), **start, config=config, max_length=64, resume=resume, **own)
+    train("mhs", data, str(out), **start, config=config, max_length=64, **own)
     return out
 
 
@@ -215,25 +205,6 @@ def test_train_save_load_and_rank(tiny_encoder, tmp_path, monkeypatch):
     assert loaded.capabilities.system == "mhs" and loaded.capabilities.exits == (1, 2)
 
 
-def test_a_training_resumes_to_the_same_bits(tiny_encoder, tmp_path, monkeypatch):
-    start = {"encoder": str(tiny_encoder)}
-    whole = train_student(tmp_path / "whole", start)
-    real = Trainer.update
-
-    def stop(trainer, bar):
-        real(trainer, bar)
-        if trainer.state.update == 3:
-            trainer._checkpoint()
-            raise TrainingStopped(15, "update 3", trainer.checkpoints.folder)
-
-    monkeypatch.setattr(Trainer, "update", stop)
-    with pytest.raises(TrainingStopped):
-        train_student(tmp_path / "run", start)
-    monkeypatch.setattr(Trainer, "update", real)
-    run = train_student(tmp_path / "run", start, resume=True)
-    assert (run / "model.params").read_bytes() == (whole / "model.params").read_bytes()
-
-
 # Starts
 
 
@@ -243,9 +214,8 @@ def started(start, **options):
     with open_start(**start) as opened:
         config = TrainingConfig(max_updates=1)
         data = str(builtin_path("dev"))
-        task = (
-            SYSTEMS["mhs"].task_type().create(Setup(SYSTEMS["mhs"], opened, own, data, config, 64))
-        )
+        setup = Setup(SYSTEMS["mhs"], opened, own, data, config, 64)
+        task = SYSTEMS["mhs"].task_type().create(setup)
         mx.random.seed(4)
         line = task.initialize(opened, parse_devices("cpu"))
     return task.network, line
@@ -372,9 +342,8 @@ def test_a_student_starts_and_trains_on_several_devices(tiny_encoder, tmp_path):
     with open_start(init=str(tmp_path / "pairwise")) as start:
         config, own = TrainingConfig(max_updates=1), MHSConfig()
         data = str(builtin_path("dev"))
-        task = (
-            SYSTEMS["mhs"].task_type().create(Setup(SYSTEMS["mhs"], start, own, data, config, 64))
-        )
+        setup = Setup(SYSTEMS["mhs"], start, own, data, config, 64)
+        task = SYSTEMS["mhs"].task_type().create(setup)
         task.initialize(start, devices)
     for name, parameter in task.network._collect_params_with_prefix().items():
         first, second = (array.asnumpy() for array in parameter.list_data())

@@ -1,19 +1,18 @@
 """Pre-training of the joint model: its predictor, masks, losses and runs."""
 
-import dataclasses
 import json
 import shutil
 
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, needs_onednn, write_family_encoder
+from conftest import DATA, write_family_encoder
 from mxnet import autograd
 
 from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
-from wqa.errors import EncoderError, OptionError, TrainingStopped
+from wqa.errors import EncoderError, OptionError
 from wqa.pretrained import read_backbone_config
 from wqa.systems import SYSTEMS
 from wqa.systems.load import load_ranker
@@ -22,7 +21,6 @@ from wqa.systems.mspp.pretraining import mask_tokens
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import WordTokenizer, load_tokenizer
-from wqa.training import Trainer
 from wqa.training.start import open_start
 from wqa.training.task import Setup
 
@@ -265,32 +263,6 @@ def test_the_losses_by_hand(tiny_encoder):
     np.testing.assert_allclose(gradients["both"], summed, atol=1e-5)
 
 
-@needs_onednn
-def test_onednn_has_the_gradients_of_mxnet(tiny_encoder, tmp_path):
-    rates = dict.fromkeys(("dropout", "attention_dropout", "head_dropout"), 0.0)
-    backbone = dataclasses.replace(read_backbone_config(tiny_encoder), **rates)
-    results = []
-    for engine in ("onednn", "mxnet"):
-        config = TrainingConfig(engine=engine, max_updates=1, tokens_per_batch=400)
-        task = make_task(tiny_encoder, config)
-        mx.random.seed(3)
-        task.network = build_network(SYSTEM, backbone, **SIZES)
-        task.network.initialize(mx.init.Normal(0.3))
-        run = tmp_path / engine
-        run.mkdir()
-        trainer = Trainer(task, config, run)
-        assert bool(trainer._engines) == (engine == "onednn")
-        losses = trainer.backward([task.batch(task.plan(400)[0])])
-        gradients = {}
-        for name, parameter in trainer._parameters.items():
-            gradients[name] = parameter.grad().asnumpy()
-        results.append((losses, gradients))
-    (fast, computed), (slow, expected) = results
-    assert fast == pytest.approx(slow, abs=1e-3) and set(fast) == {"mspp", "mlm", "spread"}
-    for name, gradient in expected.items():
-        np.testing.assert_allclose(computed[name], gradient, atol=1e-3, err_msg=name)
-
-
 def test_a_loss_is_weighted_or_left_out(tiny_encoder, tmp_path):
     config = TrainingConfig(max_updates=1, **{**SETTINGS, "log_every": 1})
 
@@ -310,27 +282,10 @@ def test_a_loss_is_weighted_or_left_out(tiny_encoder, tmp_path):
 
 
 @pytest.mark.once
-def test_a_pretraining_learns_tokens_stops_and_resumes(tiny_encoder, tmp_path, monkeypatch):
-    config = TrainingConfig(epochs=3, checkpoint_every=5, **SETTINGS)
-    runs = [str(tmp_path / name) for name in ("whole", "stopped")]
-    train(SYSTEM, DEV, runs[0], str(tiny_encoder), config=config, **SIZES)
-    step = Trainer.step
-
-    def stop(self, rate):
-        step(self, rate)
-        if self.state.update == 27:
-            raise TrainingStopped(2, "update 27", tmp_path)
-
-    monkeypatch.setattr(Trainer, "step", stop)
-    with pytest.raises(TrainingStopped):
-        train(SYSTEM, DEV, runs[1], str(tiny_encoder), config=config, **SIZES)
-    monkeypatch.setattr(Trainer, "step", step)
-    train(SYSTEM, DEV, runs[1], str(tiny_encoder), config=config, resume=True, **SIZES)
-    whole, resumed = (
-        (tmp_path / name / "model.params").read_bytes() for name in ("whole", "stopped")
-    )
-    assert whole == resumed
-    lines = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
+def test_a_pretraining_learns_tokens(tiny_encoder, tmp_path):
+    config = TrainingConfig(epochs=3, **SETTINGS)
+    train(SYSTEM, DEV, str(tmp_path), str(tiny_encoder), config=config, **SIZES)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     logged = [json.loads(line) for line in lines if '"losses"' in line]
     first, last = logged[0]["losses"], logged[-1]["losses"]
     assert last["mlm"] < 0.96 * first["mlm"] and set(first) == {"mspp", "mlm"}

@@ -1,11 +1,8 @@
 """Fact verification by the joint model: its inputs, its training, verdicts, and the commands."""
 
-import dataclasses
 import importlib
 import json
-import math
 import re
-import warnings
 
 import mxnet as mx
 import numpy as np
@@ -31,7 +28,6 @@ from wqa.errors import (
     QuestionTooLong,
     RunDirectoryError,
     ScoreError,
-    TrainingStopped,
 )
 from wqa.evaluation import claim_evaluator, label_accuracy
 from wqa.pretrained import read_backbone_config
@@ -44,8 +40,6 @@ from wqa.systems.registry import build_network
 from wqa.systems.run_config import run_kind
 from wqa.systems.train import train
 from wqa.text import load_tokenizer
-from wqa.training import Trainer
-from wqa.training.losses import label_cross_entropy
 from wqa.training.start import open_start
 from wqa.training.task import Setup
 
@@ -122,12 +116,14 @@ def test_a_claim_is_read_with_its_first_k_pieces(tiny_encoder):
     assert verdict.probabilities == read.probabilities
 
 
-@pytest.mark.parametrize("evidence", [(), [], [""], [" ", "\n"], [NO_EVIDENCE]])
+@pytest.mark.parametrize("evidence", [(), [""], [" ", "\n"], [NO_EVIDENCE]])
 def test_a_claim_without_evidence_is_read_as_in_the_corpus(tiny_encoder, evidence):
     verifier = make_verifier(tiny_encoder)
     verdict = verifier.label("what is ice ?", evidence)
     expected = verifier.label("what is ice ?", ["no doc. "])
     assert verdict == expected._replace(truncated=(False,) * len(evidence))
+    assert sum(verdict.probabilities.values()) == pytest.approx(1)
+    assert verifier.label("what is ice ?") == expected._replace(truncated=())
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +159,7 @@ def test_what_is_no_claim_is_refused(shared_verifier, claim, evidence):
 
 def test_over_long_claims_follow_the_rule_for_questions(tiny_encoder):
     claims = [Claim("C1", "ice " * 23, ("cave",)), Claim("C2", "ice " * 22, ("cave",))]
-    with pytest.raises(QuestionTooLong, match="'C1': 23 or more tokens; expected at most 22"):
+    with pytest.raises(QuestionTooLong, match="'C1': 23 .* 22"):
         make_verifier(tiny_encoder).prepare(claims)
     prepared = make_verifier(tiny_encoder, long_questions="skip").prepare(claims)
     assert [claim.id for claim in prepared.questions] == ["C2"] and prepared[1:] == (0, 1)
@@ -180,17 +176,8 @@ def test_over_long_claims_follow_the_rule_for_questions(tiny_encoder):
 def make_task(folder, path, config=None, system=SYSTEM, **options):
     with open_start(str(folder)) as start:
         own = ClaimConfig(**{**SIZES, **options})
-        return (
-            SYSTEMS[system]
-            .task_type()
-            .create(Setup(SYSTEMS[system], start, own, str(path), config or TrainingConfig(), 128))
-        )
-
-
-def test_cross_entropy_by_hand():
-    logits = mx.nd.array([[0.0, 0.0, 0.0], [math.log(2), 0.0, 0.0], [1000.0, 0.0, -1000.0]])
-    losses = label_cross_entropy(logits, mx.nd.array([1, 0, 2])).asnumpy()
-    np.testing.assert_allclose(losses, [math.log(3), math.log(2), 2000], rtol=1e-5)
+        setup = Setup(SYSTEMS[system], start, own, str(path), config or TrainingConfig(), 128)
+        return SYSTEMS[system].task_type().create(setup)
 
 
 def dense(layer, row):
@@ -224,38 +211,10 @@ def test_the_loss_by_hand(tiny_encoder, claim_file, options, hybrid):
             read = segments.sum(axis=0)
             if options.get("aggregation") != "sum":
                 read = read / len(segments)
-        inner = np.tanh(
-            head.dense.weight.data().asnumpy() @ read + head.dense.bias.data().asnumpy()
-        )
-        logits = head.out.weight.data().asnumpy() @ inner + head.out.bias.data().asnumpy()
+        inner = np.tanh(dense(head.dense, read))
+        logits = dense(head.out, inner)
         expected = np.logaddexp.reduce(logits) - logits[int(labels[row])]
         assert losses[row] == pytest.approx(expected, abs=1e-4)
-
-
-@needs_onednn
-@pytest.mark.parametrize("options", HEADS[:2])
-def test_onednn_has_the_gradients_of_mxnet(tiny_encoder, claim_file, tmp_path, options):
-    sizes = read_backbone_config(tiny_encoder)
-    rates = dict.fromkeys(("dropout", "attention_dropout", "head_dropout"), 0.0)
-    results = []
-    for engine in ("onednn", "mxnet"):
-        config = TrainingConfig(engine=engine, **SETTINGS)
-        task = make_task(tiny_encoder, claim_file, config, **options)
-        own = task.network.own_config
-        task.network = type(task.network)(dataclasses.replace(sizes, **rates), own)
-        mx.random.seed(3)
-        task.network.initialize(mx.init.Normal(0.3))
-        (tmp_path / engine).mkdir()
-        trainer = Trainer(task, config, tmp_path / engine)
-        assert bool(trainer._engines) == (engine == "onednn")
-        loss = trainer.backward([task.batch(task.plan(6 * 96)[0])])
-        parameters = trainer._parameters.items()
-        results.append((loss, {name: part.grad().asnumpy() for name, part in parameters}))
-    (fast, computed), (slow, expected) = results
-    assert fast == pytest.approx(slow, abs=1e-4)
-    for name, gradient in expected.items():
-        np.testing.assert_allclose(computed[name], gradient, atol=2e-4, err_msg=name)
-    assert np.abs(expected["head.out.weight"]).max() > 1e-3
 
 
 @pytest.mark.parametrize("shuffle", ["pair", "question"])
@@ -307,7 +266,7 @@ def test_what_is_cut_skipped_or_not_read_is_said(tiny_encoder, tmp_path, capsys)
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"head": "IE_k"}, "head: 'IE_k'; expected one of IE_1, AE_1"),
+        ({"head": "IE_k"}, "head: 'IE_k'"),
         ({"labels": 4}, "label_names: 3 names of 4 labels"),
         ({"label_names": ("a", "b")}, "label_names: 2 names of 3 labels"),
         ({"k": 9}, r"24 x \(9 \+ 1\) = 240 tokens"),
@@ -325,14 +284,10 @@ def test_wrong_options_are_refused(tiny_encoder, claim_file, tmp_path, options, 
 def test_wrong_data_are_refused(tiny_encoder, tmp_path, claim_file):
     path = tmp_path / "claims.jsonl"
     first = claim_file.read_text().splitlines()[0]
-    for line, message in (
-        (first.replace("SUPPORTS", "MAYBE").replace("C0", "C9"), "line 2: label is 'MAYBE'"),
-        ('{"id": "2", "claim": "x", "evidence": [], "label": "REFUTES"}', "line 2: evidence is"),
-        ('{"id": "2", "claim": "x", "evidence": ["y"]}', "line 2: no key 'label'"),
-    ):
-        path.write_text(f"{first}\n{line}\n")
-        with pytest.raises(DataError, match=message):
-            make_task(tiny_encoder, path)
+    unlabelled = '{"id": "2", "claim": "x", "evidence": ["y"]}'
+    path.write_text(f"{first}\n{unlabelled}\n")
+    with pytest.raises(DataError, match="line 2: no key 'label'"):
+        make_task(tiny_encoder, path)
     path.write_text("")
     with pytest.raises(DataError, match="the file holds no claim"):
         make_task(tiny_encoder, path)
@@ -434,14 +389,6 @@ def test_a_verdict_is_the_softmax_of_the_network(tiny_encoder, engine, options):
             assert value == pytest.approx(verdict.probabilities[label], abs=1e-5)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("options", HEADS)
-def test_a_verdict_comes_without_a_warning(tiny_encoder, engine, options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        make_verifier(tiny_encoder, engine, **options).label("what is ice ?", ["cold water"])
-
-
 @needs_onednn
 @pytest.mark.parametrize("options", [{}, {"head": "AE_1", "positions": "slots"}])
 def test_onednn_has_the_verdicts_of_mxnet(family_encoder, options):
@@ -450,15 +397,6 @@ def test_onednn_has_the_verdicts_of_mxnet(family_encoder, options):
     for slow, fast in zip(*(verifier.label_all(claims) for verifier in verifiers)):
         values = list(fast.probabilities.values())
         np.testing.assert_allclose(list(slow.probabilities.values()), values, atol=1e-4)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_evidence_may_be_missing(tiny_encoder, engine):
-    verifier = make_verifier(tiny_encoder, engine)
-    without = verifier.label("what is ice ?")
-    assert without == verifier.label("what is ice ?", [NO_EVIDENCE])._replace(truncated=())
-    assert sum(without.probabilities.values()) == pytest.approx(1)
-    assert list(verifier.label_all([])) == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -604,35 +542,6 @@ def test_from_the_release_to_label_accuracy(tmp_path, tiny_encoder, capsys, head
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
-@pytest.mark.once
-def test_a_training_stops_resumes_and_loads_with_the_same_labels(
-    tiny_encoder, claim_file, tmp_path, monkeypatch
-):
-    config = TrainingConfig(epochs=2, checkpoint_every=2, **SETTINGS)
-    runs = [str(tmp_path / name) for name in ("whole", "stopped")]
-    arguments = (SYSTEM, str(claim_file))
-    train(*arguments, runs[0], str(tiny_encoder), config=config, **SIZES)
-    step = Trainer.step
-
-    def stop(self, rate):
-        step(self, rate)
-        if self.state.update == 3:
-            raise TrainingStopped(2, "update 3", tmp_path)
-
-    monkeypatch.setattr(Trainer, "step", stop)
-    with pytest.raises(TrainingStopped):
-        train(*arguments, runs[1], str(tiny_encoder), config=config, **SIZES)
-    monkeypatch.setattr(Trainer, "step", step)
-    train(*arguments, runs[1], str(tiny_encoder), config=config, resume=True, **SIZES)
-    whole, resumed = (
-        (tmp_path / name / "model.params").read_bytes() for name in ("whole", "stopped")
-    )
-    assert whole == resumed
-    claims = make_claims(6)
-    first, second = (load_verifier(run, engine="mxnet").label_all(claims) for run in runs)
-    assert list(first) == list(second)
-
-
 @pytest.mark.parametrize(
     "precision, tolerance",
     [
@@ -656,14 +565,11 @@ def test_runs_of_other_kinds_are_told_apart(claim_run, tiny_run, claim_file, cap
     assert run_kind(claim_run) == "labels" and run_kind(tiny_run) == "scores"
     assert run_kind("wo+rr") == run_kind(tmp_path) == run_kind("x" * 300) == ""
     for load in (load_ranker, load_reader):
-        with pytest.raises(RunDirectoryError, match="a classifier of claims; .*`wqa verify`"):
+        with pytest.raises(RunDirectoryError, match="a classifier of claims"):
             load(claim_run)
-    with pytest.raises(RunDirectoryError, match="a ranker; expected a classifier of claims.*rank`"):
-        load_verifier(tiny_run)
-    with pytest.raises(RunDirectoryError, match="there is no such directory"):
-        load_verifier(tmp_path / "none")
-    assert main(["verify", str(tiny_run), "--claim", "x"]) == 2
-    assert "expected a classifier of claims" in capsys.readouterr().err
+    for run in (tiny_run, tmp_path / "none"):
+        assert main(["verify", str(run), "--claim", "x"]) == 2
+        assert str(run) in capsys.readouterr().err
     assert main(["evaluate", str(tiny_run), "--data", str(claim_file)]) == 2
     assert "line 1" in capsys.readouterr().err
     assert main(["evaluate", str(claim_run), "--data", str(builtin_path("dev"))]) == 2

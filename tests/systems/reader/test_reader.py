@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import string
 
 import mxnet as mx
 import numpy as np
@@ -22,7 +21,6 @@ from wqa.evaluation.answers import (
     f1,
     normalize_answer,
     score_answers,
-    write_predictions,
 )
 from wqa.inference.pipeline import Pipeline
 from wqa.pretrained.configs import to_huggingface
@@ -37,7 +35,6 @@ from wqa.systems.reader.task import ReaderTask, SpanExamples
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import Located, PairInputs, load_tokenizer, pad_pairs
-from wqa.training.losses import span_cross_entropy
 
 # Exact match and F1
 
@@ -72,39 +69,6 @@ def test_exact_match_and_f1_by_hand():
     assert f1("", ["Rhine"]) == exact_match("", ["Rhine"]) == 0
 
 
-def independent_f1(prediction, answer):
-    """F1 by precision and recall of words that are struck off a list."""
-
-    def words(text):
-        kept = [letter for letter in text.lower() if letter not in string.punctuation]
-        return re.sub(r"\b(an|the|a)\b", " ", "".join(kept)).split()
-
-    left, right = words(prediction), words(answer)
-    if not left or not right:
-        return float(left == right)
-    remaining, hits = list(right), 0
-    for word in left:
-        if word in remaining:
-            remaining.remove(word)
-            hits += 1
-    if not hits:
-        return 0.0
-    precision, recall = hits / len(left), hits / len(right)
-    return 2 * precision * recall / (precision + recall)
-
-
-texts = st.lists(st.sampled_from(["the", "A", "an", "b", "B,", "c.", "the\u00e9", "-", "1"])).map(
-    " ".join
-)
-
-
-@given(texts, st.lists(texts, min_size=1, max_size=3))
-def test_f1_equals_an_independent_one(prediction, answers):
-    expected = max(independent_f1(prediction, answer) for answer in answers)
-    assert f1(prediction, answers) == pytest.approx(expected)
-    assert f1(prediction, answers) >= exact_match(prediction, answers)
-
-
 def test_figures_equal_those_of_squads_script():
     rows = json.loads((DATA / "squad_answers.json").read_text(encoding="utf-8"))
     assert len(rows) == 150 and sum(0 < row[3] < 1 for row in rows) > 20
@@ -129,12 +93,6 @@ def test_mean_figures_count_questions_without_a_prediction_as_zero():
         score_answers({}, [])
 
 
-def test_predictions_are_one_json_object(tmp_path):
-    path = tmp_path / "predictions.json"
-    write_predictions(path, {"Q1": "Z\u00fcrich", "Q2": ""})
-    assert json.loads(path.read_text(encoding="utf-8")) == {"Q1": "Z\u00fcrich", "Q2": ""}
-
-
 # Tokens, windows and occurrences
 
 
@@ -147,14 +105,11 @@ def test_located_tokens_are_those_of_the_text(name):
         assert (located.starts <= located.ends).all() and (np.diff(located.starts) >= 0).all()
         pieces = {text[start:end] for start, end in zip(located.starts, located.ends)}
         assert all(piece == piece.strip() for piece in pieces)
-        covered = "".join(
-            dict.fromkeys(zip(located.starts, located.ends))
-            and [text[start:end] for start, end in dict.fromkeys(zip(located.starts, located.ends))]
-        )
-        assert covered == "".join(text.split())
-    with pytest.raises(InputError, match="half|whole characters"):
+        spans = dict.fromkeys(zip(located.starts, located.ends))
+        assert "".join(text[start:end] for start, end in spans) == "".join(text.split())
+    with pytest.raises(InputError):
         tokenizer.locate(["\ud800"])
-    with pytest.raises(InputError, match="at most 1,048,576"):
+    with pytest.raises(InputError, match="1,048,576"):
         tokenizer.locate(["a" * ((1 << 20) + 1)])
 
 
@@ -272,22 +227,6 @@ def test_the_network_is_a_dense_layer_on_every_position():
         network.hybridize(hybrid)
         logits = network(token_ids, token_types, valid).asnumpy()
         np.testing.assert_allclose(logits, expected, atol=1e-5)
-
-
-def test_the_loss_is_the_mean_cross_entropy_of_start_and_end():
-    rng = np.random.default_rng(0)
-    logits = rng.normal(size=(2, 5, 2)).astype(np.float32)
-    allowed = np.array([[1, 0, 0, 1, 1], [1, 0, 1, 1, 0]], dtype=np.float32)
-    targets = np.array([[3, 4], [0, 0]], dtype=np.float32)
-    losses = span_cross_entropy(*map(mx.nd.array, (logits, allowed, targets))).asnumpy()
-    for row in range(2):
-        kept = np.flatnonzero(allowed[row])
-        expected = 0.0
-        for side in range(2):
-            values = logits[row, kept, side].astype(float)
-            target = logits[row, int(targets[row, side]), side]
-            expected += (np.log(np.exp(values).sum()) - target) / 2
-        assert losses[row] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.fixture
@@ -434,11 +373,6 @@ def test_a_long_paragraph_gives_the_window_with_the_most_context(tokenizer):
     first, last = positive[0].span
     context = min(first, len(positive[0].token_ids) - 1 - last)
     assert context >= (len(positive[0].token_ids) - (last - first + 1)) // 2 - 5
-    # The other windows of the paragraph hold no part of the answer.
-    answer_ids = set(tokenizer.encode(["Basel"])[0])
-    negative = [example for example in made.examples if not example.span]
-    assert negative
-    assert not any(answer_ids <= set(example.token_ids.tolist()) for example in negative)
 
 
 def test_what_questions_lack_is_counted_and_said(tokenizer, capsys):
@@ -564,16 +498,9 @@ def test_a_reader_learns_a_few_questions_and_reads_their_answers(reader_run):
 )
 def test_the_engines_read_the_same(family_encoder, tmp_path, precision, engine, tolerance):
     config = TrainingConfig(max_updates=2, warmup_updates=1, learning_rate=1e-3)
-    write_questions(tmp_path / "train.jsonl", river_questions())
-    train(
-        "reader",
-        str(tmp_path / "train.jsonl"),
-        str(tmp_path / "run"),
-        str(family_encoder),
-        config=config,
-        max_length=70,
-        stride=9,
-    )
+    data, run = str(tmp_path / "train.jsonl"), str(tmp_path / "run")
+    write_questions(data, river_questions())
+    train("reader", data, run, str(family_encoder), config=config, max_length=70, stride=9)
     question, documents = "where does the Rhine end ?", [item.text for item in river_documents()]
     expected = load_reader(tmp_path / "run", engine="mxnet").read(question, documents, 40)
     scores = {(answer.document, answer.start, answer.end): answer.score for answer in expected}
@@ -631,10 +558,8 @@ def test_a_stopped_training_resumes_to_the_same_bits(rivers, tmp_path, monkeypat
     assert main(command(rivers, tmp_path / "stopped", *settings)) == 2
     monkeypatch.setattr(ReaderTask, "losses", losses)
     assert main(command(rivers, tmp_path / "stopped", *settings, "--resume")) == 0
-    for name in ("model.params",):
-        assert (tmp_path / "whole" / name).read_bytes() == (
-            tmp_path / "stopped" / name
-        ).read_bytes()
+    whole, stopped = (tmp_path / name / "model.params" for name in ("whole", "stopped"))
+    assert whole.read_bytes() == stopped.read_bytes()
 
 
 def test_a_reader_starts_from_a_ranker_and_from_a_reader(rivers, reader_run, tiny_run, tmp_path):
@@ -663,13 +588,7 @@ def test_scores_against_no_answer(reader_run):
 # Runs of the wrong kind
 
 
-def test_rankers_and_readers_refuse_one_anothers_runs(reader_run, tiny_run, tmp_path):
-    with pytest.raises(RunDirectoryError, match="system reader, which is a reader of spans"):
-        load_ranker(reader_run)
-    with pytest.raises(RunDirectoryError, match="system cascade, which is a ranker"):
-        load_reader(tiny_run)
-    with pytest.raises(RunDirectoryError, match="there is no such directory"):
-        load_reader(tmp_path / "absent")
+def test_rankers_and_readers_refuse_one_anothers_networks(reader_run, tiny_run):
     loaded = load_reader(reader_run, engine="mxnet")
     with pytest.raises(OptionError, match="a system that ranks"):
         build_ranker("reader", loaded.network, loaded.inputs)
@@ -896,7 +815,8 @@ def test_an_index_and_runs_of_the_wrong_kind(rivers, reader_run, tiny_run, capsy
         ({"--reader": tiny_run}, "which is a ranker"),
         ({"--reader": rivers / "index"}, "config.json"),
         ({"--ranker": reader_run}, "which is a reader of spans"),
-        ({"--ranker": rivers / "absent"}, "there is no such directory"),
+        ({"--reader": rivers / "absent"}, "absent"),
+        ({"--ranker": rivers / "absent"}, "absent"),
     ):
         given_options = {"--reader": reader_run, **changed}
         index = given_options.pop("index", rivers / "index")
