@@ -56,7 +56,7 @@ def calibration_inputs(folder, stages, questions):
         pairs = ranker.inputs.encode(question.question, question.texts, question.id)
         inputs = graph_inputs(dict(zip(ranker.inputs.names, ranker.inputs.pad(pairs))))
         for stage in stages[:-1]:
-            hidden = sessions.run(stage, inputs)[0]
+            hidden = sessions.run(stage, inputs)["last_hidden_state"]
             lengths = [pair.length for pair in pairs]
             inputs = {"hidden": hidden, "attention_mask": mask_of(lengths, hidden.shape[1])}
         yield inputs

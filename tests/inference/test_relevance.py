@@ -26,6 +26,7 @@ OPTIONS = {
     "mhs": {"body": 1, "heads": 2, "exits": (1,)},
     "dcbert": {"layers": 3, "exits": (1, 2, 3), "question_length": 12},
     "mspp": {"k": 3, "segment_length": 20},
+    "mspp_pretraining": {"k": 3, "segment_length": 20},
     "cosinet": {"recurrent": "birnn"},
     "compare_aggregate": {},
 }

@@ -397,8 +397,8 @@ def test_archives(tmp_path):
         ("link", tarfile.SYMTYPE),
         ("link", tarfile.LNKTYPE),
     ):
-        with pytest.raises(EncoderError, match="leaves the archive's folder"):
-            load_backbone(make_tar(tmp_path / "evil.tar", DATA / "tiny_bert", **{name: kind}))
+        # Members that are no files of the encoder are left out.
+        assert_same(make_tar(tmp_path / "evil.tar", DATA / "tiny_bert", **{name: kind}))
     assert not list(tmp_path.glob("**/evil"))
     (tmp_path / "cut.tar.gz").write_bytes((tmp_path / "x.tar.gz").read_bytes()[:2000])
     with pytest.raises(EncoderError, match="cut.tar.gz: cannot be read"):

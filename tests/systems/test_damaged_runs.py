@@ -25,7 +25,7 @@ from wqa.data.digests import RUN_FILES, file_digests, forget_digests, record_dig
 from wqa.engines.onednn.operations import PRODUCTS, Quantized
 from wqa.engines.onednn.quantize import read_quantized, write_quantized
 from wqa.errors import EncoderError, RunDirectoryError, WqaError
-from wqa.io.files import remove_abandoned, temporary_path
+from wqa.io.files import machine, remove_abandoned, temporary_path
 from wqa.io.parameter_files import is_finite, read_array, read_layout
 from wqa.pretrained import load_backbone
 from wqa.systems.convert import convert
@@ -692,5 +692,5 @@ def test_names_as_long_as_file_systems_take(run, name, capsys):
     first, second = (temporary_path(folder / f"{name[:-1]}{end}") for end in "bc")
     assert first != second
     first.with_name(first.name.replace(f".{os.getpid()}.", ".999999999.")).touch()
-    remove_abandoned(folder / f"{name[:-1]}b")
+    remove_abandoned(folder, first.name.partition(f"{machine()}.")[0])
     assert not list(folder.glob("*.tmp"))

@@ -577,7 +577,7 @@ def test_a_teacher_in_line_runs_as_the_training_does(
 
     monkeypatch.setattr("wqa.systems.scores.score_in_memory", score)
     teacher = tmp_path / "teacher.json"
-    teacher.write_text("{}")
+    teacher.write_text('{"rankers": ["rr"]}')
     words = command(tiny_encoder, data, tmp_path / "run", "--max-updates", 1)
     words += ["--teachers", str(teacher), "--long-questions", "truncate"]
     words += ["--engine", "mxnet", "--ctx", "cpu:0-1", "--train-filter", "no-all-negative"]

@@ -400,7 +400,7 @@ MOMENTS = {
     "a checkpoint": (Checkpoints, "save", 2),
     "the end of a checkpoint": (Checkpoints, "_prune", 2),
     "the end": (Checkpoints, "finish", 1),
-    "the rename of a checkpoint": (os, "rename", 2),
+    "the rename of a checkpoint": (os, "replace", 3),
     "the first metrics": (MetricsFile, "append", 1),
 }
 

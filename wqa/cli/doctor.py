@@ -127,21 +127,21 @@ def _rank_random_pairs(engine: str, precision: str) -> None:
 
     from wqa.engines.choice import choose_engine
     from wqa.systems.load import build_ranker, quantize_network
-    from wqa.systems.registry import build_network
+    from wqa.systems.registry import DEFAULT, build_network
     from wqa.text import TextInput
 
     config = EngineConfig(engine, precision)
     choose_engine(config)
     sizes = BackboneConfig(vocab_size=100, units=32, hidden_size=64, num_layers=2, num_heads=2)
-    network: Any = build_network("cascade", sizes, exits=(1, 2))
+    network: Any = build_network(DEFAULT, sizes, exits=(1, 2))
     network.initialize(Normal(0.02))
     tokenizer: Any = types.SimpleNamespace(padding_id=0, pair_form="bert")
     pairs = [TextInput(np.arange(5, 5 + tokens), 4, False, False) for tokens in (8, 20)]
     options: Dict[str, Any] = {"engine": config}
     if precision == "int8":
-        options["quantized"] = quantize_network("cascade", network, pairs)
+        options["quantized"] = quantize_network(DEFAULT, network, pairs)
     inputs = network.text_inputs(tokenizer, 64)
-    ranker: Any = build_ranker("cascade", network, inputs, **options)
+    ranker: Any = build_ranker(DEFAULT, network, inputs, **options)
     ranker.rank_pairs([pairs])
 
 

@@ -28,6 +28,8 @@ KIND = "document index"
 
 #: Fields of a document, whose texts an index holds; ``meta`` as JSON, empty where there is none.
 TEXTS = ("id", "title", "text", "meta")
+#: Arrays that indexes of the first version lack.
+_META = ("meta_bytes", "meta_ends")
 
 #: Arrays of indexes with sentences.
 SENTENCES = ("sentence_starts", "sentence_ends", "document_sentences")
@@ -105,8 +107,10 @@ class Index:
         self.meta = folder.meta
         self.method = self._method()
         types = dict(TYPES)
-        if SENTENCES[0] not in folder:
-            types = {name: TYPES[name] for name in TYPES if name not in SENTENCES}
+        for group in (_META, SENTENCES):
+            if group[0] not in folder:
+                for name in group:
+                    del types[name]
         self._folder, self._arrays = folder, folder.arrays(types)
         self._check_lengths()
         self._terms, self._term_ends = self._arrays["terms"], self._arrays["term_ends"]
@@ -129,7 +133,8 @@ class Index:
         lengths = {"terms": facts["terms"], "term_ends": facts["terms"]}
         ends: Dict[str, Tuple[str, ...]] = {"term_ends": ("posting_documents", "posting_weights")}
         for name in TEXTS:
-            ends[f"{name}_ends"] = (f"{name}_bytes",)
+            if f"{name}_ends" in arrays:
+                ends[f"{name}_ends"] = (f"{name}_bytes",)
         if SENTENCES[0] in arrays:
             ends["document_sentences"] = ("sentence_starts", "sentence_ends")
         for name, others in ends.items():
@@ -175,9 +180,9 @@ class Index:
         DataError
             If it is not UTF-8, or ``meta`` is no JSON object.
         """
-        texts = {name: self._text(name, index) for name in TEXTS}
+        texts = {name: self._text(name, index) for name in TEXTS if f"{name}_ends" in self._arrays}
         meta = None
-        if texts["meta"]:
+        if texts.get("meta"):
             where = f"{self.path / 'meta_bytes.bin'}, document {index}"
             meta = meta_of(json_value(texts["meta"], where), where)
         return Document(texts["id"], texts["text"], texts["title"], meta)

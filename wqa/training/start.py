@@ -295,7 +295,7 @@ class Origin(Network):
 
     @property
     def heads(self) -> List[Head]:
-        return [part for part in self._children.values() if isinstance(part, Head)]
+        return [part for name, part in self._children.items() if name.startswith("head")]
 
 
 def fill_from(

@@ -454,9 +454,9 @@ def test_weights_of_an_ensemble_of_baselines(tmp_path, capsys):
 def test_what_a_baseline_does_not_do_is_said(tmp_path, capsys):
     data = ("--data", TEST)
     assert "without exits" in error_of(capsys, "evaluate", "rr", *data, "--per-exit")
-    assert "without exits" in error_of(capsys, "tune", "rr", *data)
+    assert "a baseline" in error_of(capsys, "tune", "rr", *data)
     assert "tuned.json" in error_of(capsys, "evaluate", "rr", *data, "--drop-ratio", "tuned")
-    assert "a ranker without a network" in error_of(capsys, "export", "wo", tmp_path / "out")
+    assert "a baseline" in error_of(capsys, "export", "wo", tmp_path / "out")
     assert "wo" in error_of(capsys, "quantize", "wo", *data)
     documents = tmp_path / "documents.jsonl"
     documents.write_text(json.dumps({"id": "1", "text": "a"}) + "\n")

@@ -236,9 +236,9 @@ def test_wrong_inputs_name_the_question_and_the_document():
     long, unknown = text(rng, 77), text(rng, 9)
     unknown.token_ids[3] = CONFIG.vocab_size
     question = text(rng, 5)
-    with pytest.raises(InputError, match="question Q: 77 tokens with document 'D2'; .* 76"):
+    with pytest.raises(InputError, match="question '1': 77 tokens with candidate 2; .* 76"):
         pairs = [SplitPair(question, text(rng, 9)), SplitPair(question, long)]
-        ranker.rank_pairs([pairs], ["question Q"], [["D1", "D2"]])
+        ranker.rank_pairs([pairs])
     with pytest.raises(InputError, match="token id 200 with candidate 1"):
         ranker.rank_pairs([[SplitPair(question, unknown)]])
     with pytest.raises(InputError, match="21 tokens .* at most 20"):
