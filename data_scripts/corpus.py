@@ -11,6 +11,7 @@ import sys
 
 from releases import download
 
+from wqa.config import read_json
 from wqa.data import FILTERS, count, write_questions
 from wqa.data.documents import write_documents
 from wqa.data.formats import to_line
@@ -309,6 +310,41 @@ def opened(archive, downloads):
         yield folder / name if len(downloads) == 1 else folder
 
 
+def _has_counts(path):
+    """Whether a file has what the scripts write to ``stats.json``: counts of each split."""
+    try:
+        counts = list(read_json(path).values())
+        named = [{*value, *value.get("all", ())} for value in counts]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return False
+    return any(names & {"questions", "documents", "claims", "examples"} for names in named)
+
+
+@contextlib.contextmanager
+def owned(out):
+    """Refuse a folder whose files no script has written, and mark it meanwhile.
+
+    The mark is a hidden file, which a killed script leaves; `stats.json` takes its place.
+    """
+    mark, stats = out / ".wqa_data", out / "stats.json"
+    others = sorted(path.name for path in out.glob("*.jsonl")) if out.is_dir() else []
+    others += [stats.name] if os.path.lexists(stats) else []
+    if others and not mark.exists() and not _has_counts(stats):
+        found = f"holds {shorten(others[0])}, and no stats.json with counts of a script"
+        expected = "a new folder, or one that a script has written"
+        raise DataError(out, found, expected, "move the file away, or choose another folder")
+    is_new = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    try:
+        yield
+    finally:
+        if stats.exists() or not any(out.glob("*.jsonl")):
+            mark.unlink()
+        if is_new and not any(out.iterdir()):
+            out.rmdir()
+
+
 def run(work, out, show=show):
     """Call ``work``, print the counts that it returns by ``show``, and return the exit status.
 
@@ -316,7 +352,7 @@ def run(work, out, show=show):
     """
 
     def locked():
-        with lock_output(out):
+        with lock_output(out), owned(out):
             stats = work()
         show(stats)
 

@@ -39,6 +39,9 @@ threads=$(($(nproc) / count))
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}
 
 running=() workers=()
+trap 'kill -KILL "${running[@]}" 2>/dev/null || true' EXIT
+# Slurm signals all processes of a step itself, and a second signal would end the workers at once.
+trap '[[ -n ${SLURM_STEP_ID:-} ]] || kill -TERM "${workers[@]}" 2>/dev/null || true' INT TERM HUP
 start() {
     (
         # The workers stop after their update, and need the others for it.
@@ -53,9 +56,6 @@ for ((index = 0; index < count; index++)); do
     start worker "$@"
     workers+=($!)
 done
-trap 'kill -KILL "${running[@]}" 2>/dev/null || true' EXIT
-# Slurm signals all processes of a step itself, and a second signal would end the workers at once.
-trap '[[ -n ${SLURM_STEP_ID:-} ]] || kill -TERM "${workers[@]}" 2>/dev/null || true' INT TERM HUP
 
 status=0 deadline=""
 while ((${#running[@]})) && [[ -z $deadline || $SECONDS -lt $deadline ]]; do

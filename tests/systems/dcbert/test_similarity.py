@@ -205,7 +205,7 @@ def test_a_similarity_stands_where_a_run_does(name, tmp_path, capsys):
     assert main(["evaluate", name, "rr", str(ensemble), "--data", str(TEST)]) == 0
     assert "rr less" in capsys.readouterr().out
     assert main(["tune", name, "--data", str(TEST)]) == 2
-    assert "a ranker without exits" in capsys.readouterr().err
+    assert "a baseline" in capsys.readouterr().err
     assert main(["calibrate", name, "--data", str(TEST)]) == 2
     assert "has no files" in capsys.readouterr().err
 

@@ -198,7 +198,7 @@ def test_fever(tmp_path, capsys, form):
     assert stats["test"]["labels"] == {"SUPPORTS": 1, "without_label": 1}
     shown = capsys.readouterr()
     assert "note: train: 1 claims with more than 5 pieces of evidence, which keep" in shown.err
-    assert "3 claims (Table 6: 145,406), 6 evidence (Table 6: 722,473), 2.0 a claim" in shown.out
+    assert "3 claims, 6 evidence" in shown.out and "145,406 claims" in shown.out
 
 
 def test_the_averages_of_table_6_are_those_in_print():
@@ -212,18 +212,18 @@ def test_the_averages_of_table_6_are_those_in_print():
     "item, message",
     [
         (row(1, "MAYBE"), "label is 'MAYBE'; expected one of SUPPORTS"),
-        (row(1, ...), "no key 'label'"),
+        (row(1, ...), "'label'"),
         (row(1, None), "label is None"),
-        (row(1, evidence=...), "no key 'evidence'"),
-        (row(1, evidence="x"), "evidence is 'x'; expected a list"),
-        (row(1, evidence=[["Rye", 0]]), "evidence 1: .'Rye', 0.; expected a list of title"),
+        (row(1, evidence=...), "'evidence'"),
+        (row(1, evidence="x"), "expected id, claim, evidence and label"),
+        (row(1, evidence=[["Rye", 0]]), "expected id, claim, evidence and label"),
         (row(1, evidence=[["Rye", 0, 3]]), "evidence 1: sentence is 3; expected a string"),
         (row(1, evidence=[[" ", 0, "x"]]), "evidence 1: title is empty"),
         (row(1, claim=" "), "claim is empty"),
         (row(1, claim=2), "claim is 2"),
         (row(None), "id is None"),
         (row(" "), "id is empty"),
-        ([1], ".1.; expected a JSON object"),
+        ([1], "expected id, claim, evidence and label"),
     ],
 )
 def test_a_line_of_fever_that_is_refused(tmp_path, capsys, item, message):
@@ -250,11 +250,11 @@ def test_claims_twice_empty_splits_and_other_archives(tmp_path, capsys):
 
 
 def test_fever_is_downloaded_where_no_archive_is_given(tmp_path, monkeypatch):
-    def download(url, target):
-        assert url.endswith("/KernelGAT.zip")
+    def download(url, target, digest):
+        assert "/KernelGAT.zip" in str(url)
         with zipfile.ZipFile(target, "w") as packed:
             packed.writestr("KernelGAT/data/bert_dev.json", json.dumps(row(1)) + "\n")
 
-    monkeypatch.setattr(fever, "download", download)
+    monkeypatch.setattr("corpus.download", download)
     assert fever.main(["--out", str(tmp_path)]) == 0
     assert [claim.id for claim in read_claims(tmp_path / "dev.jsonl")] == ["1"]
