@@ -158,14 +158,14 @@ class Trainer:
         bar = progress_bar(self.total, "training", "update", shows, initial=done)
         with stop_on_signals() as request, bar:
             if state.evaluation_is_due:  # a signal came before it
-                self._evaluate(bar)
+                self._evaluate()
                 self._checkpoint()
             while not self._has_ended():
                 self.update(bar)
                 state.evaluation_is_due = self._evaluation_is_due()
                 stop = self._agreed(request)
                 if state.evaluation_is_due and not stop:
-                    self._evaluate(bar)
+                    self._evaluate()
                     stop = self._agreed(request)
                 if stop or state.update % self.config.checkpoint_every == 0 or self._has_ended():
                     self._checkpoint()
@@ -335,7 +335,7 @@ class Trainer:
             return True
         return state.update % every == 0 if every else state.batch == 0
 
-    def _evaluate(self, bar: tqdm) -> None:
+    def _evaluate(self) -> None:
         state, begin = self.state, time.perf_counter()
         figures: Dict[str, float] = {}
         if self.workers.writes:
