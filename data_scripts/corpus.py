@@ -11,8 +11,7 @@ import sys
 
 from releases import download
 
-from wqa.config import read_json
-from wqa.data import FILTERS, count, write_questions
+from wqa.data import FILTERS, count, read_json, write_questions
 from wqa.data.documents import write_documents
 from wqa.data.formats import to_line
 from wqa.errors import DataError, WqaError, printable, shorten
