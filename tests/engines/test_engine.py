@@ -9,14 +9,13 @@ import mxnet as mx
 import numpy as np
 import pytest
 from conftest import ROOT, needs_onednn, needs_precision
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import forget_digests
-from wqa.engines.engine import EncodingStore
 from wqa.engines.onednn import PackedBatch, Quantized
 from wqa.engines.onednn.library import library
 from wqa.engines.onednn.packed_rows import GROUP_SCORES, GROUPS
@@ -156,27 +155,6 @@ def test_packed_batches_keep_order_and_budget(lengths, tokens):
         size = sum(lengths[row] for row in batch)
         assert size <= tokens or len(batch) == 1
         assert following is None or size + lengths[following[0]] > tokens
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=6), min_size=1, max_size=5),
-    st.integers(0, 400),
-    st.data(),
-)
-def test_rows_come_back_in_memory_or_from_the_file(blocks, budget, data):
-    store, rows, number = EncodingStore(budget), {}, 0
-    for lengths in blocks:
-        block = np.arange(sum(lengths) * 3, dtype=np.uint16).reshape(-1, 3) + 100 * number
-        numbers = list(range(number, number + len(lengths)))
-        store.put(numbers, np.array(lengths), block)
-        rows.update(zip(numbers, np.split(block, np.cumsum(lengths)[:-1])))
-        number += len(lengths)
-    wanted = sorted(data.draw(st.sets(st.integers(0, number - 1), min_size=1)))
-    cut = data.draw(st.integers(0, len(wanted)))
-    for part in (wanted[:cut], wanted[cut:]):
-        for pair, found in zip(part, store.take(part) if part else []):
-            np.testing.assert_array_equal(found, rows[pair])
 
 
 def test_factors_and_integers_by_hand():

@@ -82,7 +82,6 @@ def scores_of_pairs(group):
     [
         {},
         {"engine": EngineConfig(engine="mxnet", batch_tokens=100)},
-        {"engine": EngineConfig(engine="mxnet", hidden_bytes=5000)},
         {"pool": "batch", "pool_size": 7},
     ],
 )
@@ -109,7 +108,7 @@ def test_equals_the_cascade_by_hand(ratios, options, group, scores_of_pairs):
 
 
 def test_one_candidate_and_two_thousand():
-    engine = EngineConfig(engine="mxnet", hidden_bytes=1 << 16)
+    engine = EngineConfig(engine="mxnet")
     ranker = random_ranker(CONFIG, (1, 2), drop_ratio=0.5, engine=engine)
     rng = np.random.default_rng(0)
     [ranking] = ranker.rank_pairs([random_pairs(rng, 1, 5, 9, 50)])

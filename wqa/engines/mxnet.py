@@ -18,6 +18,8 @@ from wqa.engines.engine import (
     Readings,
     check_process,
     in_mxnet_thread,
+    store_encodings,
+    take_encodings,
 )
 from wqa.engines.inputs import EngineInputs, pad_rows, real_rows
 from wqa.models.embeddings import break_cycles
@@ -83,7 +85,7 @@ class MXNetEngine(BlockEngine):
         return plan_batches(lengths, self._config.batch_tokens or TOKENS)
 
     def _run(self, batch: MicroBatch) -> Readings:
-        numbers, lengths = batch.numbers.tolist(), batch.lengths
+        lengths = batch.lengths
         if batch.store is None:
             arrays = self._inputs.arrays(batch.pairs)
             positions = sum(arrays[name].shape[1] for name in self._inputs.padded)
@@ -91,7 +93,7 @@ class MXNetEngine(BlockEngine):
         else:
             config = self._inputs.network.config
             positions = bucketed(int(lengths.max()), config and config.max_positions)
-            stored = pad_rows(batch.store.take(numbers), positions)  # (B, L, C)
+            stored = pad_rows(take_encodings(batch.store, batch.numbers), positions)  # (B, L, C)
             inputs = self._arrays([stored, lengths.astype(np.float32)])
         rows = []
         for stage in batch.stages:
@@ -103,6 +105,7 @@ class MXNetEngine(BlockEngine):
             else:  # a network that is its own only stage
                 rows.append(outputs)
         if batch.next_store is not None:
-            batch.next_store.put(numbers, lengths, real_rows(hidden.asnumpy(), lengths))
+            rows_of_pairs = real_rows(hidden.asnumpy(), lengths)
+            store_encodings(batch.next_store, batch.numbers, lengths, rows_of_pairs)
         scores = [stage_scores.asnumpy() for stage_scores in rows]
-        return Readings(np.full(len(numbers), positions), scores)
+        return Readings(np.full(len(lengths), positions), scores)

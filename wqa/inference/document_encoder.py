@@ -79,16 +79,14 @@ class DocumentEncoder:
         """
         lengths = np.array([len(ids) for ids in token_ids], dtype=np.int64)
         self._check(token_ids, lengths)
-        encodings: List[Any] = [None] * len(token_ids)
-        store = self._engine.store()
+        store: Dict[int, np.ndarray] = {}
         batches = []
         for numbers in micro_batches(self._engine, lengths):
             texts = [TextInput(token_ids[n], lengths[n], False, False) for n in numbers]
             batches.append(MicroBatch([0], numbers, texts, next_store=store))
-        for batch, _ in zip(batches, self._engine.run_all(batches)):
-            for number, rows in zip(batch.numbers, store.take(batch.numbers.tolist())):
-                encodings[number] = rows
-        return encodings
+        for _ in self._engine.run_all(batches):
+            pass
+        return [store[number] for number in range(len(token_ids))]
 
     def _check(self, token_ids: Sequence[np.ndarray], lengths: np.ndarray) -> None:
         """Check lengths and token ids, which the engines use as indices."""

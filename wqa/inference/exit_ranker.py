@@ -12,13 +12,13 @@ Nothing outlives a group: its pairs, scores and stored encodings belong to one `
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from tqdm import tqdm
 
 from wqa.data import Question
-from wqa.engines.engine import MicroBatch
+from wqa.engines.engine import Encodings, MicroBatch
 from wqa.errors import OptionError
 from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import GroupPairs, InputsRanker, check_finite
@@ -170,7 +170,7 @@ class QuestionGroup:
         """Score candidates at consecutive stages; returns the store of their encodings."""
         ranker, engine = self._ranker, self._ranker._engine
         is_last = stages[-1] == len(self._drops) - 1
-        next_store = None if is_last else engine.store()
+        next_store: Optional[Encodings] = None if is_last else {}
         batches = engine.plan(self._lengths[surviving])
         readings: List[List[np.ndarray]] = [[] for _ in stages]
         works = []
