@@ -15,7 +15,7 @@ from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.engines.onednn import GradientEngine
 from wqa.engines.onednn.library import openmp_threads
-from wqa.engines.onednn.training_buffers import Chunk
+from wqa.engines.onednn.training_memory import Chunk
 from wqa.engines.onednn.training_tape import share_of
 from wqa.errors import OptionError
 from wqa.pretrained import initialize_from, read_backbone_config

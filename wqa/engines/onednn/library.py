@@ -287,6 +287,13 @@ class Array(Memory):
         self.layout = layout
         super().__init__(layout.handle, zeros(layout.shape, layout.kind) if data is None else data)
 
+    @classmethod
+    def of(cls, values: np.ndarray) -> Array:
+        """The memory of an array of NumPy, or of a view; uint16 holds bfloat16."""
+        kind = next(name for name, (_, carrier) in TYPES.items() if carrier == values.dtype)
+        strides = [step // values.itemsize for step in values.strides]
+        return cls(Layout(values.shape, kind, strides), values)
+
 
 class Scratch:
     """A buffer that operations share while they run, one after another."""

@@ -34,12 +34,8 @@ from wqa.config import BackboneConfig
 from wqa.engines.engine import check_process
 from wqa.engines.onednn.library import count_streams, count_threads, openmp_threads
 from wqa.engines.onednn.operations import Operations, address
-from wqa.engines.onednn.training_buffers import Chunk, TrainingMemory
-from wqa.engines.onednn.training_layers import (
-    Compiled,
-    compile_embeddings,
-    compile_layers,
-)
+from wqa.engines.onednn.training_layers import Compiled, compile_embeddings, compile_layers
+from wqa.engines.onednn.training_memory import Chunk, TrainingMemory
 from wqa.engines.onednn.training_parameters import (
     ADD,
     NULL,
@@ -49,7 +45,7 @@ from wqa.engines.onednn.training_parameters import (
     record,
     view,
 )
-from wqa.engines.onednn.training_tape import Run
+from wqa.engines.onednn.training_tape import Operation
 from wqa.engines.threads import in_threads
 from wqa.errors import OptionError
 from wqa.models.backbone import LayerStack
@@ -177,8 +173,9 @@ class GradientEngine:
         with self._lock:
             layers = tuple(self._parameters(stack, TrainedLayer))
             compiled = self._compile(compile_layers, layers, self._begin(), keys, queries)
-            if read is not None and queries != keys:
-                compiled.set_positions(read, keys.length)
+            if compiled.positions is not None and read is not None:
+                starts = np.arange(0, keys.rows, keys.length)
+                np.add(read, starts[:, None], out=compiled.positions)
             is_padding = np.arange(keys.length) >= lengths[:, None]
             mask = np.where(is_padding, MASKED_SCORE, 0).ravel()
             self._memory.padding.data[: keys.rows] = mask
@@ -325,11 +322,13 @@ class GradientEngine:
             # A shared layer sums the gradients of its uses.
             own = addresses[compiled.starts[part.trained] :]
             with openmp_threads(self._threads // len(part.tapes)):
-                calls = part.gradient_calls(own, add=part.trained in done)
+                calls = []
+                for tape in part.tapes:
+                    calls.append(tape.gradient_calls(own, add=part.trained in done))
             self._in_threads(_call_all, calls)
             done.add(part.trained)
 
 
-def _call_all(calls: Sequence[Run]) -> None:
+def _call_all(calls: Sequence[Operation]) -> None:
     for call in calls:
         call()
