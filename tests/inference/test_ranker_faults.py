@@ -1,6 +1,5 @@
 """Rankers after interrupts and exceptions, and scores that are not finite."""
 
-import ctypes
 import faulthandler
 import linecache
 import random
@@ -16,11 +15,9 @@ import pytest
 from conftest import needs_onednn
 from random_rankers import random_pairs, random_ranker
 
-from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.engines.mxnet import MXNetEngine
-from wqa.errors import InputError, ScoreError, WqaError
+from wqa.errors import InputError, ScoreError
 from wqa.inference import Cost, Ranker, Ranking, SequentialRanker
 from wqa.systems.load import load_ranker
 
@@ -129,24 +126,6 @@ def is_free(lock):
         thread.shutdown(wait=False)
 
 
-def test_half_traced_stages_are_traced_anew(monkeypatch):
-    """An interrupt after the first of the traced arguments, at the first ranking."""
-    ranker, pairs = dropping_ranker("mxnet"), group()
-    stage = ranker._engine._stages[0]
-    build = stage._build_cache
-
-    def interrupted(*arguments):
-        build(*arguments)
-        stage._cached_op, stage._cached_op_args = None, stage._cached_op_args[:1]
-        raise KeyboardInterrupt
-
-    stage._build_cache = interrupted
-    with pytest.raises(KeyboardInterrupt):
-        ranker.rank_pairs(pairs)
-    stage._build_cache = build
-    check_same(ranker.rank_pairs(pairs), dropping_ranker("mxnet").rank_pairs(pairs))
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_signals_while_many_questions_are_ranked(tiny_run, engine):
     questions = list(read_questions(builtin_path("test")))[:8]
@@ -176,18 +155,6 @@ def test_signals_while_many_questions_are_ranked(tiny_run, engine):
     if other.is_alive():
         faulthandler.dump_traceback(sys.__stderr__)  # where all threads are
     assert not other.is_alive()
-
-
-@needs_onednn
-def test_the_threads_of_a_ranker_are_its_own():
-    openmp = ctypes.CDLL("libgomp.so.1")
-    before = openmp.omp_get_max_threads()
-    openmp.omp_set_num_threads(2)
-    try:
-        dropping_ranker("onednn").rank_pairs(group())  # one thread
-        assert openmp.omp_get_max_threads() == 2
-    finally:
-        openmp.omp_set_num_threads(before)
 
 
 # Scores
@@ -240,24 +207,6 @@ def test_no_system_ranks_by_scores_that_are_not_finite(value):
         with pytest.raises(ScoreError, match=f"{value} for candidate 2"):
             list(ranker.rank_all([question]))
     assert list(SequentialRanker([Broken(0.0)]).rank_all([question]))[0].scores.tolist() == [1, 0]
-
-
-def test_the_command_line_refuses_scores_that_are_not_finite(tiny_run, monkeypatch, capsys):
-    monkeypatch.setattr(MXNetEngine, "_scores", lambda engine, stage, rows: rows * np.nan)
-    for command in ("evaluate", "tune"):
-        arguments = [command, str(tiny_run), "--data", str(builtin_path("dev"))]
-        if command == "evaluate":
-            arguments += ["--engine", "mxnet"]
-        else:
-            monkeypatch.setattr("wqa.engines.choice.choose_engine", lambda *_: "mxnet")
-        try:
-            status = main(arguments)
-        except (SystemExit, WqaError) as error:
-            status = getattr(error, "code", error)
-        assert status == 2
-        printed = capsys.readouterr()
-        assert "MAP" not in printed.out
-        assert re.search(r"question '.*', scores after layer 1: nan", printed.err)
 
 
 # Pairs that no inputs of the network give

@@ -135,25 +135,6 @@ def test_candidates_that_tie_have_one_relevance():
     assert ranking.relevance[3] == 0.5
 
 
-def test_ties_of_unequal_probabilities_take_the_least():
-    values = decreasing(np.array([0.75, 0.5, 0.6, 0.6]), np.array([True, False, True]), 4)
-    np.testing.assert_allclose(values, [0.75, 0.5, 0.5, 0.5 * (1 - STEP)], rtol=1e-12)
-    assert values[1] == values[2]
-    assert decreasing(np.zeros(0), np.zeros(0, dtype=bool), 0).shape == (0,)
-
-
-@pytest.mark.parametrize("value", [800.0, -800.0, 40.0, -120.0])
-def test_saturated_probabilities_of_two_thousand_candidates(value):
-    count = 2000
-    scores = value + np.arange(count)[::-1] * 1e-4
-    ranked = follows(ranking_of(scores[None]))
-    assert len(set(ranked.astype(np.float32).tolist())) == count
-    if value > 0:
-        assert ranked[0] == 1 and ranked[-1] > 1 - 1e-3
-    elif value < -700:
-        assert LEAST < ranked[-1] < ranked[0] < LEAST * 1.001
-
-
 def test_the_top_has_the_relevance_of_the_whole():
     rng = np.random.default_rng(0)
     stages = rng.normal(size=(2, 30)) * 60
@@ -165,12 +146,6 @@ def test_the_top_has_the_relevance_of_the_whole():
         left_out = np.delete(top.relevance, top.order)
         assert not left_out.any() and len(left_out) == 30 - count
         assert [row["relevance"] for row in top.to_dicts()] == top.relevance[top.order].tolist()
-
-
-def test_all_blank():
-    ranking = ranking_of([[math.nan, math.nan]])
-    assert follows(ranking).tolist() == [0, 0]
-    assert [row["score"] for row in ranking.to_dicts()] == [None, None]
 
 
 # Properties
@@ -217,15 +192,6 @@ TEXTS = st.lists(
 )
 
 
-def test_every_system_is_here():
-    ranks = {
-        name
-        for name, system in SYSTEMS.items()
-        if system.network_type().Config().computes == "scores"
-    }
-    assert set(OPTIONS) == ranks
-
-
 @pytest.fixture(scope="module", params=[*OPTIONS, "sequence", "ensemble", "pools", "wo+rr", "bm25"])
 def ranker(request, tiny_encoder):
     if request.param in ("wo+rr", "bm25"):
@@ -258,15 +224,6 @@ def test_relevance_follows_the_order_of_every_system(ranker):
             follows(ranking)
 
     check()
-
-
-def test_some_scores_did_not_follow(tiny_encoder):
-    """The property above would be empty if scores followed the order by themselves."""
-    ranker = ranker_of("cascade", tiny_encoder, drop_ratio=0.4)
-    texts = [" ".join(WORDS[start : start + 4]) for start in range(12)]
-    ranking = ranker.rank("what is a glacier", texts)
-    follows(ranking)
-    assert (np.diff(ranking.scores[ranking.order]) > 0).any()
 
 
 class Reads(Ranker):

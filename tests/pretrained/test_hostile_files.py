@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import shutil
-import stat
 import struct
 import tarfile
 import zipfile
@@ -20,11 +19,10 @@ from safetensors.numpy import load_file, save_file
 from wqa.cli import main
 from wqa.errors import EncoderError, WqaError
 from wqa.pretrained import load_backbone
-from wqa.pretrained.names import BERT_LAYER
 from wqa.pretrained.pickled import LEGACY_MAGIC, PickledTensors
 from wqa.systems.checkpoints import load_classifier
 from wqa.systems.convert import convert
-from wqa.systems.export import export_huggingface, export_mxnet
+from wqa.systems.export import export_huggingface
 from wqa.text import load_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz0123456789"]
@@ -190,32 +188,6 @@ def test_sizes_are_compared_with_the_tensors_before_anything_is_built(tiny, monk
         load_backbone(tiny)
 
 
-def test_layers_that_share_their_numbers_are_refused(tiny):
-    """Many tensors that are views of one small storage."""
-    (tiny / "model.safetensors").unlink()
-    config = json.loads((tiny / "config.json").read_text())
-    sizes = dict.fromkeys(SIZES, 64)
-    config.update(sizes, num_hidden_layers=20, num_attention_heads=2)
-    (tiny / "config.json").write_text(json.dumps(config))
-    shapes = {
-        f"bert.embeddings.{kind}_embeddings.weight": (64, 64)
-        for kind in ("word", "position", "token_type")
-    }
-    names = ["bert.embeddings.LayerNorm"]
-    for layer in range(20):
-        for parts in BERT_LAYER.values():
-            names += [f"bert.encoder.layer.{layer}.{part}" for part in parts]
-    for name in names:
-        shapes[f"{name}.weight"] = (64,) if "LayerNorm" in name else (64, 64)
-        shapes[f"{name}.bias"] = (64,)
-    content = b"\x80\x02}"
-    for name, shape in shapes.items():
-        content += text(name) + tensor(shape, [64, 1][-len(shape) :], 4096) + b"s"
-    archive(tiny / "pytorch_model.bin", content + b".", _0=bytes(4 * 4096))
-    with pytest.raises(EncoderError, match="tensors have numbers of their own"):
-        load_backbone(tiny)
-
-
 def raw_safetensors(path, header, raw=b""):
     head = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(head)) + head + raw)
@@ -376,40 +348,6 @@ def test_complete_tokenizers_with_wrong_ids(tiny, tmp_path, capsys):
             load_tokenizer(tiny)
 
 
-def test_other_vocabularies(tmp_path):
-    source = DATA / "tokenizers" / "byte_level"
-    vocab = json.loads((source / "vocab.json").read_text(encoding="utf-8"))
-    shutil.copy(source / "merges.txt", tmp_path)
-    for change in ({"<s>": "0"}, {"<s>": 5}, {"<s>": -1}, {"<s>": None}):
-        (tmp_path / "vocab.json").write_text(json.dumps({**vocab, **change}))
-        with pytest.raises(EncoderError):
-            load_tokenizer(tmp_path)
-    vocab.pop("!")
-    (tmp_path / "vocab.json").write_text(json.dumps(vocab))
-    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
-    with pytest.raises(EncoderError, match="lacks 1 of the 256 bytes"):
-        load_tokenizer(tmp_path)
-    for path in tmp_path.iterdir():
-        path.unlink()
-    zoo = tmp_path / "x.vocab"
-    for words in (5, [], [5, "[CLS]"], {"a": 1}, [*WORDS, "a"], WORDS[2:], [["[CLS]"]]):
-        zoo.write_text(json.dumps({"idx_to_token": words}))
-        with pytest.raises(EncoderError, match=r"x\.vocab"):
-            load_tokenizer(tmp_path)
-    zoo.unlink()
-    whole = (DATA / "tokenizers" / "sentencepiece" / "spiece.model").read_bytes()
-    piece = whole[: whole.index(b"<unk>") - 4]
-    for content in (
-        whole + piece,
-        b"\x0a" + b"\xff" * 4_000_000,
-        b"\x08\x01" + whole,
-        b"\x0a\x09\x0a\x02ab\x15\x00\x00\xc0\x7f" + whole,
-    ):
-        (tmp_path / "spiece.model").write_bytes(content)
-        with pytest.raises(EncoderError, match=r"spiece\.model"):
-            load_tokenizer(tmp_path)
-
-
 def bomb(path, kind):
     """A tar of an encoder whose weights declare more than there is."""
     with tarfile.open(path, "w:xz" if path.suffix == ".xz" else "w", format=tarfile.PAX_FORMAT) as (
@@ -446,37 +384,6 @@ def test_tars_that_unpack_to_more_than_they_hold(tmp_path, capsys, kind, name):
     path = bomb(tmp_path / name, kind)
     refuse(capsys, path, tmp_path / "out", name)
     assert not [file for file in (tmp_path / "out").rglob("*") if file.suffix == ".safetensors"]
-
-
-def test_a_tar_is_unpacked_only_as_far_as_it_is_needed(tmp_path):
-    from wqa.io.encoder_directories import encoder_directory
-
-    with tarfile.open(tmp_path / "x.tar", "w") as tar:
-        for file in (DATA / "tiny_bert").iterdir():
-            tar.add(file, f"x/{file.name}")
-        tar.add(DATA / "tiny_bert" / "config.json", "x/optimizer.pt")
-    with encoder_directory(tmp_path / "x.tar") as folder:
-        assert sorted(path.name for path in folder.iterdir()) == [
-            "config.json",
-            "model.safetensors",
-        ]
-
-
-@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
-def test_outputs_have_the_permissions_that_the_umask_gives(tiny, tmp_path, mask):
-    before = os.umask(mask)
-    try:
-        convert(tiny, tmp_path / "run")
-        export_huggingface(tmp_path / "run", tmp_path / "huggingface")
-        export_mxnet(tmp_path / "run", tmp_path / "mxnet")
-    finally:
-        os.umask(before)
-    files = [
-        path for name in ("run", "huggingface", "mxnet") for path in (tmp_path / name).iterdir()
-    ]
-    assert len(files) >= 10
-    for path in files:
-        assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask, path
 
 
 def test_an_export_to_a_full_disk_is_a_typed_error(tiny, tmp_path, monkeypatch):

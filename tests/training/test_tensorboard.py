@@ -95,9 +95,3 @@ def test_without_the_library(command, tmp_path, monkeypatch, capsys):
     assert "'.[tensorboard]'" in error and "log_dir" in error
     assert not (tmp_path / "run").exists() and not (tmp_path / "log").exists()
     assert main(command[:-2]) == 0  # it is imported only where it is asked for
-
-
-def test_a_folder_that_cannot_be_made(command, tmp_path, capsys):
-    (tmp_path / "log").write_text("a file")
-    assert main(command) == 2
-    assert str(tmp_path / "log" / "run") in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """Faults around a training and other writers: two processes, kills, forged and damaged files."""
 
-import errno
-import fcntl
 import functools
 import json
 import os
@@ -11,28 +9,24 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from conftest import child_environment, needs_full_device, needs_onednn
-from filelock import FileLock
 from safetensors.numpy import load_file
 
 from wqa.cli import main
 from wqa.config import TrainingConfig
-from wqa.data import builtin_path, read_json, read_questions, write_questions
+from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import (
     OutputLocked,
-    RunDirectoryError,
     StorageError,
     TrainingDiverged,
     TrainingStopped,
 )
 from wqa.io.files import (
     atomic_writer,
-    remove_abandoned,
     scratch_folder,
     temporary_path,
 )
@@ -124,45 +118,6 @@ def test_a_lock_holds_between_threads_and_is_free_after_an_error(tmp_path):
     take(out)
 
 
-def test_a_lock_whose_file_was_removed_meanwhile_is_taken_again(tmp_path, monkeypatch):
-    """The holder before removes the file after it was opened, and before it is locked."""
-    out, real, removed = tmp_path / "out", FileLock.acquire, []
-
-    def acquire(lock, *arguments, **options):
-        result = real(lock, *arguments, **options)
-        if not removed:
-            removed.append(lock.lock_file)
-            os.unlink(lock.lock_file)
-        return result
-
-    monkeypatch.setattr(FileLock, "acquire", acquire)
-    with lock_output(out), pytest.raises(OutputLocked):
-        take(out)
-    assert len(removed) == 1 and names(tmp_path) == []
-
-
-def test_a_lock_lies_in_an_output_whose_parent_is_read_only(tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    out.mkdir()
-    real = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path and real(path, mode))
-    with lock_output(out):
-        assert names(out) == [".holder", ".lock"]
-    assert names(out) == [] and names(tmp_path) == ["out"]
-
-
-@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_an_output_on_a_file_system_without_locks_is_written(tmp_path, monkeypatch, capsys, number):
-    def flock(*_):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    for _ in range(2):  # a kill in the first leaves nothing that refuses the second
-        with lock_output(tmp_path / "out"):
-            assert names(tmp_path) == []
-        assert f"note: the file system of {tmp_path} has no locks" in capsys.readouterr().err
-
-
 # Temporary files of dead processes
 
 
@@ -177,22 +132,6 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path, started):
     with atomic_writer(path) as file:
         file.write("b")
     assert names(tmp_path) == ["table.tsv"] and path.read_text() == "b"
-
-
-def test_temporary_files_of_another_machine_stay_for_a_day(tmp_path):
-    target = tmp_path / "table.tsv"
-    own = temporary_path(target)
-    elsewhere = tmp_path / ".table.tsv.00000000.1.tmp"
-    unrelated = tmp_path / ".table.tsv.notes.tmp"
-    for path in (own, elsewhere, unrelated):
-        path.write_text("")
-    remove_abandoned(tmp_path, ".table.tsv.")
-    assert own.exists() and elsewhere.exists()
-    long_ago = time.time() - 2 * 24 * 3600
-    for path in (own, elsewhere, unrelated):
-        os.utime(path, (long_ago, long_ago))
-    remove_abandoned(tmp_path, ".table.tsv.")
-    assert sorted(tmp_path.iterdir()) == sorted([own, unrelated])
 
 
 def test_scratch_folders_of_killed_processes_are_removed(tmp_path, monkeypatch, started):
@@ -370,29 +309,6 @@ def test_resumed_from_arrays_it_gives_the_same_bits(interrupted, tiny_encoder, f
 # The state of the training
 
 
-def changed(**fields):
-    return lambda record: {**record, "state": {**record["state"], **fields}}
-
-
-STATES = {
-    "text": (changed(update="2"), "field update"),
-    "extra": (changed(more=1), "unknown field 'more'"),
-    "a list": (lambda record: [record], "a JSON object"),
-    "another format": (lambda record: {**record, "format": 99}, "format 99"),
-    "no digests": (lambda record: {**record, "sha256": {}}, "SHA-256"),
-}
-
-
-@pytest.mark.parametrize("name", STATES)
-def test_a_forged_state_is_refused(name, interrupted, tiny_encoder, few):
-    out = interrupted()
-    path, (forge, said) = out / "checkpoints" / "update-00000002" / "state.json", STATES[name]
-    path.write_text(json.dumps(forge(json.loads(path.read_text()))))
-    with pytest.raises(RunDirectoryError) as caught:
-        trained(tiny_encoder, few, out, resume=True)
-    assert "checkpoints" in str(caught.value) and said in str(caught.value)
-
-
 MOMENTS = {
     "an update": (Trainer, "step", 5),
     "an evaluation": (Trainer, "_evaluate", 2),
@@ -467,47 +383,6 @@ def test_a_signal_at_any_moment_leaves_a_run_that_resumes(
 # Standard error
 
 
-STDERR = {
-    "pipe": 'exec "$@" 2>&1',
-    "full": 'exec "$@" 2>/dev/full',
-    "closed": 'exec "$@" 2>&-',
-}
-
-
-@needs_full_device
-def test_a_training_outlives_its_standard_error(few, tiny_encoder, tmp_path, popen):
-    processes = {}
-    for kind, shell in STDERR.items():
-        out = tmp_path / kind
-        arguments = COMMANDS["train"].format(encoder=tiny_encoder, data=few, out=out).split()
-        arguments += ["--max-updates", "4", "--epochs", "99"]
-        processes[kind] = popen(
-            ["sh", "-c", shell, "sh", sys.executable, "-m", "wqa", *arguments],
-            stdout=subprocess.PIPE,
-            env=child_environment(),
-        )
-    processes["pipe"].stdout.readline()
-    processes["pipe"].stdout.close()  # as head -1 does
-    processes["pipe"].wait(timeout=120)
-    for kind in ("full", "closed"):
-        said, _ = processes[kind].communicate(timeout=120)
-        assert processes[kind].returncode == 0 and "4 updates" in said
-    for kind in STDERR:
-        out = tmp_path / kind
-        assert (out / "model.params").exists() and not (out / "checkpoints").exists()
-        assert json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])["update"] == 4
-
-
-def test_a_complete_run_without_a_file_is_complete_still(tiny_encoder, few, interrupted):
-    out = interrupted()
-    parameters = trained(tiny_encoder, few, out, resume=True)
-    (out / "tokenizer.json").unlink()
-    (out / "config.json").write_text(json.dumps({**read_json(out / "config.json"), "sha256": {}}))
-    assert trained(tiny_encoder, few, out, resume=True) == parameters
-    digests = read_json(out / "config.json")["sha256"]
-    assert list(digests) == ["model.params", "config.json"]
-
-
 # metrics.jsonl
 
 
@@ -534,30 +409,7 @@ def test_damaged_lines_of_metrics_are_dropped(interrupted, tiny_encoder, few):
     assert [json.loads(line)["update"] for line in path.open()] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_start_that_was_not_written_is_written_again(tiny_run, few, tmp_path):
-    config = TrainingConfig(max_updates=2, tokens_per_batch=300, checkpoint_every=1, log_every=1)
-    start = {"init": str(tiny_run), "max_length": 64, "exits": (1, 2, 3), "config": config}
-    out = tmp_path / "run"
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-        at_call(patch, Trainer, "step", 2)
-        train("cascade", str(few), str(out), **start)
-    first, *rest = (out / "metrics.jsonl").read_text().splitlines()
-    for left in ("", first[:10], "\n".join(rest) + "\n"):
-        (out / "metrics.jsonl").write_text(left)
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-            at_call(patch, Trainer, "step", 1)
-            train("cascade", str(few), str(out), resume=True, **start)
-        assert (out / "metrics.jsonl").read_text().splitlines()[0] == first
-
-
 # Divergence
-
-
-def test_the_advice_after_divergence_can_be_followed(tiny_encoder, few, tmp_path):
-    with pytest.raises(TrainingDiverged) as caught:
-        trained(tiny_encoder, few, tmp_path / "run", learning_rate=1e30, max_updates=40)
-    assert "train again into another directory" in str(caught.value)
-    trained(tiny_encoder, few, tmp_path / "other", learning_rate=1e-3)
 
 
 def test_best_parameters_are_finite(tiny_encoder, few, tmp_path):

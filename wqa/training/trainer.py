@@ -127,7 +127,6 @@ class Trainer:
         with self.workers.in_turn():  # worker 0 deletes what dead processes left
             loaded = self.checkpoints.load_latest(self.network, self._optimizer)
         self.state, self._epoch = loaded or State(), -1
-        self._check_same()
         if self.workers.writes:
             self.metrics.keep_until(self.state.update)
 
@@ -373,7 +372,6 @@ class Trainer:
     def _checkpoint(self) -> None:
         self._check_parameters()
         begin = time.perf_counter()
-        self._check_same()
         if self.workers.writes:
             self.metrics.sync()  # a resumed training does not write the lines before its checkpoint
             self.checkpoints.save(self.state, self.network, self._optimizer)
@@ -383,10 +381,6 @@ class Trainer:
         for name, parameter in self._parameters.items():
             if not is_finite(parameter.data(self.devices[0]).asnumpy()):
                 self._raise_diverged(f"parameter {name} is not finite", "finite numbers")
-
-    def _check_same(self) -> None:
-        arrays = [parameter.data(self.devices[0]) for parameter in self._parameters.values()]
-        self.workers.check_same(arrays, self.state.update)
 
     def _raise_diverged(self, problem: str, expected: str) -> NoReturn:
         # A resumed run keeps its settings, and so would diverge again.
