@@ -63,8 +63,6 @@ class Trainer:
         Computes figures on the development questions. Without it the last parameters are final.
     schedule : Schedule, optional
         Numbers of updates; counted in the task's plan of an epoch by default.
-    listener : callable, optional
-        Takes each line of ``metrics.jsonl``.
     workers : Workers, optional
         Workers that train together; by default this process alone. Each computes its rows of an
         update. Worker 0 evaluates and writes.
@@ -82,7 +80,6 @@ class Trainer:
         run: pathlib.Path,
         evaluator: Optional[Evaluator] = None,
         schedule: Optional[Schedule] = None,
-        listener: Optional[Callable[[Dict[str, Any]], None]] = None,
         workers: Optional[Workers] = None,
     ) -> None:
         self.workers, self.devices = workers or Workers(), parse_devices(config.ctx)
@@ -93,7 +90,7 @@ class Trainer:
         self.task, self.config, self.evaluator = task, config, evaluator
         self.network = task.network
         self.state, self.checkpoints = State(), Checkpoints(run)
-        self.metrics = MetricsFile(run / "metrics.jsonl", listener)
+        self.metrics = MetricsFile(run / "metrics.jsonl")
         # Ordered by structure, so that the optimizer's state fits a network that is built again.
         # Parameters that blocks share are listed under each of their names; one is enough.
         self._parameters: Dict[str, gluon.Parameter] = {}
