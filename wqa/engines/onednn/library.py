@@ -180,13 +180,6 @@ def check_precision(precision: str) -> None:
         )
 
 
-def where_int8_runs() -> str:
-    """Processors that run 8-bit products, and whether this one does."""
-    bits, name = NEEDED["int8"]
-    here = "this one among them" if instruction_set() & bits == bits else "not on this one"
-    return f"a CPU with {name} or more and the oneDNN package, {here}; fastest with VNNI or AMX"
-
-
 def encoding_kind(precision: str) -> str:
     """Element type of the encodings between two products.
 

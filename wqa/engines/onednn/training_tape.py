@@ -8,7 +8,6 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import numpy as np
 
 from wqa.engines.inputs import as_float32
-from wqa.engines.onednn.kernels import MEAN, VARIANCE
 from wqa.engines.onednn.library import Array, Memory
 from wqa.engines.onednn.operations import Operations
 from wqa.engines.onednn.training_memory import (
@@ -168,8 +167,8 @@ class Tape:
         whole: Chunk,
     ) -> None:
         """A normalisation; its input and output come with their gradients."""
-        rows: Dict[int, Memory] = {}
-        for name, buffer in zip((MEAN, VARIANCE), statistics):
+        rows: Dict[str, Memory] = {}
+        for name, buffer in zip(("mean", "variance"), statistics):
             rows[name] = self._memory.operand(buffer.rows(self._own(whole))[:, 0])
         parameters = [Array.of(part) for part in trained.gradients[:, self._thread]]
         arrays = source[0], trained.norm, out[0], out[1], source[1], rows, parameters
