@@ -108,20 +108,6 @@ def test_scores_do_not_depend_on_the_company_of_a_pair():
     np.testing.assert_allclose(together.exit_scores.T, alone, atol=1e-5)
 
 
-@needs_onednn
-def test_longest_pairs_and_many_shapes():
-    """Lengths up to the encoder's positions, the budget smaller than one of them, and more shapes
-    than are kept."""
-    ranker = random_ranker(CONFIG, (1, 2, 4), engine=by("onednn", batch_tokens=1))
-    slow = CascadeRanker(ranker.network, ranker.inputs, engine=by("mxnet"))
-    pairs = [
-        TextInput(np.arange(length, dtype=np.int32), 2, False, False)
-        for length in (2, 3, 63, 64, 64)
-    ]
-    [[first], [second]] = slow.rank_pairs([pairs]), ranker.rank_pairs([pairs])
-    np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-4)
-
-
 @given(st.lists(st.integers(1, 512), min_size=1, max_size=80).map(sorted))
 def test_groups_cover_every_row_once(lengths):
     batch = PackedBatch(np.array(lengths))

@@ -67,26 +67,6 @@ def test_outputs_are_those_of_a_convolution(lengths, width, seed):
             np.testing.assert_allclose(outputs[start + position], expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("most_rows", [0, 1, 5, 100])
-def test_a_table_of_few_rows_gives_the_same_products(most_rows):
-    rng = np.random.default_rng(4)
-    vectors = rng.normal(size=(40, 4)).astype(np.float32)
-    weight = rng.normal(size=(6, 5, 3)).astype(np.float32)
-    table = WordRows(vectors, weight, most_bytes=most_rows * 4 * 3 * 6)
-    sizes = []
-    for count in (3, 5, 2, 5, 3, 4, 5, 30, 5, 1, 4, 5):
-        ids = rng.integers(1, 40, count)
-        rows = table.rows(ids)
-        expected = np.einsum("nd,fdk->nkf", vectors[ids], weight[:, :-1])
-        np.testing.assert_allclose(table.table[rows], expected, atol=1e-5)
-        sizes.append(len(table.table) - 2)
-    # Never more rows than words, nor fewer than the first texts need.
-    assert sizes[0] == min(max(most_rows, 3), 40)
-    assert sizes == sorted(sizes) and sizes[-1] <= 40  # it grows for texts that need more alone
-    np.testing.assert_array_equal(table.table[0], weight[:, -1].T)
-    assert not table.table[1].any()
-
-
 # Relatedness
 
 

@@ -10,14 +10,12 @@ import pytest
 from scipy.special import expit
 from test_relevance import follows, ranker_of, ranking_of
 
-from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.digests import forget_digests
 from wqa.errors import DataError, OptionError, RunDirectoryError
 from wqa.evaluation.reliability import (
     best_threshold,
     expected_calibration_error,
-    negative_log_likelihood,
 )
 from wqa.inference import Calibration, EnsembleRanker, SequentialRanker
 from wqa.systems.load import load_ranker
@@ -141,29 +139,6 @@ def test_a_calibrated_run(calibrated, tiny_run, dev):
     assert blank == -math.inf
 
 
-def test_figures_of_the_last_exit(calibrated, dev):
-    """The figures again, from the rankings and the labels."""
-    run, result = calibrated
-    questions = list(read_questions(dev))
-    ranker = load_ranker(run, engine="mxnet")
-    scores, labels, answered, right = [], [], 0, 0
-    for ranking, question in zip(ranker.rank_all(questions), questions):
-        scores += ranking.scores.tolist()
-        labels += question.labels
-        if ranking.answered():
-            answered += 1
-            right += question.labels[ranking.order[0]]
-    last, best = result.exits[-1], result.triggering
-    scores, labels = np.array(scores), np.array(labels)
-    assert last.nll_before == pytest.approx(negative_log_likelihood(scores, labels), rel=1e-4)
-    after = expit(scores / last.temperature)
-    assert last.ece_after == pytest.approx(expected_calibration_error(after, labels), abs=1e-3)
-    assert result.counts["candidates"] == len(labels)
-    assert result.counts["positives"] == labels.sum()
-    assert answered == best.answered and best.precision == pytest.approx(right / answered)
-    assert best.recall == pytest.approx(right / result.counts["answerable"])
-
-
 @pytest.mark.parametrize("system", ["cascade", "mspp", "dcbert", "compare_aggregate"])
 def test_every_kind_of_system(system, tiny_encoder, tmp_path):
     ranker = ranker_of(system, tiny_encoder)
@@ -239,39 +214,6 @@ def test_answered():
 
 
 # Bad input
-
-
-def error_of(capsys, *arguments):
-    assert main([str(argument) for argument in arguments]) == 2
-    out, err = capsys.readouterr()
-    assert not out and err.startswith("error: ") and err.count("\n") == 1
-    return err
-
-
-def questions_of(*labels):
-    questions = []
-    for number, row in enumerate(labels):
-        candidates = [Candidate(text, label) for text, label in zip(TEXTS, row)]
-        questions.append(Question(f"q{number}", QUESTION, tuple(candidates)))
-    return questions
-
-
-@pytest.mark.parametrize(
-    "labels, message",
-    [
-        ([(0, 0, 0), (0, 0, 0)], "every candidate with text is no answer; expected candidates of"),
-        ([(1, 0, 1), (1, 1, 1)], "every candidate with text is an answer; expected candidates of"),
-        ([(0, 1, 0)], "every candidate with text is no answer"),  # the blank one is labelled
-        ([(1, None, 0)], "label"),
-    ],
-    ids=["no answer", "answers only", "a blank answer", "no label"],
-)
-def test_labels_that_calibrate_nothing(labels, message, copy, tmp_path, capsys):
-    write_questions(tmp_path / "dev.jsonl", questions_of(*labels))
-    before = (copy / "calibration.json").read_bytes()
-    assert message in error_of(capsys, "calibrate", copy, "--data", tmp_path / "dev.jsonl")
-    assert (copy / "calibration.json").read_bytes() == before
-    load_ranker(copy)
 
 
 def test_no_first_candidate_is_an_answer(copy, tmp_path):

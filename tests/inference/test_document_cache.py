@@ -1,8 +1,6 @@
 """Encodings of documents: the encoder of single texts, the cache, and `wqa encode`."""
 
-import json
 import multiprocessing
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import mxnet as mx
@@ -324,26 +322,3 @@ def test_duplicate_ids_and_empty_documents_are_refused(run, jsonl, tmp_path, cap
     error = capsys.readouterr().err
     assert f"{path}, {problem}" in error and error.count("\n") == 1
     assert not (tmp_path / "cache").exists()
-
-
-def test_a_cache_of_other_weights_or_options_is_kept(run, collection, tmp_path, capsys):
-    out, other = tmp_path / "cache", tmp_path / "other"
-    assert encode(run, collection, out) == 0
-    before = contents(out)
-    shutil.copytree(run, other)
-    parameters = mx.nd.load(str(other / "model.params"))
-    name = next(name for name in parameters if name.startswith("document_encoder.layers"))
-    parameters[name] = parameters[name] + 1e-3
-    mx.nd.save(str(other / "model.params"), parameters)
-    config = json.loads((other / "config.json").read_text())
-    del config["sha256"]
-    (other / "config.json").write_text(json.dumps(config))
-    capsys.readouterr()
-    assert encode(other, collection, out) == 2
-    assert "made with run_sha256" in capsys.readouterr().err
-    assert encode(run, collection, out, "--first-tokens", "3") == 2
-    assert "made with tokens 0; expected 3" in capsys.readouterr().err
-    assert contents(out) == before
-    (out / "rows.bin").unlink()  # as if it was not copied whole
-    assert encode(run, collection, out) == 0
-    assert contents(out) == before

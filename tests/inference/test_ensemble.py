@@ -219,17 +219,6 @@ def test_a_file_ranks_wherever_a_run_does(runs, write, questions, tiny_run):
     assert len(list(around.rank_all(questions))) == len(questions)
 
 
-def test_what_is_over_long_for_one_ranker_is_so_for_the_ensemble(tiny_encoder):
-    """Runs with limits of their own rank the same questions."""
-    rankers = [Table({}), Table({})]
-    for ranker, most in zip(rankers, (96, 24)):
-        ranker.inputs = PairInputs(load_tokenizer(tiny_encoder), most, "skip")
-    long = Question("long", "why " * 20, (Candidate("a"),))
-    for order in (rankers, rankers[::-1]):
-        prepared = EnsembleRanker(order).prepare([long, question("ice")])
-        assert (prepared.skipped, len(prepared.questions)) == (1, 1)
-
-
 @pytest.mark.parametrize(
     "text, problem",
     [
@@ -296,29 +285,6 @@ def test_tuned_weights_are_stored_and_no_worse_than_equal_ones(write, dev):
     # Seeded: the same again, from a file that has weights already.
     assert tune(path, dev).weights == tuned.weights
     assert tune(path, dev, metric="mrr", seed=3).metrics["mrr"] >= tuned.equal["mrr"]
-
-
-def test_a_ranker_that_is_wrong_loses_its_weight(tmp_path, monkeypatch):
-    """One ranker knows the answers, one has them upside down: equal weights score both alike."""
-    questions = []
-    for number in range(6):
-        candidates = [Candidate("right", 1), Candidate("wrong", 0), Candidate("worse", 0)]
-        turned = candidates[number % 3 :] + candidates[: number % 3]
-        questions.append(Question(str(number), "q", tuple(turned)))
-    data = tmp_path / "dev.jsonl"
-    write_questions(data, questions)
-    good = Table({"right": 1.0, "wrong": -1.0, "worse": -1.0})
-    bad = Table({"right": -1.0, "wrong": 1.0, "worse": -1.5})
-    path = tmp_path / "e.json"
-    path.write_text('{"ensemble": ["bad", "good"]}')
-    monkeypatch.setattr(
-        "wqa.tuning.weights.load_ranker", lambda run: EnsembleRanker([bad, good], names=["b", "g"])
-    )
-    tuned = tune(path, data, trials=20)
-    assert tuned.names == ("b", "g") and tuned.weights[1] > tuned.weights[0]
-    assert tuned.metrics["map"] == 1 and tuned.equal["map"] < 1
-    # With one trial, the weights are equal.
-    assert tune(path, data, trials=1).weights == (0.5, 0.5)
 
 
 def test_members_of_rankers(tiny_run, tmp_path):

@@ -150,21 +150,6 @@ def test_the_top_has_the_relevance_of_the_whole():
 
 # Properties
 
-#: Scores of two exits: usual ones, ties, and ones whose probabilities are saturated.
-SCORES = st.one_of(
-    st.floats(-1e4, 1e4, allow_subnormal=False),
-    st.floats(-6, 6, allow_subnormal=False),
-    st.sampled_from([0.0, 1.0, 40.0, -40.0, 745.2, -745.2, 3e38, -3e38]),
-)
-
-
-@given(st.lists(st.tuples(SCORES, SCORES, st.integers(0, 2)), min_size=1, max_size=60))
-def test_any_cascade(rows):
-    stages = np.full((2, len(rows)), np.nan)
-    for index, (early, late, reached) in enumerate(rows):
-        stages[:reached, index] = (early, late)[:reached]
-    follows(ranking_of(stages))
-
 
 @given(
     st.lists(st.floats(0, 1), min_size=1, max_size=80),

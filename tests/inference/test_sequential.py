@@ -176,26 +176,6 @@ def test_a_cascade_followed_by_another_ranker(shallow, tiny_run):
     assert ranking.cost.candidate_work == cascade.cost.candidate_work + 4 * 3 * work
 
 
-def test_a_ranker_of_a_file_may_have_a_precision_of_its_own(tmp_path, monkeypatch):
-    """It is that of the files inside, too, but for those that have their own."""
-    loaded = []
-
-    def load(source, engine, *rest):
-        loaded.append((source.path.name, engine.precision))
-        return Table({})
-
-    monkeypatch.setattr("wqa.systems.load._load_network", load)
-    monkeypatch.setattr("wqa.systems.run_directory.check_precision", lambda precision: None)
-    inner = {"ensemble": ["c", {"run": "d", "precision": "bfloat16"}]}
-    (tmp_path / "inner.json").write_text(json.dumps(inner))
-    entry = {"run": "inner.json", "precision": "int8"}
-    rankers = ["a", {"run": "b", "precision": "float32"}, entry]
-    (tmp_path / "sr.json").write_text(json.dumps({"rankers": rankers}))
-    load_ranker(tmp_path / "sr.json", precision="bfloat16")
-    expected = {"a": "bfloat16", "b": "float32", "c": "int8", "d": "bfloat16"}
-    assert loaded == list(expected.items())
-
-
 @pytest.mark.parametrize(
     "text, found",
     [

@@ -76,22 +76,6 @@ def test_lengths_and_types_are_optional(hybrid):
     np.testing.assert_allclose(states[-1].asnumpy(), whole, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("hybrid", [False, True])
-@pytest.mark.parametrize("dtype", TYPES)
-def test_lengths_of_any_type(hybrid, dtype):
-    model, (ids, types, lengths) = small_model(), rows()
-    states = model.backbone(ids, types, lengths).asnumpy()
-    scores = model(ids, types, lengths).asnumpy()
-    if hybrid:
-        model.hybridize()
-    typed = lengths.astype(dtype)
-    np.testing.assert_array_equal(model(ids, types, typed).asnumpy(), scores)
-    np.testing.assert_array_equal(model.backbone(ids, types, typed).asnumpy(), states)
-    known = [int(length) for length in lengths.asnumpy()]
-    for given in (known, np.array(known, dtype)):
-        np.testing.assert_array_equal(model.backbone(ids, types, given).asnumpy(), states)
-
-
 class FirstState(gluon.HybridBlock):
     """A block that gives its backbone token ids alone."""
 

@@ -3,7 +3,6 @@
 import copy
 import io
 import json
-import os
 import pickle
 import shutil
 import struct
@@ -271,81 +270,6 @@ def test_names_of_shards(tiny, kind):
         index.write_text(content)
         with pytest.raises(EncoderError, match="index.json"):
             load_classifier(tiny)
-
-
-def test_vocabularies_without_the_words_that_they_need(tiny, tmp_path):
-    for missing in ("[UNK]", "[CLS]", "[SEP]", "[PAD]"):
-        words = [word for word in WORDS if word != missing]
-        (tiny / "vocab.txt").write_text("\n".join(words) + "\n")
-        with pytest.raises(EncoderError, match="vocab.txt"):
-            load_tokenizer(tiny)
-    for content in (b"", b"\xff\xfe", b"\n" * 100, b"\x00" * 1000):
-        (tiny / "vocab.txt").write_bytes(content)
-        with pytest.raises(EncoderError, match="tiny"):
-            load_tokenizer(tiny)
-    (tiny / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    for settings in ([], 3, {"do_lower_case": "yes"}, {"strip_accents": 1}):
-        (tiny / "tokenizer_config.json").write_text(json.dumps(settings))
-        with pytest.raises(EncoderError, match="tokenizer_config.json"):
-            load_tokenizer(tiny)
-    (tiny / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": None}))
-    convert(tiny, tmp_path / "null")
-
-
-@pytest.mark.parametrize("name", ["vocab.txt", "vocab.json", "merges.txt", "spiece.model"])
-def test_vocabularies_larger_than_any_are_not_read(name, tmp_path):
-    if name in ("vocab.json", "merges.txt"):
-        for file in ("vocab.json", "merges.txt"):
-            shutil.copy(DATA / "tokenizers" / "byte_level" / file, tmp_path)
-        (tmp_path / name).unlink()
-    for path in (tmp_path / name, tmp_path / "tokenizer_config.json"):
-        with open(path, "wb") as file:
-            file.truncate(1 << 40)
-        with pytest.raises(EncoderError, match="1,099,511,627,776 bytes; expected a tokenizer of"):
-            load_tokenizer(tmp_path)
-        path.unlink()
-        os.mkfifo(path)
-        with pytest.raises(EncoderError, match="is no file"):
-            load_tokenizer(tmp_path)
-        path.unlink()
-        path.write_text("")
-
-
-def test_complete_tokenizers_with_wrong_ids(tiny, tmp_path, capsys):
-    load_tokenizer(tiny).save(tiny / "tokenizer.json")
-    whole = json.loads((tiny / "tokenizer.json").read_text())
-
-    def write(change):
-        copy = json.loads(json.dumps(whole))
-        change(copy["model"])
-        (tiny / "tokenizer.json").write_text(json.dumps(copy))
-
-    def renumber(word, number_of_word):
-        return lambda model: model["vocab"].update({word: number_of_word})
-
-    # As many rows as the words' ids need; a gap between ids is no fault.
-    write(renumber("z", 63))
-    convert(tiny, tmp_path / "gap")
-    for number_of_word in (64, -1, 1.5, "a", None, 10**30):
-        write(renumber("z", number_of_word))
-        refuse(capsys, tiny, tmp_path / "out")
-    write(renumber("z", 7))
-    with pytest.raises(EncoderError, match="two tokens have one id"):
-        load_tokenizer(tiny)
-    for change in (
-        lambda model: model.update(unk_token="absent"),
-        lambda model: model.update(vocab=[]),
-        lambda model: model.update(vocab={}),
-        lambda model: model.update(type="Unknown"),
-        lambda model: model.clear(),
-    ):
-        write(change)
-        with pytest.raises(EncoderError):
-            load_tokenizer(tiny)
-    for content in ("[" * 100_000, "{}", "", "null", "[]"):
-        (tiny / "tokenizer.json").write_text(content)
-        with pytest.raises(EncoderError, match="tokenizer"):
-            load_tokenizer(tiny)
 
 
 def bomb(path, kind):

@@ -17,7 +17,7 @@ import wqa.systems.train as run_module
 from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig, read_run_config
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.data.scores import COUNTS, TYPES, CandidateScores, candidate_keys, scores_output
+from wqa.data.scores import COUNTS, TYPES, candidate_keys, scores_output
 from wqa.errors import DataError
 from wqa.io.arrays import write_arrays
 from wqa.systems import SYSTEMS
@@ -428,30 +428,6 @@ def test_a_student_with_heads_trains_from_three_teachers(tiny_encoder, data, tea
     assert len(read_run_config(out / "config.json").teachers_sha256) == 3
 
 
-def test_a_teacher_in_line_runs_as_the_training_does(
-    tiny_encoder, data, questions, tmp_path, monkeypatch
-):
-    """On its first device and by its engine, with its rule for over-long questions."""
-    keys = np.concatenate([candidate_keys(question) for question in questions])
-    calls = []
-
-    def score(run, data, filter, **options):
-        calls.append((run, data, filter, options))
-        return CandidateScores(keys, np.zeros(len(keys), np.float32))
-
-    monkeypatch.setattr("wqa.systems.scores.score_in_memory", score)
-    teacher = tmp_path / "teacher.json"
-    teacher.write_text('{"rankers": ["rr"]}')
-    words = command(tiny_encoder, data, tmp_path / "run", "--max-updates", 1)
-    words += ["--teachers", str(teacher), "--long-questions", "truncate"]
-    words += ["--engine", "mxnet", "--ctx", "cpu:0-1", "--train-filter", "no-all-negative"]
-    assert main(words) == 0
-    [(run, scored, filter, options)] = calls
-    assert (run, scored, filter) == (str(teacher), str(data), "no-all-negative")
-    given = {name: str(options[name]) for name in ("ctx", "engine", "long_questions")}
-    assert given == {"ctx": "cpu:0", "engine": "mxnet", "long_questions": "truncate"}
-
-
 def test_a_student_learns_what_its_teacher_says(tiny_encoder, data, questions, tmp_path):
     """Most candidates are wrong by their labels, and right by a teacher."""
     folder = write_folder(tmp_path / "scores", questions, lambda question, index: 3.0)
@@ -515,23 +491,6 @@ def test_a_stopped_student_resumes_with_its_teachers_alone(
     whole = command(tiny_encoder, data, tmp_path / "whole", "--teachers", folder, *DISTIL)
     assert main(whole) == 0
     assert parameters(out) == parameters(tmp_path / "whole")
-
-
-def test_a_run_of_an_earlier_version_resumes(tiny_encoder, data, tmp_path):
-    """Its config.json has no field of teachers."""
-    words = command(tiny_encoder, data, tmp_path / "run")
-    assert main(words) == 0
-    expected = parameters(tmp_path / "run")
-    path = tmp_path / "run" / "config.json"
-    values = json.loads(path.read_text())
-    for name in ("teachers", "alpha", "tau", "teaching"):
-        del values["training"][name]
-    del values["teachers_sha256"], values["sha256"]
-    path.write_text(json.dumps(values))
-    load_ranker(tmp_path / "run")
-    (tmp_path / "run" / "model.params").unlink()
-    assert main([*words, "--resume"]) == 0
-    assert parameters(tmp_path / "run") == expected
 
 
 # Teachers that are refused

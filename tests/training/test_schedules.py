@@ -199,27 +199,6 @@ def stop_after(monkeypatch, updates):
     monkeypatch.setattr(Trainer, "step", stopped)
 
 
-def test_a_run_of_an_earlier_version_is_resumed(data, tiny_encoder, tmp_path, monkeypatch):
-    config = TrainingConfig(**SHORT, warmup_updates=2, checkpoint_every=2)
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    train("pairwise", data, str(whole), str(tiny_encoder), config=config)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        stop_after(patch, 3)
-        train("pairwise", data, str(stopped), str(tiny_encoder), config=config)
-    record = json.loads((stopped / "config.json").read_text())
-    for name in ("warmup_share", "tokens_per_update"):
-        del record["training"][name]
-    (stopped / "config.json").write_text(json.dumps(record))
-    shared = dataclasses.replace(config, warmup_updates=4000, warmup_share=0.5)
-    with pytest.raises(RunDirectoryError, match="warmup_updates was 2"):
-        train("pairwise", data, str(stopped), str(tiny_encoder), config=shared, resume=True)
-    large = dataclasses.replace(config, tokens_per_update=900)
-    with pytest.raises(RunDirectoryError, match="tokens_per_update was 0"):
-        train("pairwise", data, str(stopped), str(tiny_encoder), config=large, resume=True)
-    train("pairwise", data, str(stopped), str(tiny_encoder), config=config, resume=True)
-    assert (stopped / "model.params").read_bytes() == (whole / "model.params").read_bytes()
-
-
 # Patience
 
 

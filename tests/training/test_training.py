@@ -7,7 +7,7 @@ import pytest
 
 from wqa.cli import main
 from wqa.config import TrainingConfig, read_run_config
-from wqa.data import builtin_path, filter_questions, read_questions
+from wqa.data import builtin_path
 from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingDiverged
 from wqa.systems.train import train
 from wqa.training.checkpoint import State
@@ -284,40 +284,7 @@ def test_refusals(tiny_encoder, tiny_run, tmp_path, jsonl):
             TrainingConfig(**{option: 0})
 
 
-@pytest.mark.once
-def test_real_text_trains(minilm, tmp_path, wikiqa_archive):
-    """A few updates from the real encoder lower the loss on real questions."""
-    import test_wikiqa
-
-    test_wikiqa.script.main(["--archive", str(wikiqa_archive), "--out", str(tmp_path / "data")])
-    questions = filter_questions(read_questions(tmp_path / "data" / "dev.jsonl"), "clean")[:1]
-    from wqa.data import write_questions
-
-    write_questions(tmp_path / "few.jsonl", questions)
-    config = TrainingConfig(
-        max_updates=12, epochs=12, learning_rate=2e-4, warmup_updates=1, log_every=1
-    )
-    train("cascade", str(tmp_path / "few.jsonl"), str(tmp_path / "run"), str(minilm), config=config)
-    losses = [
-        json.loads(line)["loss"]
-        for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    ]
-    assert np.mean(losses[-3:]) < 0.75 * losses[0]
-
-
 # Development questions
-
-
-def test_development_questions_that_show_nothing_are_refused(tiny_encoder, tmp_path):
-    dev = tmp_path / "dev.jsonl"
-    candidates = [{"text": "a", "label": 0}, {"text": "b", "label": 0}]
-    dev.write_text(json.dumps({"id": "1", "question": "q", "candidates": candidates}) + "\n")
-    for filter in ("no-all-negative", "all"):
-        config = TrainingConfig(max_updates=1, learning_rate=1e-3, dev_filter=filter)
-        run = tmp_path / filter
-        with pytest.raises(DataError, match="dev.jsonl.*none has a correct candidate"):
-            begin("pairwise", run, tiny_encoder, dev=str(dev), config=config)
-        assert not (run / "model.params").exists()
 
 
 def test_train_takes_development_questions_as_the_command_does(tiny_encoder, tmp_path):

@@ -8,8 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -25,11 +23,6 @@ from wqa.errors import (
     TrainingDiverged,
     TrainingStopped,
 )
-from wqa.io.files import (
-    atomic_writer,
-    scratch_folder,
-    temporary_path,
-)
 from wqa.io.locks import lock_output
 from wqa.systems.train import train
 from wqa.training.checkpoint import Checkpoints
@@ -42,23 +35,6 @@ import sys, time
 from wqa.io.locks import lock_output
 with lock_output(sys.argv[1]):
     print("locked", flush=True)
-    time.sleep(60)
-"""
-#: Begins to write a file and waits to be killed.
-WRITER = """
-import sys, time
-from wqa.io.files import atomic_writer
-with atomic_writer(sys.argv[1]) as file:
-    print("open", flush=True)
-    time.sleep(60)
-"""
-#: Makes a scratch folder and waits to be killed.
-SCRATCH = """
-import sys, time
-from wqa.io.files import scratch_folder
-with scratch_folder(sys.argv[1]) as folder:
-    (folder / "big").write_text("x")
-    print(folder, flush=True)
     time.sleep(60)
 """
 
@@ -107,56 +83,7 @@ def test_a_lock_names_its_holder_and_dies_with_it(tmp_path, started):
     assert names(tmp_path / "runs") == []
 
 
-def test_a_lock_holds_between_threads_and_is_free_after_an_error(tmp_path):
-    out = tmp_path / "out"
-    with pytest.raises(KeyError), lock_output(out):
-        with pytest.raises(OutputLocked, match=f"process {os.getpid()} "):
-            take(out)
-        with ThreadPoolExecutor(1) as threads, pytest.raises(OutputLocked):
-            threads.submit(take, out).result()
-        raise KeyError
-    take(out)
-
-
 # Temporary files of dead processes
-
-
-def test_the_next_writer_removes_what_a_killed_one_left(tmp_path, started):
-    path = tmp_path / "table.tsv"
-    process, _ = started(WRITER, path)
-    (left,) = names(tmp_path)
-    with atomic_writer(path) as file:
-        file.write("a")
-    assert left in names(tmp_path)  # its writer lives
-    kill(process)
-    with atomic_writer(path) as file:
-        file.write("b")
-    assert names(tmp_path) == ["table.tsv"] and path.read_text() == "b"
-
-
-def test_scratch_folders_of_killed_processes_are_removed(tmp_path, monkeypatch, started):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    process, folder = started(SCRATCH, "test")
-    assert pathlib.Path(folder).parent == tmp_path
-    kill(process)
-    with scratch_folder("test") as own:
-        assert names(tmp_path) == [own.name]
-    assert names(tmp_path) == []
-
-
-def test_a_new_directory_replaces_what_a_killed_process_left(tmp_path, monkeypatch):
-    from wqa.io.locks import new_directory
-
-    dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "getpid", lambda: int(dead.stdout))
-        left = temporary_path(tmp_path / "out")
-    left.mkdir()
-    (left / "model.params").write_text("half")
-    with new_directory(tmp_path / "out") as folder:
-        (folder / "config.json").write_text("{}")
-    assert names(tmp_path) == ["out"] and names(tmp_path / "out") == ["config.json"]
 
 
 # Locks of the commands
@@ -346,18 +273,6 @@ def test_an_exception_at_any_moment_leaves_a_run_that_resumes(
     assert trained(tiny_encoder, few, out, resume=True, evaluator=norm) == evaluated
     updates = [json.loads(line)["update"] for line in (out / "metrics.jsonl").open()]
     assert updates == [1, 2, 3, 3, 4, 5, 6, 6]
-
-
-def test_what_killed_processes_left_in_a_run_is_removed(interrupted, tiny_encoder, few, whole):
-    out = interrupted()
-    (out / "checkpoints" / ".update-00000004.tmp").mkdir()
-    temporary_path(out / "checkpoints" / "best-00000003.params").write_text("half")
-    (out / "checkpoints" / "update-notes").mkdir()
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-        at_call(patch, Trainer, "step", 1)
-        trained(tiny_encoder, few, out, resume=True)
-    assert names(out / "checkpoints") == ["update-00000002", "update-notes"]
-    assert trained(tiny_encoder, few, out, resume=True) == whole["cpu"]
 
 
 SIGNALLED = {
