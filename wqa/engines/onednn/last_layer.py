@@ -34,6 +34,7 @@ from wqa.engines.onednn.packed_rows import (
     PackedBatch,
     PackedLayer,
     RowBuffers,
+    bind_attention,
     product_parameter,
     round_up,
 )
@@ -97,25 +98,19 @@ def compile_folded(
     It takes the addresses of the queries, which the sums of encodings replace, twice that of the
     encodings, and where scores are biased of the bias, (pairs, queries, length).
     """
-    units, shape = config.units, (pairs, queries, length)
+    units = config.units
     layouts = [
         Layout((pairs, queries, units), kind),
         Layout((pairs, length, units), kind),
         Layout((pairs, units, length), kind, (length * units, 1, units)),
     ]
     if is_biased:
-        layouts.append(Layout(shape, "float32"))
-    items = int(np.prod(shape))
-    scores = Array(Layout(shape, "float32"), buffers[0].take(4 * items))
-    weights = Array(Layout(shape, kind), buffers[1].take(4 * items))
+        layouts.append(Layout((pairs, queries, length), "float32"))
     operands = [Array.elsewhere(layout) for layout in layouts]
     query, rows, transposed, *biases = operands
     operations = Operations(config.layer_norm_eps, scratch)
-    calls = [operations.product(query, transposed, scores)]
-    calls += [operations.add(scores, bias, scores) for bias in biases]
-    calls.append(operations.softmax(scores, weights))
-    calls.append(operations.product(weights, rows, query))
-    return MovingCalls(operands, calls)
+    roles = query, transposed, rows, query
+    return MovingCalls(operands, bind_attention(operations, buffers, kind, roles, biases))
 
 
 class LastLayer:

@@ -218,6 +218,29 @@ class PackedEmbeddings:
         np.add(out[:tokens], buffer[:tokens], out=out[:tokens])
 
 
+def bind_attention(
+    operations: Operations,
+    buffers: Tuple[Scratch, Scratch],
+    kind: str,
+    operands: Sequence[Array],
+    biases: Sequence[Array],
+) -> List[Call]:
+    """Bind ``out = softmax(query @ key + bias) @ value``; the operands are query, key, value, out.
+
+    The two buffers hold the scores, in float32, and the weights.
+    """
+    query, key, value, out = operands
+    shape = (*query.layout.shape[:-1], key.layout.shape[-1])
+    items = int(np.prod(shape))
+    scores = Array(Layout(shape, "float32"), buffers[0].take(4 * items))
+    weights = Array(Layout(shape, kind), buffers[1].take(4 * items))
+    calls = [operations.product(query, key, scores)]
+    calls += [operations.add(scores, bias, scores) for bias in biases]
+    calls.append(operations.softmax(scores, weights))
+    calls.append(operations.product(weights, value, out))
+    return calls
+
+
 def compile_attention(
     scratch: Scratch,
     config: BackboneConfig,
@@ -236,21 +259,13 @@ def compile_attention(
     size = width // heads
     query_layout = Layout((pairs, heads, length, size), kind, (length * width, size, width, 1))
     key_layout = Layout((pairs, heads, size, length), kind, (length * width, size, 1, width))
-    shape = (pairs, heads, length, length)
-    items = int(np.prod(shape))
-    scores = Array(Layout(shape, "float32"), buffers[0].take(4 * items))
-    weights = Array(Layout(shape, kind), buffers[1].take(4 * items))
     layouts = [query_layout, key_layout, query_layout, query_layout]
     if is_biased:
         layouts.append(Layout((1, heads, length, length), "float32"))
     operands = [Array.elsewhere(layout) for layout in layouts]
-    query, key, value, context, *biases = operands
     # A cache of kernels of its own, which is freed with the calls.
     operations = Operations(config.layer_norm_eps, scratch)
-    calls = [operations.product(query, key, scores)]
-    calls += [operations.add(scores, bias, scores) for bias in biases]
-    calls.append(operations.softmax(scores, weights))
-    calls.append(operations.product(weights, value, context))
+    calls = bind_attention(operations, buffers, kind, operands[:4], operands[4:])
     return MovingCalls(operands, calls)
 
 
