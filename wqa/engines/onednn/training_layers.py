@@ -6,7 +6,7 @@ a share of the rows of each weight's gradient, over all pairs.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -36,8 +36,6 @@ class Compiled:
 
     def __init__(self, threads: int, source: Tuple[Chunk, int], out: Tuple[Chunk, int]) -> None:
         self.parts: List[Part] = []
-        #: Index of the first parameter of each block among MXNet's inputs.
-        self.starts: Dict[Trained, int] = {}
         self.source, self.of_source = _external(threads, *source), _external(threads, *source)
         self.out, self.of_out = _external(threads, *out), _external(threads, *out)
         #: Rows that are read, (B, n); None where all are.
@@ -45,11 +43,9 @@ class Compiled:
         self.bias: Optional[External] = None
         self.bias_sums = np.zeros((0, 0), np.float32)
 
-    def add(self, trained: Trained, tapes: List[Tape]) -> None:
-        """Append what is compiled of a block."""
-        last = [1, *(start + len(own.parameters) for own, start in self.starts.items())][-1]
-        self.starts.setdefault(trained, last)
-        self.parts.append(Part(trained, tapes))
+    def blocks(self) -> List[Trained]:
+        """Each block once, in the order of their parameters among MXNet's inputs."""
+        return list(dict.fromkeys(part.trained for part in self.parts))
 
 
 def _external(threads: int, whole: Chunk, width: int) -> List[External]:
@@ -81,7 +77,7 @@ def compile_embeddings(
         sums = compiled.source[thread], compiled.of_source[thread]
         last = tape.embeddings(trained, memory.embeddings(call), whole, sums)
         tape.leave(compiled.out[thread], compiled.of_out[thread], last, whole)
-    compiled.add(trained, tapes)
+    compiled.parts.append(Part(trained, tapes))
     return compiled
 
 
@@ -120,5 +116,5 @@ def compile_layers(
             if index == last:
                 out = compiled.out[thread], compiled.of_out[thread]
                 tape.leave(*out, own.after, queries)
-        compiled.add(layer, tapes)
+        compiled.parts.append(Part(layer, tapes))
     return compiled
