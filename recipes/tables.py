@@ -53,7 +53,7 @@ import yaml
 from expressions import compute, number_of
 from figure_files import Cell, TableFile
 
-from wqa.errors import DataError, WqaError, shorten
+from wqa.errors import DataError, WqaError, run_script, shorten
 from wqa.evaluation.report import read_rows
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -265,8 +265,4 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, sys.argv[1:])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable, Iterator
+import sys
+from typing import Any, Callable, Iterable, Iterator
 
 #: Characters that act on a terminal, reorder its text or cannot be seen: controls (C0, DEL, C1),
 #: the soft hyphen, bidirectional marks, embeddings, overrides and isolates, separators of lines
@@ -260,3 +261,12 @@ def check_choice(where: str, value: object, choices: Iterable[str]) -> None:
     choices = list(choices)
     if value not in choices:
         raise OptionError(where, shorten(value), "one of " + ", ".join(choices))
+
+
+def run_script(main: Callable[..., Any], *arguments: Any) -> None:
+    """Call the main function of a script and exit with its status; an error is one line and 2."""
+    try:
+        sys.exit(main(*arguments))
+    except WqaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

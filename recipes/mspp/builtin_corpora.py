@@ -15,7 +15,7 @@ import sys
 from wqa.data import ParagraphDocument, builtin_path, read_questions
 from wqa.data.claims import LABELS, Claim, write_claims
 from wqa.data.paragraphs import write_paragraphs
-from wqa.errors import WqaError
+from wqa.errors import run_script
 
 #: Paragraphs of a document, pieces of evidence of a claim, and questions of a file.
 PARAGRAPHS, EVIDENCE, QUESTIONS = 3, 4, 12
@@ -55,8 +55,4 @@ def main(out):
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, *sys.argv[1:])
