@@ -26,8 +26,7 @@ from wqa.config.runs import read_export_config
 from wqa.data.digests import file_digests
 from wqa.engines.onnx.sessions import GraphSessions, graph_inputs, mask_of
 from wqa.errors import OptionError
-from wqa.io.files import write_json
-from wqa.io.locks import new_directory
+from wqa.io.files import new_directory, write_json
 
 #: How the range of a product's inputs follows from those that are seen.
 METHODS = {

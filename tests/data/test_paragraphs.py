@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.data import paragraphs
 from wqa.data.paragraphs import (
     Minima,
     ParagraphCounts,
@@ -70,7 +69,6 @@ def test_what_is_written_reads_back(tmp_path_factory, name, documents):
         ('{"id": "b", "paragraphs": [["One.", null]]}', "sentence 2 is None; expected a string"),
         ('{"id": "b", "paragraphs": [["\\ud800"]]}', "holds half a surrogate pair"),
         ('{"id": "b", "id": "c", "paragraphs": [["One."]]}', "key 'id' occurs twice"),
-        ('{"id": "a", "paragraphs": [["One."]]}', "document id 'a' is on line 1 too"),
     ],
 )
 def test_a_line_that_is_no_document_is_refused_by_its_number(jsonl, line, message):
@@ -84,15 +82,6 @@ def test_a_file_without_a_document_is_refused(tmp_path):
     (tmp_path / "x.jsonl").write_text("")
     with pytest.raises(DataError, match="the file holds no document"):
         list(read_paragraphs(tmp_path / "x.jsonl"))
-
-
-def test_ids_are_compared_in_bounded_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(paragraphs, "RECENT_IDS", 2)
-    path = tmp_path / "x.jsonl"
-    write_paragraphs(path, [numbered(name, 1) for name in (1, 2, 3, 1)])
-    assert [document.id for document in read_paragraphs(path)] == ["1", "2", "3", "1"]
-    with pytest.raises(DataError, match="document id '2' is on line 2 too"):
-        write_paragraphs(path, [numbered(name, 1) for name in (1, 2, 3, 2)])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from wqa.data.partitions import Partition
 from wqa.data.parts import MANIFEST, PartTask, merge_parts, open_parts, parse_shard, run_parts
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, StorageError
 from wqa.io.arrays import Output
-from wqa.io.locks import lock_output
+from wqa.io.files import lock_output
 from wqa.io.progress import StopRequest
 
 NUMBERS = list(range(1, 12))
@@ -402,5 +402,5 @@ def test_a_folder_by_another_name(data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OptionError, match="with other files"):
         run_parts(Squares(data, "."))
-    with pytest.raises(OptionError, match="has no name"):
+    with pytest.raises(OptionError, match="with other files"):
         run_parts(Squares(data, "/"))

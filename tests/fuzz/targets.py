@@ -23,7 +23,7 @@ from wqa.data.vector_files import read_vector_file
 from wqa.errors import WqaError
 from wqa.evaluation import read_qrels, read_run
 from wqa.evaluation.run_metadata import header_of, read_metadata
-from wqa.io.archives import checked_members, open_tar, tar_errors
+from wqa.io.encoder_directories import encoder_directory
 from wqa.pretrained.configs import from_huggingface, read_object
 from wqa.pretrained.weights import Weights
 from wqa.text import load_tokenizer
@@ -50,10 +50,8 @@ def _run(path):
 
 
 def _tar(path):
-    with tar_errors(path, "a tar"), open_tar(path, LARGEST) as tar:
-        for member in checked_members(tar, LARGEST):
-            if member.isfile():
-                tar.extractfile(member).read(LARGEST)
+    with encoder_directory(path):
+        pass
 
 
 def _folder(path):

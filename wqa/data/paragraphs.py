@@ -15,21 +15,17 @@ from wqa.data.records import check_id
 from wqa.errors import DataError, OptionError, shorten
 from wqa.io.files import PathLike
 from wqa.io.lines import (
-    UniqueIds,
     checked_utf8,
     json_value,
     object_of,
-    read_records,
+    text_lines,
     text_of,
     write_lines,
 )
-from wqa.io.streams import note_counts
+from wqa.io.progress import note_counts
 
 #: Ends of the names of a folder's files of documents.
 SUFFIXES = (".jsonl", ".jsonl.gz")
-#: Number of documents before a document that its id is compared with. Sources for pre-training hold
-#: more documents than their ids fit in memory.
-RECENT_IDS = 1 << 16
 
 Paragraph = Tuple[str, ...]
 
@@ -40,7 +36,7 @@ class ParagraphDocument(NamedTuple):
     Attributes
     ----------
     id : str
-        The document's id, unique in its file. It holds no white space.
+        The document's id. It holds no white space.
     paragraphs : tuple of tuple of str
         The sentences of each paragraph, at least one, none of them blank.
     """
@@ -86,11 +82,14 @@ def read_paragraphs(path: PathLike) -> Iterator[ParagraphDocument]:
     Raises
     ------
     DataError
-        At the first line that is no document, that has a blank sentence, or whose id is that of one
-        of the `RECENT_IDS` lines before; the message names file and line. Also if there is no line.
+        At the first line that is no document, or has a blank sentence; the message names file and
+        line. Also if there is no line.
     """
-    for document, _ in read_records(path, "document", _parse, most_ids=RECENT_IDS):
-        yield document
+    number = 0
+    for number, line in text_lines(path):
+        yield _parse(line, f"{path}, line {number}")
+    if not number:
+        raise DataError(path, "the file holds no document", "one JSON object a line")
 
 
 def _parse(line: str, where: str) -> ParagraphDocument:
@@ -141,18 +140,11 @@ def write_paragraphs(path: PathLike, documents: Iterable[ParagraphDocument]) -> 
     Raises
     ------
     DataError
-        If a document is not valid, or has the id of one of the `RECENT_IDS` documents before.
+        If a document is not valid.
     StorageError
         If the file cannot be written.
     """
-    write_lines(path, _lines(documents))
-
-
-def _lines(documents: Iterable[ParagraphDocument]) -> Iterator[str]:
-    ids = UniqueIds("document", RECENT_IDS)
-    for number, document in enumerate(documents, 1):
-        ids.add(document.id, f"document {shorten(document.id)}", number)
-        yield to_line(document)
+    write_lines(path, map(to_line, documents))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import os
 import pathlib
 import re
 import time
@@ -27,8 +28,7 @@ import numpy as np
 from wqa.config import read_json
 from wqa.data.partitions import Partition
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, WqaError, printable, shorten
-from wqa.io.files import atomic_writer, is_temporary, named_path
-from wqa.io.locks import lock_output
+from wqa.io.files import atomic_writer, lock_output
 from wqa.io.progress import StopRequest, progress_bar, with_bar
 
 LOGGER = logging.getLogger(__name__)
@@ -359,8 +359,7 @@ def open_parts(task: PartTask) -> Optional[Parts]:
 
 def _folder(task: PartTask) -> pathlib.Path:
     """Folder of the manifest and the parts."""
-    out = named_path(task.out)
-    return out.with_name(f"{out.name}.partitions")
+    return pathlib.Path(f"{os.path.realpath(task.out)}.partitions")
 
 
 def _write_manifest(task: PartTask, is_alone: bool = False) -> None:
@@ -522,4 +521,4 @@ class Parts:
     def is_own(path: pathlib.Path) -> bool:
         """Whether a path has the name of a file that is written here."""
         is_named = path.name == MANIFEST or re.fullmatch(r"[0-9]{6,}\.npz", path.name) is not None
-        return (is_named and path.is_file()) or is_temporary(path)
+        return path.is_file() and (is_named or path.suffix == ".tmp")

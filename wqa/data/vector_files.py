@@ -102,7 +102,7 @@ def read_vector_file(
     kind = tell_format(path) if format == "auto" else format
     masks_digits = FORMATS[kind].masks_digits
     chosen = _Chosen(table_keys(vocabulary, masks_digits))
-    with _open(path) as file:
+    with open_bytes(path) as file:
         rows = _rows(file, path, kind)
         for where, raw, numbers in with_bar(rows, None, "reading vectors", progress, "row"):
             chosen.add(where, _decode(raw, where), numbers)
@@ -199,15 +199,6 @@ def _decode(raw: bytes, where: str) -> str:
         ) from None
 
 
-def _open(path: PathLike) -> IO[bytes]:
-    try:
-        return open_bytes(path)
-    except OSError as error:
-        raise DataError(
-            path, f"cannot be read ({error.strerror})", "a file of word vectors", "check the path"
-        ) from None
-
-
 def tell_format(path: PathLike) -> str:
     """Tell the format of a file from its first bytes, and Numberbatch's by its name too.
 
@@ -226,7 +217,7 @@ def tell_format(path: PathLike) -> str:
     DataError
         If the file cannot be read.
     """
-    with _open(path) as file, damage_errors(path, "fetch it again"):
+    with open_bytes(path) as file, damage_errors(path, "fetch it again"):
         sample = file.read(_SAMPLE)
     first, _, rest = sample.partition(b"\n")
     header = _HEADER.fullmatch(first)

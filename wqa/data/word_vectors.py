@@ -16,8 +16,7 @@ import numpy as np
 
 from wqa.errors import DataError, shorten
 from wqa.io.arrays import MARK, ArrayFolder, Output, output_of, reusable_folder, write_arrays
-from wqa.io.files import PathLike
-from wqa.io.locks import lock_output
+from wqa.io.files import PathLike, lock_output
 
 #: Changes whenever older tables can no longer be read.
 FORMAT = 1
