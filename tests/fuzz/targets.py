@@ -18,7 +18,6 @@ from wqa.data import builtin_path, read_questions
 from wqa.data.claims import read_claims
 from wqa.data.documents import read_documents
 from wqa.data.folders import read_folder, read_table
-from wqa.data.paragraphs import read_paragraphs
 from wqa.data.vector_files import read_vector_file
 from wqa.errors import WqaError
 from wqa.evaluation import read_qrels, read_run
@@ -74,7 +73,6 @@ def _vectors(path):
 TARGETS = {
     "questions": ("input.jsonl", _all(read_questions)),
     "documents": ("input.jsonl", _all(read_documents)),
-    "paragraphs": ("input.jsonl", _all(read_paragraphs)),
     "claims": ("input.jsonl", _all(read_claims)),
     "table": ("input.csv", _all(read_table)),
     "question_table": ("input.csv", _all(read_questions)),
@@ -137,7 +135,6 @@ def seeds(name, folder):
     contents = {
         "questions": [_lines("test", 2), b'{"id": "a", "question": "b", "candidates": []}\n'],
         "documents": [b'{"id": "D1", "title": "Caves", "text": "Ice melts."}\n'],
-        "paragraphs": [b'{"id": "P", "paragraphs": [["One.", "Two."], ["Three."]]}\n'],
         "claims": [b'{"id": "1", "claim": "Ice melts.", "evidence": ["a"], "label": "SUPPORTS"}\n'],
         "table": [b'id,title,text\n1,Caves,"Ice, that\nmelts"\n', b"text\na\n"],
         "question_table": [b'question,candidate,label,id\nwhy,"Ice, that\nmelts",1,D\nwhy,,,\n'],

@@ -9,6 +9,8 @@ import sys
 import threading
 from typing import Any, Dict, Iterable, Iterator, Optional, Tuple, TypeVar
 
+from tqdm import tqdm
+
 from wqa.errors import printable
 
 LOGGER = logging.getLogger(__name__)
@@ -57,11 +59,9 @@ class MessageHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print a message."""
         note = "note: " if record.levelno >= logging.WARNING else ""
-        bars = sys.modules.get("tqdm")  # whose import takes long
-        write: Any = bars.tqdm.write if bars else print
         if sys.stderr is not None:
             with contextlib.suppress(*_LOSSES):
-                write(f"{note}{record.getMessage()}", file=sys.stderr)
+                tqdm.write(f"{note}{record.getMessage()}", file=sys.stderr)
 
 
 def note_counts(where: object, counts: Iterable[Tuple[int, str, str]]) -> None:
@@ -90,13 +90,22 @@ def messages_on_stderr() -> Iterator[None]:
         logger.setLevel(level)
 
 
+class Bar(tqdm):
+    """Bar that a message does not draw before it is due, and that ends its line when it is drawn."""
+
+    def refresh(self, *arguments: Any, **keywords: Any) -> Any:
+        """Draw the bar again."""
+        if self._time() < self.start_t + self.delay:
+            return None
+        self.last_print_t = self._time()
+        return super().refresh(*arguments, **keywords)
+
+
 def progress_bar(
     total: Optional[int], title: str, unit: str, progress: bool, **options: Any
 ) -> Any:
     """Make a bar on standard error that its caller updates, and that stays when it is done."""
-    from tqdm import tqdm  # whose import takes long
-
-    return tqdm(
+    return Bar(
         total=total,
         desc=printable(title),
         unit=unit,
