@@ -91,7 +91,7 @@ def messages_on_stderr() -> Iterator[None]:
 
 
 class Bar(tqdm):
-    """Bar that a message does not draw before it is due, and that ends its line when it is drawn."""
+    """Bar that a message does not draw before it is due, and that ends its line once drawn."""
 
     def refresh(self, *arguments: Any, **keywords: Any) -> Any:
         """Draw the bar again."""
