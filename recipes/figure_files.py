@@ -20,9 +20,6 @@ from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike
 from wqa.io.lines import json_value, text_lines
 
-#: Greatest size of a file in bytes.
-LARGEST = 1 << 26
-
 #: Thousands that a table rounds to.
 _UNITS = {"k": 1e3, "M": 1e6}
 _NUMBER = re.compile(r"([+-]?\d[\d,]*\.?\d*(?:e[+-]?\d+)?)([kMx]?)(?: \((\d[\d.]*)\))?")
@@ -97,7 +94,7 @@ class TableFile:
     def __init__(self, path: PathLike) -> None:
         self.path = pathlib.Path(path)
         self.sections: Dict[str, List[Row]] = {"": []}
-        lines = ((number, line.rstrip()) for number, line in text_lines(path, largest=LARGEST))
+        lines = ((number, line.rstrip()) for number, line in text_lines(path))
         if self.path.suffix == ".json":
             text = "\n".join(line for _, line in lines)
             self.sections[""] = _of_json(json_value(text, str(path)), self.path)

@@ -101,16 +101,14 @@ class OutputLocked(StorageError):
     ----------
     path : object
         File or folder.
-    holder : object
-        Description of the process that holds the lock.
     lock : object
         The lock file.
     """
 
-    def __init__(self, path: object, holder: object, lock: object) -> None:
+    def __init__(self, path: object, lock: object) -> None:
         super().__init__(
             path,
-            f"{holder}, in {lock}",
+            f"locked by another process, in {lock}",
             "one writer at a time",
             "wait until it ends, stop it, or choose another output",
         )
