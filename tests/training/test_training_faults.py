@@ -23,7 +23,9 @@ from wqa.errors import (
     TrainingDiverged,
     TrainingStopped,
 )
-from wqa.io.locks import lock_output
+from wqa.io.files import (
+    lock_output,
+)
 from wqa.systems.train import train
 from wqa.training.checkpoint import Checkpoints
 from wqa.training.logs import MetricsFile
@@ -32,7 +34,7 @@ from wqa.training.trainer import Trainer
 #: Takes the lock of an output and waits to be killed.
 HOLDER = """
 import sys, time
-from wqa.io.locks import lock_output
+from wqa.io.files import lock_output
 with lock_output(sys.argv[1]):
     print("locked", flush=True)
     time.sleep(60)
@@ -70,20 +72,15 @@ def names(folder):
 # Locks
 
 
-def test_a_lock_names_its_holder_and_dies_with_it(tmp_path, started):
+def test_a_lock_dies_with_its_holder(tmp_path, started):
     out = tmp_path / "runs" / "wikiqa"
     process, _ = started(HOLDER, out)
     with pytest.raises(OutputLocked) as caught:
         take(tmp_path / "runs" / ".." / "runs" / "wikiqa")
-    message = str(caught.value)
-    assert f"process {process.pid} " in message
-    assert str(tmp_path / "runs" / ".wikiqa.lock") in message
+    assert str(tmp_path / "runs" / ".wikiqa.lock") in str(caught.value)
     kill(process)
     take(out)
     assert names(tmp_path / "runs") == []
-
-
-# Temporary files of dead processes
 
 
 # Locks of the commands
@@ -124,7 +121,7 @@ def test_a_command_is_refused_while_another_process_writes(
     arguments = COMMANDS[name].format(encoder=tiny_encoder, data=few, run=run, out=out).split()
     process, _ = started(HOLDER, run if name in ("quantize", "tune") else out)
     assert main(arguments) == 2
-    assert f"locked by process {process.pid} on " in capsys.readouterr().err
+    assert "locked by another process" in capsys.readouterr().err
     assert names(run) == before and not out.exists()
     kill(process)
     assert main(arguments) == 0
@@ -215,7 +212,7 @@ def test_two_resumes_of_one_run(interrupted, tiny_encoder, few, popen):
     # The second may come when the first has finished.
     assert codes.count(0) >= 1 and set(codes) <= {0, 2}, said
     for code, text in zip(codes, said):
-        assert code == 0 or "locked by process" in text
+        assert code == 0 or "locked by another process" in text
     assert (out / "model.params").exists() and not (out / "checkpoints").exists()
     updates = [json.loads(line)["update"] for line in (out / "metrics.jsonl").open()]
     assert updates == [1, 2, 3, 4, 5, 6]

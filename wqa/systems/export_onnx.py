@@ -23,8 +23,7 @@ from wqa.engines.onnx.sessions import WEIGHTS
 from wqa.errors import RunDirectoryError
 from wqa.inference.calibrated import Calibration, read_calibration
 from wqa.inference.document_encoder import encoder_digest
-from wqa.io.files import PathLike, write_json
-from wqa.io.locks import new_directory
+from wqa.io.files import PathLike, new_directory, write_json
 from wqa.models.network import ENCODINGS_AND_SCORES, GraphPart, Network
 from wqa.systems.export import write_export_card
 from wqa.systems.run_config import read_tuned

@@ -7,15 +7,14 @@ import pathlib
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
 import mxnet as mx
+import numpy as np
 from mxnet.gluon import Block
 
 from wqa.config import RunConfig, to_json
 from wqa.config.runs import as_json
 from wqa.data.digests import record_digests
 from wqa.errors import OptionError, shorten
-from wqa.io.files import PathLike
-from wqa.io.locks import new_directory
-from wqa.io.parameter_files import is_finite
+from wqa.io.files import PathLike, new_directory
 from wqa.models import Network, library_versions
 from wqa.pretrained.load import write_parameters
 from wqa.systems.model_card import write_model_card
@@ -108,7 +107,7 @@ def _check_parameters(model: Network) -> None:
             if values.dtype != "float32":
                 problem, expected = f"is {values.dtype}", "float32"
                 hint = 'call model.cast("float32")'
-            elif not is_finite(values):
+            elif not np.isfinite(values).all():
                 problem, expected = "holds NaN or infinity", "finite numbers"
             else:
                 continue

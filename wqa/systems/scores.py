@@ -31,7 +31,6 @@ from wqa.data.records import filter_rule, known_labels
 from wqa.data.scores import (
     COUNTS,
     FORMAT,
-    KIND,
     TYPES,
     CandidateScores,
     scores_output,
@@ -39,7 +38,7 @@ from wqa.data.scores import (
 from wqa.errors import DataError, OptionError, OutputLocked, check_choice, shorten
 from wqa.inference.document_cache import cache_digest
 from wqa.inference.ranker import Ranker
-from wqa.io.arrays import ArrayFolder, Output, check_made_with, write_arrays
+from wqa.io.arrays import Output, check_made_with, reusable_folder, write_arrays
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import write_lines
 from wqa.io.progress import StopRequest, with_bar
@@ -242,19 +241,17 @@ class ScoringTask(PartTask):
 
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the merged scores; None where they are not there, or not whole."""
-        output = self._output()
+        output, settings = self._output(), with_defaults(settings)
+        if self.output == "logits":
+            folder = reusable_folder(output, settings, _HINT)
+            return folder.meta if folder else None
         meta = output.meta()
         if meta is None:
             return None
-        check_made_with(output.path, meta, with_defaults(settings), _HINT)
-        if self.output in FILES:
-            path = output.path / FILES[self.output]
-            is_whole = path.is_file() and path.stat().st_size == meta.get("bytes")
-            return meta if is_whole else None
-        try:
-            return ArrayFolder(output.path, FORMAT, KIND, _HINT, COUNTS).meta
-        except DataError:  # such as a folder that was not copied whole
-            return None
+        check_made_with(output.path, meta, settings, _HINT)
+        path = output.path / FILES[self.output]
+        is_whole = path.is_file() and path.stat().st_size == meta.get("bytes")
+        return meta if is_whole else None
 
     def _output(self) -> Output:
         if self.output == "logits":
@@ -343,7 +340,7 @@ def write_scores(
     task = ScoringTask(str(run), str(data), str(out), filter, output, partition_tokens, options)
     report = run_parts(task, progress=progress, stop=stop)
     if report.meta is None:
-        raise OutputLocked(out, "merged by another process", f"{out}.partitions")
+        raise OutputLocked(out, f"{out}.partitions")
     return report.meta
 
 

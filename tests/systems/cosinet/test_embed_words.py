@@ -561,7 +561,7 @@ def test_names_of_vectors(tmp_path, capsys):
 
 
 def test_two_writers_of_one_table(tmp_path):
-    from wqa.io.locks import lock_output
+    from wqa.io.files import lock_output
 
     table = WordVectors(["a"], np.ones((1, 2), np.float32))
     with lock_output(tmp_path / "words"), pytest.raises(OutputLocked):

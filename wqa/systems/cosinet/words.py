@@ -51,8 +51,7 @@ from wqa.errors import DataError, OptionError, check_choice
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.io.arrays import reusable_folder
 from wqa.io.encoder_directories import encoder_directory
-from wqa.io.files import PathLike, sha256
-from wqa.io.locks import lock_output
+from wqa.io.files import PathLike, lock_output, sha256
 from wqa.io.progress import progress_bar, with_bar
 from wqa.models import parse_devices
 from wqa.pretrained import load_backbone

@@ -22,7 +22,7 @@ from wqa.evaluation import claim_evaluator
 from wqa.inference.lookahead import read_ahead
 from wqa.inference.loop import check_finite, score_inputs
 from wqa.io.files import sha256
-from wqa.io.streams import note_counts
+from wqa.io.progress import note_counts
 from wqa.systems.mspp.inputs import JointInput
 from wqa.systems.mspp.ranker import JointRanker, check_input
 from wqa.systems.mspp.task import MSPPTask, group_candidates, plan_rows
