@@ -11,7 +11,7 @@ candidate, L words of either, D the width of the word embeddings, C that of a pa
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, List, Optional
 
 from wqa.models.runtime import Tensor
 
@@ -20,15 +20,11 @@ from mxnet.gluon import HybridBlock, Parameter, nn, rnn
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
-from wqa.models.embeddings import break_cycles
 from wqa.models.masks import real_positions
 from wqa.models.network import Network
 from wqa.systems.cosinet.config import ListConfig
 from wqa.systems.cosinet.inputs import ListInputs
 from wqa.text import Tokenizer
-
-#: Blocks of a network that work on whole lists.
-_LIST_PARTS = ("recurrent", "out")
 
 
 def uniform_by_fan_in() -> mx.init.Initializer:
@@ -243,29 +239,7 @@ class ListNetwork(Network):
         return ListInputs(tokenizer, max_length, long_questions)
 
     def hybrid_forward(self, F, *inputs: Tensor, vectors: Tensor) -> Tensor:
-        *texts, list_valid = inputs
-        pairs = self.encode(F, *texts, vectors=vectors)  # (Q, n, C)
-        return self.score(F, pairs, list_valid)
-
-    def encode(self, F, *texts: Tensor, vectors: Tensor) -> Tensor:
-        """Encode the pairs of lists.
-
-        Parameters
-        ----------
-        F : module
-            ``mxnet.nd`` or ``mxnet.sym``.
-        *texts : Tensor
-            The first four inputs of the network: ids and numbers of words of the questions, and of
-            the candidates.
-        vectors : Tensor
-            (rows, D) word embeddings.
-
-        Returns
-        -------
-        Tensor
-            (Q, n, C)
-        """
-        question_ids, question_valid, candidate_ids, candidate_valid = texts
+        question_ids, question_valid, candidate_ids, candidate_valid, list_valid = inputs
         question = self._embed(F, question_ids, question_valid, vectors)  # (Q, N, units)
         question = _for_each(F, question, candidate_ids)  # (B, N, units)
         question_counts = _for_each(F, question_valid, candidate_ids)  # (B,)
@@ -273,45 +247,13 @@ class ListNetwork(Network):
         counts = F.reshape(candidate_valid, (-1,))  # (B,)
         candidate = self._embed(F, ids, counts, vectors)  # (B, M, units)
         pairs = self.encode_pairs(F, question, question_counts, candidate, counts)  # (B, C)
-        return F.reshape_like(pairs, candidate_ids, lhs_begin=0, lhs_end=1, rhs_begin=0, rhs_end=2)
-
-    def score(self, F, pairs: Tensor, list_valid: Tensor) -> Tensor:
-        """Score the candidates of lists.
-
-        Parameters
-        ----------
-        F : module
-            ``mxnet.nd`` or ``mxnet.sym``.
-        pairs : Tensor
-            (Q, n, C), as `encode` returns them.
-        list_valid : Tensor
-            (Q,) number of candidates.
-
-        Returns
-        -------
-        Tensor
-            (Q, n) scores, 0 at padding.
-        """
+        sizes = {"lhs_begin": 0, "lhs_end": 1, "rhs_begin": 0, "rhs_end": 2}
+        pairs = F.reshape_like(pairs, candidate_ids, **sizes)  # (Q, n, C)
         real = real_positions(F, pairs, list_valid)  # (Q, n)
         if self.recurrent is not None:
             pairs = F.swapaxes(pairs, 0, 1)  # (n, Q, C)
             pairs = F.swapaxes(self.recurrent(pairs, list_valid), 0, 1)
         return F.reshape(self.out(pairs), (0, -1)) * real
-
-    def parts(self) -> Tuple[HybridBlock, HybridBlock]:
-        """The network in two blocks, so that a long list is encoded a few pairs at a time.
-
-        Returns
-        -------
-        pairs : mxnet.gluon.HybridBlock
-            Takes the first four inputs of the network; returns encoded pairs, (Q, n, C).
-        lists : mxnet.gluon.HybridBlock
-            Takes these pairs and the last input; returns the scores, (Q, n).
-        """
-        pairs, lists = _Part(self, self.encode, False), _Part(self, self.score, True)
-        pairs.vectors = self.vectors
-        pairs.params.update({self.vectors.name: self.vectors})
-        return pairs, lists
 
     def _embed(self, F, ids: Tensor, valid: Tensor, vectors: Tensor) -> Tensor:
         """Encoded words of texts, 0 at padding: (texts, L, units)."""
@@ -320,21 +262,6 @@ class ListNetwork(Network):
         real = F.expand_dims(real_positions(F, ids, valid), axis=2)  # (texts, L, 1)
         words = F.BlockGrad(F.broadcast_mul(words, real))
         return self.encode_words(F, words, real)
-
-
-class _Part(HybridBlock):
-    """A method of a network as a block, with those of its blocks that the method uses."""
-
-    def __init__(self, network: ListNetwork, method: Callable[..., Tensor], lists: bool) -> None:
-        super().__init__(prefix=network.prefix)
-        self._method = (method,)  # in a tuple, so that the network is no child
-        for name, child in network._children.items():
-            if (name in _LIST_PARTS) == lists and child is not None:
-                self.register_child(child, name)
-        break_cycles(self)
-
-    def hybrid_forward(self, F, *inputs: Tensor, **constants: Tensor) -> Tensor:
-        return self._method[0](F, *inputs, **constants)
 
 
 def _for_each(F, rows: Tensor, candidates: Tensor) -> Tensor:
