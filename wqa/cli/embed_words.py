@@ -45,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_choice(parser, "--format", ("auto", *FORMATS), text)
     text = "elements of a vector, for --encoder and --ppmi (default: 300)"
     add_number(parser, "--units", None, text)
-    add_number(parser, "--least-count", 1, "leave out words that occur less often")
     text = (
         "scale each vector to this length (default: 1 for --encoder and --ppmi, none for --vectors)"
     )
@@ -55,13 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa embed-words`` and print what the table holds."""
-    from wqa.systems.cosinet.words import embed_words
+    from wqa.systems.words import embed_words
 
     report = embed_words(
         engine=engine_of(options),
         progress=True,
         **values_of(options, "data", "out", "vectors", "encoder", "ppmi", "format", "units"),
-        **values_of(options, "least_count", "length"),
+        **values_of(options, "length"),
     )
     table = report.table
     _note_rows(table.meta, options.vectors)

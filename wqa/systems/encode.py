@@ -150,16 +150,13 @@ class EncodingTask(PartTask):
                 f"restore the file, or delete {self.out}.partitions",
             )
         texts = [document.full_text for document in documents]
-        encoded = self.encoder.encode(texts)
-        blank = np.zeros((0, self.encoder.identity["units"]), np.float32)
-        rows = [blank if text is None else text.rows for text in encoded]
+        rows, is_cut = self.encoder.encode(texts)
         ids = [document.id for document in documents]
         arrays = pack_documents(ids, rows, self.store, self.first_tokens)
         keys = b"".join(map(document_key, ids, texts))
         arrays["keys"] = np.frombuffer(keys, "<u8")
-        lost = [text is not None and text.truncated for text in encoded]
         shorter = [len(text) > count for text, count in zip(rows, arrays["lengths"])]
-        arrays["truncated"] = np.logical_or(lost, shorter).astype(np.uint8)
+        arrays["truncated"] = np.logical_or(is_cut, shorter).astype(np.uint8)
         return arrays
 
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:

@@ -21,11 +21,12 @@ from wqa.data import Candidate, Question, builtin_path, read_questions, write_qu
 from wqa.data.word_vectors import WordVectors, read_word_vectors, write_word_vectors
 from wqa.errors import DataError, EncoderError, OptionError, OutputLocked
 from wqa.pretrained import load_backbone
-from wqa.systems.cosinet.words import (
-    WordEncoder,
+from wqa.systems.text_encoder import load_text_encoder
+from wqa.systems.words import (
     count_pairs,
     count_words,
     embed_words,
+    encode_words,
     factorize,
     ppmi,
     principal_components,
@@ -59,9 +60,8 @@ def test_words_are_counted_in_all_texts(corpus, tmp_path):
     assert counts.counts.tolist() == [3, 3, 2, 2, 1, 1, 1, 1]
     assert counts.total == 15  # with the one word that is too long
     assert list(read_texts([corpus])) == ["A cat ?", "a cat , a dog", "The dog ?", "42 dogs"]
-    assert count_words([corpus], 2).words == ["a", "?", "cat", "dog"]
-    with pytest.raises(DataError, match="no word occurs 9 times"):
-        count_words([corpus], 9)
+    with pytest.raises(DataError, match="no word"):
+        count_words([questions(tmp_path / "blank.jsonl", "x" * 300, "x" * 300)])
 
 
 def test_labels_and_order_of_candidates_change_nothing(tmp_path):
@@ -113,7 +113,7 @@ def test_pairs_are_those_of_a_plain_count(texts, window, block):
                     weight = (window + 1 - distance) / window
                     expected[words.index(left), words.index(right)] += weight
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wqa.systems.cosinet.words._COUNTED", block)
+        patch.setattr("wqa.systems.words._COUNTED", block)
         pairs = count_pairs(texts, words, window)
     assert np.allclose(pairs.toarray(), expected)
 
@@ -177,11 +177,14 @@ ENGINES = [
 ]
 
 
+def word_encoder(folder, engine=EngineConfig("mxnet")):
+    return load_text_encoder(f"cosine:{folder}", engine)
+
+
 @pytest.mark.parametrize("engine, precision, tolerance", ENGINES)
 def test_a_word_is_the_mean_of_its_tokens(tiny_encoder, engine, precision, tolerance):
     words = ["glacier", "caves", "?", "unbelievably", "42"]
-    encoder = WordEncoder(str(tiny_encoder), EngineConfig(engine, precision))
-    rows, vectors = encoder.encode(words)
+    rows, vectors = encode_words(word_encoder(tiny_encoder, EngineConfig(engine, precision)), words)
     assert rows == list(range(5)) and vectors.dtype == np.float32
     for word, vector in zip(words, vectors):
         assert np.abs(vector - mean_of_tokens(tiny_encoder, word)).max() < tolerance
@@ -205,23 +208,23 @@ def test_a_word_has_the_tokens_that_it_has_in_a_text(tmp_path):
     folder = write_family_encoder(tmp_path / "roberta", "roberta")
     tokenizer = load_tokenizer(folder)
     assert tokenizer.encode(["glacier"]) != tokenizer.encode([" glacier"])
-    _, [vector] = WordEncoder(str(folder), EngineConfig("mxnet")).encode(["glacier"])
+    _, [vector] = encode_words(word_encoder(folder), ["glacier"])
     assert np.abs(vector - mean_of_tokens(folder, "glacier")).max() < 2e-5
 
 
 def test_every_family_of_encoders_gives_vectors(family_encoder):
-    encoder = WordEncoder(str(family_encoder), EngineConfig("mxnet"))
-    rows, vectors = encoder.encode(["glacier", "caves", "42", "?"])
-    assert rows == [0, 1, 2, 3] and vectors.shape == (4, 16) and encoder.units == 16
+    encoder = word_encoder(family_encoder)
+    rows, vectors = encode_words(encoder, ["glacier", "caves", "42", "?"])
+    assert rows == [0, 1, 2, 3] and vectors.shape == (4, 16) and encoder.identity["units"] == 16
     assert np.isfinite(vectors).all() and np.linalg.matrix_rank(vectors) == 4
 
 
 def test_a_word_without_a_token_has_no_vector(tiny_encoder, monkeypatch):
-    monkeypatch.setattr("wqa.systems.cosinet.words._ENCODED", 2)
-    encoder = WordEncoder(str(tiny_encoder), EngineConfig("mxnet"))
-    rows, vectors = encoder.encode(["glacier", " ", "caves", "", "ice"])
-    assert rows == [0, 2, 4] and vectors.shape == (3, encoder.units)
-    assert np.allclose(vectors, encoder.encode(["glacier", "caves", "ice"])[1], atol=1e-5)
+    monkeypatch.setattr("wqa.systems.words._ENCODED", 2)
+    encoder = word_encoder(tiny_encoder)
+    rows, vectors = encode_words(encoder, ["glacier", " ", "caves", "", "ice"])
+    assert rows == [0, 2, 4] and vectors.shape == (3, encoder.identity["units"])
+    assert np.allclose(vectors, encode_words(encoder, ["glacier", "caves", "ice"])[1], atol=1e-5)
 
 
 # The command
@@ -248,7 +251,7 @@ def test_a_file_becomes_the_table_of_a_corpus(corpus, tmp_path, capsys):
     assert table.words == ["cat", "##", "dog"]
     assert table.vectors.tolist() == [[1, 0], [0, 1], [3, 3]]
     assert table.meta["kind"] == "numberbatch" and table.masks_digits
-    assert table.meta["least_count"] == 1 and len(table.meta["data_sha256"]) == 1
+    assert len(table.meta["data_sha256"]) == 1
     # Numbers above 9 share the vector of the masked number.
     assert WordTokenizer.of_table(table).encode(["cat 42 77"]) == [[1, 2, 2]]
     before = (out / "meta.json").stat().st_mtime_ns
@@ -273,13 +276,9 @@ def test_a_table_of_other_options_is_kept(corpus, tmp_path, capsys):
     vectors = tmp_path / "glove.txt"
     vectors.write_text("cat 1 0\ndog 0 1\n")
     assert run("--data", corpus, "--out", tmp_path / "words", "--vectors", vectors) == 0
-    for change, message in (
-        (("--least-count", "2"), "made with least_count 1; expected 2"),
-        (("--data", corpus, corpus), "made with data_sha256"),
-    ):
-        arguments = ["--data", corpus, "--out", tmp_path / "words", "--vectors", vectors]
-        assert run(*arguments, *change) == 2
-        assert message in capsys.readouterr().err
+    arguments = ["--data", corpus, "--out", tmp_path / "words", "--vectors", vectors]
+    assert run(*arguments, "--data", corpus, corpus) == 2
+    assert "made with data_sha256" in capsys.readouterr().err
     vectors.write_text("cat 1 0\ndog 0 2\n")
     assert run("--data", corpus, "--out", tmp_path / "words", "--vectors", vectors) == 2
     assert "made with source_sha256" in capsys.readouterr().err
@@ -296,7 +295,8 @@ def test_distilled_vectors(tiny_encoder, tmp_path, capsys):
     assert (meta["kind"], meta["length"], meta["components"]) == ("distilled", 1, 6)
     assert meta["precision"] == "float32" and len(meta["source_sha256"]) == 64
     assert not table.masks_digits
-    _, encodings = WordEncoder(str(tiny_encoder)).encode(counts.words)
+    encoder = word_encoder(tiny_encoder, EngineConfig())
+    _, encodings = encode_words(encoder, counts.words)
     components = principal_components(encodings, 6)
     components /= np.linalg.norm(components, axis=1, keepdims=True)
     assert np.allclose(table.vectors, components, atol=1e-5)
@@ -374,10 +374,11 @@ def test_vectors_of_mutual_information(tmp_path, capsys):
         (("--ppmi", "--units", "300"), "--units: 300 for 8 words"),
         (("--ppmi", "--units", "0"), "--units: 0; expected a whole number from 1"),
         (("--ppmi", "--format", "glove"), "--format: glove with ppmi"),
-        (("--ppmi", "--least-count", "0"), "--least-count: 0"),
-        (("--ppmi", "--least-count", "99"), "no word occurs 99 times"),
         (("--vectors", "absent.txt"), "absent.txt: cannot be read (No such file"),
-        (("--vectors", "absent.txt", "--units", "9"), "--units: 9 with vectors"),
+        (
+            ("--vectors", "absent.txt", "--units", "9"),
+            "--units: 9; expected a whole number from 1, without vectors",
+        ),
         (("--ppmi", "--length", "0"), "--length: 0.0; expected a number above 0"),
         (("--ppmi", "--length", "nan"), "--length: nan; expected a number"),
         (("--encoder", "absent"), "absent: there is no such directory"),
@@ -406,8 +407,6 @@ def test_from_python(corpus, tmp_path):
         embed_words([corpus], tmp_path / "words")
     with pytest.raises(OptionError, match="vectors and ppmi; expected one of the three"):
         embed_words([corpus], tmp_path / "words", vectors="a.txt", ppmi=True)
-    with pytest.raises(OptionError, match="data: no file"):
-        embed_words([], tmp_path / "words", ppmi=True)
     with pytest.raises(DataError, match="absent.jsonl: cannot be read"):
         embed_words([tmp_path / "absent.jsonl"], tmp_path / "words", ppmi=True)
     with pytest.raises(EncoderError):

@@ -46,17 +46,12 @@ from wqa.data.word_vectors import (
     write_word_vectors,
 )
 from wqa.engines.inputs import as_float32
-from wqa.engines.onednn import check_precision
 from wqa.errors import DataError, OptionError, check_choice
-from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.io.arrays import reusable_folder
-from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike, sha256
 from wqa.io.locks import lock_output
 from wqa.io.progress import progress_bar, with_bar
-from wqa.models import parse_devices
-from wqa.pretrained import load_backbone
-from wqa.text import SingleInputs, load_tokenizer
+from wqa.systems.text_encoder import TextEncoder, load_text_encoder
 from wqa.text.words import split_words
 
 #: Default number of elements, and default length, of vectors that are made: those of Numberbatch.
@@ -128,7 +123,6 @@ def embed_words(
     ppmi: bool = False,
     format: str = "auto",
     units: Optional[int] = None,
-    least_count: int = 1,
     engine: Optional[EngineConfig] = None,
     progress: bool = False,
     length: Optional[float] = None,
@@ -151,8 +145,6 @@ def embed_words(
         Format of ``vectors``.
     units : int, optional
         Number of elements of vectors that are made, 300 by default.
-    least_count : int
-        Least number of occurrences of a word that gets a vector.
     engine : EngineConfig, optional
         Engine that computes the encoder.
     progress : bool
@@ -173,24 +165,27 @@ def embed_words(
         range, a file or the encoder cannot be read, or the folder cannot be written.
     """
     start = time.perf_counter()
-    _check_options(data, vectors, encoder, ppmi, format, units, least_count, length)
-    counts = count_words(data, least_count, progress)
+    check_choice("format", format, ("auto", *FORMATS))
+    _check_sources(vectors, encoder, ppmi, format, units)
+    if length is not None and not 0 < length <= MOST_LENGTH:
+        raise OptionError("length", length, f"a number above 0, at most {MOST_LENGTH:g}")
+    counts = count_words(data, progress)
     if vectors is not None:
         kind = tell_format(vectors) if format == "auto" else format
         settings: Dict[str, Any] = {"kind": kind, "source_sha256": sha256(vectors)}
         make: Make = functools.partial(read_vector_file, vectors, counts.words, kind, progress)
     elif encoder is not None:
-        settings, make = _from_encoder(encoder, units or UNITS, engine, counts.words, progress)
+        config = engine or EngineConfig()
+        settings, make = _from_encoder(encoder, units or UNITS, config, counts.words, progress)
     else:
         settings = {"kind": "ppmi", "components": units or UNITS, "window": WINDOW}
         make = functools.partial(_from_texts, data, units or UNITS, counts.words, progress)
     if vectors is None and length is None:
         length = LENGTH
     digests = [data_digest(path) for path in data]
-    settings = {"data_sha256": digests, "least_count": least_count, **settings, "length": length}
+    settings = {"data_sha256": digests, **settings, "length": length}
     with lock_output(out):
-        output = table_output(out)
-        stored = reusable_folder(output, settings)
+        stored = reusable_folder(table_output(out), settings)
     if stored is None:
         table = make()
         scaled = table.vectors if length is None else _of_length(table.vectors, length)
@@ -199,33 +194,23 @@ def embed_words(
     return _report(read_word_vectors(out), counts, seconds)
 
 
-def _check_options(
-    data: Sequence[PathLike],
+def _check_sources(
     vectors: Optional[PathLike],
     encoder: Optional[str],
     ppmi: bool,
     format: str,
     units: Optional[int],
-    least_count: int,
-    length: Optional[float],
 ) -> None:
+    """Check that one source is given, and the options that belong to it."""
     given = {"vectors": vectors is not None, "encoder": encoder is not None, "ppmi": ppmi}
     sources = [name for name, is_given in given.items() if is_given]
     if len(sources) != 1:
         chosen = " and ".join(sources) or "none of them"
         raise OptionError("vectors and encoder and ppmi", chosen, "one of the three")
-    check_choice("format", format, ("auto", *FORMATS))
     if vectors is None and format != "auto":
         raise OptionError("format", f"{format} with {sources[0]}", "with vectors alone")
-    if not data:
-        raise OptionError("data", "no file", "files of questions")
-    if vectors is not None and units is not None:
-        raise OptionError("units", f"{units} with vectors", "none: the file has its own")
-    for name, value in (("least_count", least_count), ("units", units)):
-        if value is not None and value < 1:
-            raise OptionError(name, value, "a whole number from 1")
-    if length is not None and not 0 < length <= MOST_LENGTH:
-        raise OptionError("length", length, f"a number above 0, at most {MOST_LENGTH:g}")
+    if units is not None and (vectors is not None or units < 1):
+        raise OptionError("units", units, "a whole number from 1, without vectors")
 
 
 def _of_length(vectors: np.ndarray, length: float) -> np.ndarray:
@@ -257,24 +242,14 @@ def read_texts(paths: Sequence[PathLike], progress: bool = False) -> Iterator[st
             yield from question.texts
 
 
-def count_words(
-    paths: Sequence[PathLike], least_count: int = 1, progress: bool = False
-) -> WordCounts:
-    """Count the words of all texts of corpora; rarer words than ``least_count`` are left out."""
+def count_words(paths: Sequence[PathLike], progress: bool = False) -> WordCounts:
+    """Count the words of all texts of corpora."""
     counts: collections.Counter[str] = collections.Counter()
     for text in read_texts(paths, progress):
         counts.update(split_words(text))
-    kept = []
-    for word in sorted(counts):
-        if counts[word] >= least_count and len(word) <= _MOST_CHARACTERS:
-            kept.append(word)
+    kept = sorted(word for word in counts if len(word) <= _MOST_CHARACTERS)
     if not kept:
-        raise DataError(
-            ", ".join(map(str, paths)),
-            f"no word occurs {least_count} times",
-            "texts with words",
-            "lower least_count",
-        )
+        raise DataError(", ".join(map(str, paths)), "no word", "texts with words")
     kept.sort(key=counts.__getitem__, reverse=True)
     ordered = np.array([counts[word] for word in kept], np.int64)
     return WordCounts(kept, ordered, sum(counts.values()))
@@ -283,58 +258,38 @@ def count_words(
 # From an encoder
 
 
-class WordEncoder:
-    """Encodes words by themselves, by a pretrained encoder and an engine."""
+def encode_words(
+    encoder: TextEncoder, words: Sequence[str], progress: bool = False
+) -> Tuple[List[int], np.ndarray]:
+    """Encode words by themselves.
 
-    def __init__(self, encoder: str, engine: Optional[EngineConfig] = None) -> None:
-        config = engine or EngineConfig()
-        check_precision(config.precision)
-        with encoder_directory(encoder) as folder:
-            backbone = load_backbone(folder, parse_devices(config.ctx)[0])
-            tokenizer = load_tokenizer(folder)
-            tokenizer.check_fits(backbone.config, encoder)
-        length = min(_MOST_TOKENS, backbone.config.max_positions)
-        self.units: int = backbone.config.units
-        self.sha256: str = encodings_identity(backbone, tokenizer, length)["encoder_sha256"]
-        self._inputs = SingleInputs(tokenizer, length)
-        self._encoder = DocumentEncoder(backbone, tokenizer, length, config)
-
-    def encode(self, words: Sequence[str], progress: bool = False) -> Tuple[List[int], np.ndarray]:
-        """Encode words.
-
-        Returns the indices of the words that the encoder has a token for, and their vectors, (rows,
-        C) float32, the mean over the tokens of each, special tokens left out.
-        """
-        rows: List[int] = []
-        vectors = [np.zeros((0, self.units), np.float32)]
-        with progress_bar(len(words), "encoding words", "word", progress) as bar:
-            for start in range(0, len(words), _ENCODED):
-                # A byte-level tokenizer has other tokens for a word that no space precedes.
-                texts = [f" {word}" for word in words[start : start + _ENCODED]]
-                token_ids = []
-                for row, encoded in enumerate(self._inputs.encode(texts), start):
-                    if not encoded.empty:
-                        rows.append(row)
-                        token_ids.append(encoded.token_ids)
-                for encoding in self._encoder.encode(token_ids):
+    Returns the indices of the words that the encoder has a token for, and their vectors, (rows, C)
+    float32, the mean over the tokens of each, special tokens left out.
+    """
+    rows: List[int] = []
+    vectors = [np.zeros((0, encoder.identity["units"]), np.float32)]
+    with progress_bar(len(words), "encoding words", "word", progress) as bar:
+        for start in range(0, len(words), _ENCODED):
+            # A byte-level tokenizer has other tokens for a word that no space precedes.
+            texts = [f" {word}" for word in words[start : start + _ENCODED]]
+            for row, encoding in enumerate(encoder.encode(texts)[0], start):
+                if len(encoding):
                     of_tokens = as_float32(encoding)[1:-1]  # without the special tokens
+                    rows.append(row)
                     vectors.append(of_tokens.mean(axis=0, keepdims=True))
-                bar.update(len(texts))
-        return rows, np.concatenate(vectors)
+            bar.update(len(texts))
+    return rows, np.concatenate(vectors)
 
 
 def _from_encoder(
-    name: str, units: int, engine: Optional[EngineConfig], words: List[str], progress: bool
+    name: str, units: int, engine: EngineConfig, words: List[str], progress: bool
 ) -> Tuple[Dict[str, Any], Make]:
     """Settings of static vectors of an encoder, and the function that makes them."""
-    config = engine or EngineConfig()
-    encoder = WordEncoder(name, config)
-    if units > encoder.units:
-        expected = f"at most {encoder.units}, the units of the encoder"
-        raise OptionError("units", units, expected)
+    encoder = load_text_encoder(f"cosine:{name}", engine, _MOST_TOKENS)
+    _check_units(units, encoder.identity["units"])
 
     def make() -> WordVectors:
-        rows, encodings = encoder.encode(words, progress)
+        rows, encodings = encode_words(encoder, words, progress)
         if len(rows) < 2:
             problem = f"the encoder has tokens for {len(rows)} of the texts' words"
             raise DataError(name, problem, "at least 2 words", "take more texts")
@@ -344,11 +299,16 @@ def _from_encoder(
     settings = {
         "kind": "distilled",
         "source": name,
-        "source_sha256": encoder.sha256,
-        "precision": config.precision,
+        "source_sha256": encoder.identity["encoder_sha256"],
+        "precision": engine.precision,
         "components": units,
     }
     return settings, make
+
+
+def _check_units(units: int, most: int) -> None:
+    if units > most:
+        raise OptionError("units", units, f"at most {most}, the units of the encoder")
 
 
 def principal_components(vectors: np.ndarray, units: int) -> np.ndarray:
@@ -356,9 +316,7 @@ def principal_components(vectors: np.ndarray, units: int) -> np.ndarray:
 
     The greatest element of a component's direction is positive. Shapes: `vectors` (V, C).
     """
-    size = vectors.shape[1]
-    if units > size:
-        raise OptionError("units", units, f"at most {size}, the units of the encoder")
+    _check_units(units, vectors.shape[1])
     centred = vectors.astype(np.float64)
     centred -= centred.mean(axis=0)
     _, directions = np.linalg.eigh(centred.T @ centred)  # (C, C), variances ascending
