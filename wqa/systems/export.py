@@ -1,4 +1,4 @@
-"""Export of a run: MXNet's symbols and parameters, a Hugging Face directory, or a checkpoint."""
+"""Export of a run: MXNet's symbols and parameters, or a Hugging Face directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from wqa.models.exits import ExitNetwork
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.load import write_tensors
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
-from wqa.systems.checkpoints import checkpoint_tensors
 from wqa.systems.model_card import write_model_card
 from wqa.systems.run_directory import LoadedRun, load_run
 
@@ -120,27 +119,6 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
         write_tensors(huggingface_tensors(network), folder / "model.safetensors", {"format": "pt"})
         _write_settings(loaded, to_huggingface(network.config), folder)
         write_export_card(folder, "huggingface", out, run, loaded.config)
-        return sorted(path.name for path in folder.iterdir())
-
-
-def export_checkpoint(run: PathLike, out: PathLike) -> List[str]:
-    """Write a run by the names of its authors' checkpoint, as safetensors for their PyTorch code.
-
-    ``config.json`` and the tokenizer are those of an encoder of the network's depth, which that
-    code and `wqa.systems.convert` read beside the file.
-    """
-    loaded = load_run(run, computes="scores")
-    network = loaded.network
-    layout, tensors, copies = checkpoint_tensors(loaded.config.system, network)
-    with new_directory(out) as folder:
-        tensors.update({copy: tensors[name] for copy, name in copies.items()})
-        file = (folder / layout.file_name).with_suffix(".safetensors")
-        write_tensors(tensors, file, {"format": "pt"})
-        config = to_huggingface(network.config)
-        # Without names of its labels, a classifier has two.
-        del config["id2label"], config["label2id"]
-        _write_settings(loaded, config, folder)
-        write_export_card(folder, "pytorch", out, run, loaded.config)
         return sorted(path.name for path in folder.iterdir())
 
 

@@ -74,21 +74,11 @@ Make = Callable[[], WordVectors]
 
 
 class WordCounts(NamedTuple):
-    """A vocabulary.
-
-    Attributes
-    ----------
-    words : list of str
-        V words, the most frequent first; words of equal frequency in the order of their characters.
-    counts : numpy.ndarray
-        (V,) int64 number of occurrences of each.
-    total : int
-        Number of occurrences of all words, of those that are left out too.
-    """
+    """A vocabulary, the most frequent words first, and the occurrences of each and of all words."""
 
     words: List[str]
     counts: np.ndarray
-    total: int
+    total: int  # of those that are left out too
 
 
 class TableReport(NamedTuple):
@@ -230,9 +220,6 @@ def _report(table: WordVectors, counts: WordCounts, seconds: float) -> TableRepo
     return TableReport(table, len(counts.words), len(rows), coverage, seconds)
 
 
-# The vocabulary
-
-
 def read_texts(paths: Sequence[PathLike], progress: bool = False) -> Iterator[str]:
     """Texts of files of questions: each question, and after it its candidates."""
     for path in paths:
@@ -253,9 +240,6 @@ def count_words(paths: Sequence[PathLike], progress: bool = False) -> WordCounts
     kept.sort(key=counts.__getitem__, reverse=True)
     ordered = np.array([counts[word] for word in kept], np.int64)
     return WordCounts(kept, ordered, sum(counts.values()))
-
-
-# From an encoder
 
 
 def encode_words(
@@ -327,9 +311,6 @@ def _signed(columns: np.ndarray) -> np.ndarray:
     """Columns whose greatest element is positive."""
     greatest = np.abs(columns).argmax(axis=0)
     return columns * np.sign(columns[greatest, np.arange(columns.shape[1])])
-
-
-# From a corpus
 
 
 def _from_texts(

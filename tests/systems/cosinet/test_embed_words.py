@@ -177,8 +177,8 @@ ENGINES = [
 ]
 
 
-def word_encoder(folder, engine=EngineConfig("mxnet")):
-    return load_text_encoder(f"cosine:{folder}", engine)
+def word_encoder(folder, engine=None):
+    return load_text_encoder(f"cosine:{folder}", engine or EngineConfig("mxnet"))
 
 
 @pytest.mark.parametrize("engine, precision, tolerance", ENGINES)
