@@ -27,8 +27,8 @@ from wqa.data.documents import (
 )
 from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import CHARACTERS, Partition, PartitionReader, bounded_groups
-from wqa.data.parts import Arrays, PartTask, run_parts
-from wqa.errors import DataError, OptionError, OutputLocked, check_choice
+from wqa.data.parts import Arrays, PartTask, run_whole
+from wqa.errors import DataError, OptionError, check_choice
 from wqa.inference.document_cache import (
     COUNTS,
     FORMAT,
@@ -258,7 +258,4 @@ def encode_documents(
     task = EncodingTask(
         str(run), str(documents), str(out), PARTITION_TOKENS, store, first_tokens, config
     )
-    report = run_parts(task, progress=progress, stop=stop)
-    if report.meta is None:
-        raise OutputLocked(out, "merged by another process", f"{out}.partitions")
-    return report.meta
+    return run_whole(task, progress, stop)
