@@ -154,7 +154,7 @@ def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
     from wqa.evaluation import score_answers, write_predictions
     from wqa.inference.pipeline import Pipeline
     from wqa.io.progress import with_bar
-    from wqa.systems.load_readers import load_reader
+    from wqa.systems.run_directory import load_reader
     from wqa.text import note_long_questions
 
     settings = values_of(options, "max_answer_tokens", "span_scores")

@@ -21,8 +21,8 @@ from wqa.models.exits import ExitNetwork
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.load import write_tensors
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
-from wqa.systems.model_card import write_model_card
 from wqa.systems.run_directory import LoadedRun, load_run
+from wqa.systems.saving import write_model_card
 
 #: Ids of special tokens that a tokenizer may have.
 SPECIAL_IDS = ("start_id", "separator_id", "padding_id")

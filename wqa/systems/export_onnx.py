@@ -27,7 +27,7 @@ from wqa.io.files import PathLike, write_json
 from wqa.io.locks import new_directory
 from wqa.models.network import ENCODINGS_AND_SCORES, GraphPart, Network
 from wqa.systems.export import write_export_card
-from wqa.systems.run_config import read_tuned
+from wqa.systems.registry import read_tuned
 from wqa.systems.run_directory import LoadedRun, load_run
 
 #: What networks compute that are exported, keys of `KINDS`.

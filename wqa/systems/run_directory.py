@@ -35,8 +35,7 @@ from wqa.models import Network, library_versions, parse_devices
 from wqa.pretrained.configs import check_layers
 from wqa.pretrained.load import load_parameters, stored_layout
 from wqa.systems.checkpoints import load_held
-from wqa.systems.registry import find_system
-from wqa.systems.run_config import own_config
+from wqa.systems.registry import find_system, own_config
 from wqa.text import PairInputs, load_tokenizer
 
 _HINT = "restore the file from its run"
@@ -232,3 +231,81 @@ def _load_quantized(
             hint,
         )
     return layers
+
+
+def load_reader(
+    run: PathLike,
+    ctx: str = "cpu",
+    precision: str = "float32",
+    threads: Optional[int] = None,
+    engine: str = "auto",
+    batch_tokens: Optional[int] = None,
+    long_questions: str = "error",
+    **options: Any,
+) -> Any:
+    """Load the reader of a run directory.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory of a system that computes spans.
+    ctx, precision, threads, engine, batch_tokens, long_questions
+        As `wqa.load_ranker` takes them. A question is too long where it leaves fewer than 16 tokens
+        for a document.
+    **options
+        Further keywords of the reader, such as ``max_answer_tokens``.
+
+    Returns
+    -------
+    Reader
+        The reader of the run's system, a `wqa.systems.reader.reader.Reader`.
+
+    Raises
+    ------
+    RunDirectoryError
+        If a file is missing, truncated, or contradicts another file, or the run is no reader.
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If an option does not fit the run, or this machine lacks what it needs.
+    """
+    config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
+    return _load_user(run, "spans", "wqa train reader", config, long_questions, options)
+
+
+def load_verifier(
+    run: PathLike,
+    ctx: str = "cpu",
+    precision: str = "float32",
+    threads: Optional[int] = None,
+    engine: str = "auto",
+    batch_tokens: Optional[int] = None,
+    long_questions: str = "error",
+    **options: Any,
+) -> Any:
+    """Load the verifier of a run directory, a `wqa.systems.mspp.claims.Verifier`.
+
+    It takes a run of a system that computes labels of claims, the parameters of `load_reader`, and
+    further keywords of the verifier, and raises the same. A claim is too long where it does not fit
+    a segment; ``"truncate"`` keeps its first tokens.
+    """
+    config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
+    return _load_user(run, "labels", "wqa train mspp_claims", config, long_questions, options)
+
+
+def _load_user(
+    run: PathLike,
+    computes: str,
+    command: str,
+    config: EngineConfig,
+    long_questions: str,
+    options: Dict[str, Any],
+) -> Any:
+    """Load what uses a network that computes `computes`, such as `command` trains."""
+    loaded = load_run(run, config, long_questions, computes, f"a run directory of `{command}`")
+    build = find_system(loaded.config.system).ranker_type(computes)
+    try:
+        return build(loaded.network, loaded.inputs, **loaded.options, **options)
+    except OptionError as error:
+        if error.where != "network":
+            raise
+        where = f"{pathlib.Path(run) / 'config.json'}, field network"
+        raise RunDirectoryError(where, error.found, error.expected) from None

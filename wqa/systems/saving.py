@@ -1,26 +1,48 @@
-"""Run directories of networks that were trained outside `wqa.training`."""
+"""Run directories of networks that were trained elsewhere, and the model cards of all.
+
+A card is the ``README.md`` of a run or an export in the Hugging Face hub's form. It is made from
+``config.json`` and ``metrics.jsonl`` of the run, by the templates of ``cards``. Nothing reads it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import pathlib
+import shlex
+import string
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
 import mxnet as mx
 from mxnet.gluon import Block
 
-from wqa.config import RunConfig, to_json
+from wqa.config import RunConfig, TrainingConfig, parse_json, to_json
 from wqa.config.runs import as_json
 from wqa.data.digests import record_digests
-from wqa.errors import OptionError, shorten
-from wqa.io.files import PathLike
+from wqa.errors import OptionError, printable, shorten
+from wqa.io.files import PathLike, atomic_writer
 from wqa.io.locks import new_directory
 from wqa.io.parameter_files import is_finite
 from wqa.models import Network, library_versions
 from wqa.pretrained.load import write_parameters
-from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import SYSTEMS, add_installed_systems
 from wqa.text import PairInputs, Tokenizer
+
+#: Name of the file.
+CARD = "README.md"
+#: A card with this line is written anew; one without it is somebody's own.
+MARK = "<!-- Written by wqa. Delete this line, and wqa keeps what you write here. -->"
+#: ``card.md``, and how what is described is loaded: by what a run computes, or by the format of an
+#: export.
+TEMPLATES = pathlib.Path(__file__).parent / "cards"
+
+_LICENCES = {
+    "minilm": "`minilm` is all-MiniLM-L6-v2, under Apache-2.0. Its authors trained it on a billion "
+    "pairs of texts, which have licences of their own.",
+    "": "It starts from no encoder.",
+}
 
 
 def save_run(
@@ -99,17 +121,160 @@ def _system_of(model: Network) -> str:
 def _check_parameters(model: Network) -> None:
     """Refuse parameters that `load_ranker` would refuse."""
     for name, parameter in model._collect_params_with_prefix().items():
-        hint = ""
+        where, expected = f"parameter {shorten(name)}", "float32 numbers, all finite"
         try:
             values = parameter.data(parameter.list_ctx()[0]).asnumpy()
         except (RuntimeError, mx.gluon.parameter.DeferredInitializationError):
-            problem, expected = "is not initialised", "parameters of a trained network"
-        else:
-            if values.dtype != "float32":
-                problem, expected = f"is {values.dtype}", "float32"
-                hint = 'call model.cast("float32")'
-            elif not is_finite(values):
-                problem, expected = "holds NaN or infinity", "finite numbers"
-            else:
-                continue
-        raise OptionError("model", f"parameter {shorten(name)} {problem}", expected, hint)
+            raise OptionError("model", f"{where} is not initialised", expected) from None
+        if values.dtype != "float32":
+            hint = 'call model.cast("float32")'
+            raise OptionError("model", f"{where} is {values.dtype}", expected, hint)
+        if not is_finite(values):
+            raise OptionError("model", f"{where} holds NaN or infinity", expected)
+
+
+def write_model_card(
+    folder: PathLike,
+    config: RunConfig,
+    use: str,
+    name: str = "",
+    run: Optional[PathLike] = None,
+) -> None:
+    """Write the model card of a folder, unless it has one that is not marked by `MARK`.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        Folder of the card.
+    config : RunConfig
+        Configuration of the run that is described.
+    use : str
+        How it is loaded, the name of a file of `TEMPLATES`.
+    name : str
+        Name of the model; by default that of the folder.
+    run : str or path-like, optional
+        Run directory whose ``metrics.jsonl`` has the figures; by default the folder.
+
+    Raises
+    ------
+    StorageError
+        If the card cannot be written.
+    """
+    path = pathlib.Path(folder) / CARD
+    if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
+        return
+    title = _plain(name or path.absolute().parent.name)
+    metric = str(config.data.get("metric", "map"))
+    figures = best_figures(pathlib.Path(run or folder) / "metrics.jsonl", metric)
+    unknown = f"Encoder {_code(config.encoder)}: unknown; fill in its licence."
+    card = _template("card").substitute(
+        system=json.dumps(config.system),  # a string of JSON is one of YAML
+        metrics=f"metrics:\n- {json.dumps(metric)}\n" if figures else "",
+        name=title,
+        system_name=config.system,
+        version=f" {config.versions.get('wqa', '')}".rstrip(),
+        use=_template(use).substitute(name=title, shell=shlex.quote(title)),
+        data=_data(config, figures),
+        figures=_figures(figures, metric),
+        settings=_settings(config),
+        licence=_LICENCES.get(config.encoder, unknown),
+    )
+    with atomic_writer(path) as file:
+        file.write(card)
+
+
+def best_figures(path: pathlib.Path, metric: str) -> Dict[str, Any]:
+    """Read the figures of the evaluation that chose the parameters of a run.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        ``metrics.jsonl`` of the run.
+    metric : str
+        Figure that chose.
+
+    Returns
+    -------
+    dict of str to float
+        Figures by name, and ``"update"``; empty if the file has no evaluation, or is not there.
+    """
+    best: Dict[str, Any] = {}
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return best
+    for line in lines:
+        try:
+            values = parse_json(line)
+        except ValueError:
+            continue
+        figures = values.get("dev") if isinstance(values, dict) else None
+        if not isinstance(figures, dict) or not isinstance(figures.get(metric), (int, float)):
+            continue
+        if not best or figures[metric] > best[metric]:
+            best = {**figures, "update": values.get("update")}
+    return best
+
+
+def _template(name: str) -> string.Template:
+    return string.Template((TEMPLATES / f"{name}.md").read_text(encoding="utf-8"))
+
+
+def _data(config: RunConfig, figures: Dict[str, Any]) -> str:
+    """Table of the files of a training, with their counts and digests."""
+    train, dev = (dict(config.data.get(part) or {}) for part in ("train", "dev"))
+    if config.train_sha256:
+        train["sha256"] = config.train_sha256
+    if dev:
+        counts = {name: count for name, count in figures.items() if type(count) is int}
+        dev = {**counts, **dev, "update": ""}
+    rows = []
+    for part, values in (("training", train), ("development", dev)):
+        rows += [(part, name, _code(value)) for name, value in values.items() if value]
+    rows += [("teacher", "sha256", _code(digest)) for digest in config.teachers_sha256]
+    if not rows:
+        return "The run does not record what it was trained on.\n"
+    return _table(("part", "of it", "value"), rows)
+
+
+def _figures(figures: Dict[str, Any], metric: str) -> str:
+    """Table of the development figures of the parameters."""
+    if not figures:
+        return "It was not evaluated while it was trained.\n"
+    rows = []
+    for figure, value in figures.items():
+        if isinstance(value, float):
+            value = f"{value:.4f}" if figure.endswith("loss") else f"{100 * value:.2f}"
+        if figure != "update":
+            rows.append((figure, value))
+    best = f"update {figures['update']}, the best by {_code(metric)}"
+    text = f"The parameters are those of {best}. Figures but counts and losses are in per cent.\n\n"
+    return text + _table(("figure", "value"), rows)
+
+
+def _settings(config: RunConfig) -> str:
+    """All settings of the system; of the training, those that are not the defaults."""
+    rows: List[Tuple[str, Any]] = [("encoder", config.encoder or "none")]
+    rows += [("max_length", config.max_length), *config.network.items()]
+    if config.training is not None:
+        defaults = dataclasses.asdict(TrainingConfig())
+        for name, value in dataclasses.asdict(config.training).items():
+            if value != defaults[name]:
+                rows.append((name, value))
+    table = _table(("setting", "value"), [(name, _code(value)) for name, value in rows])
+    command = f"\n```sh\n{printable(config.command)}\n```\n" if config.command else ""
+    return f"{table}{command}"
+
+
+def _table(heads: Tuple[str, ...], rows: Iterable[Tuple[Any, ...]]) -> str:
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
+
+
+def _plain(value: Any) -> str:
+    """A value as one line without what Markdown's code and tables end at."""
+    return printable(str(value)).replace("`", "'").replace("|", "\\|")
+
+
+def _code(value: Any) -> str:
+    return f"`{_plain(value)}`"

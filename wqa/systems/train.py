@@ -30,8 +30,8 @@ from wqa.io.locks import lock_output
 from wqa.io.streams import LossyStream
 from wqa.models import library_versions, parse_devices
 from wqa.systems.development import Development
-from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import find_system, system_config
+from wqa.systems.saving import write_model_card
 from wqa.text import PairInputs
 from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.logs import MetricsFile, TensorBoardLog

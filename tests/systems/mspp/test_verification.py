@@ -33,11 +33,10 @@ from wqa.evaluation import claim_evaluator, label_accuracy
 from wqa.pretrained import read_backbone_config
 from wqa.systems import SYSTEMS
 from wqa.systems.load import load_ranker
-from wqa.systems.load_readers import load_reader, load_verifier
 from wqa.systems.mspp.claims import Verdict, Verifier
 from wqa.systems.mspp.config import ClaimConfig
-from wqa.systems.registry import build_network
-from wqa.systems.run_config import run_kind
+from wqa.systems.registry import build_network, run_kind
+from wqa.systems.run_directory import load_reader, load_verifier
 from wqa.systems.train import train
 from wqa.text import load_tokenizer
 from wqa.training.start import open_start

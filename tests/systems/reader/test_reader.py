@@ -27,12 +27,12 @@ from wqa.pretrained.configs import to_huggingface
 from wqa.retrieval import Index, build_index
 from wqa.systems.export import huggingface_tensors
 from wqa.systems.load import build_ranker, load_ranker
-from wqa.systems.load_readers import load_reader
 from wqa.systems.pairwise.network import PairwiseTransformer
 from wqa.systems.reader.inputs import Window, WindowInputs, occurrences
 from wqa.systems.reader.reader import Reader, decode_spans
 from wqa.systems.reader.task import ReaderTask, SpanExamples
 from wqa.systems.registry import build_network
+from wqa.systems.run_directory import load_reader
 from wqa.systems.train import train
 from wqa.text import Located, PairInputs, load_tokenizer, pad_pairs
 
