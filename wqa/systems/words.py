@@ -1,14 +1,11 @@
-"""Tables of word vectors: from a published file, from an encoder, or from a corpus alone.
+"""Tables of word vectors: from a published file, or from an encoder.
 
 The vocabulary is that of all texts of the given files. Their labels are not read, so the texts of
 the questions that a ranker is evaluated on may be among them, as a published table has their words.
 
 From an encoder (Tulkens and van Dongen 2024, "Model2Vec"): it reads each word by itself, the
 encodings of its tokens are averaged, and the vectors of all words are reduced by principal
-components. From a corpus (Levy, Goldberg and Dagan 2015): positive pointwise mutual information of
-co-occurrences in windows whose nearer words weigh more, with a smoothed distribution of contexts,
-factorized by a truncated SVD; a word's vector is its row of ``U`` times a power of the singular
-values.
+components.
 """
 
 from __future__ import annotations
@@ -20,7 +17,6 @@ from typing import (
     Any,
     Callable,
     Dict,
-    Iterable,
     Iterator,
     List,
     NamedTuple,
@@ -30,8 +26,6 @@ from typing import (
 )
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.linalg import svds
 
 from wqa.config import EngineConfig
 from wqa.data import read_questions
@@ -60,12 +54,8 @@ UNITS, LENGTH = 300, 1.0
 MOST_LENGTH = 1e6
 #: Greatest length of a word of a vocabulary in characters; longer ones stay unknown.
 _MOST_CHARACTERS = 256
-#: Words to each side of a word that are its contexts.
-WINDOW = 5
-#: Power of the contexts' frequencies, and of the singular values (Levy et al. 2015, section 7).
-_SMOOTHING, _POWER = 0.75, 0.5
-#: Words of texts whose co-occurrences are counted at once, and words that are encoded at once.
-_COUNTED, _ENCODED = 1 << 20, 2048
+#: Words that are encoded at once.
+_ENCODED = 2048
 #: Greatest number of tokens of a word, special tokens included; further ones are cut off.
 _MOST_TOKENS = 32
 
@@ -110,7 +100,6 @@ def embed_words(
     out: PathLike,
     vectors: Optional[PathLike] = None,
     encoder: Optional[str] = None,
-    ppmi: bool = False,
     format: str = "auto",
     units: Optional[int] = None,
     engine: Optional[EngineConfig] = None,
@@ -129,8 +118,6 @@ def embed_words(
         File of published vectors to take, as `wqa.data.vector_files.read_vector_file` reads it.
     encoder : str, optional
         Pretrained encoder to distil.
-    ppmi : bool
-        Factorize the positive pointwise mutual information of the texts' words instead.
     format : str
         Format of ``vectors``.
     units : int, optional
@@ -151,12 +138,18 @@ def embed_words(
     Raises
     ------
     OptionError, DataError, EncoderError, StorageError
-        If not one of the three sources is given, an option does not belong to it or is out of
+        If not one of the two sources is given, an option does not belong to it or is out of
         range, a file or the encoder cannot be read, or the folder cannot be written.
     """
     start = time.perf_counter()
     check_choice("format", format, ("auto", *FORMATS))
-    _check_sources(vectors, encoder, ppmi, format, units)
+    if (vectors is None) == (encoder is None):
+        chosen = "neither" if vectors is None else "both"
+        raise OptionError("vectors and encoder", chosen, "one of the two")
+    if vectors is None and format != "auto":
+        raise OptionError("format", f"{format} with encoder", "with vectors alone")
+    if units is not None and (vectors is not None or units < 1):
+        raise OptionError("units", units, "a whole number from 1, without vectors")
     if length is not None and not 0 < length <= MOST_LENGTH:
         raise OptionError("length", length, f"a number above 0, at most {MOST_LENGTH:g}")
     counts = count_words(data, progress)
@@ -164,12 +157,9 @@ def embed_words(
         kind = tell_format(vectors) if format == "auto" else format
         settings: Dict[str, Any] = {"kind": kind, "source_sha256": sha256(vectors)}
         make: Make = functools.partial(read_vector_file, vectors, counts.words, kind, progress)
-    elif encoder is not None:
-        config = engine or EngineConfig()
-        settings, make = _from_encoder(encoder, units or UNITS, config, counts.words, progress)
     else:
-        settings = {"kind": "ppmi", "components": units or UNITS, "window": WINDOW}
-        make = functools.partial(_from_texts, data, units or UNITS, counts.words, progress)
+        config = engine or EngineConfig()
+        settings, make = _from_encoder(str(encoder), units or UNITS, config, counts.words, progress)
     if vectors is None and length is None:
         length = LENGTH
     digests = [data_digest(path) for path in data]
@@ -182,25 +172,6 @@ def embed_words(
         write_word_vectors(out, WordVectors(table.words, scaled, {**table.meta, **settings}))
     seconds = 0.0 if stored else time.perf_counter() - start
     return _report(read_word_vectors(out), counts, seconds)
-
-
-def _check_sources(
-    vectors: Optional[PathLike],
-    encoder: Optional[str],
-    ppmi: bool,
-    format: str,
-    units: Optional[int],
-) -> None:
-    """Check that one source is given, and the options that belong to it."""
-    given = {"vectors": vectors is not None, "encoder": encoder is not None, "ppmi": ppmi}
-    sources = [name for name, is_given in given.items() if is_given]
-    if len(sources) != 1:
-        chosen = " and ".join(sources) or "none of them"
-        raise OptionError("vectors and encoder and ppmi", chosen, "one of the three")
-    if vectors is None and format != "auto":
-        raise OptionError("format", f"{format} with {sources[0]}", "with vectors alone")
-    if units is not None and (vectors is not None or units < 1):
-        raise OptionError("units", units, "a whole number from 1, without vectors")
 
 
 def _of_length(vectors: np.ndarray, length: float) -> np.ndarray:
@@ -304,93 +275,6 @@ def principal_components(vectors: np.ndarray, units: int) -> np.ndarray:
     centred = vectors.astype(np.float64)
     centred -= centred.mean(axis=0)
     _, directions = np.linalg.eigh(centred.T @ centred)  # (C, C), variances ascending
-    return centred @ _signed(directions[:, ::-1][:, :units])
-
-
-def _signed(columns: np.ndarray) -> np.ndarray:
-    """Columns whose greatest element is positive."""
-    greatest = np.abs(columns).argmax(axis=0)
-    return columns * np.sign(columns[greatest, np.arange(columns.shape[1])])
-
-
-def _from_texts(
-    data: Sequence[PathLike], units: int, words: List[str], progress: bool
-) -> WordVectors:
-    information = ppmi(count_pairs(read_texts(data, progress), words))
-    vectors = factorize(information, units)
-    # A word without a context above chance has no vector; it stays unknown.
-    rows = np.flatnonzero(information.getnnz(axis=1))
-    return WordVectors([words[row] for row in rows], vectors[rows].astype(np.float32))
-
-
-def count_pairs(texts: Iterable[str], words: Sequence[str], window: int = WINDOW) -> csr_matrix:
-    """Count how often words occur near one another in a text, (V, V), symmetric.
-
-    Other words take their positions but are not counted. Of W words to each side, one at distance d
-    counts (W + 1 - d) / W.
-    """
-    size = len(words)
-    counts = csr_matrix((size, size), dtype=np.float64)
-    for ids in _blocks(texts, words, window):
-        for distance in range(1, window + 1):
-            left, right = ids[:-distance], ids[distance:]
-            known = (left >= 0) & (right >= 0)
-            places = left[known], right[known]
-            # Pairs that occur several times are added up.
-            pairs = csr_matrix((np.ones(len(places[0])), places), shape=(size, size))
-            counts = counts + (window + 1 - distance) / window * pairs
-    return (counts + counts.T).tocsr()
-
-
-def _blocks(texts: Iterable[str], words: Sequence[str], window: int) -> Iterator[np.ndarray]:
-    """Indices of the words of whole texts, -1 for others, and ``window`` times -1 after a text."""
-    index = {word: number for number, word in enumerate(words)}
-    block: List[int] = []
-    for text in texts:
-        block += [index.get(word, -1) for word in split_words(text)]
-        block += [-1] * window
-        if len(block) >= _COUNTED:
-            yield np.array(block, np.int32)
-            block = []
-    if block:
-        yield np.array(block, np.int32)
-
-
-def ppmi(pairs: csr_matrix) -> csr_matrix:
-    """Positive pointwise mutual information, ``max(0, log(P(w, c) / (P(w) P'(c))))``, (V, V).
-
-    ``P'`` is in proportion to the contexts' counts to the power of 0.75. Shapes: `pairs` (V, V),
-    counts of words, the rows, with contexts, the columns.
-    """
-    word_sums = np.asarray(pairs.sum(axis=1)).ravel()
-    context_sums = np.asarray(pairs.sum(axis=0)).ravel() ** _SMOOTHING
-    entries = pairs.tocoo()
-    # P(w, c) / P(w): the number of all pairs cancels out.
-    conditional = entries.data / word_sums[entries.row]
-    of_contexts = context_sums[entries.col] / context_sums.sum()
-    values = np.maximum(np.log(conditional / of_contexts), 0)
-    information = csr_matrix((values, (entries.row, entries.col)), shape=pairs.shape)
-    information.eliminate_zeros()
-    return information
-
-
-def factorize(information: csr_matrix, units: int) -> np.ndarray:
-    """Left singular vectors times the roots of the singular values, (V, units), the greatest first.
-
-    The signs are such that the greatest element of a column is positive.
-    """
-    size = information.shape[0]
-    informative = int(np.count_nonzero(information.getnnz(axis=1)))
-    most = min(size - 1, informative)  # the rank is no greater
-    if units > most:
-        raise OptionError(
-            "units",
-            f"{units} for {size} words, {informative} of which have a context above chance",
-            f"at most {most}",
-            "take more texts, or fewer units",
-        )
-    # A fixed start, for the same bits in each run.
-    start = np.random.default_rng(0).standard_normal(size)
-    left, values, _ = svds(information, k=units, v0=start)
-    order = np.argsort(-values, kind="stable")
-    return _signed(left[:, order] * values[order] ** _POWER)
+    chosen = directions[:, ::-1][:, :units]
+    greatest = np.abs(chosen).argmax(axis=0)
+    return centred @ (chosen * np.sign(chosen[greatest, np.arange(units)]))

@@ -12,27 +12,23 @@ from conftest import needs_onednn, needs_precision, write_family_encoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from scipy.sparse import csr_matrix
 from test_fetching import site  # noqa: F401 - a fixture
 
 from wqa.cli import main
 from wqa.config import EngineConfig
-from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
+from wqa.data import Candidate, Question, builtin_path, write_questions
 from wqa.data.word_vectors import WordVectors, read_word_vectors, write_word_vectors
 from wqa.errors import DataError, EncoderError, OptionError, OutputLocked
 from wqa.pretrained import load_backbone
 from wqa.systems.text_encoder import load_text_encoder
 from wqa.systems.words import (
-    count_pairs,
     count_words,
     embed_words,
     encode_words,
-    factorize,
-    ppmi,
     principal_components,
     read_texts,
 )
-from wqa.text import WordTokenizer, embedding_matrix, load_tokenizer, split_words
+from wqa.text import WordTokenizer, embedding_matrix, load_tokenizer
 
 
 def questions(path, *texts, labels=None):
@@ -85,62 +81,6 @@ def test_questions_without_candidates_have_words_too(jsonl):
 
 
 # Mutual information
-
-
-def test_pairs_in_a_window():
-    pairs = count_pairs(["a b c", "b ? a"], ["a", "b", "c"], window=2)
-    # Beside one another: a b, b c. With one word between: a c, and b a, as ? takes a position.
-    assert pairs.toarray().tolist() == [[0, 1.5, 0.5], [1.5, 0, 1], [0.5, 1, 0]]
-    assert count_pairs(["a a a"], ["a"], window=1).toarray().tolist() == [[4]]
-    assert count_pairs(["a", "b"], ["a", "b"]).nnz == 0
-
-
-@settings(max_examples=40)
-@given(
-    st.lists(st.text("abcd ", max_size=12).map(" ".join), max_size=6),
-    st.integers(1, 3),
-    st.integers(1, 20),
-)
-def test_pairs_are_those_of_a_plain_count(texts, window, block):
-    words = ["a", "b", "c"]
-    expected = np.zeros((3, 3))
-    for text in texts:
-        tokens = split_words(text)
-        for i, left in enumerate(tokens):
-            for j, right in enumerate(tokens):
-                distance = abs(i - j)
-                if 0 < distance <= window and left in words and right in words:
-                    weight = (window + 1 - distance) / window
-                    expected[words.index(left), words.index(right)] += weight
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wqa.systems.words._COUNTED", block)
-        pairs = count_pairs(texts, words, window)
-    assert np.allclose(pairs.toarray(), expected)
-
-
-def test_positive_mutual_information():
-    counts = np.array([[0, 8.0, 1], [8, 0, 1], [1, 1, 0]])
-    contexts = counts.sum(axis=0) ** 0.75
-    of_words, of_contexts = counts.sum(axis=1) / 20, contexts / contexts.sum()
-    with np.errstate(divide="ignore"):
-        expected = np.maximum(np.log(counts / 20 / np.outer(of_words, of_contexts)), 0)
-    information = ppmi(csr_matrix(counts))
-    assert np.allclose(information.toarray(), expected)
-    assert information.nnz == np.count_nonzero(expected) == 4
-
-
-def test_factors_are_those_of_a_full_decomposition():
-    matrix = np.random.default_rng(3).random((12, 12)) * (
-        np.random.default_rng(4).random((12, 12)) > 0.5
-    )
-    vectors = factorize(csr_matrix(matrix), 5)
-    left, values, _ = np.linalg.svd(matrix)
-    expected = left[:, :5] * np.sqrt(values[:5])
-    assert np.allclose(np.abs(vectors), np.abs(expected))
-    assert np.allclose(vectors @ vectors.T, expected @ expected.T)
-    greatest = np.abs(vectors).argmax(axis=0)
-    assert (vectors[greatest, np.arange(5)] > 0).all()
-    assert np.array_equal(factorize(csr_matrix(matrix), 5), vectors)
 
 
 # Principal components
@@ -335,52 +275,20 @@ def test_one_word_has_no_components(tiny_encoder, tmp_path, capsys):
     assert not out.exists()
 
 
-def test_words_that_never_meet_have_no_information(tmp_path, capsys, recwarn):
-    data = questions(tmp_path / "data.jsonl", "ice", "caves")
-    assert run("--data", data, "--out", tmp_path / "words", "--ppmi", "--units", "1") == 2
-    error = capsys.readouterr().err
-    assert "--units: 1 for 2 words, 0 of which have a context above chance" in error
-    assert not [warning for warning in recwarn if "divide" in str(warning.message)]
-
-
-def test_vectors_of_mutual_information(tmp_path, capsys):
-    """Words of the same texts are nearer to one another than to those of others."""
-    animals, planets = "cat dog horse cow sheep", "mars venus saturn pluto jupiter"
-    rng, texts = np.random.default_rng(5), []
-    for _ in range(200):
-        for group in (animals, planets):
-            texts.append(" ".join(rng.permutation(group.split())[:4]))
-    data = questions(tmp_path / "data.jsonl", *texts, "alone", "?")
-    out = tmp_path / "words"
-    assert run("--data", data, "--out", out, "--ppmi", "--units", "4") == 0
-    printed = capsys.readouterr().out
-    assert "10 words of 4 elements, ppmi; 10 of the 12 words of the texts" in printed
-    table = read_word_vectors(out)
-    assert set(table.words) == set(animals.split() + planets.split())
-    assert np.linalg.norm(table.vectors, axis=1) == pytest.approx(1)
-    is_animal = np.array([word in animals for word in table.words])
-    cosines = table.vectors @ table.vectors.T
-    assert cosines[np.ix_(is_animal, is_animal)].mean() > 0.2
-    assert abs(cosines[np.ix_(is_animal, ~is_animal)]).max() < 0.1
-    assert run("--data", data, "--out", tmp_path / "again", "--ppmi", "--units", "4") == 0
-    assert np.array_equal(read_word_vectors(tmp_path / "again").vectors, table.vectors)
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ((), "one of the arguments --vectors --encoder --ppmi is required"),
-        (("--ppmi", "--encoder", "minilm"), "not allowed with argument"),
-        (("--ppmi", "--units", "300"), "--units: 300 for 8 words"),
-        (("--ppmi", "--units", "0"), "--units: 0; expected a whole number from 1"),
-        (("--ppmi", "--format", "glove"), "--format: glove with ppmi"),
+        ((), "one of the arguments --vectors --encoder is required"),
+        (("--vectors", "v.txt", "--encoder", "minilm"), "not allowed with argument"),
+        (("--encoder", "ENCODER", "--units", "0"), "--units: 0; expected a whole number from 1"),
+        (("--encoder", "ENCODER", "--format", "glove"), "--format: glove with encoder"),
         (("--vectors", "absent.txt"), "absent.txt: cannot be read (No such file"),
         (
             ("--vectors", "absent.txt", "--units", "9"),
             "--units: 9; expected a whole number from 1, without vectors",
         ),
-        (("--ppmi", "--length", "0"), "--length: 0.0; expected a number above 0"),
-        (("--ppmi", "--length", "nan"), "--length: nan; expected a number"),
+        (("--encoder", "ENCODER", "--length", "0"), "--length: 0.0; expected a number above 0"),
+        (("--encoder", "ENCODER", "--length", "nan"), "--length: nan; expected a number"),
         (("--encoder", "absent"), "absent: there is no such directory"),
         (("--encoder", "ENCODER", "--units", "9999"), "--units: 9999; expected at most"),
         (("--encoder", "ENCODER", "--ctx", "tpu"), "tpu"),
@@ -403,16 +311,17 @@ def test_an_empty_overlap_makes_no_table(corpus, tmp_path, capsys):
 
 
 def test_from_python(corpus, tmp_path):
-    with pytest.raises(OptionError, match="vectors and encoder and ppmi: none of them"):
+    with pytest.raises(OptionError, match="vectors and encoder: neither"):
         embed_words([corpus], tmp_path / "words")
-    with pytest.raises(OptionError, match="vectors and ppmi; expected one of the three"):
-        embed_words([corpus], tmp_path / "words", vectors="a.txt", ppmi=True)
+    with pytest.raises(OptionError, match="vectors and encoder: both"):
+        embed_words([corpus], tmp_path / "words", vectors="a.txt", encoder="minilm")
     with pytest.raises(DataError, match="absent.jsonl: cannot be read"):
-        embed_words([tmp_path / "absent.jsonl"], tmp_path / "words", ppmi=True)
+        embed_words([tmp_path / "absent.jsonl"], tmp_path / "words", vectors="a.txt")
     with pytest.raises(EncoderError):
         embed_words([corpus], tmp_path / "words", encoder=str(tmp_path))
-    report = embed_words([corpus], tmp_path / "words", ppmi=True, units=2)
-    assert report.known == len(report.table) <= report.vocabulary == 8
+    (tmp_path / "glove.txt").write_text("cat 1 2\ndog 3 4\n")
+    report = embed_words([corpus], tmp_path / "words", vectors=tmp_path / "glove.txt")
+    assert report.known == len(report.table) == 2 and report.vocabulary == 8
     assert 0 < report.coverage <= 1 and report.seconds > 0
 
 
@@ -565,13 +474,3 @@ def test_two_writers_of_one_table(tmp_path):
     table = WordVectors(["a"], np.ones((1, 2), np.float32))
     with lock_output(tmp_path / "words"), pytest.raises(OutputLocked):
         write_word_vectors(tmp_path / "words", table)
-
-
-def test_the_built_in_corpus_is_covered_by_its_own_table(tmp_path):
-    """Every text of the corpus has ids of words alone, and no bucket."""
-    data = builtin_path("train")
-    report = embed_words([data], tmp_path / "words", ppmi=True, units=20)
-    tokenizer = WordTokenizer.of_table(report.table)
-    for question in list(read_questions(data))[:20]:
-        for ids in tokenizer.encode([question.question, *question.texts]):
-            assert max(ids) <= len(report.table)
