@@ -114,12 +114,8 @@ def _no_run(source: Probe, expected: str) -> RunDirectoryError:
 def _load_classifier(path: pathlib.Path, engine: EngineConfig, long_questions: str) -> LoadedRun:
     """Load a fine-tuned classifier, a directory or an archive of one."""
     if engine.precision == "int8":
-        raise OptionError(
-            "precision",
-            f"int8 of {path}, another library's directory",
-            "a quantized run",
-            "convert it with `wqa convert`, then quantize it with `wqa quantize`",
-        )
+        problem = f"int8 of {path}, another library's directory"
+        raise OptionError("precision", problem, "a run of `wqa convert` and `wqa quantize`")
     with encoder_directory(path) as folder:
         system, network = load_held(folder, parse_devices(engine.ctx))
         tokenizer = load_tokenizer(folder)
@@ -149,12 +145,8 @@ def _check_kind(folder: pathlib.Path, config: RunConfig, computes: str) -> None:
     actual = own_config(folder, config).computes
     if actual != computes:
         what, use = KINDS[actual]
-        raise RunDirectoryError(
-            folder,
-            f"a run of the system {config.system}, which is {what}",
-            KINDS[computes][0],
-            f"{use}, or name another run",
-        )
+        problem = f"a run of the system {config.system}, which is {what}"
+        raise RunDirectoryError(folder, problem, KINDS[computes][0], f"{use}, or name another run")
 
 
 def _load_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:
@@ -224,36 +216,22 @@ def _load_quantized(
     layers, record = read_quantized(path, network.config, depth, hint)
     weights = folder / "model.params"
     if record.get("model_sha256") != (config.sha256.get(weights.name) or sha256(weights)):
-        raise RunDirectoryError(
-            path,
-            "was computed from other weights than model.params",
-            "the calibration of this run",
-            hint,
-        )
+        problem = "was computed from other weights than model.params"
+        raise RunDirectoryError(path, problem, "the calibration of this run", hint)
     return layers
 
 
-def load_reader(
-    run: PathLike,
-    ctx: str = "cpu",
-    precision: str = "float32",
-    threads: Optional[int] = None,
-    engine: str = "auto",
-    batch_tokens: Optional[int] = None,
-    long_questions: str = "error",
-    **options: Any,
-) -> Any:
+def load_reader(run: PathLike, **options: Any) -> Any:
     """Load the reader of a run directory.
 
     Parameters
     ----------
     run : str or path-like
         Run directory of a system that computes spans.
-    ctx, precision, threads, engine, batch_tokens, long_questions
-        As `wqa.load_ranker` takes them. A question is too long where it leaves fewer than 16 tokens
-        for a document.
     **options
-        Further keywords of the reader, such as ``max_answer_tokens``.
+        ``ctx``, ``precision``, ``threads``, ``engine``, ``batch_tokens`` and ``long_questions``, as
+        `wqa.load_ranker` takes them, and keywords of the reader, such as ``max_answer_tokens``. A
+        question is too long where it leaves fewer than 16 tokens for a document.
 
     Returns
     -------
@@ -267,12 +245,23 @@ def load_reader(
     OptionError, DeviceError, PrecisionError, MissingDependency
         If an option does not fit the run, or this machine lacks what it needs.
     """
-    config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
-    return _load_user(run, "spans", "wqa train reader", config, long_questions, options)
+    return _load_user(run, "spans", "wqa train reader", **options)
 
 
-def load_verifier(
+def load_verifier(run: PathLike, **options: Any) -> Any:
+    """Load the verifier of a run directory, a `wqa.systems.mspp.claims.Verifier`.
+
+    It takes a run of a system that computes labels of claims, the options of `load_reader`, and
+    keywords of the verifier, and raises the same. A claim is too long where it does not fit a
+    segment; ``"truncate"`` keeps its first tokens.
+    """
+    return _load_user(run, "labels", "wqa train mspp_claims", **options)
+
+
+def _load_user(
     run: PathLike,
+    computes: str,
+    command: str,
     ctx: str = "cpu",
     precision: str = "float32",
     threads: Optional[int] = None,
@@ -281,25 +270,8 @@ def load_verifier(
     long_questions: str = "error",
     **options: Any,
 ) -> Any:
-    """Load the verifier of a run directory, a `wqa.systems.mspp.claims.Verifier`.
-
-    It takes a run of a system that computes labels of claims, the parameters of `load_reader`, and
-    further keywords of the verifier, and raises the same. A claim is too long where it does not fit
-    a segment; ``"truncate"`` keeps its first tokens.
-    """
-    config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
-    return _load_user(run, "labels", "wqa train mspp_claims", config, long_questions, options)
-
-
-def _load_user(
-    run: PathLike,
-    computes: str,
-    command: str,
-    config: EngineConfig,
-    long_questions: str,
-    options: Dict[str, Any],
-) -> Any:
     """Load what uses a network that computes `computes`, such as `command` trains."""
+    config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
     loaded = load_run(run, config, long_questions, computes, f"a run directory of `{command}`")
     build = find_system(loaded.config.system).ranker_type(computes)
     try:

@@ -155,7 +155,7 @@ def train(
     if dev and make_evaluator:
         raise OptionError("dev and make_evaluator", "both", "one of the two")
     if dev:
-        make_evaluator = Development(dev, system, own_config, config).factory()
+        make_evaluator = Development(dev, system, own_config, config).evaluator
     with _joined(run, config) as workers:
         log = TensorBoardLog(log_dir) if log_dir and workers.writes else None
         if resume:

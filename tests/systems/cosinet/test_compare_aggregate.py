@@ -9,7 +9,7 @@ from test_cosinet import (
     batch,
 )
 
-from wqa.systems.cosinet.compare_aggregate import FILTERS, UNITS, WINDOWS
+from wqa.systems.cosinet.network import FILTERS, UNITS, WINDOWS
 from wqa.systems.registry import build_network
 
 #: Parameters that train, of Table 4, by the recurrent layer.

@@ -17,7 +17,7 @@ from wqa.engines.choice import choose_training_engine
 from wqa.engines.mxnet import MXNetEngine
 from wqa.engines.sparse import SparseEngine
 from wqa.errors import OptionError, ProcessError
-from wqa.systems.cosinet.config import RECURRENT
+from wqa.systems.cosinet.lists import RECURRENT
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.registry import build_network
 

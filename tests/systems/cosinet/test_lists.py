@@ -26,9 +26,8 @@ from wqa.errors import (
     ScoreError,
 )
 from wqa.evaluation import by_document_id
-from wqa.systems.cosinet.config import ListConfig
 from wqa.systems.cosinet.inputs import ListInputs, plan_lists
-from wqa.systems.cosinet.lists import ListRecurrence
+from wqa.systems.cosinet.lists import ListConfig, ListRecurrence
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.registry import build_network
 from wqa.systems.train import train

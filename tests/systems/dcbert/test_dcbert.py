@@ -25,8 +25,8 @@ from wqa.models import parse_devices
 from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained.load import load_parameters
 from wqa.systems import SYSTEMS
-from wqa.systems.dcbert.config import DCBERTConfig
 from wqa.systems.dcbert.interactions import PairRows
+from wqa.systems.dcbert.network import DCBERTConfig
 from wqa.systems.export import export_mxnet
 from wqa.systems.registry import build_network
 from wqa.systems.train import train

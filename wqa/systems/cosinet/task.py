@@ -30,7 +30,7 @@ from wqa.training.losses import listwise_divergence
 from wqa.training.start import Start
 from wqa.training.task import PairTask, Setup
 
-#: Fields of `wqa.systems.cosinet.config.ListConfig` that the word vectors determine.
+#: Fields of `wqa.systems.cosinet.lists.ListConfig` that the word vectors determine.
 FROM_WORDS = ("rows", "width", "words_sha256", "buckets")
 
 _HINT = "give words=FOLDER, a table that `wqa embed-words` wrote"

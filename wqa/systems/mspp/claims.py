@@ -25,7 +25,7 @@ from wqa.io.streams import note_counts
 from wqa.systems.mspp.inputs import JointInput
 from wqa.systems.mspp.ranker import JointRanker, check_input
 from wqa.systems.mspp.task import MSPPTask, group_candidates, plan_rows
-from wqa.text import is_store, naming_file, note_long_questions, prepare_questions
+from wqa.text import is_store, naming_file, note_long_questions
 from wqa.text.split_inputs import SPECIALS
 from wqa.training.losses import label_cross_entropy
 from wqa.training.pairs import TrainingPairs
@@ -246,19 +246,11 @@ def _check_labels(network: Any) -> None:
         raise OptionError("network", found, f"{len(LABELS)}: " + ", ".join(LABELS))
 
 
-def evaluate_labels(dev: Any) -> Any:
-    """Factory of evaluators on claims; ``dev`` is a `wqa.systems.development.Development`."""
-    engine = dev.engine
+def evaluate_labels(dev: Any, inputs: Any) -> Any:
+    """Make the evaluator on claims; ``dev`` is a `wqa.systems.development.Development`."""
 
-    def evaluator(inputs: Any) -> Any:
-        def build(network: Any) -> Any:
-            return Verifier(network, inputs, engine=engine)
+    def build(network: Any) -> Any:
+        return Verifier(network, inputs, engine=dev.engine)
 
-        # After the task is made, which refuses a head of labels that it does not train.
-        claims: Any = list(read_claims(dev.data))
-        with naming_file(dev.data):
-            prepared: Any = prepare_questions(claims, [inputs])
-        note_long_questions(prepared.truncated, prepared.skipped, dev.data)
-        return claim_evaluator(prepared.questions, build, engine.engine == "mxnet")
-
-    return evaluator
+    claims = dev.prepared(list(read_claims(dev.data)), inputs)
+    return claim_evaluator(claims, build, dev.is_live)

@@ -243,17 +243,11 @@ class ReaderTask(Task):
         return {"loss": span_cross_entropy(logits, batch["allowed"], batch["targets"])}
 
 
-def evaluate_answers(dev: Any) -> Any:
-    """Factory of evaluators of answers; ``dev`` is a `wqa.systems.development.Development`."""
-    return dev.of_questions(_of_spans)
-
-
-def _of_spans(dev: Any, inputs: Any, questions: List[Question]) -> Any:
-    """Evaluator of answers."""
-    engine = dev.engine
+def evaluate_answers(dev: Any, inputs: Any) -> Any:
+    """Make the evaluator of answers; ``dev`` is a `wqa.systems.development.Development`."""
 
     def build(network: Any) -> Any:
-        return Reader(network, inputs, engine)
+        return Reader(network, inputs, dev.engine)
 
     read = getattr(dev.own_config, "read", 0)  # where the system has this option
-    return reading_evaluator(questions, build, engine.engine == "mxnet", read)
+    return reading_evaluator(dev.questions(inputs), build, dev.is_live, read)
