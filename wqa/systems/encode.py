@@ -143,12 +143,13 @@ class EncodingTask(PartTask):
         """Encode a part."""
         documents: List[Document] = self._reader.read(partition)
         if len(documents) != partition.read:
-            raise DataError(
+            where, problem = (
                 f"{self.data}, from line {partition.line}",
                 f"{len(documents)} documents",
-                f"{partition.read}, as when the manifest was written",
-                f"restore the file, or delete {self.out}.partitions",
             )
+            expected = f"{partition.read}, as when the manifest was written"
+            hint = f"restore the file, or delete {self.out}.partitions"
+            raise DataError(where, problem, expected, hint)
         texts = [document.full_text for document in documents]
         rows, is_cut = self.encoder.encode(texts)
         ids = [document.id for document in documents]

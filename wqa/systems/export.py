@@ -109,12 +109,8 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
     loaded = load_run(run, computes="scores")
     network = loaded.network
     if len(network.heads) != 1 or not network.heads[0].is_sequence_classifier:
-        raise OptionError(
-            "format",
-            f"huggingface for a run of the system {loaded.config.system}",
-            "a monolithic ranker",
-            "take the format mxnet: the other library has no such network",
-        )
+        problem = f"huggingface for a run of the system {loaded.config.system}"
+        raise OptionError("format", problem, "a monolithic ranker", "take the format mxnet")
     with new_directory(out) as folder:
         write_tensors(huggingface_tensors(network), folder / "model.safetensors", {"format": "pt"})
         _write_settings(loaded, to_huggingface(network.config), folder)

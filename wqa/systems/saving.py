@@ -110,12 +110,8 @@ def _system_of(model: Network) -> str:
     for name, system in SYSTEMS.items():
         if type(model) is system.network_type():
             return name
-    raise OptionError(
-        "model",
-        f"a {type(model).__name__}, which is no system",
-        "a network of one of the classes of " + ", ".join(SYSTEMS),
-        "add its record to wqa.systems.SYSTEMS, also where the run is loaded",
-    )
+    problem = f"a {type(model).__name__}, which is no system"
+    raise OptionError("model", problem, "a network of one of " + ", ".join(SYSTEMS))
 
 
 def _check_parameters(model: Network) -> None:

@@ -203,12 +203,11 @@ class ScoringTask(PartTask):
         expected = (partition.read, partition.records, partition.texts)
         if counted != expected:
             text = "{} lines, {} questions to score and {} candidates"
-            raise DataError(
+            where, hint = (
                 f"{self.data}, from line {partition.line}",
-                text.format(*counted),
-                text.format(*expected) + ", as when the manifest was written",
-                f"restore the file, or delete {self.out}.partitions",
+                f"delete {self.out}.partitions",
             )
+            raise DataError(where, text.format(*counted), text.format(*expected), hint)
         with naming_file(self.data):
             return self._score(questions)
 

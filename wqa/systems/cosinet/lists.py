@@ -83,12 +83,8 @@ class ListConfig(NetworkConfig):
             if getattr(self, name) < 0:
                 raise OptionError(name, getattr(self, name), "a whole number from 0")
         if self.loss == "pointwise" and self.recurrent != "none":
-            raise OptionError(
-                "loss and recurrent",
-                f"pointwise and {self.recurrent}",
-                "listwise, as a recurrent layer learns from whole lists",
-                'set loss="listwise", or recurrent="none"',
-            )
+            expected = "listwise, as a recurrent layer learns from whole lists"
+            raise OptionError("loss and recurrent", f"pointwise and {self.recurrent}", expected)
 
     def training_defaults(self) -> Dict[str, Any]:
         return {

@@ -97,12 +97,8 @@ class ListTask(PairTask):
         has_positive = positives > 0
         self.without_positive = int((~has_positive).sum())
         if not has_positive.any():
-            raise DataError(
-                "training questions",
-                f"none of the {len(starts):,} has a positive candidate",
-                "at least one, as listwise training has no target without",
-                "check the labels and the filter",
-            )
+            problem = f"none of the {len(starts):,} has a positive candidate"
+            raise DataError("training questions", problem, "at least one", "check the labels")
         longest = np.maximum.reduceat(pairs.lengths, starts, axis=0)  # (questions, 2)
         self._starts, self._counts = starts[has_positive], counts[has_positive]
         self._longest = longest[has_positive]
@@ -130,12 +126,8 @@ class ListTask(PairTask):
         ids = np.concatenate([ids for pair in first for ids in pair[:2]])
         share = np.mean(ids <= known)
         if not share:
-            raise DataError(
-                train_file,
-                f"word vectors of none of the words of its first {len(first):,} pairs",
-                "a table that has some of them",
-                _HINT,
-            )
+            problem = f"word vectors of none of the words of its first {len(first):,} pairs"
+            raise DataError(train_file, problem, "a table that has some of them", _HINT)
         if share < _FEW:
             note = (
                 f"{train_file}: only {share:.0%} of its words, as often as they occur, have vectors"
@@ -192,11 +184,7 @@ def _open(system: str, start: Start, own_config: Any) -> Tuple[Start, Any]:
         raise OptionError("init", f"a run of the system {run.system}", f"a run of {system}")
     stored = from_dict(type(own_config), run.network, f"{start.name}, field network")
     if own_config.buckets not in (BUCKETS, stored.buckets):
-        raise OptionError(
-            "buckets",
-            own_config.buckets,
-            f"{stored.buckets}, those of the run's words",
-            "leave buckets out, or give words in place of init",
-        )
+        expected = f"{stored.buckets}, those of the run's words"
+        raise OptionError("buckets", own_config.buckets, expected, "leave buckets out")
     sizes = {name: getattr(stored, name) for name in FROM_WORDS}
     return start, dataclasses.replace(own_config, **sizes)

@@ -241,11 +241,9 @@ class DecoupledTransformer(Network):
         length = self.own_config.question_length
         positions = self.config.max_positions
         if length + max_length > positions:
-            raise OptionError(
-                "question_length and max_length",
-                f"{length} + {max_length} = {length + max_length} tokens",
-                f"at most {positions}, the positions of the encoder",
-            )
+            problem = f"{length} + {max_length} = {length + max_length} tokens"
+            expected = f"at most {positions}, the positions of the encoder"
+            raise OptionError("question_length and max_length", problem, expected)
         return SplitInputs(tokenizer, max_length, length, long_questions)
 
     @property

@@ -67,12 +67,8 @@ class StudentLayout(CheckpointLayout):
             depths.append(_count(path, start, numbers[start]))
         for head, depth in enumerate(depths):
             if depth != depths[0]:
-                raise EncoderError(
-                    path,
-                    f"layers of {HEADS}.{head}: {depth}, of {HEADS}.0: {depths[0]}",
-                    "heads of one depth",
-                    "fetch the file again",
-                )
+                problem = f"layers of {HEADS}.{head}: {depth}, of {HEADS}.0: {depths[0]}"
+                raise EncoderError(path, problem, "heads of one depth", "fetch the file again")
         return {**options, "head_layers": depths[0]}
 
     def names(self, network: Network) -> Names:
@@ -95,10 +91,6 @@ def _count(path: pathlib.Path, start: str, numbers: Set[int]) -> int:
     """Count of numbers in the names of tensors, which are those from 0."""
     for number in range(len(numbers) or 1):
         if number not in numbers:
-            raise EncoderError(
-                path,
-                f"missing tensors: {start}.{number}",
-                "all tensors of the checkpoint",
-                "fetch the file again",
-            )
+            problem, expected = f"missing tensors: {start}.{number}", "all tensors"
+            raise EncoderError(path, problem, expected, "fetch the file again")
     return len(numbers)

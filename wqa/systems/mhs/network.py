@@ -182,11 +182,9 @@ class MultipleHeadsStudent(ExitNetwork):
             raise OptionError("head_layers", config.head_layers, expected)
         last = body + config.head_layers
         if last > depth:
-            raise OptionError(
-                "body and head_layers",
-                f"{body} + {config.head_layers} = {last} layers",
-                f"at most {depth}, the layers of the encoder",
-            )
+            problem = f"{body} + {config.head_layers} = {last} layers"
+            expected = f"at most {depth}, the layers of the encoder"
+            raise OptionError("body and head_layers", problem, expected)
         if config.exits:
             _check_early(config.exits, body)
         weights = config.head_weights or (1.0,) * config.heads

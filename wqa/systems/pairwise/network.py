@@ -53,11 +53,8 @@ class PairwiseTransformer(ExitNetwork):
         self, backbone: BackboneConfig, config: Optional[ExitConfig] = None, **kwargs
     ) -> None:
         if config is not None and len(config.exits) > 1:
-            raise OptionError(
-                "exits",
-                ",".join(map(str, config.exits[:20])),
-                "at most one layer for a monolithic ranker",
-            )
+            problem = ",".join(map(str, config.exits[:20]))
+            raise OptionError("exits", problem, "at most one layer for a monolithic ranker")
         super().__init__(backbone, config, **kwargs)
 
     def make_head(self, layer: int) -> FirstPositionHead:

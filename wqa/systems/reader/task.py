@@ -75,12 +75,8 @@ class SpanExamples:
         for question in questions:
             self._add(question)
         if not self.counts["positive"]:
-            raise DataError(
-                "training questions",
-                "no candidate with label 1 contains an answer",
-                "at least one, with the characters of the answer",
-                "check the answers and the labels",
-            )
+            problem = "no candidate with label 1 contains an answer"
+            raise DataError("training questions", problem, "at least one", "check the labels")
 
     def note(self, path: str) -> None:
         """Print on standard error what the questions lack, if anything."""
@@ -95,11 +91,8 @@ class SpanExamples:
 
     def _add(self, question: Question) -> None:
         if not question.answers:
-            raise DataError(
-                f"question {shorten(question.id)}",
-                "no answers",
-                "the texts of its answers, on each training question of a reader",
-            )
+            where, expected = f"question {shorten(question.id)}", "the texts of its answers"
+            raise DataError(where, "no answers", expected)
         labels, inputs, counts = known_labels(question), self._windows.inputs, self.counts
         try:
             segments = inputs.segments(question.question, [""], question.id)
