@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import pathlib
 import re
-from typing import Callable, Collection, List, NoReturn, Optional, Tuple
+from typing import Callable, Collection, List, Optional, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -20,7 +20,7 @@ from wqa.pretrained.load import Devices, initialize, with_gradients
 from wqa.pretrained.names import CheckpointLayout, Names
 from wqa.pretrained.source import DirectoryLayout, Source, TensorMap, list_names
 from wqa.pretrained.weights import Weights
-from wqa.systems.registry import SYSTEMS, build_network, system_config
+from wqa.systems.registry import SYSTEMS, build_network
 
 
 class Checkpoint(TensorMap):
@@ -99,24 +99,20 @@ def load_held(directory: PathLike, ctx: Devices = None) -> Tuple[str, Network]:
     with encoder_directory(directory) as folder:
         files = Source(folder)
         layout = find_layout(files)
-        if layout is None or system_config(layout.system, {}).computes != "scores":
-            _refuse(directory, files)
-        network = build_held(layout, files)
-        if network.computes != "scores":  # as its own options say
-            _refuse(directory, files)
+        network = None if layout is None else build_held(layout, files)
+        if layout is None or network is None or network.computes != "scores":
+            problem, expected = (
+                "an encoder without a classifier",
+                "a fine-tuned classifier, or a run",
+            )
+            if files.labels() > 2:
+                problem = f"a classifier of {files.labels()} outputs"
+                expected = "1 or 2: wrong and right candidates"
+            raise EncoderError(directory, problem, expected)
         initialize(network, mx.init.Zero(), ctx)
         fill_held(layout, network, files)
     with_gradients(network)
     return layout.system, network
-
-
-def _refuse(directory: PathLike, files: Source) -> NoReturn:
-    """Refuse a directory without a network that scores candidates."""
-    if files.labels() > 2:
-        problem = f"a classifier of {files.labels()} outputs"
-        raise EncoderError(directory, problem, "1 or 2: wrong and right candidates")
-    problem, expected = "an encoder without a classifier", "a fine-tuned classifier, or a run"
-    raise EncoderError(directory, problem, expected, "train a system from this encoder")
 
 
 def load_classifier(directory: PathLike, ctx: Devices = None) -> Network:

@@ -30,16 +30,13 @@ from wqa.data.partitions import CHARACTERS, Partition, PartitionReader, bounded_
 from wqa.data.parts import Arrays, PartTask, run_whole
 from wqa.errors import DataError, OptionError, check_choice
 from wqa.inference.document_cache import (
-    COUNTS,
-    FORMAT,
-    KIND,
     STORES,
     cache_output,
     document_key,
     pack_documents,
     write_cache,
 )
-from wqa.io.arrays import ArrayFolder, check_made_with
+from wqa.io.arrays import reusable_folder
 from wqa.io.files import PathLike, sha256
 from wqa.io.progress import StopRequest
 from wqa.systems.scores import check_partition_tokens, machine_settings
@@ -162,15 +159,8 @@ class EncodingTask(PartTask):
 
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the cache; None where it is not there, or not whole."""
-        output = cache_output(self.out)
-        meta = output.meta()
-        if meta is None:
-            return None
-        check_made_with(output.path, meta, settings, _HINT)
-        try:
-            return ArrayFolder(output.path, FORMAT, KIND, _HINT, COUNTS).meta
-        except DataError:  # such as a folder that was not copied whole
-            return None
+        stored = reusable_folder(cache_output(self.out), settings, _HINT)
+        return None if stored is None else stored.meta
 
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
         """Write the cache."""

@@ -100,15 +100,11 @@ def _graphs(network: Network, parts: List[GraphPart]) -> Dict[str, Graph]:
     """Graphs by their names; all are translated before anything is written."""
     parameters = parameters_of(network)
     graphs = {part.name: part_graph(part, parameters) for part in parts}
-    stages = _stages(parts)
+    # Between these parts candidates can be dropped.
+    stages = [part for part in parts if part.outputs == ENCODINGS_AND_SCORES]
     if len(stages) > 1:
         graphs[DROPPING] = dropping_graph(stages, network.exits, parameters)
     return graphs
-
-
-def _stages(parts: List[GraphPart]) -> List[GraphPart]:
-    """Parts between which candidates can be dropped: those that give encodings and scores."""
-    return [part for part in parts if part.outputs == ENCODINGS_AND_SCORES]
 
 
 def _config(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import tempfile
 import types
@@ -16,7 +17,7 @@ from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.inference.calibrated import Calibration
 from wqa.inference.ranker import Ranker
 from wqa.systems.registry import find_system
-from wqa.text import load_tokenizer
+from wqa.text import Tokenizer, load_tokenizer
 
 _HINT = "export the run again"
 
@@ -94,7 +95,12 @@ def load_exported(folder: pathlib.Path, engine: EngineConfig, options: Dict[str,
         if name != "config.json":
             check_digest(folder / name, config.sha256, _HINT)
     calibrated, long_questions = options.pop("calibrated"), options.pop("long_questions")
-    inputs = _inputs(folder, config, long_questions)
+    kind = find_system(config.system).inputs_type()
+    if kind.__name__ != config.inputs_type:
+        problem, expected = f"inputs: {config.inputs_type}", f"{kind.__name__}, as its record says"
+        raise RunDirectoryError(folder / "config.json", problem, expected, _HINT)
+    make = functools.partial(kind, **config.inputs, long_questions=long_questions)
+    inputs = load_inputs(folder, config.backbone, make, _HINT)
     network = ExportedNetwork(folder, config)
     build = find_system(config.system).ranker_type()
     ranker = build(network, inputs, system=config.system, engine=engine, **options)
@@ -104,23 +110,26 @@ def load_exported(folder: pathlib.Path, engine: EngineConfig, options: Dict[str,
     return ranker
 
 
-def _inputs(folder: pathlib.Path, config: ExportConfig, long_questions: str) -> Any:
-    """What turns texts into inputs of the graphs."""
+def load_inputs(
+    folder: pathlib.Path,
+    backbone: Optional[BackboneConfig],
+    make: Callable[[Tokenizer], Any],
+    hint: str,
+) -> Any:
+    """Load the tokenizer of a folder, and make the inputs of its network, a `PairInputs`."""
     path = folder / "tokenizer.json"
     try:
         tokenizer = load_tokenizer(folder)
-        if config.backbone is not None:
-            tokenizer.check_fits(config.backbone, path)
-        kind = find_system(config.system).inputs_type()
-        if kind.__name__ != config.inputs_type:
-            raise OptionError("inputs", config.inputs_type, f"{kind.__name__}, as its record says")
-        return kind(tokenizer, **config.inputs, long_questions=long_questions)
+        if backbone is not None:
+            tokenizer.check_fits(backbone, path)
     except EncoderError as error:
-        raise RunDirectoryError(path, error.found, "the tokenizer of the run", _HINT) from None
+        raise RunDirectoryError(path, error.found, "the tokenizer of the run", hint) from None
+    try:
+        return make(tokenizer)
     except (OptionError, TypeError) as error:
-        problem = f"inputs that do not fit the system {config.system} ({error})"
+        problem = f"inputs that do not fit the system ({error})"
         expected = "those of the installed version of the system"
-        raise RunDirectoryError(folder / "config.json", problem, expected, _HINT) from None
+        raise RunDirectoryError(folder / "config.json", problem, expected, hint) from None
 
 
 def load_temporary(

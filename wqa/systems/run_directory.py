@@ -7,7 +7,7 @@ taken, and digests while the parameters are read.
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import functools
 import os
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,6 @@ from wqa.config import (
 )
 from wqa.config.runs import as_json
 from wqa.config.systems import KINDS
-from wqa.data.baselines import BASELINE_NAMES
 from wqa.data.digests import check_digest
 from wqa.data.probe import DESCRIPTIONS, Probe, probe
 from wqa.engines.choice import packing_obstacle
@@ -35,6 +34,7 @@ from wqa.models import Network, library_versions, parse_devices
 from wqa.pretrained.configs import check_layers
 from wqa.pretrained.load import load_parameters, stored_layout
 from wqa.systems.checkpoints import load_held
+from wqa.systems.exported import load_inputs
 from wqa.systems.registry import find_system, own_config
 from wqa.text import PairInputs, load_tokenizer
 
@@ -84,12 +84,15 @@ def load_run(
     check_finished(folder, config)
     with ThreadPoolExecutor(1) as thread:
         weights = thread.submit(check_digest, folder / "model.params", config.sha256)
-        tokenizer = _load_tokenizer(folder, config)
+        check_digest(folder / "tokenizer.json", config.sha256)
         network = load_network(folder, config, engine.ctx)
         weights.result()
     is_quantized = engine.precision == "int8"
     quantized = _load_quantized(folder, config, network) if is_quantized else None
-    inputs = _pair_inputs(folder, config, network, tokenizer, long_questions)
+    make = functools.partial(
+        network.text_inputs, max_length=config.max_length, long_questions=long_questions
+    )
+    inputs = load_inputs(folder, config.backbone, make, _HINT)
     return LoadedRun(config, inputs, network, engine, quantized)
 
 
@@ -106,9 +109,7 @@ def _no_run(source: Probe, expected: str) -> RunDirectoryError:
     if os.path.isdir(path):
         read_run_config(path / "config.json")  # says what is wrong with it
         return RunDirectoryError(path / "config.json", "the configuration of no run", expected)
-    nearest = difflib.get_close_matches(str(path), BASELINE_NAMES, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else ""
-    return RunDirectoryError(path, "there is no such directory", expected, hint)
+    return RunDirectoryError(path, "there is no such directory", expected)
 
 
 def _load_classifier(path: pathlib.Path, engine: EngineConfig, long_questions: str) -> LoadedRun:
@@ -147,37 +148,6 @@ def _check_kind(folder: pathlib.Path, config: RunConfig, computes: str) -> None:
         what, use = KINDS[actual]
         problem = f"a run of the system {config.system}, which is {what}"
         raise RunDirectoryError(folder, problem, KINDS[computes][0], f"{use}, or name another run")
-
-
-def _load_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:
-    path = folder / "tokenizer.json"
-    check_digest(path, config.sha256)
-    try:
-        tokenizer = load_tokenizer(folder)
-        if config.backbone is not None:
-            tokenizer.check_fits(config.backbone, path)
-    except EncoderError as error:
-        raise RunDirectoryError(path, error.found, "the tokenizer of the run", _HINT) from None
-    return tokenizer
-
-
-def _pair_inputs(
-    folder: pathlib.Path,
-    config: RunConfig,
-    network: Network,
-    tokenizer: Any,
-    long_questions: str,
-) -> PairInputs:
-    where, limit = f"{folder / 'config.json'}, field max_length", network.max_positions
-    if limit is not None and config.max_length > limit:
-        expected = f"at most {limit}, the positions of the encoder"
-        raise RunDirectoryError(where, config.max_length, expected, _HINT)
-    try:
-        return network.text_inputs(tokenizer, config.max_length, long_questions)
-    except OptionError as error:
-        if error.where == "tokenizer":
-            where = str(folder / "tokenizer.json")
-        raise RunDirectoryError(where, error.found, error.expected, _HINT) from None
 
 
 def load_network(folder: pathlib.Path, config: RunConfig, ctx: str) -> Network:

@@ -11,7 +11,7 @@ import json
 import pathlib
 import shlex
 import string
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Optional, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -195,20 +195,14 @@ def best_figures(path: pathlib.Path, metric: str) -> Dict[str, Any]:
         Figures by name, and ``"update"``; empty if the file has no evaluation, or is not there.
     """
     best: Dict[str, Any] = {}
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return best
-    for line in lines:
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
         try:
             values = parse_json(line)
-        except ValueError:
+            figures = values["dev"]
+            if not best or figures[metric] > best[metric]:
+                best = {**figures, "update": values.get("update")}
+        except (ValueError, KeyError, TypeError):  # a line without figures, or half a line
             continue
-        figures = values.get("dev") if isinstance(values, dict) else None
-        if not isinstance(figures, dict) or not isinstance(figures.get(metric), (int, float)):
-            continue
-        if not best or figures[metric] > best[metric]:
-            best = {**figures, "update": values.get("update")}
     return best
 
 
@@ -250,16 +244,15 @@ def _figures(figures: Dict[str, Any], metric: str) -> str:
 
 def _settings(config: RunConfig) -> str:
     """All settings of the system; of the training, those that are not the defaults."""
-    rows: List[Tuple[str, Any]] = [("encoder", config.encoder or "none")]
-    rows += [("max_length", config.max_length), *config.network.items()]
+    settings = {"encoder": config.encoder or "none", "max_length": config.max_length}
+    settings.update(config.network)
     if config.training is not None:
         defaults = dataclasses.asdict(TrainingConfig())
-        for name, value in dataclasses.asdict(config.training).items():
-            if value != defaults[name]:
-                rows.append((name, value))
-    table = _table(("setting", "value"), [(name, _code(value)) for name, value in rows])
+        training = dataclasses.asdict(config.training).items()
+        settings.update({name: value for name, value in training if value != defaults[name]})
+    rows = [(name, _code(value)) for name, value in settings.items()]
     command = f"\n```sh\n{printable(config.command)}\n```\n" if config.command else ""
-    return f"{table}{command}"
+    return f"{_table(('setting', 'value'), rows)}{command}"
 
 
 def _table(heads: Tuple[str, ...], rows: Iterable[Tuple[Any, ...]]) -> str:

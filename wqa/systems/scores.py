@@ -31,7 +31,6 @@ from wqa.data.records import filter_rule, known_labels
 from wqa.data.scores import (
     COUNTS,
     FORMAT,
-    KIND,
     TYPES,
     CandidateScores,
     candidate_keys,
@@ -41,7 +40,7 @@ from wqa.errors import DataError, OptionError, check_choice, shorten
 from wqa.evaluation.trec import check_run_ids, run_lines
 from wqa.inference.document_cache import cache_digest
 from wqa.inference.ranker import Ranker
-from wqa.io.arrays import ArrayFolder, Output, check_made_with, write_arrays
+from wqa.io.arrays import Output, check_made_with, reusable_folder, write_arrays
 from wqa.io.files import PathLike, sha256
 from wqa.io.progress import StopRequest, with_bar
 from wqa.systems.load import load_ranker
@@ -69,10 +68,9 @@ def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
 
     Products on other numbers of threads are rounded differently.
     """
-    settings: Dict[str, Any] = {}
-    for name, value in options.items():
-        if name not in _SCORE_OPTIONS and name not in _DEFAULTS and value is not None:
-            settings[name] = value
+    decided = (*_SCORE_OPTIONS, *_DEFAULTS)
+    given = {name: value for name, value in options.items() if value is not None}
+    settings = {name: value for name, value in given.items() if name not in decided}
     settings["engine"] = options.get("engine", "auto")
     settings["ctx"] = str(options.get("ctx", "cpu")).partition(":")[0]
     settings["onednn"] = installed_version("onednn-cpu-gomp") is not None
@@ -235,18 +233,16 @@ class ScoringTask(PartTask):
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the merged scores; None where they are not there, or not whole."""
         output = self._output()
+        if self.output == "logits":
+            stored = reusable_folder(output, settings, _HINT)
+            return None if stored is None else stored.meta
         meta = output.meta()
         if meta is None:
             return None
         check_made_with(output.path, meta, settings, _HINT)
-        if self.output == "trec":
-            path = output.path / RUN
-            is_whole = path.is_file() and path.stat().st_size == meta.get("bytes")
-            return meta if is_whole else None
-        try:
-            return ArrayFolder(output.path, FORMAT, KIND, _HINT, COUNTS).meta
-        except DataError:  # such as a folder that was not copied whole
-            return None
+        path = output.path / RUN
+        is_whole = path.is_file() and path.stat().st_size == meta.get("bytes")
+        return meta if is_whole else None
 
     def _output(self) -> Output:
         if self.output == "logits":

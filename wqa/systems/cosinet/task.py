@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import logging
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
@@ -20,7 +19,7 @@ import numpy as np
 
 from wqa.config import from_dict
 from wqa.data.word_vectors import read_word_vectors
-from wqa.errors import DataError, OptionError, printable
+from wqa.errors import DataError, OptionError
 from wqa.io.streams import note_counts
 from wqa.models import Network
 from wqa.systems.cosinet.inputs import plan_lists
@@ -35,12 +34,8 @@ FROM_WORDS = ("rows", "width", "words_sha256", "buckets")
 
 _HINT = "give words=FOLDER, a table that `wqa embed-words` wrote"
 
-LOGGER = logging.getLogger(__name__)
-
 #: Pairs whose words are looked up in the table before a training.
 _LOOKED_UP = 10_000
-#: Share of known words below which a note says so.
-_FEW = 0.5
 
 
 class WordStart(Start):
@@ -119,20 +114,14 @@ class ListTask(PairTask):
         return setup.system.network_type()(None, setup.own_config)
 
     def _check_words(self, train_file: str) -> None:
-        """Refuse word vectors of none of the corpus's words, and say if they are of few."""
+        """Refuse word vectors of none of the corpus's words."""
         known = len(self.inputs.tokenizer.words)
         first = self.pairs.assemble(np.arange(min(len(self.pairs), _LOOKED_UP)))
-        # Occurrences: unknown words share the ids of the buckets.
+        # Unknown words share the ids of the buckets.
         ids = np.concatenate([ids for pair in first for ids in pair[:2]])
-        share = np.mean(ids <= known)
-        if not share:
+        if not np.any(ids <= known):
             problem = f"word vectors of none of the words of its first {len(first):,} pairs"
             raise DataError(train_file, problem, "a table that has some of them", _HINT)
-        if share < _FEW:
-            note = (
-                f"{train_file}: only {share:.0%} of its words, as often as they occur, have vectors"
-            )
-            LOGGER.warning(printable(note))
 
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         return (self._start or start).fill(self.network, devices)

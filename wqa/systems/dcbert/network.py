@@ -109,14 +109,7 @@ class DCBERTConfig(NetworkConfig):
                 with_it = f"{value} with interaction {self.interaction}"
                 raise OptionError(name, with_it, 'interaction="transformer"')
         if self.exits:
-            self._check_exits()
-
-    def _check_exits(self) -> None:
-        try:
             check_exits(self.exits, self.layers)
-        except OptionError as error:
-            expected = f"increasing interaction layers, from 1 to {self.layers}"
-            raise OptionError("exits", error.found, expected) from None
 
     def layers_of(self, backbone: BackboneConfig) -> int:
         interaction = self.layers if self.interaction == "transformer" else 0

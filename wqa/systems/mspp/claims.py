@@ -54,7 +54,6 @@ class ClaimTask(MSPPTask):
 
     #: Share of the claims whose label is predicted.
     metric = "accuracy"
-    watched = ()
     computes = "labels"
 
     @classmethod
