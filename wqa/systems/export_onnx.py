@@ -12,7 +12,6 @@ from typing import Any, Dict, List
 import wqa
 from wqa.config import config_digest
 from wqa.config.runs import ExportConfig, as_json
-from wqa.config.systems import KINDS
 from wqa.data.digests import file_digests, ranker_digest
 from wqa.data.probe import probe
 from wqa.engines.onnx.dropping import dropping_graph
@@ -20,7 +19,6 @@ from wqa.engines.onnx.files import WeightFile, check_graphs, write_graph
 from wqa.engines.onnx.graph import OPSET, Graph
 from wqa.engines.onnx.networks import parameters_of, part_graph
 from wqa.engines.onnx.sessions import WEIGHTS
-from wqa.errors import RunDirectoryError
 from wqa.inference.calibrated import Calibration, read_calibration
 from wqa.inference.document_encoder import encoder_digest
 from wqa.io.files import PathLike, write_json
@@ -30,8 +28,6 @@ from wqa.systems.export import write_export_card
 from wqa.systems.registry import read_tuned
 from wqa.systems.run_directory import LoadedRun, load_run
 
-#: What networks compute that are exported, keys of `KINDS`.
-EXPORTED = ("scores", "spans", "labels")
 #: Graph of a cascade with the drops inside.
 DROPPING = "dropping"
 
@@ -57,7 +53,7 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
     OptionError
         If the network has an operator without a translation; the message names it.
     RunDirectoryError
-        If the run cannot be loaded, or computes neither scores nor spans nor labels.
+        If the run cannot be loaded.
     MissingDependency
         If the extra ``onnx`` is not installed.
     StorageError
@@ -65,10 +61,6 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
     """
     loaded = load_run(run)
     system, computes = loaded.config.system, loaded.network.computes
-    if computes not in EXPORTED:
-        what, use = KINDS[computes]
-        problem = f"a run of the system {system}, which is {what}"
-        raise RunDirectoryError(run, problem, "a run that ranks, reads or labels", use)
     types = loaded.inputs.array_types()
     parts = loaded.network.graph_parts({name: types[name] for name in loaded.inputs.names})
     graphs = _graphs(loaded.network, parts)

@@ -183,12 +183,11 @@ def _of_length(vectors: np.ndarray, length: float) -> np.ndarray:
 
 def _report(table: WordVectors, counts: WordCounts, seconds: float) -> TableReport:
     words = set(table.words)
-    rows: List[int] = []  # words that have a vector
-    for row, word in enumerate(counts.words):
-        if not words.isdisjoint(table_keys([word], table.masks_digits)):
-            rows.append(row)
-    coverage = int(counts.counts[rows].sum()) / counts.total
-    return TableReport(table, len(counts.words), len(rows), coverage, seconds)
+    has_vector = [
+        not words.isdisjoint(table_keys([word], table.masks_digits)) for word in counts.words
+    ]
+    coverage = int(counts.counts[has_vector].sum()) / counts.total
+    return TableReport(table, len(counts.words), sum(has_vector), coverage, seconds)
 
 
 def read_texts(paths: Sequence[PathLike], progress: bool = False) -> Iterator[str]:

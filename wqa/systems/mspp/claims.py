@@ -68,12 +68,8 @@ class ClaimTask(MSPPTask):
         with naming_file(train_file):
             questions = [question_of(claim, inputs.k) for claim in claims]
             pairs = TrainingPairs(questions, inputs, config.shuffle)
-        unread = sum(pieces_of(claim, inputs.k)[1] for claim in claims)
-        counts = [
-            (pairs.truncated, "evidence text", f"cut to {inputs.max_length} tokens"),
-            (unread, "evidence text", f"not read, after the first {inputs.k} of a claim"),
-        ]
-        note_counts(train_file, counts)
+        cut = (pairs.truncated, "evidence text", f"cut to {inputs.max_length} tokens")
+        note_counts(train_file, [cut])
         note_long_questions(pairs.truncated_questions, pairs.skipped_questions, train_file)
         return cls(network, inputs, pairs, config, sha256(train_file))
 

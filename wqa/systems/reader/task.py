@@ -79,15 +79,11 @@ class SpanExamples:
             raise DataError("training questions", problem, "at least one", "check the labels")
 
     def note(self, path: str) -> None:
-        """Print on standard error what the questions lack, if anything."""
+        """Print on standard error which questions are too long, and what has no span."""
         counts = self.counts
         note_long_questions(counts["truncated"], counts["skipped"], path)
-        lacking = [
-            (counts["unanswered"], "question", "with no candidate that contains an answer"),
-            (counts["without span"], "candidate", "with label 1 that contains none"),
-            (counts["cut off"], "answer", "too long for a window"),
-        ]
-        note_counts(path, lacking)
+        lacking = (counts["without span"], "candidate", "with label 1 that contains no answer")
+        note_counts(path, [lacking])
 
     def _add(self, question: Question) -> None:
         if not question.answers:
@@ -106,7 +102,6 @@ class SpanExamples:
             spans.append(_spans(text, question.answers, label))
         counts["truncated"] += segments.question_truncated
         counts["questions"] += 1
-        counts["unanswered"] += not any(spans)
         positive, agreeing = [], []
         for index, (label, of_text) in enumerate(zip(labels, spans)):
             if label and of_text:
@@ -126,8 +121,7 @@ class SpanExamples:
         first, last = tokens_of(document, *span)
         windows = self._windows.windows(question_ids, [document])
         contexts = [min(first - window.start, window.end - 1 - last) for window in windows]
-        if max(contexts, default=-1) < 0:
-            self.counts["cut off"] += 1
+        if max(contexts, default=-1) < 0:  # an answer that is too long for a window
             return
         window = windows[contexts.index(max(contexts))]
         self._append("positive", window.pair, (first - window.start, last - window.start))
