@@ -12,7 +12,6 @@ from conftest import write_family_encoder
 from wqa.cli import main, parse
 from wqa.config import RunConfig, TrainingConfig, read_run_config
 from wqa.data import builtin_path
-from wqa.data.digests import ranker_digest
 from wqa.io.files import sha256
 from wqa.systems.load import load_ranker
 from wqa.systems.run_directory import KINDS
@@ -69,14 +68,6 @@ def test_its_example_runs(run, monkeypatch, capsys):
     exec(block((run / CARD).read_text(), "python"), {})
     order = load_ranker(run).rank("why does a kettle whistle ?", TEXTS).order
     assert capsys.readouterr().out == f"{order}\n"
-
-
-def test_nothing_depends_on_the_card(copied):
-    digest, config = ranker_digest(copied), read_run_config(copied / "config.json")
-    scores = load_ranker(copied).rank("q", TEXTS).scores.tolist()
-    (copied / CARD).unlink()
-    assert ranker_digest(copied) == digest and CARD not in config.sha256
-    assert load_ranker(copied).rank("q", TEXTS).scores.tolist() == scores
 
 
 def test_a_resumed_run_gets_its_card_again_but_keeps_ones_own(copied, tiny_encoder):
@@ -143,15 +134,6 @@ def test_the_commands_of_cards_parse(use, tmp_path):
 def test_whatever_a_run_computes_has_its_use():
     formats = {"mxnet", "onnx", "onnx_ranker", "huggingface"}
     assert set(KINDS) | {"card", "encoder"} | formats == {path.stem for path in TEMPLATES.iterdir()}
-
-
-def test_names_stay_within_their_cells(copied, tmp_path):
-    folder = tmp_path / "a | b `c`"
-    copied.rename(folder)
-    (folder / CARD).unlink()
-    write_model_card(folder, read_run_config(folder / "config.json"), "scores")
-    card = (folder / CARD).read_text()
-    assert "# a \\| b 'c'\n" in card
 
 
 def test_the_card_of_a_reader(tiny_encoder, tmp_path):

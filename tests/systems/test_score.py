@@ -17,7 +17,7 @@ from wqa.data import Candidate, Question, builtin_path, read_questions, write_qu
 from wqa.data.digests import ranker_digest
 from wqa.data.partitions import estimated_tokens
 from wqa.data.scores import CandidateScores, StoredScores, candidate_keys
-from wqa.errors import DataError, OptionError, OutputLocked, QuestionTooLong, RunDirectoryError
+from wqa.errors import DataError, OptionError, OutputLocked, QuestionTooLong
 from wqa.evaluation import write_run
 from wqa.io.locks import lock_output
 from wqa.systems.load import load_ranker
@@ -54,23 +54,6 @@ def test_a_key_is_the_digest_of_id_question_index_and_text():
 
 
 TEXTS = st.text(max_size=6)
-
-
-@settings(max_examples=40)
-@given(st.lists(st.tuples(TEXTS, TEXTS, st.lists(TEXTS, min_size=1, max_size=4)), max_size=4))
-def test_keys_are_equal_for_equal_texts_alone(parts):
-    known = {}
-    for id, text, candidates in parts:
-        question = Question(id, text, tuple(Candidate(candidate) for candidate in candidates))
-        for index, key in enumerate(candidate_keys(question)):
-            identity = (id, text, index, candidates[index])
-            assert known.setdefault(int(key), identity) == identity
-    assert len(known) == len(set(known.values()))
-
-
-def test_labels_and_document_ids_do_not_change_keys():
-    bare = tuple(Candidate(candidate.text) for candidate in ONE.candidates)
-    assert candidate_keys(ONE._replace(candidates=bare)).tolist() == candidate_keys(ONE).tolist()
 
 
 @settings(max_examples=60)
@@ -404,23 +387,3 @@ def test_the_digest_of_a_ranker_is_that_of_what_its_scores_depend_on(tiny_run, t
     tuned = ranker_digest(sequence)
     (run / "tuned.json").write_text("[]")
     assert ranker_digest(sequence) != tuned
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        ('{"rankers": ["self.json", 3]}', "run is 3"),
-        ('{"rankers": ["self.json"]}', "inside itself"),
-        ("[", "no sequence"),
-    ],
-)
-def test_a_damaged_file_of_rankers_has_no_digest(content, problem, tmp_path):
-    path = tmp_path / "self.json"
-    path.write_text(content)
-    with pytest.raises(RunDirectoryError, match=problem):
-        ranker_digest(path)
-
-
-def test_a_missing_ranker_has_no_digest(tmp_path):
-    with pytest.raises(RunDirectoryError, match="no: cannot be read"):
-        ranker_digest(tmp_path / "no")

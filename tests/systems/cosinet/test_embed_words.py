@@ -1,7 +1,6 @@
 """Tables of word vectors that are made of a corpus: from files, from an encoder, from its texts."""
 
 import gzip
-import json
 import zipfile
 
 import mxnet as mx
@@ -75,11 +74,6 @@ def test_labels_and_order_of_candidates_change_nothing(tmp_path):
         assert vocabularies[first].counts.tolist() == vocabularies[second].counts.tolist()
 
 
-def test_questions_without_candidates_have_words_too(jsonl):
-    path = jsonl('{"id": "1", "question": "how deep ?"}')
-    assert count_words([path]).words == ["?", "deep", "how"]
-
-
 # Mutual information
 
 
@@ -97,15 +91,6 @@ def test_principal_components_keep_the_variance(vectors, units):
     assert np.allclose(np.linalg.norm(components, axis=0), values[:units], atol=1e-4)
     if units == 4:
         assert np.allclose(components @ components.T, centred @ centred.T, atol=1e-3)
-
-
-def test_the_greatest_element_of_a_direction_is_positive():
-    vectors = np.random.default_rng(2).standard_normal((50, 6))
-    components = principal_components(vectors, 6)
-    directions, *_ = np.linalg.lstsq(vectors - vectors.mean(axis=0), components, rcond=None)
-    assert np.allclose(directions.T @ directions, np.eye(6))
-    greatest = np.abs(directions).argmax(axis=0)
-    assert (directions[greatest, np.arange(6)] > 0).all()
 
 
 # The encoder
@@ -200,18 +185,6 @@ def test_a_file_becomes_the_table_of_a_corpus(corpus, tmp_path, capsys):
     assert (out / "meta.json").stat().st_mtime_ns == before
 
 
-def test_files_of_several_options_are_read_together(corpus, tmp_path):
-    more = questions(tmp_path / "dev.jsonl", "bird", "fish")
-    (tmp_path / "glove.txt").write_text("bird 1 0\ncat 2 0\n")
-    for name, data in (
-        ("one", ["--data", corpus, more]),
-        ("two", ["--data", corpus, "--data", more]),
-    ):
-        assert run(*data, "--out", tmp_path / name, "--vectors", tmp_path / "glove.txt") == 0
-        table = read_word_vectors(tmp_path / name)
-        assert table.words == ["bird", "cat"] and len(table.meta["data_sha256"]) == 2
-
-
 def test_a_table_of_other_options_is_kept(corpus, tmp_path, capsys):
     vectors = tmp_path / "glove.txt"
     vectors.write_text("cat 1 0\ndog 0 1\n")
@@ -266,13 +239,6 @@ def test_length_of_the_vectors(tiny_encoder, corpus, tmp_path, capsys):
     for other, expected in ((("--length", 2), "2.0"), ((), "None")):
         assert run("--data", corpus, "--out", tmp_path / "scaled", *file, *other) == 2
         assert f"made with length 10.0; expected {expected}" in capsys.readouterr().err
-
-
-def test_one_word_has_no_components(tiny_encoder, tmp_path, capsys):
-    data, out = questions(tmp_path / "data.jsonl", "ice", "ice ice"), tmp_path / "words"
-    assert run("--data", data, "--out", out, "--encoder", tiny_encoder, "--units", 6) == 2
-    assert "tokens for 1 of the texts' words; expected at least 2" in capsys.readouterr().err
-    assert not out.exists()
 
 
 @pytest.mark.parametrize(
@@ -362,29 +328,6 @@ def zip_of(path, **members):
 TABLE = b"the 1 2\ncat 3 4\n"
 
 
-def test_a_local_table_is_copied(tmp_path, capsys):
-    archive = tmp_path / "mine.txt"
-    archive.write_bytes(TABLE)
-    arguments = ["glove-6b", "--out", str(tmp_path / "out"), "--archive", str(archive)]
-    assert script.main(arguments) == 0
-    target = tmp_path / "out" / "glove.6B.300d.txt"
-    assert target.read_bytes() == TABLE
-    printed = capsys.readouterr().out
-    assert "not checked" in printed
-    record = json.loads((tmp_path / "out" / "glove.6B.300d.txt.fetched.json").read_text())
-    assert record["name"] == "glove-6b" and record["from"] == str(archive)
-    assert record["sha256"] in printed
-
-
-def test_a_zip_of_another_digest_is_refused(tmp_path, capsys):
-    archive = zip_of(tmp_path / "glove.zip", glove__6B__300d__txt=TABLE)
-    arguments = ["glove-6b", "--out", str(tmp_path / "out"), "--archive", str(archive)]
-    assert script.main(arguments) == 2
-    error = capsys.readouterr().err
-    assert "SHA-256" in error and script.SOURCES["glove-6b"].sha256 in error
-    assert not (tmp_path / "out" / "glove.6B.300d.txt").exists()
-
-
 @pytest.fixture
 def unchecked(monkeypatch):
     """GloVe's source without a digest."""
@@ -400,29 +343,6 @@ def test_a_zip_is_unpacked_and_read(tmp_path, unchecked, corpus, capsys):
     words = tmp_path / "words"
     assert run("--data", corpus, "--out", words, "--vectors", out / "glove.6B.300d.txt") == 0
     assert read_word_vectors(words).words == ["the", "cat"]
-
-
-@pytest.mark.parametrize("damage", ["absent", "cut", "encrypted", "broken"])
-def test_a_damaged_zip(tmp_path, unchecked, capsys, damage):
-    name = "other__txt" if damage == "absent" else "glove__6B__300d__txt"
-    archive = zip_of(tmp_path / "glove.zip", **{name: TABLE})
-    raw = bytearray(archive.read_bytes())
-    if damage == "cut":
-        raw = raw[:20] + raw[40:]
-    if damage == "encrypted":
-        raw[raw.index(b"PK\x01\x02") + 8] |= 1
-    if damage == "broken":
-        raw[50] ^= 0xFF
-    archive.write_bytes(raw)
-    out = tmp_path / "out"
-    assert script.main(["glove-6b", "--out", str(out), "--archive", str(archive)]) == 2
-    error = capsys.readouterr().err
-    expected = {
-        "absent": "holds no glove.6B.300d.txt",
-        "encrypted": "is encrypted",
-    }.get(damage, "cannot be read")
-    assert expected in error and error.count("\n") == 1
-    assert not (out / "glove.6B.300d.txt").exists()
 
 
 def serve(monkeypatch, name, url):
@@ -443,29 +363,6 @@ def test_a_download_and_its_digest(site, tmp_path, unchecked, monkeypatch, capsy
     serve(monkeypatch, "numberbatch", f"{url}/nb.gz")
     assert script.main(["numberbatch", "--out", str(out)]) == 0
     assert (out / "nb.gz").read_bytes() == numberbatch
-
-
-def test_a_download_of_another_digest_is_deleted(site, tmp_path, monkeypatch, capsys):  # noqa: F811
-    root, url = site
-    zip_of(root / "glove.zip", glove__6B__300d__txt=TABLE)
-    out = tmp_path / "out"
-    serve(monkeypatch, "glove-6b", f"{url}/glove.zip")
-    assert script.main(["glove-6b", "--out", str(out)]) == 2
-    error = capsys.readouterr().err
-    assert script.SOURCES["glove-6b"].sha256 in error and "--archive" in error
-    assert [path.name for path in out.iterdir()] == []
-
-
-def test_names_of_vectors(tmp_path, capsys):
-    assert script.main(["--list"]) == 0
-    printed = capsys.readouterr().out
-    assert all(name in printed for name in script.SOURCES)
-    assert "no published digest" in printed and "checked by SHA-256" in printed
-    assert script.main(["fasttext", "--out", str(tmp_path)]) == 2
-    assert "one of numberbatch" in capsys.readouterr().err
-    absent = ["numberbatch", "--out", str(tmp_path), "--archive", str(tmp_path / "absent")]
-    assert script.main(absent) == 2
-    assert "is no file" in capsys.readouterr().err
 
 
 def test_two_writers_of_one_table(tmp_path):

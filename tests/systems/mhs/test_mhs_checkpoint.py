@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import zipfile
 
 import numpy as np
 import pytest
@@ -116,14 +115,6 @@ def test_heads_of_different_depth_are_refused(tensors, convert_tensors):
         convert_tensors({**tensors, **deeper})
 
 
-def test_numbers_of_layers_beyond_any_network_are_refused(tensors, convert_tensors):
-    many = dict(tensors)
-    for number in range(2, 3000):
-        many[f"cerberus_shared_encoder.layer.{number}.x"] = np.zeros(1, np.float32)
-    with pytest.raises(EncoderError, match="body: 3000; expected a whole number from 0"):
-        convert_tensors(many)
-
-
 def test_tensors_of_other_shapes_and_no_numbers_are_refused(tensors, convert_tensors):
     name = f"cerberus_heads.1.layer.0.{QUERY}"
     for value in (np.zeros((16, 8)), np.zeros(256), np.float32(1)):
@@ -159,30 +150,6 @@ def test_an_encoder_of_other_sizes_is_refused(tmp_path, change, message):
     (encoder / "config.json").write_text(json.dumps(config))
     with pytest.raises(EncoderError, match=message):
         convert(STUDENT / "cerberus_model.pt", tmp_path / "run", encoder=encoder)
-    assert not (tmp_path / "run").exists()
-
-
-def test_files_that_are_no_checkpoints(tmp_path):
-    whole = (STUDENT / "cerberus_model.pt").read_bytes()
-    contents = {
-        "text": b"not a checkpoint",
-        "empty": b"",
-        "half": whole[: len(whole) // 2],
-        "cut": whole[:-1],
-        "damaged": whole.replace(b"data/3", b"data/X"),
-    }
-    for name, content in contents.items():
-        path = tmp_path / f"{name}.pt"
-        path.write_bytes(content)
-        with pytest.raises(EncoderError, match=str(path)):
-            convert(path, tmp_path / "run", encoder=STUDENT)
-    flipped = bytearray(whole)
-    with zipfile.ZipFile(STUDENT / "cerberus_model.pt") as archive:
-        member = next(info for info in archive.infolist() if info.filename.endswith("data/9"))
-    flipped[member.header_offset + 200] ^= 1
-    (tmp_path / "flipped.pt").write_bytes(flipped)
-    with pytest.raises(EncoderError, match="CRC-32"):
-        convert(tmp_path / "flipped.pt", tmp_path / "run", encoder=STUDENT)
     assert not (tmp_path / "run").exists()
 
 
