@@ -12,7 +12,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock
 
-from wqa.config import PAIR_FORMS, RunConfig
+from wqa.config import PAIR_FORMS
 from wqa.errors import OptionError
 from wqa.io.files import PathLike
 from wqa.io.locks import new_directory
@@ -71,7 +71,7 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
             _write_network(block, names_of_inputs, names, folder / prefix)
         tokenizer.save(folder / "tokenizer.json")
         (folder / "export.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-        write_export_card(folder, "mxnet", out, run, loaded.config)
+        write_model_card(folder, loaded.config, "mxnet", pathlib.Path(out).absolute().name)
         return sorted(path.name for path in folder.iterdir())
 
 
@@ -114,15 +114,8 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
     with new_directory(out) as folder:
         write_tensors(huggingface_tensors(network), folder / "model.safetensors", {"format": "pt"})
         _write_settings(loaded, to_huggingface(network.config), folder)
-        write_export_card(folder, "huggingface", out, run, loaded.config)
+        write_model_card(folder, loaded.config, "huggingface", pathlib.Path(out).absolute().name)
         return sorted(path.name for path in folder.iterdir())
-
-
-def write_export_card(
-    folder: pathlib.Path, form: str, out: PathLike, run: PathLike, config: RunConfig
-) -> None:
-    """Write the model card of an export, by the configuration of its run."""
-    write_model_card(folder, config, form, pathlib.Path(out).absolute().name, run)
 
 
 def _write_settings(run: LoadedRun, config: Dict[str, Any], folder: pathlib.Path) -> None:

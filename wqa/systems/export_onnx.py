@@ -24,9 +24,9 @@ from wqa.inference.document_encoder import encoder_digest
 from wqa.io.files import PathLike, write_json
 from wqa.io.locks import new_directory
 from wqa.models.network import ENCODINGS_AND_SCORES, GraphPart, Network
-from wqa.systems.export import write_export_card
 from wqa.systems.registry import read_tuned
 from wqa.systems.run_directory import LoadedRun, load_run
+from wqa.systems.saving import write_model_card
 
 #: Graph of a cascade with the drops inside.
 DROPPING = "dropping"
@@ -84,7 +84,7 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
         digests = {**file_digests(folder, names), "config.json": config_digest(config)}
         write_json(folder / "config.json", {**config, "sha256": digests})
         form = "onnx_ranker" if computes == "scores" else "onnx"
-        write_export_card(folder, form, out, run, loaded.config)
+        write_model_card(folder, loaded.config, form, pathlib.Path(out).absolute().name)
         return sorted(path.name for path in folder.iterdir())
 
 

@@ -1,7 +1,7 @@
 """Run directories of networks that were trained elsewhere, and the model cards of all.
 
 A card is the ``README.md`` of a run or an export in the Hugging Face hub's form. It is made from
-``config.json`` and ``metrics.jsonl`` of the run, by the templates of ``cards``. Nothing reads it.
+``config.json`` of the run, by the templates of ``cards``. Nothing reads it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import json
 import pathlib
 import shlex
 import string
-from typing import Any, Dict, Iterable, Optional, Tuple
+from typing import Any, Dict
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
 import mxnet as mx
 from mxnet.gluon import Block
 
-from wqa.config import RunConfig, TrainingConfig, parse_json, to_json
+from wqa.config import RunConfig, TrainingConfig, to_json
 from wqa.config.runs import as_json
 from wqa.data.digests import record_digests
 from wqa.errors import OptionError, printable, shorten
@@ -134,7 +134,6 @@ def write_model_card(
     config: RunConfig,
     use: str,
     name: str = "",
-    run: Optional[PathLike] = None,
 ) -> None:
     """Write the model card of a folder, unless it has one that is not marked by `MARK`.
 
@@ -148,8 +147,6 @@ def write_model_card(
         How it is loaded, the name of a file of `TEMPLATES`.
     name : str
         Name of the model; by default that of the folder.
-    run : str or path-like, optional
-        Run directory whose ``metrics.jsonl`` has the figures; by default the folder.
 
     Raises
     ------
@@ -160,18 +157,13 @@ def write_model_card(
     if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
         return
     title = _plain(name or path.absolute().parent.name)
-    metric = str(config.data.get("metric", "map"))
-    figures = best_figures(pathlib.Path(run or folder) / "metrics.jsonl", metric)
     unknown = f"Encoder {_code(config.encoder)}: unknown; fill in its licence."
     card = _template("card").substitute(
         system=json.dumps(config.system),  # a string of JSON is one of YAML
-        metrics=f"metrics:\n- {json.dumps(metric)}\n" if figures else "",
         name=title,
         system_name=config.system,
         version=f" {config.versions.get('wqa', '')}".rstrip(),
         use=_template(use).substitute(name=title, shell=shlex.quote(title)),
-        data=_data(config, figures),
-        figures=_figures(figures, metric),
         settings=_settings(config),
         licence=_LICENCES.get(config.encoder, unknown),
     )
@@ -179,85 +171,26 @@ def write_model_card(
         file.write(card)
 
 
-def best_figures(path: pathlib.Path, metric: str) -> Dict[str, Any]:
-    """Read the figures of the evaluation that chose the parameters of a run.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        ``metrics.jsonl`` of the run.
-    metric : str
-        Figure that chose.
-
-    Returns
-    -------
-    dict of str to float
-        Figures by name, and ``"update"``; empty if the file has no evaluation, or is not there.
-    """
-    best: Dict[str, Any] = {}
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
-        try:
-            values = parse_json(line)
-            figures = values["dev"]
-            if not best or figures[metric] > best[metric]:
-                best = {**figures, "update": values.get("update")}
-        except (ValueError, KeyError, TypeError):  # a line without figures, or half a line
-            continue
-    return best
-
-
 def _template(name: str) -> string.Template:
     return string.Template((TEMPLATES / f"{name}.md").read_text(encoding="utf-8"))
 
 
-def _data(config: RunConfig, figures: Dict[str, Any]) -> str:
-    """Table of the files of a training, with their counts and digests."""
-    train, dev = (dict(config.data.get(part) or {}) for part in ("train", "dev"))
-    if config.train_sha256:
-        train["sha256"] = config.train_sha256
-    if dev:
-        counts = {name: count for name, count in figures.items() if type(count) is int}
-        dev = {**counts, **dev, "update": ""}
-    rows = []
-    for part, values in (("training", train), ("development", dev)):
-        rows += [(part, name, _code(value)) for name, value in values.items() if value]
-    rows += [("teacher", "sha256", _code(digest)) for digest in config.teachers_sha256]
-    if not rows:
-        return "The run does not record what it was trained on.\n"
-    return _table(("part", "of it", "value"), rows)
-
-
-def _figures(figures: Dict[str, Any], metric: str) -> str:
-    """Table of the development figures of the parameters."""
-    if not figures:
-        return "It was not evaluated while it was trained.\n"
-    rows = []
-    for figure, value in figures.items():
-        if isinstance(value, float):
-            value = f"{value:.4f}" if figure.endswith("loss") else f"{100 * value:.2f}"
-        if figure != "update":
-            rows.append((figure, value))
-    best = f"update {figures['update']}, the best by {_code(metric)}"
-    text = f"The parameters are those of {best}. Figures but counts and losses are in per cent.\n\n"
-    return text + _table(("figure", "value"), rows)
-
-
 def _settings(config: RunConfig) -> str:
-    """All settings of the system; of the training, those that are not the defaults."""
-    settings = {"encoder": config.encoder or "none", "max_length": config.max_length}
+    """The data, all settings of the system, and those of the training but the defaults."""
+    settings: Dict[str, Any] = {"encoder": config.encoder or "none"}
+    for part in ("train", "dev"):
+        for name, value in config.data.get(part, {}).items():
+            settings[f"{part} {name}"] = value
+    settings["max_length"] = config.max_length
     settings.update(config.network)
     if config.training is not None:
         defaults = dataclasses.asdict(TrainingConfig())
         training = dataclasses.asdict(config.training).items()
         settings.update({name: value for name, value in training if value != defaults[name]})
-    rows = [(name, _code(value)) for name, value in settings.items()]
+    rows = ["| setting | value |", "| --- | --- |"]
+    rows += [f"| {name} | {_code(value)} |" for name, value in settings.items()]
     command = f"\n```sh\n{printable(config.command)}\n```\n" if config.command else ""
-    return f"{_table(('setting', 'value'), rows)}{command}"
-
-
-def _table(heads: Tuple[str, ...], rows: Iterable[Tuple[Any, ...]]) -> str:
-    lines = [heads, ("---",) * len(heads), *rows]
-    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
+    return "\n".join(rows) + f"\n{command}"
 
 
 def _plain(value: Any) -> str:
