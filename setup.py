@@ -91,7 +91,14 @@ setup(
         # `wqa serve`, whose workers are those of uvicorn 0.30.
         "serve": ["fastapi", "pydantic>=2", "uvicorn>=0.30", "prometheus-client"],
         # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
-        "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],
+        "docs": [
+            "jinja2",
+            "mkdocs",
+            "mkdocs-material",
+            "mkdocstrings[python]",
+            "griffe-sphinx",
+            "ruff",
+        ],
         # Rankers as parts of these, `wqa.adapters`; they work beside MXNet's numpy.
         "pyterrier": ["python-terrier>=0.11"],
         "langchain": ["langchain-core>=0.3; python_version >= '3.9'"],

@@ -15,10 +15,9 @@ from wqa.data import FILTERS, count, read_json, write_questions
 from wqa.data.documents import write_documents
 from wqa.data.formats import to_line
 from wqa.errors import DataError, WqaError, printable, shorten
-from wqa.io.files import atomic_writer, scratch_folder, sha256, write_json
+from wqa.io.files import atomic_writer, lock_output, scratch_folder, sha256, write_json
 from wqa.io.lines import checked_utf8
-from wqa.io.locks import lock_output
-from wqa.io.streams import messages_on_stderr
+from wqa.io.progress import messages_on_stderr
 
 INTERRUPTED = 130
 #: Documents of the questions to train on.

@@ -20,8 +20,7 @@ from huggingface_hub import HfApi, hf_hub_download
 from releases import TANDA, download
 
 from wqa.errors import DataError, OptionError, WqaError, printable
-from wqa.io.files import sha256
-from wqa.io.locks import new_directory
+from wqa.io.files import new_directory, sha256
 
 #: Encoders of the hub by name: the repository, and what the encoder is for.
 HUB_ENCODERS = {

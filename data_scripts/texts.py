@@ -6,14 +6,15 @@ import gzip
 import lzma
 import pathlib
 import re
+import shutil
+import tarfile
 from typing import IO, NamedTuple
 
 from releases import damage_errors
 from sacremoses import MosesDetokenizer
 
 from wqa.errors import DataError, shorten
-from wqa.io.archives import checked_members, copy_member, open_tar
-from wqa.io.files import scratch_folder
+from wqa.io.files import checked_members, scratch_folder
 from wqa.io.lines import LONGEST_LINE, bounded_lines, decoded_lines, json_value, text_of
 
 #: Greatest size in bytes, unpacked, of a tar, and of a tar in it.
@@ -94,7 +95,7 @@ def is_tar(name):
 
 def _members(path, name, largest, scratch):
     """Yield the files of a tar, and of the tars in it, by way of a scratch file."""
-    with damage_errors(name), open_tar(path, largest) as tar:
+    with damage_errors(name), tarfile.open(path) as tar:
         for member in checked_members(tar, largest):
             base = pathlib.PurePosixPath(member.name).name
             where = f"{name}, {shorten(member.name, 200)}"
@@ -103,7 +104,7 @@ def _members(path, name, largest, scratch):
             if is_tar(base):
                 inner = scratch / f"in-{path.name}"
                 with inner.open("wb") as target:
-                    copy_member(tar, member, target)
+                    shutil.copyfileobj(tar.extractfile(member), target)
                 yield from _members(inner, where, LARGEST_INNER, scratch)
                 continue
             with tar.extractfile(member) as raw:

@@ -22,8 +22,7 @@ from releases import damage_errors, download, open_member
 
 from wqa.data.vector_files import tell_format
 from wqa.errors import DataError, printable
-from wqa.io.files import atomic_writer, sha256, write_json
-from wqa.io.locks import lock_output
+from wqa.io.files import atomic_writer, lock_output, sha256, write_json
 
 
 class Source(NamedTuple):

@@ -16,10 +16,9 @@ import argparse
 import json
 import pathlib
 import statistics
-import sys
 
 from wqa.data.claims import read_claims
-from wqa.errors import DataError, WqaError, check_choice
+from wqa.errors import DataError, check_choice, run_script
 from wqa.evaluation import read_qrels, read_run, table
 from wqa.evaluation.significance import between_seeds, compare, per_question_of_run
 
@@ -100,8 +99,4 @@ def arguments():
 
 
 if __name__ == "__main__":
-    try:
-        main(arguments())
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, arguments())

@@ -12,7 +12,7 @@ import json
 import pathlib
 import sys
 
-from wqa.errors import DataError, WqaError, check_choice
+from wqa.errors import DataError, check_choice, run_script
 from wqa.evaluation.report import write_rows
 
 SPLITS = ("train", "dev", "test")
@@ -89,8 +89,4 @@ def main(paper, table, data):
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, *sys.argv[1:])

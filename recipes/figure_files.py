@@ -20,9 +20,6 @@ from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike
 from wqa.io.lines import json_value, text_lines
 
-#: Greatest size of a file in bytes.
-LARGEST = 1 << 26
-
 #: Thousands that a table rounds to.
 _UNITS = {"k": 1e3, "M": 1e6}
 _NUMBER = re.compile(r"([+-]?\d[\d,]*\.?\d*(?:e[+-]?\d+)?)([kMx]?)(?: \((\d[\d.]*)\))?")
@@ -33,38 +30,32 @@ _COLUMNS = re.compile(r" {2,}")
 _COMMAND = "$ "
 
 
-class Cell(NamedTuple):
-    """A cell of a table.
+class Cell(float):
+    """The number of a cell of a table, NaN if it has none; as text it is what the cell says.
 
-    Attributes
+    Parameters
     ----------
     text : str
         What it says, such as ``78.36 (1.24)``, ``904k`` or ``10.3x``.
     where : str
         File and row, for errors.
+
+    Attributes
+    ----------
+    deviation : float
+        The number in brackets behind it; NaN if there is none.
     """
 
-    text: str
-    where: str = ""
+    def __new__(cls, text: str, where: str = "") -> Cell:
+        match = _NUMBER.fullmatch(text)
+        value = float(match[1].replace(",", "")) * _UNITS.get(match[2], 1) if match else math.nan
+        cell = super().__new__(cls, value)
+        cell.text, cell.where = text, where
+        cell.deviation = float(match[3]) if match and match[3] else math.nan
+        return cell
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it holds nothing but a dash."""
-        return self.text in ("", "-")
-
-    @property
-    def value(self) -> float:
-        """Its number; NaN if it has none."""
-        match = _NUMBER.fullmatch(self.text)
-        if not match:
-            return math.nan
-        return float(match[1].replace(",", "")) * _UNITS.get(match[2], 1)
-
-    @property
-    def deviation(self) -> float:
-        """The number in brackets behind it; NaN if there is none."""
-        match = _NUMBER.fullmatch(self.text)
-        return float(match[3]) if match and match[3] else math.nan
+    def __str__(self) -> str:
+        return "" if self.text == "-" else self.text
 
 
 class Row(NamedTuple):
@@ -103,7 +94,7 @@ class TableFile:
     def __init__(self, path: PathLike) -> None:
         self.path = pathlib.Path(path)
         self.sections: Dict[str, List[Row]] = {"": []}
-        lines = ((number, line.rstrip()) for number, line in text_lines(path, largest=LARGEST))
+        lines = ((number, line.rstrip()) for number, line in text_lines(path))
         if self.path.suffix == ".json":
             text = "\n".join(line for _, line in lines)
             self.sections[""] = _of_json(json_value(text, str(path)), self.path)
@@ -112,12 +103,19 @@ class TableFile:
         else:
             self._read_text(lines)
 
-    def cell(self, words: Sequence[str]) -> Cell:
+    def __getitem__(self, words: Any) -> Any:
+        """A cell by the words in brackets; with a list of columns, a row of Markdown."""
+        *keys, column = words
+        if isinstance(column, list):
+            return " | ".join(str(self.cell([*keys, name])) for name in column)
+        return self.cell(words)
+
+    def cell(self, words: Sequence[Any]) -> Cell:
         """A cell by the words in brackets.
 
         Parameters
         ----------
-        words : sequence of str
+        words : sequence
             A section, if the file has any, the first cells of a row, and a column. The start of a
             section's title will do, and of a line that is no row of a table.
 
@@ -131,7 +129,7 @@ class TableFile:
         DataError
             If there is no such cell, or more than one.
         """
-        *keys, column = words
+        *keys, column = map(str, words)
         rows = self.sections[""]
         section = ""
         if keys and (keys[0].startswith(_COMMAND) or self._has_titles()):

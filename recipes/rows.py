@@ -18,9 +18,8 @@ import argparse
 import json
 import math
 import pathlib
-import sys
 
-from wqa.errors import DataError, WqaError
+from wqa.errors import DataError, run_script
 from wqa.evaluation.report import read_rows, write_rows
 from wqa.evaluation.significance import over_seeds
 
@@ -135,8 +134,4 @@ def arguments():
 
 
 if __name__ == "__main__":
-    try:
-        main(arguments())
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, arguments())

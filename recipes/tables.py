@@ -17,13 +17,15 @@ A page marks a figure, a word or a table by a name:
     <!--/-->
 
 What stands between the marks comes from ``docs/figures/PAGE.yaml``: ``page`` is the page, ``files``
-names results and logs, and ``figures`` has a text for each name, with expressions in braces, such
-as ``{small["MHS", "wikiqa_map"] - small["ensemble", "wikiqa_map"]:.1f}``, which
-`expressions.py` explains. A cell alone is printed as it is, a list of cells as cells of
-a row, a number by the format behind the colon. Further names are
+names results and logs, and ``figures`` has a template of Jinja for each name, such as
+``{{ (small["MHS", "wikiqa_map"] - small["ensemble", "wikiqa_map"]) | number(".1f") }}``. The last
+word in brackets is a column, or a list of them, for a row; those before it are a section, if the
+file has any, and the first cells of a row (`figure_files.py`). A cell alone is printed as it is.
+Further functions are
 
-    claims["mhs"]      rows of the claims of a paper, with their intervals and what they say
-    headline["mhs"]    rows of a paper's main figures: in the paper, here, and why they differ
+    p(CELL)            a p-value
+    claims("mhs")      rows of the claims of a paper, with their intervals and what they say
+    headline("mhs")    rows of a paper's main figures: in the paper, here, and why they differ
 
 A table whose figures have no file stands behind a comment that says where they are from:
 
@@ -47,25 +49,22 @@ import math
 import pathlib
 import re
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
+import jinja2
 import yaml
-from expressions import compute, number_of
-from figure_files import Cell, TableFile
+from figure_files import TableFile
 
-from wqa.errors import DataError, WqaError, shorten
+from wqa.errors import DataError, WqaError, run_script, shorten
 from wqa.evaluation.report import read_rows
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KEYS = ("page", "files", "figures", "numbers")
 
 MARKED = re.compile(r"<!--=([\w.-]+)-->.*?<!--/-->", re.DOTALL)
-_EXPRESSION = re.compile(r"\{([^{}]+?)(?::([-+,.0-9]*[fd%]))?\}")
 _DECIMAL = re.compile(r"(?<![\w.-])\d[\d,]*\.\d+(?![\w.]*\d)")
 #: What holds no figures: comments, code, targets of links.
 _ASIDE = re.compile(r"<!--.*?-->|```.*?```|`[^`]*`|\]\([^)]*\)", re.DOTALL)
-
-Lookup = Callable[[Sequence[str]], Any]
 
 
 def read_spec(path: pathlib.Path) -> Dict[str, Any]:
@@ -105,7 +104,7 @@ def read_claim(paper: str, row: Dict[str, str]) -> Claim:
     """Look up the difference of a claim, and test it against its margin."""
     file = read_file(f"recipes/{paper}/{row['file']}")
     words = [row["comparison"], row["metric"]]
-    values = [number_of(file.cell([*words, name])) for name in ("difference", "low", "high")]
+    values = [file.cell([*words, name]) for name in ("difference", "low", "high")]
     difference, low, high = (float(row["scale"]) * value for value in values)
     if row["better"] == "first":
         difference, low, high = -difference, -high, -low
@@ -136,10 +135,10 @@ def holm(p_values: Sequence[float]) -> List[float]:
     return corrected
 
 
-def claims_of(words: Sequence[str]) -> str:
+def claims_of(paper: str) -> str:
     """Rows of the claims of a paper."""
-    rows = read_rows(ROOT / "recipes" / words[0] / "claims.tsv", ("claim", "data"))
-    claims = [read_claim(words[0], row) for row in rows]
+    rows = read_rows(ROOT / "recipes" / paper / "claims.tsv", ("claim", "data"))
+    claims = [read_claim(paper, row) for row in rows]
     lines = []
     for claim, p_value in zip(claims, holm([claim.p_value for claim in claims])):
         margin = float(claim.row["margin"])
@@ -147,16 +146,16 @@ def claims_of(words: Sequence[str]) -> str:
         if p_value < LEVEL:
             says = "shown" if claim.difference > -margin else "refuted"
         interval = f"{claim.difference:+.1f} ({claim.low:+.1f} to {claim.high:+.1f})"
-        p_text = f"{p_value:.3f}" if p_value >= 0.001 else "< 0.001"
+        printed = f"{p_value:.3f}" if p_value >= 0.001 else "< 0.001"
         cells = [claim.row["claim"], claim.row["data"], interval]
-        cells += [f"{margin:g}" if margin else "", p_text, says]
+        cells += [f"{margin:g}" if margin else "", printed, says]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def headline_of(words: Sequence[str]) -> str:
+def headline_of(paper: str) -> str:
     """Rows of the main figures of a paper."""
-    folder = f"recipes/{words[0]}"
+    folder = f"recipes/{paper}"
     lines = []
     for row in read_rows(ROOT / folder / "headline.tsv", ("figure", "table")):
         published = read_file(f"{folder}/published/table{row['table']}.tsv")
@@ -167,34 +166,34 @@ def headline_of(words: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def names_of(spec: Dict[str, Any]) -> Dict[str, Lookup]:
-    """What the names in the expressions of a page stand for."""
-    names: Dict[str, Lookup] = {"claims": claims_of, "headline": headline_of}
-    for name, path in spec.get("files", {}).items():
-        names[name] = read_file(path).cell
-    return names
+def number(value: Any, specification: str) -> str:
+    """A number by a format such as ``.1f``."""
+    if math.isnan(value):
+        where = getattr(value, "where", "expression")
+        raise DataError(where, shorten(str(value)), "a number")
+    return format(float(value), specification)
 
 
-def written(template: str, names: Dict[str, Lookup]) -> str:
-    """A text with its expressions replaced by what they give."""
-
-    def replaced(match: re.Match) -> str:
-        value = compute(match[1], names)
-        if match[2]:
-            return format(number_of(value), match[2])
-        cells = value if isinstance(value, list) else [value]
-        return " | ".join(map(text_of, cells))
-
-    return _EXPRESSION.sub(replaced, template.strip())
+def p_text(value: float) -> str:
+    """A p-value with two digits, or three where it is small."""
+    if value < 0.001:
+        return "p < 0.001"
+    return f"p = {value:.{3 if value < 0.0095 else 2}f}"
 
 
-def text_of(value: Any) -> str:
-    """Text of a value that has no format; an empty cell is blank."""
-    if isinstance(value, Cell):
-        return "" if value.is_empty else value.text
-    if isinstance(value, str):
-        return value
-    raise DataError("expression", shorten(value), "a format behind it, such as :.1f")
+TEMPLATES = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True)
+TEMPLATES.filters["number"] = number
+TEMPLATES.globals.update(claims=claims_of, headline=headline_of, p=p_text, max=max)
+
+
+def written(template: str, files: Dict[str, TableFile]) -> str:
+    """A template with its expressions replaced by what they give."""
+    try:
+        return TEMPLATES.from_string(template).render(files).strip()
+    except (jinja2.TemplateError, TypeError, ZeroDivisionError) as error:
+        raise DataError(
+            "template", shorten(str(error)), "expressions over cells of files"
+        ) from None
 
 
 def page_of(path: pathlib.Path) -> Tuple[pathlib.Path, str, str]:
@@ -202,7 +201,7 @@ def page_of(path: pathlib.Path) -> Tuple[pathlib.Path, str, str]:
     spec = read_spec(path)
     page = ROOT / spec["page"]
     text = page.read_text(encoding="utf-8")
-    names = names_of(spec)
+    files = {name: read_file(file) for name, file in spec.get("files", {}).items()}
     used = set()
 
     def replaced(match: re.Match) -> str:
@@ -211,7 +210,7 @@ def page_of(path: pathlib.Path) -> Tuple[pathlib.Path, str, str]:
             raise DataError(page, f"the mark {name}", f"a figure of {path}")
         used.add(name)
         try:
-            made = written(spec["figures"][name], names)
+            made = written(spec["figures"][name], files)
         except WqaError as error:
             raise DataError(f"{path}, {name}", error) from None
         if "\n" in made:
@@ -265,8 +264,4 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, sys.argv[1:])

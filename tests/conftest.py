@@ -84,7 +84,7 @@ FAMILIES = {
 @pytest.fixture(autouse=True, scope="session")
 def printed_messages():
     """Messages of the library are printed, as by the command line, also where tests call it."""
-    from wqa.io.streams import messages_on_stderr
+    from wqa.io.progress import messages_on_stderr
 
     with messages_on_stderr():
         yield

@@ -66,11 +66,11 @@ SPEC = """page: docs/page.md
 files: {t: t.tsv}
 numbers: [0.3]
 figures:
-  gap: '{t["one", "map"] - t["two", "map"]:+.1f} of MAP'
+  gap: '{{ (t["one", "map"] - t["two", "map"]) | number("+.1f") }} of MAP'
   table: |
     | | MAP | P@1 |
     | --- | --- | --- |
-    | one | {t["one", ["map", "p@1"]]} |
+    | one | {{ t["one", ["map", "p@1"]] }} |
 """
 
 
@@ -96,7 +96,6 @@ def test_figures_are_written_between_their_marks(tables, pages, capsys):
         ("numbers: [0.3]", "numbers: []", "typed: 0.3"),
         ("numbers: [0.3]", "numbers: [0.3, 0.9]", "numbers that are not there: 0.9"),
         ("files:", "sources:", "sources; expected the keys"),
-        (":+.1f", "", "a format behind it"),
         ('t["one", "map"] -', 't["three", "map"] -', "0 rows"),
         ("t.tsv", "absent.tsv", "cannot be read"),
         ("page: docs", "page: [", "cannot be read"),
@@ -146,7 +145,7 @@ def test_a_claim_is_judged_by_its_interval(tables, pages, comparison, metric, ma
         "claim\tdata\tfile\tcomparison\tmetric\tmargin\tbetter\tscale\n"
         f"it\tX\ttests.txt\t{comparison}\t{metric}\t{margin}\t{better}\t1\n"
     )
-    assert tables.claims_of(["paper"]).endswith(f"| {says} |")
+    assert tables.claims_of("paper").endswith(f"| {says} |")
 
 
 def test_the_p_value_is_that_of_the_interval(tables, pages):
@@ -174,4 +173,4 @@ def test_a_headline_has_the_figure_in_print_and_ours(tables, pages):
     head += "our_row\tour_drop_ratio\tour_column\twhy\n"
     row = "MAP\t2\tMT\t0\tmap\tsmall\tours\t0\tx_map\tsmaller\n"
     (folder / "headline.tsv").write_text(head + row)
-    assert tables.headline_of(["paper"]) == "| MAP | 89.1 | 81.65 | smaller |"
+    assert tables.headline_of("paper") == "| MAP | 89.1 | 81.65 | smaller |"

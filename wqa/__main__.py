@@ -43,7 +43,7 @@ def main() -> int:
 
 def _run() -> int:
     from wqa import cli
-    from wqa.io.streams import LossyStream
+    from wqa.io.progress import LossyStream
 
     sys.stderr = LossyStream(sys.stderr)
     if sys.stdout is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable, Iterator
+import sys
+from typing import Any, Callable, Iterable, Iterator
 
 #: Characters that act on a terminal, reorder its text or cannot be seen: controls (C0, DEL, C1),
 #: the soft hyphen, bidirectional marks, embeddings, overrides and isolates, separators of lines
@@ -100,16 +101,14 @@ class OutputLocked(StorageError):
     ----------
     path : object
         File or folder.
-    holder : object
-        Description of the process that holds the lock.
     lock : object
         The lock file.
     """
 
-    def __init__(self, path: object, holder: object, lock: object) -> None:
+    def __init__(self, path: object, lock: object) -> None:
         super().__init__(
             path,
-            f"{holder}, in {lock}",
+            f"locked by another process, in {lock}",
             "one writer at a time",
             "wait until it ends, stop it, or choose another output",
         )
@@ -260,3 +259,12 @@ def check_choice(where: str, value: object, choices: Iterable[str]) -> None:
     choices = list(choices)
     if value not in choices:
         raise OptionError(where, shorten(value), "one of " + ", ".join(choices))
+
+
+def run_script(main: Callable[..., Any], *arguments: Any) -> None:
+    """Call the main function of a script and exit with its status; an error is one line and 2."""
+    try:
+        sys.exit(main(*arguments))
+    except WqaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

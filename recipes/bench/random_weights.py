@@ -25,7 +25,7 @@ import numpy as np
 
 from wqa.cli.options import add_fields, fields_of
 from wqa.config import BACKBONES, EngineConfig
-from wqa.errors import WqaError, check_choice
+from wqa.errors import check_choice, run_script
 from wqa.evaluation import table
 from wqa.inference.document_encoder import StoredDocument
 from wqa.inference.ensemble import EnsembleRanker
@@ -175,7 +175,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except WqaError as error:
-        sys.exit(f"error: {error}")
+    run_script(main)

@@ -14,7 +14,7 @@ import pathlib
 import sys
 
 from wqa.data import filter_questions, read_questions
-from wqa.errors import DataError, WqaError
+from wqa.errors import DataError, run_script
 from wqa.evaluation import read_qrels, read_run, score_run
 from wqa.evaluation.report import read_rows, write_rows
 
@@ -78,9 +78,5 @@ def row(table, figures, file, corpus, published, name):
 
 
 if __name__ == "__main__":
-    try:
-        _, command, *arguments = sys.argv
-        {"count": count, "row": row}[command](*arguments)
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    _, command, *arguments = sys.argv
+    run_script({"count": count, "row": row}[command], *arguments)

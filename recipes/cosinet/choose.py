@@ -6,7 +6,7 @@ python recipes/cosinet/choose.py TABLE.tsv COLUMN CHOSEN.txt ROW...
 
 import sys
 
-from wqa.errors import DataError, WqaError
+from wqa.errors import DataError, run_script
 from wqa.evaluation.report import read_rows
 from wqa.io.files import atomic_writer
 
@@ -23,8 +23,4 @@ def main(table, column, out, *names):
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, *sys.argv[1:])

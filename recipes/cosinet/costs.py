@@ -14,7 +14,7 @@ import sys
 
 from wqa.config import read_run_config
 from wqa.data import filter_questions, read_questions
-from wqa.errors import DataError, WqaError
+from wqa.errors import DataError, run_script
 from wqa.systems.load import load_ranker
 
 
@@ -47,8 +47,4 @@ def main(data, kept, *runs):
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, *sys.argv[1:])

@@ -11,7 +11,7 @@ import math
 import sys
 
 from wqa.data import read_questions, write_questions
-from wqa.errors import DataError, OptionError, WqaError
+from wqa.errors import DataError, OptionError, run_script
 
 
 def texts(question):
@@ -35,8 +35,4 @@ def main(source, share, train, test):
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, *sys.argv[1:])

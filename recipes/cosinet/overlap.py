@@ -12,7 +12,7 @@ import pathlib
 import sys
 
 from wqa.data import filter_questions, read_questions
-from wqa.errors import WqaError
+from wqa.errors import run_script
 from wqa.evaluation import evaluate_ranker, table
 from wqa.systems.cosinet.baselines import WordOverlap, WordOverlapByRank
 from wqa.text.words import split_words
@@ -65,8 +65,4 @@ def main(paths):
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, sys.argv[1:])

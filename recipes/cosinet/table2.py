@@ -12,10 +12,9 @@ punctuation among them. The column of CORPUS is written anew; others stay.
 import argparse
 import json
 import pathlib
-import sys
 
 from wqa.data import read_questions
-from wqa.errors import WqaError
+from wqa.errors import run_script
 from wqa.evaluation.report import read_rows, write_rows
 from wqa.text.words import split_words
 
@@ -83,8 +82,4 @@ def arguments():
 
 
 if __name__ == "__main__":
-    try:
-        main(arguments())
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, arguments())

@@ -13,7 +13,7 @@ import sys
 
 from wqa.data import Question, builtin_path, read_questions, write_questions
 from wqa.data.documents import Document, write_documents
-from wqa.errors import DataError, WqaError
+from wqa.errors import DataError, run_script
 from wqa.evaluation.report import read_rows
 
 ANSWERS = pathlib.Path(__file__).with_name("builtin_answers.tsv")
@@ -59,8 +59,4 @@ def main(out):
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, *sys.argv[1:])

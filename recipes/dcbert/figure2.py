@@ -7,7 +7,7 @@ python recipes/dcbert/figure2.py FIGURE2A.tsv FIGURE2B.tsv OUT.png
 import io
 import sys
 
-from wqa.errors import WqaError
+from wqa.errors import run_script
 from wqa.evaluation.report import read_rows
 from wqa.io.files import atomic_writer
 
@@ -73,8 +73,4 @@ def main(cutoffs, layers, out):
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, *sys.argv[1:])

@@ -19,7 +19,7 @@ import numpy as np
 
 from wqa.data import Candidate, read_questions, write_questions
 from wqa.data.documents import read_documents
-from wqa.errors import OptionError, WqaError
+from wqa.errors import OptionError, run_script
 from wqa.retrieval.methods import contains_spans, joined
 
 
@@ -95,8 +95,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    try:
-        main(None)
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, None)

@@ -11,10 +11,9 @@ questions: those that retrieved no document count as 0.
 
 import argparse
 import json
-import sys
 
 from wqa.data import read_questions
-from wqa.errors import WqaError
+from wqa.errors import run_script
 from wqa.evaluation import read_run, score_answers
 from wqa.evaluation.trec import trec_order
 from wqa.io.files import atomic_writer
@@ -67,8 +66,4 @@ def arguments():
 
 
 if __name__ == "__main__":
-    try:
-        main(arguments())
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, arguments())

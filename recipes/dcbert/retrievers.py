@@ -11,10 +11,9 @@ shares of the --total questions, by default of those that either retrieves docum
 
 import argparse
 import json
-import sys
 
 from wqa.data import Candidate, read_questions
-from wqa.errors import WqaError
+from wqa.errors import run_script
 from wqa.evaluation import evaluate
 from wqa.io.files import atomic_writer
 
@@ -81,8 +80,4 @@ def arguments():
 
 
 if __name__ == "__main__":
-    try:
-        main(arguments())
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, arguments())

@@ -19,7 +19,7 @@ import types
 import numpy as np
 
 from wqa.data import read_questions
-from wqa.errors import WqaError
+from wqa.errors import run_script
 from wqa.evaluation import table
 from wqa.inference.dropping import FREE
 from wqa.inference.timing import time_rankers
@@ -75,8 +75,4 @@ def main(data, out, *rankers):
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, *sys.argv[1:])

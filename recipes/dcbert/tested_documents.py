@@ -10,7 +10,7 @@ import sys
 
 from wqa.data import read_questions
 from wqa.data.documents import read_documents, write_documents
-from wqa.errors import DataError, WqaError
+from wqa.errors import DataError, run_script
 
 
 def main(questions, documents, out):
@@ -37,8 +37,4 @@ def documents_of(ids, documents, questions):
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, *sys.argv[1:])

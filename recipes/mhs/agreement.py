@@ -12,12 +12,11 @@ agreement.tsv and agreement.png.
 import argparse
 import itertools
 import pathlib
-import sys
 
 import numpy as np
 
 from wqa.data import FILTERS, read_questions
-from wqa.errors import WqaError
+from wqa.errors import run_script
 from wqa.evaluation.comparison import NamedRanker, prepared_alike
 from wqa.evaluation.rankers import questions_that_count, rank_questions
 from wqa.evaluation.report import table, write_rows
@@ -113,8 +112,4 @@ if __name__ == "__main__":
     parser.add_argument("--out", required=True, metavar="FOLDER")
     parser.add_argument("--filter", choices=tuple(FILTERS), default="no-all-negative")
     parser.add_argument("--ctx", default="cpu")
-    try:
-        main(parser.parse_args())
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, parser.parse_args())

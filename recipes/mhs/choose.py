@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 
-from wqa.errors import DataError, WqaError
+from wqa.errors import DataError, run_script
 from wqa.evaluation.report import write_rows
 from wqa.io.files import atomic_writer
 
@@ -50,8 +50,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, *sys.argv[1:])

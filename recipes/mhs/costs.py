@@ -14,7 +14,7 @@ import pathlib
 import sys
 
 from wqa.data import read_questions
-from wqa.errors import WqaError
+from wqa.errors import run_script
 from wqa.evaluation import table
 from wqa.inference.timing import time_rankers
 from wqa.systems.load import load_ranker
@@ -61,8 +61,4 @@ def main(data, *arguments):
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, *sys.argv[1:])

@@ -10,7 +10,7 @@ import json
 import pathlib
 import sys
 
-from wqa.errors import WqaError
+from wqa.errors import run_script
 from wqa.evaluation.report import write_rows
 
 #: Rows of the paper by what it calls the rankers.
@@ -41,8 +41,4 @@ def main(times, table):
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, *sys.argv[1:])

@@ -54,11 +54,13 @@ schedule_of() {  # CORPUS
   esac
 }
 
+tokens_of() { case $1 in *large) echo $((TOKENS / 2)) ;; *) echo "$TOKENS" ;; esac; }  # NAME: of a mini-batch, by its memory
+
 fine_tune() {  # ENCODER CORPUS [SEED]: a monolithic ranker by TANDA
   local name=$1 corpus=$2 seed=${3:-$FIRST_SEED}
   if [ "$corpus" != asnq ]; then fine_tune "$name" asnq; fi
   prepare "$name" "$corpus"
-  train "mhs/${name}_${corpus}_seed$seed" pairwise "$corpus" $(start_of "$name" "$corpus") --seed "$seed" \
+  TOKENS=$(tokens_of "$name") train "mhs/${name}_${corpus}_seed$seed" pairwise "$corpus" $(start_of "$name" "$corpus") --seed "$seed" \
     --learning-rate "$LEARNING_RATE" $(schedule_of "$corpus")
 }
 

@@ -9,13 +9,14 @@ data_scripts/fever.py does: a claim is the first candidate of a question with th
 evidence, its label is by turns one of the three, and those of test are not known.
 """
 
+import json
 import pathlib
 import sys
 
-from wqa.data import ParagraphDocument, builtin_path, read_questions
+from wqa.data import builtin_path, read_questions
 from wqa.data.claims import LABELS, Claim, write_claims
-from wqa.data.paragraphs import write_paragraphs
-from wqa.errors import WqaError
+from wqa.errors import run_script
+from wqa.io.lines import write_lines
 
 #: Paragraphs of a document, pieces of evidence of a claim, and questions of a file.
 PARAGRAPHS, EVIDENCE, QUESTIONS = 3, 4, 12
@@ -31,7 +32,8 @@ def documents_of(split):
     questions = questions_of(split)
     for start in range(0, len(questions), PARAGRAPHS):
         group = questions[start : start + PARAGRAPHS]
-        yield ParagraphDocument(group[0].id, tuple(tuple(question.texts) for question in group))
+        paragraphs = [question.texts for question in group]
+        yield json.dumps({"id": group[0].id, "paragraphs": paragraphs})
 
 
 def claims_of(split):
@@ -45,7 +47,7 @@ def claims_of(split):
 def main(out):
     """Write the files."""
     for name, splits, write, make in (
-        ("documents", ("train", "dev"), write_paragraphs, documents_of),
+        ("documents", ("train", "dev"), write_lines, documents_of),
         ("fever", ("train", "dev", "test"), write_claims, claims_of),
     ):
         folder = pathlib.Path(out) / name
@@ -55,8 +57,4 @@ def main(out):
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, *sys.argv[1:])

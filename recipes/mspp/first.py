@@ -10,10 +10,9 @@ original order. A question without a positive among them stays: it counts 0 unde
 import argparse
 import itertools
 import pathlib
-import sys
 
 from wqa.data import filter_questions, read_questions, write_questions
-from wqa.errors import OptionError, WqaError
+from wqa.errors import OptionError, run_script
 from wqa.systems.load import load_ranker
 
 
@@ -58,8 +57,4 @@ def arguments():
 
 
 if __name__ == "__main__":
-    try:
-        main(arguments())
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, arguments())

@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 from wqa.data.claims import read_claims
-from wqa.errors import WqaError
+from wqa.errors import run_script
 from wqa.io.files import atomic_writer
 from wqa.systems.run_directory import load_verifier
 
@@ -36,9 +36,5 @@ def main(files, ctx, runs):
 
 
 if __name__ == "__main__":
-    try:
-        divide = sys.argv.index("--runs")
-        main(sys.argv[1 : divide - 2], sys.argv[divide - 1], sys.argv[divide + 1 :])
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    divide = sys.argv.index("--runs")
+    run_script(main, sys.argv[1 : divide - 2], sys.argv[divide - 1], sys.argv[divide + 1 :])

@@ -3,6 +3,7 @@
 # plain encoder, 100,000 updates of 4,096 examples, once with each of the heads IE_k and AE_k. Stopped, it goes on where it
 # was. The examples are held in memory, some 400 bytes each.
 #
+#   mkdir -p data/pretraining
 #   for corpus in wikipedia bookcorpus openwebtext ccnews; do       # archives: data_scripts/paragraphs.py --help
 #     python data_scripts/paragraphs.py $corpus --archive ARCHIVE --files 16 --out data/$corpus
 #     for file in data/$corpus/train/*; do ln -s "$PWD/$file" "data/pretraining/$corpus-$(basename $file)"; done

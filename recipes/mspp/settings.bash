@@ -31,7 +31,7 @@ MARKS=${MARKS:-start}                   # first token of a candidate: start, as 
 MASK_RATE=${MASK_RATE:-0.15}            # of the pre-training; 0 for MSPP alone, beyond the paper
 ASNQ_RATE=${ASNQ_RATE:-1e-5} ASNQ_WARMUP=${ASNQ_WARMUP:-5000} ASNQ_EPOCHS=${ASNQ_EPOCHS:-6} EPOCHS=${EPOCHS:-40}
 PATIENCE=${PATIENCE:-8}                 # of the code; the paper only says that it stops early
-TOKENS=${TOKENS:-12288}                 # of a mini-batch on each device: 32 joint inputs
+TOKENS=${TOKENS:-6144}                  # of a mini-batch on each device: 16 joint inputs, which fit into 16 GB
 PRETRAIN_TOKENS=${PRETRAIN_TOKENS:-$TOKENS}
 . recipes/settings.sh
 

@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 from wqa.config import BACKBONES, EngineConfig
-from wqa.errors import WqaError, check_choice
+from wqa.errors import check_choice, run_script
 from wqa.evaluation import table
 from wqa.inference.timing import time_rankers
 
@@ -82,8 +82,4 @@ def arguments():
 
 
 if __name__ == "__main__":
-    try:
-        main(arguments())
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main, arguments())

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from wqa.cli import main
 from wqa.data import builtin_path
-from wqa.io.streams import LossyStream, MessageHandler, messages_on_stderr
+from wqa.io.progress import LossyStream, MessageHandler, messages_on_stderr
 from wqa.text import note_long_questions
 
 TRAIN = """

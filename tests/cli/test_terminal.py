@@ -236,7 +236,7 @@ def test_an_interrupt_while_the_library_imports_inside_a_lock_releases_it(tmp_pa
         "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)\n"
     )
     body = f"""
-    from wqa.io.locks import lock_output
+    from wqa.io.files import lock_output
     print("a line in the buffer")
     with lock_output({str(out / "run")!r}):
         import matplotlib

@@ -146,7 +146,7 @@ def test_ids_that_could_not_be_read_are_not_written(tmp_path, ids, found):
 
 
 def test_bad_files(jsonl, tmp_path):
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="No such file"):
         list(read_questions(tmp_path / "absent.jsonl"))
     with pytest.raises(DataError, match="no question"):
         list(read_questions(jsonl()))

@@ -136,13 +136,13 @@ def test_masking_again_changes_nothing(word):
     "words, vectors, message",
     [
         ([], np.zeros((0, 3), np.float32), "0 words"),
-        (["a"], np.zeros((1, 20000), np.float32), "vectors of 20000 elements"),
+        (["a"], np.zeros((1, 20000), np.float32), "1 to 16,384 elements"),
         (["a", "b"], np.zeros((1, 3), np.float32), "2 words with vectors of shape"),
         (["a"], np.zeros((1, 3)), "float64"),
         (["a", "b", "a"], np.zeros((3, 1), np.float32), "the word 'a' is there twice"),
         (["é" * LONGEST_WORD], np.zeros((1, 1), np.float32), "expected 1 to 4,096 bytes"),
-        (["\ud800"], np.zeros((1, 1), np.float32), "bytes of UTF-8"),
-        (["a", "b"], np.array([[1], [np.nan]], np.float32), "the vector of 'b' has an element"),
+        (["\ud800"], np.zeros((1, 1), np.float32), "half a surrogate pair"),
+        (["a", "b"], np.array([[1], [np.nan]], np.float32), "the vector of 'b' is not finite"),
     ],
 )
 def test_a_wrong_table_is_refused(words, vectors, message):
@@ -162,11 +162,9 @@ def edit_meta(folder, **changes):
     [
         ({"words": 3}, "word_ends.bin: 4 elements; expected 3"),
         ({"units": 4}, "vectors.bin: 12 elements; expected 16"),
-        ({"units": 10**12}, "vectors of 1000000000000 elements"),
+        ({"units": 10**12}, "vectors.bin: 12 elements"),
         ({"units": "3"}, "is no table of word vectors"),
         ({"format": 2}, "a table of word vectors of format 2"),
-        ({"masks_digits": "yes"}, "masks_digits 'yes'"),
-        ({"kind": 3}, "kind 3"),
         ({"sha256": {}}, "expected None"),
     ],
 )

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wqa.data import read_questions
-from wqa.data.paragraphs import ParagraphDocument, write_paragraphs
+from wqa.io.lines import write_lines
 
-examples = importlib.import_module("mspp_examples")
+examples, paragraph_files = map(importlib.import_module, ("mspp_examples", "paragraph_files"))
+ParagraphDocument = paragraph_files.ParagraphDocument
 
 
 def numbered(name, *sizes):
@@ -112,7 +113,7 @@ def document(name, sentences=3, paragraphs=3):
 
 
 def draw(path, documents, out, *options):
-    write_paragraphs(path, documents)
+    write_lines(path, map(paragraph_files.to_line, documents))
     arguments = ["--train", str(path), "--out", str(out), *options]
     return examples.main(arguments)
 

@@ -269,7 +269,7 @@ def test_titles_choose_articles(tmp_path, capsys):
     found = refusal(capsys, squad_open, *arguments, out=tmp_path / "no")
     assert f"{titles}, line 2: the archive holds no article 'Barley'" in found
     found = refusal(capsys, squad_open, *arguments[:3], tmp_path / "none", out=tmp_path / "no")
-    assert "none: cannot be read (no such file)" in found
+    assert "none: cannot be read (No such file or directory)" in found
 
 
 @pytest.mark.parametrize("script", [squad_open, nq_open])

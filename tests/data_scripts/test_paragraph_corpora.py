@@ -16,11 +16,11 @@ from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.data.paragraphs import Minima, ParagraphCounts, keep_long, read_paragraphs
-
-mspp_examples, paragraphs, texts, wikiqa = map(
-    importlib.import_module, ("mspp_examples", "paragraphs", "texts", "wikiqa")
+mspp_examples, paragraphs, paragraph_files, texts, wikiqa = map(
+    importlib.import_module,
+    ("mspp_examples", "paragraphs", "paragraph_files", "texts", "wikiqa"),
 )
+read_paragraphs = paragraph_files.read_paragraphs
 
 RYE = "Rye keeps for a week. Dr. Salo bakes it in Turku."
 SALT = "Salt came on sledges! A load weighed forty kilos."
@@ -283,10 +283,10 @@ def test_articles_of_half_of_squads_development_set(tmp_path):
     keys = ("documents", "paragraphs", "sentences", "characters", "examples")
     assert [stats["train"][key] for key in keys] == [14, 576, 3219, 486017, 568]
     assert [stats["dev"][key] for key in keys] == [2, 70, 365, 53723, 70]
-    counts = ParagraphCounts()
-    list(keep_long(read_paragraphs(tmp_path / "train.jsonl"), Minima(), counts))
-    assert counts.documents == 14 and counts.short_documents == counts.single_paragraphs == 0
-    assert (counts.paragraphs, counts.short_sentences, counts.examples) == (576, 38, 568)
+    counts = paragraph_files.new_counts()
+    list(paragraph_files.keep_long(read_paragraphs(tmp_path / "train.jsonl"), counts))
+    kinds = ("documents", "short document", "single_paragraphs", "paragraphs", "short sentence")
+    assert [counts[kind] for kind in kinds] == [14, 0, 0, 576, 38] and counts["examples"] == 568
     drawn = ("--train", tmp_path / "train.jsonl", "--dev", tmp_path / "dev.jsonl")
     assert mspp_examples.main([*map(str, drawn), "--out", str(tmp_path / "drawn")]) == 0
     stats = json.loads((tmp_path / "drawn" / "stats.json").read_text())

@@ -18,12 +18,11 @@ from wqa.data import builtin_path, read_questions
 from wqa.data.claims import read_claims
 from wqa.data.documents import read_documents
 from wqa.data.folders import read_folder, read_table
-from wqa.data.paragraphs import read_paragraphs
 from wqa.data.vector_files import read_vector_file
 from wqa.errors import WqaError
 from wqa.evaluation import read_qrels, read_run
 from wqa.evaluation.run_metadata import header_of, read_metadata
-from wqa.io.archives import checked_members, open_tar, tar_errors
+from wqa.io.encoder_directories import encoder_directory
 from wqa.pretrained.configs import from_huggingface, read_object
 from wqa.pretrained.weights import Weights
 from wqa.text import load_tokenizer
@@ -50,10 +49,8 @@ def _run(path):
 
 
 def _tar(path):
-    with tar_errors(path, "a tar"), open_tar(path, LARGEST) as tar:
-        for member in checked_members(tar, LARGEST):
-            if member.isfile():
-                tar.extractfile(member).read(LARGEST)
+    with encoder_directory(path):
+        pass
 
 
 def _folder(path):
@@ -76,7 +73,6 @@ def _vectors(path):
 TARGETS = {
     "questions": ("input.jsonl", _all(read_questions)),
     "documents": ("input.jsonl", _all(read_documents)),
-    "paragraphs": ("input.jsonl", _all(read_paragraphs)),
     "claims": ("input.jsonl", _all(read_claims)),
     "table": ("input.csv", _all(read_table)),
     "question_table": ("input.csv", _all(read_questions)),
@@ -139,7 +135,6 @@ def seeds(name, folder):
     contents = {
         "questions": [_lines("test", 2), b'{"id": "a", "question": "b", "candidates": []}\n'],
         "documents": [b'{"id": "D1", "title": "Caves", "text": "Ice melts."}\n'],
-        "paragraphs": [b'{"id": "P", "paragraphs": [["One.", "Two."], ["Three."]]}\n'],
         "claims": [b'{"id": "1", "claim": "Ice melts.", "evidence": ["a"], "label": "SUPPORTS"}\n'],
         "table": [b'id,title,text\n1,Caves,"Ice, that\nmelts"\n', b"text\na\n"],
         "question_table": [b'question,candidate,label,id\nwhy,"Ice, that\nmelts",1,D\nwhy,,,\n'],

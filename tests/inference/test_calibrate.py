@@ -22,7 +22,7 @@ from wqa.evaluation.reliability import (
     negative_log_likelihood,
 )
 from wqa.inference import Calibration, CascadeRanker, EnsembleRanker, SequentialRanker
-from wqa.io.locks import lock_output
+from wqa.io.files import lock_output
 from wqa.systems import SYSTEMS
 from wqa.systems.load import load_ranker
 from wqa.systems.saving import save_run

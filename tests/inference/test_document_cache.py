@@ -26,7 +26,7 @@ from wqa.inference.document_cache import (
     write_cache,
 )
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
-from wqa.io.locks import lock_output
+from wqa.io.files import lock_output
 from wqa.pretrained import load_backbone
 from wqa.systems.encode import EncodingTask
 from wqa.systems.run_directory import load_run

@@ -21,7 +21,7 @@ from wqa.inference import (
     Ranking,
 )
 from wqa.inference.ensemble import log_odds_of_mean
-from wqa.io.locks import lock_output
+from wqa.io.files import lock_output
 from wqa.pretrained import read_backbone_config
 from wqa.systems.load import load_ranker
 from wqa.systems.registry import build_network

@@ -252,7 +252,7 @@ def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch, error):
 
 
 def test_a_folder_of_a_writer_that_was_killed_between_two_renames_comes_back(tmp_path):
-    old = tmp_path / ".store.0.1.x.old.tmp"
+    old = tmp_path / ".store.old"
     old.mkdir()
     (old / "a").write_text("old")
     with pytest.raises(ZeroDivisionError), replacing(tmp_path / "store"):

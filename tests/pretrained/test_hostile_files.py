@@ -1,7 +1,6 @@
 """Damaged and hostile files of encoders: typed errors, bounded memory, nothing is run."""
 
 import copy
-import io
 import json
 import os
 import pickle
@@ -21,6 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from wqa.cli import main
 from wqa.errors import EncoderError, WqaError
+from wqa.io.encoder_directories import encoder_directory
 from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained import pickled as pickled_module
 from wqa.pretrained.names import BERT_LAYER
@@ -442,10 +442,6 @@ def test_vocabularies_larger_than_any_are_not_read(name, tmp_path):
         with pytest.raises(EncoderError, match="1,099,511,627,776 bytes; expected a tokenizer of"):
             load_tokenizer(tmp_path)
         path.unlink()
-        os.mkfifo(path)
-        with pytest.raises(EncoderError, match="is no file"):
-            load_tokenizer(tmp_path)
-        path.unlink()
         path.write_text("")
 
 
@@ -517,47 +513,26 @@ def test_other_vocabularies(tmp_path):
             load_tokenizer(tmp_path)
 
 
-def bomb(path, kind):
-    """A tar of an encoder whose weights declare more than there is."""
-    with tarfile.open(path, "w:xz" if path.suffix == ".xz" else "w", format=tarfile.PAX_FORMAT) as (
-        tar
-    ):
-        for name in ("config.json", "expected.npz"):
-            tar.add(DATA / "tiny_bert" / name, f"x/{name}")
+def test_a_tar_that_unpacks_to_more_than_any_encoder(tmp_path, capsys):
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as tar:
+        tar.add(DATA / "tiny_bert" / "config.json", "x/config.json")
         member = tarfile.TarInfo("x/model.safetensors")
-        content = b""
-        if kind == "sparse":
-            content = b"1\n0\n0\n".ljust(512, b"\0")
-            member.pax_headers = {
-                "GNU.sparse.major": "1",
-                "GNU.sparse.minor": "0",
-                "GNU.sparse.name": "x/model.safetensors",
-                "GNU.sparse.realsize": str(5 << 30),
-            }
-        elif kind == "large":
-            tar.addfile(member)
-            member = tarfile.TarInfo("x/other.bin")
-            member.size = 9 << 30
-            tar.fileobj.write(member.tobuf())
-            return path
-        elif kind == "header":
-            member.pax_headers = {"comment": "a" * (1 << 25)}
-        member.size = len(content)
-        tar.addfile(member, io.BytesIO(content))
-    return path
+        member.size = 9 << 30
+        tar.fileobj.write(member.tobuf())
+    refuse(capsys, path, tmp_path / "out", "x.tar")
 
 
-@pytest.mark.parametrize("kind", ["sparse", "large", "header"])
-@pytest.mark.parametrize("name", ["x.tar", "x.tar.xz"])
-def test_tars_that_unpack_to_more_than_they_hold(tmp_path, capsys, kind, name):
-    path = bomb(tmp_path / name, kind)
-    refuse(capsys, path, tmp_path / "out", name)
-    assert not [file for file in (tmp_path / "out").rglob("*") if file.suffix == ".safetensors"]
+def test_a_tar_with_a_path_outside_is_refused(tmp_path):
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as tar:
+        tar.add(DATA / "tiny_bert" / "config.json", "x/config.json")
+        tar.add(DATA / "tiny_bert" / "config.json", "../out.json")
+    with pytest.raises(EncoderError), encoder_directory(path):
+        pass
 
 
 def test_a_tar_is_unpacked_only_as_far_as_it_is_needed(tmp_path):
-    from wqa.io.encoder_directories import encoder_directory
-
     with tarfile.open(tmp_path / "x.tar", "w") as tar:
         for file in (DATA / "tiny_bert").iterdir():
             tar.add(file, f"x/{file.name}")

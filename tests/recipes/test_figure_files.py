@@ -1,8 +1,8 @@
 import math
 
 import pytest
-from expressions import compute
 from figure_files import Cell, TableFile
+from tables import number, p_text, written
 
 from wqa.errors import DataError
 
@@ -75,7 +75,7 @@ def names(tmp_path):
     )
     files = {"t": "t.tsv", "tests": "tests.txt", "log": "log.txt", "timed": "timed.txt"}
     files["speed"] = "speed.json"
-    return {name: TableFile(tmp_path / path).cell for name, path in files.items()}
+    return {name: TableFile(tmp_path / path) for name, path in files.items()}
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def names(tmp_path):
     [
         ('t["CT", 0.3, "map"]', 77.75),
         ('t["MT", "map"] - t["CT", 0, "map"]', -0.19),
-        ('deviation(t["CT", 0, "map"])', 1.24),
+        ('t["CT", 0, "map"].deviation', 1.24),
         ('t["CT", 0, "params"]', 904_000),
         ('t["CT", 0.3, "params"]', 1_129_501),
         ('t["CT", 0, "speed"]', 10.3),
@@ -102,25 +102,21 @@ def names(tmp_path):
         ('timed["one", 6]', 2.04),
         ('speed["ours", 0, "over peer"]', 4.7705),
         ('speed["ours", 0.3, "over peer"]', 8),
-        ("mean(1, 2) * max(3, 4) / abs(-2) + min(1, 2)", 4),
+        ("max(3, 4) / 2", 2),
     ],
 )
 def test_figures_of_files(expression, value, names):
-    result = compute(expression, names)
-    assert getattr(result, "value", result) == pytest.approx(value)
+    text = written(f'{{{{ ({expression}) | number(".6f") }}}}', names)
+    assert float(text) == pytest.approx(value)
 
 
-def test_text_lists_and_comparisons(names):
-    assert compute('t["CT", 0, "map"]', names).text == "78.36 (1.24)"
-    cells = compute('t["CT", 0, ["map", "params"]]', names)
-    assert [cell.text for cell in cells] == ["78.36 (1.24)", "904k"]
-    assert compute('1 <= t["CT", 0.3, "map"] < 78', names) is True
-    assert compute('t["CT", 0.3, "map"] > 78', names) is False
+def test_texts_and_rows(names):
+    assert written('{{ t["CT", 0, "map"] }}', names) == "78.36 (1.24)"
+    assert written('{{ t["CT", 0, ["map", "params"]] }}', names) == "78.36 (1.24) | 904k"
+    assert written('{{ t["CT", 0.3, "speed"] }}', names) == ""
     longer = '"(a) wikiqa: transfer, seed 0, longer", "map", "t_test"'
-    assert compute(f"p(tests[{longer}])", names) == "p = 0.23"
-    seed = '"(a) wikiqa: transfer, seed 0"'
-    assert compute(f'p(tests[{seed}, "map", "t_test"])', names) == "p = 0.001"
-    assert compute(f'p(tests[{seed}, "p@1", "t_test"])', names) == "p < 0.001"
+    assert written(f"{{{{ p(tests[{longer}]) }}}}", names) == "p = 0.23"
+    assert [p_text(0.0013), p_text(0.0)] == ["p = 0.001", "p < 0.001"]
 
 
 @pytest.mark.parametrize(
@@ -129,20 +125,19 @@ def test_text_lists_and_comparisons(names):
         ('t["CT", "map"]', "2 rows and columns of 'CT', 'map'; expected one; name more"),
         ('t["CT", 0, "mrr"]', "its columns are row, drop_ratio, map, params, speed"),
         ('tests["(b)", "map", "t_test"]', "0 sections"),
-        ('t["CT", 0.3, "speed"] + 1', "line 3: '-'; expected a number"),
+        ('t["CT", 0.3, "speed"] | number(".1f")', "line 3: ''; expected a number"),
         ('timed["$ wqa bench", "0", "p50_ms"]', "2 sections"),
         ('speed["ours", "name"]', "2 rows and columns"),
-        ('speed["ours", 0, "left"] + 1', "row 1: ''; expected a number"),
-        ('x["CT"]', "x is none of t, tests, log"),
-        ('eval("1")', "eval is none of abs"),
-        ('t["CT", 0, "map"].text', "Attribute is no part of one"),
+        ('(speed["ours", 0, "left"] + 1) | number(".1f")', "expected a number"),
+        ('x["CT"]', "'x' is undefined"),
         ("1 / 0", "division by zero"),
-        ("t[name]", "cannot be computed"),
+        ("t[name]", "expected expressions"),
+        ("t[", "expected expressions"),
     ],
 )
 def test_what_cannot_be_computed_is_one_error(expression, message, names):
     with pytest.raises(DataError) as caught:
-        compute(expression, names)
+        written(f"{{{{ {expression} }}}}", names)
     assert message in str(caught.value)
 
 
@@ -154,5 +149,6 @@ def test_json_without_rows_is_refused(tmp_path):
 
 
 def test_cells_without_a_number():
-    assert Cell("-").is_empty and Cell("").is_empty and not Cell("0").is_empty
-    assert math.isnan(Cell("tuned").value) and math.isnan(Cell("88.9").deviation)
+    assert math.isnan(Cell("tuned")) and math.isnan(Cell("88.9").deviation)
+    with pytest.raises(DataError, match="expected a number"):
+        number(Cell("tuned"), ".1f")

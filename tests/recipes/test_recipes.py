@@ -173,33 +173,32 @@ def test_every_recipe_is_run():
     scripts = (ROOT / "recipes").glob("*/*.sh")
     started = {f"{path.parent.name}/{path.stem}" for path in scripts}
     assert started - {"scale/launch"} == set(RECIPES)  # it starts the workers of any command
-    assert set(RECIPES) > NIGHTLY
+    assert set(RECIPES) > TESTED
 
 
-#: Recipes at a small scale, most of which consist of others that `make test` runs, those that
-#: measure speeds alone, and a long one.
-NIGHTLY = {
-    "dcbert/base_speed",
-    "mspp/speed",
-    "mhs/table5",
-    "cascade/minilm_train",
-    "cascade/minilm_tables",
-    "cascade/base_train",
-    "cascade/base_tables",
-    "mhs/minilm_train",
-    "mhs/minilm_tables",
-    "dcbert/minilm_train",
-    "dcbert/minilm_tables",
-    "dcbert/sentences",
-    "cosinet/squad_small",
-    "cosinet/wikiqa_minilm",
-    "mspp/minilm_train",
-    "mspp/minilm_tables",
-    "mspp/separator",
+#: Recipes that `make test` runs: the steps, and a table or more of each paper. `make nightly` runs
+#: all others, most of which train the same systems.
+TESTED = {
+    "tanda/transfer",
+    "tanda/adapt",
+    "cascade/transfer",
+    "cascade/adapt",
+    "cascade/table3",
+    "cascade/untrained",
+    "scale/asnq_slurm",
+    "scale/asnq_ray",
+    "mhs/teachers",
+    "mhs/grid",
+    "mhs/table3",
+    "dcbert/table2",
+    "cosinet/table2",
+    "cosinet/table4",
+    "mspp/table1",
+    "checkpoints/released",
 }
 SMOKE_RUNS = []
 for recipe in RECIPES:
-    marks = [pytest.mark.nightly] if recipe in NIGHTLY else []
+    marks = [] if recipe in TESTED else [pytest.mark.nightly]
     SMOKE_RUNS.append(pytest.param(recipe, marks=marks))
 
 
@@ -317,6 +316,7 @@ def test_a_recipe_that_has_run_does_not_train_again(recipe_out, tmp_path, wqa_co
     assert "training" not in again.stderr
 
 
+@pytest.mark.nightly
 @needs_precision("bfloat16")
 def test_dcbert_and_its_variants_are_ranked_in_bfloat16(recipe_out, tmp_path, wqa_command):
     """As the tables in small rank them; the LSTM then ranks in float32, all that MXNet has."""
@@ -839,6 +839,7 @@ def left_out(name, precision):
 
 @pytest.mark.onednn
 @pytest.mark.once
+@pytest.mark.nightly
 def test_the_comparison_of_speeds(tmp_path):
     """In two precisions, and without the peers, which another environment holds."""
     size = ("--shape", "tiny", "--questions", 4, "--candidates", 12, "--chunk", 2)
@@ -872,6 +873,7 @@ def test_the_comparison_of_speeds(tmp_path):
         assert half["spearman"] < some["spearman"] < full["spearman"], precision
 
 
+@pytest.mark.nightly
 def test_our_contender_ranks_at_each_drop_ratio(tiny_run):
     """Its scores follow the rankings of the ranker, also those of candidates that were dropped."""
     ratios = (0.0, 0.3, 0.5)

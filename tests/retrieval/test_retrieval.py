@@ -505,7 +505,7 @@ def test_a_damaged_index_is_refused(build, tmp_path, capsys):
 
 
 def test_a_second_writer_is_refused(build, tmp_path):
-    from wqa.io.locks import lock_output
+    from wqa.io.files import lock_output
 
     write_documents(tmp_path / "documents.jsonl", COLLECTION)
     with lock_output(tmp_path / "index"), pytest.raises(OutputLocked):
@@ -749,9 +749,9 @@ def test_commands_from_documents_to_figures(tmp_path, capsys):
     "arguments, message",
     [
         (["index", "absent.jsonl", "--out", "index"], "absent.jsonl: cannot be read (No such"),
-        (["index", "d.jsonl", "--out", "d.jsonl"], "--out: d.jsonl, a file"),
+        (["index", "d.jsonl", "--out", "d.jsonl"], "d.jsonl, a file"),
         (["retrieve", "absent", "--data", "q.jsonl", "--out", "c.jsonl"], "is no document index"),
-        (["retrieve", "index", "--data", "no.jsonl", "--out", "c.jsonl"], "no such file"),
+        (["retrieve", "index", "--data", "no.jsonl", "--out", "c.jsonl"], "No such file"),
         (
             ["retrieve", "index", "--data", "q.jsonl", "--out", "c.jsonl", "--top", "0"],
             "--top: 0; expected a whole number from 1",

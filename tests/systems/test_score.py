@@ -19,7 +19,7 @@ from wqa.data.partitions import estimated_tokens
 from wqa.data.scores import CandidateScores, StoredScores, candidate_keys
 from wqa.errors import DataError, OptionError, OutputLocked, QuestionTooLong
 from wqa.evaluation import write_run
-from wqa.io.locks import lock_output
+from wqa.io.files import lock_output
 from wqa.systems.load import load_ranker
 from wqa.systems.scores import ScoringTask, score_in_memory, write_scores
 from wqa.systems.train import train

@@ -1,7 +1,5 @@
 """Faults around a training and other writers: two processes, kills, forged and damaged files."""
 
-import errno
-import fcntl
 import functools
 import json
 import os
@@ -11,13 +9,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from conftest import child_environment, needs_full_device, needs_onednn
-from filelock import FileLock
 from safetensors.numpy import load_file
 
 from wqa.cli import main
@@ -32,11 +28,10 @@ from wqa.errors import (
 )
 from wqa.io.files import (
     atomic_writer,
-    remove_abandoned,
+    lock_output,
     scratch_folder,
     temporary_path,
 )
-from wqa.io.locks import lock_output
 from wqa.systems.train import train
 from wqa.training.checkpoint import Checkpoints
 from wqa.training.logs import MetricsFile
@@ -45,7 +40,7 @@ from wqa.training.trainer import Trainer
 #: Takes the lock of an output and waits to be killed.
 HOLDER = """
 import sys, time
-from wqa.io.locks import lock_output
+from wqa.io.files import lock_output
 with lock_output(sys.argv[1]):
     print("locked", flush=True)
     time.sleep(60)
@@ -100,14 +95,12 @@ def names(folder):
 # Locks
 
 
-def test_a_lock_names_its_holder_and_dies_with_it(tmp_path, started):
+def test_a_lock_dies_with_its_holder(tmp_path, started):
     out = tmp_path / "runs" / "wikiqa"
     process, _ = started(HOLDER, out)
     with pytest.raises(OutputLocked) as caught:
         take(tmp_path / "runs" / ".." / "runs" / "wikiqa")
-    message = str(caught.value)
-    assert f"process {process.pid} " in message
-    assert str(tmp_path / "runs" / ".wikiqa.lock") in message
+    assert str(tmp_path / "runs" / ".wikiqa.lock") in str(caught.value)
     kill(process)
     take(out)
     assert names(tmp_path / "runs") == []
@@ -116,51 +109,12 @@ def test_a_lock_names_its_holder_and_dies_with_it(tmp_path, started):
 def test_a_lock_holds_between_threads_and_is_free_after_an_error(tmp_path):
     out = tmp_path / "out"
     with pytest.raises(KeyError), lock_output(out):
-        with pytest.raises(OutputLocked, match=f"process {os.getpid()} "):
+        with pytest.raises(OutputLocked):
             take(out)
         with ThreadPoolExecutor(1) as threads, pytest.raises(OutputLocked):
             threads.submit(take, out).result()
         raise KeyError
     take(out)
-
-
-def test_a_lock_whose_file_was_removed_meanwhile_is_taken_again(tmp_path, monkeypatch):
-    """The holder before removes the file after it was opened, and before it is locked."""
-    out, real, removed = tmp_path / "out", FileLock.acquire, []
-
-    def acquire(lock, *arguments, **options):
-        result = real(lock, *arguments, **options)
-        if not removed:
-            removed.append(lock.lock_file)
-            os.unlink(lock.lock_file)
-        return result
-
-    monkeypatch.setattr(FileLock, "acquire", acquire)
-    with lock_output(out), pytest.raises(OutputLocked):
-        take(out)
-    assert len(removed) == 1 and names(tmp_path) == []
-
-
-def test_a_lock_lies_in_an_output_whose_parent_is_read_only(tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    out.mkdir()
-    real = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path and real(path, mode))
-    with lock_output(out):
-        assert names(out) == [".holder", ".lock"]
-    assert names(out) == [] and names(tmp_path) == ["out"]
-
-
-@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_an_output_on_a_file_system_without_locks_is_written(tmp_path, monkeypatch, capsys, number):
-    def flock(*_):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    for _ in range(2):  # a kill in the first leaves nothing that refuses the second
-        with lock_output(tmp_path / "out"):
-            assert names(tmp_path) == []
-        assert f"note: the file system of {tmp_path} has no locks" in capsys.readouterr().err
 
 
 # Temporary files of dead processes
@@ -179,22 +133,6 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path, started):
     assert names(tmp_path) == ["table.tsv"] and path.read_text() == "b"
 
 
-def test_temporary_files_of_another_machine_stay_for_a_day(tmp_path):
-    target = tmp_path / "table.tsv"
-    own = temporary_path(target)
-    elsewhere = tmp_path / ".table.tsv.00000000.1.tmp"
-    unrelated = tmp_path / ".table.tsv.notes.tmp"
-    for path in (own, elsewhere, unrelated):
-        path.write_text("")
-    remove_abandoned(tmp_path, ".table.tsv.")
-    assert own.exists() and elsewhere.exists()
-    long_ago = time.time() - 2 * 24 * 3600
-    for path in (own, elsewhere, unrelated):
-        os.utime(path, (long_ago, long_ago))
-    remove_abandoned(tmp_path, ".table.tsv.")
-    assert sorted(tmp_path.iterdir()) == sorted([own, unrelated])
-
-
 def test_scratch_folders_of_killed_processes_are_removed(tmp_path, monkeypatch, started):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -207,7 +145,7 @@ def test_scratch_folders_of_killed_processes_are_removed(tmp_path, monkeypatch, 
 
 
 def test_a_new_directory_replaces_what_a_killed_process_left(tmp_path, monkeypatch):
-    from wqa.io.locks import new_directory
+    from wqa.io.files import new_directory
 
     dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True)
     with monkeypatch.context() as patch:
@@ -258,7 +196,7 @@ def test_a_command_is_refused_while_another_process_writes(
     arguments = COMMANDS[name].format(encoder=tiny_encoder, data=few, run=run, out=out).split()
     process, _ = started(HOLDER, run if name in ("quantize", "tune") else out)
     assert main(arguments) == 2
-    assert f"locked by process {process.pid} on " in capsys.readouterr().err
+    assert "locked by another process" in capsys.readouterr().err
     assert names(run) == before and not out.exists()
     kill(process)
     assert main(arguments) == 0
@@ -349,7 +287,7 @@ def test_two_resumes_of_one_run(interrupted, tiny_encoder, few, popen):
     # The second may come when the first has finished.
     assert codes.count(0) >= 1 and set(codes) <= {0, 2}, said
     for code, text in zip(codes, said):
-        assert code == 0 or "locked by process" in text
+        assert code == 0 or "locked by another process" in text
     assert (out / "model.params").exists() and not (out / "checkpoints").exists()
     updates = [json.loads(line)["update"] for line in (out / "metrics.jsonl").open()]
     assert updates == [1, 2, 3, 4, 5, 6]

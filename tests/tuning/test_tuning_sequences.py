@@ -13,7 +13,7 @@ from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.report import read_rows
 from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker
 from wqa.inference.dropping import Drop
-from wqa.io.locks import lock_output
+from wqa.io.files import lock_output
 from wqa.systems.load import load_ranker
 from wqa.systems.train import train
 from wqa.tuning import GRID, KEEPS, tune

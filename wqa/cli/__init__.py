@@ -17,7 +17,7 @@ import wqa
 from wqa.cli.options import check_numbers, note_cache
 from wqa.cli.parser import CommandParser, at_the_command_line
 from wqa.errors import Stopped, StorageError, WqaError, printable
-from wqa.io.streams import messages_on_stderr
+from wqa.io.progress import messages_on_stderr
 
 #: Exit status after an error of the user, and after an interrupt or the end of a pipe's reader: 128
 #: plus the number of SIGINT or SIGPIPE.

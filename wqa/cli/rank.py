@@ -122,7 +122,7 @@ def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
 
 def read_lines(path: str) -> List[str]:
     """Read texts, one a line, from a file or from standard input."""
-    from wqa.io.lines import bounded_lines, decoded_lines, open_lines
+    from wqa.io.lines import bounded_lines, decoded_lines, open_bytes
 
     name = path
     if path == "-":
@@ -130,7 +130,7 @@ def read_lines(path: str) -> List[str]:
         if sys.stdin is None:
             raise DataError(name, "it is closed", "texts, one a line")
     with contextlib.ExitStack() as stack:
-        file = sys.stdin.buffer if path == "-" else stack.enter_context(open_lines(path))
+        file = sys.stdin.buffer if path == "-" else stack.enter_context(open_bytes(path))
         lines = decoded_lines(bounded_lines(file, name), name)
         return [line.rstrip("\n").rstrip("\r") for _, line in lines]
 

@@ -32,7 +32,7 @@ from wqa.cli.options import (
     one_drop_setting,
     ranking_options,
 )
-from wqa.io.streams import LossyStream
+from wqa.io.progress import LossyStream
 from wqa.serve import ServeConfig, read_api_key, serve
 
 #: Options that ``--help`` explains.

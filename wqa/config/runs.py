@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import hashlib
 import json
 import os
 import pathlib
-import stat
 import sys
 import typing
-from typing import Any, BinaryIO, Dict, List, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, List, Optional, Tuple, Type, TypeVar, Union
 
 from wqa.config.encoders import MOST_LAYERS, MOST_SIZE, BackboneConfig
 from wqa.config.systems import KINDS
@@ -26,17 +24,7 @@ LARGEST = 1 << 26
 #: What `ExportConfig.format` says, by which the file is told from that of a run.
 FORMAT = "wqa onnx 1"
 
-#: Folders of the process's open files, by which a shell names the pipe of ``<(command)``.
-_DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 _HINT = "restore the file from its run"
-
-
-def open_file(path: PathLike) -> BinaryIO:
-    """Open a regular file for reading bytes; a device or a named pipe would have no end."""
-    mode = os.stat(path).st_mode
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or os.path.dirname(path) in _DESCRIPTORS:
-        return open(path, "rb")
-    raise OSError(errno.EINVAL, "is no regular file", os.fspath(path))
 
 
 def parse_json(text: Union[str, bytes]) -> Any:
@@ -80,7 +68,7 @@ def read_json(path: PathLike, largest: int = LARGEST) -> Any:
     ValueError
         If it is larger, or does not hold JSON, as `parse_json` says.
     """
-    with open_file(path) as file:
+    with open(path, "rb") as file:
         content = file.read(largest + 1)
     if len(content) > largest:
         raise ValueError(f"it has more than {largest:,} bytes")

@@ -1,11 +1,10 @@
-"""Records, canonical JSONL, documents, paragraphs, claims, filters, and the built-in corpus."""
+"""Records, canonical JSONL, documents, claims, filters, and the built-in corpus."""
 
 from wqa.config import parse_json, read_json
 from wqa.data.claims import Claim, read_claims, write_claims
 from wqa.data.documents import Document, read_documents, write_documents
 from wqa.data.folders import read_collection, read_folder, read_table
 from wqa.data.formats import builtin_path, read_candidates, read_questions, write_questions
-from wqa.data.paragraphs import ParagraphDocument, read_paragraphs, write_paragraphs
 from wqa.data.records import DEFAULT_FILTER, FILTERS, Candidate, Question, count, filter_questions
 
 __all__ = [
@@ -14,7 +13,6 @@ __all__ = [
     "DEFAULT_FILTER",
     "Document",
     "FILTERS",
-    "ParagraphDocument",
     "Question",
     "builtin_path",
     "count",
@@ -26,11 +24,9 @@ __all__ = [
     "read_documents",
     "read_folder",
     "read_json",
-    "read_paragraphs",
     "read_questions",
     "read_table",
     "write_claims",
     "write_documents",
-    "write_paragraphs",
     "write_questions",
 ]

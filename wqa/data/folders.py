@@ -23,7 +23,7 @@ from wqa.errors import (
     shorten,
 )
 from wqa.io.files import PathLike, sha256
-from wqa.io.lines import UniqueIds, open_lines, without_mark
+from wqa.io.lines import UniqueIds, open_bytes, without_mark
 
 LOGGER = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ def _files(folder: pathlib.Path) -> Iterator[Tuple[pathlib.Path, str]]:
 def _decoded(path: pathlib.Path) -> str:
     if not path.is_file():
         raise DataError(path, "is no file, or a link to none", "a file", "delete or mend it")
-    with open_lines(path) as file:
+    with open_bytes(path) as file:
         raw = file.read(LONGEST_DOCUMENT + 1)
     if len(raw) > LONGEST_DOCUMENT:
         expected = f"at most {LONGEST_DOCUMENT:,} bytes"
@@ -226,7 +226,7 @@ def read_table(path: PathLike, column: str = "text") -> Iterator[Document]:
         If the table cannot be read, has no such column or no text, a row has another number of
         cells, or two rows have the same id.
     """
-    left_out, known = _LeftOut(), UniqueIds("document", unit="row")
+    left_out, known = _LeftOut(), UniqueIds("document")
     number = 0
     hint = "name the column of texts with --column"
     for where, number, cells in read_rows(path, (column,), hint):

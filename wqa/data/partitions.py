@@ -15,7 +15,7 @@ from typing import IO, Any, Callable, Iterable, Iterator, List, NamedTuple, Opti
 from wqa.data.formats import LONGEST_QUESTION, parse_question, read_questions
 from wqa.data.records import Question
 from wqa.io.files import PathLike
-from wqa.io.lines import bounded_lines, damage_errors, decoded_lines, open_lines
+from wqa.io.lines import bounded_lines, damage_errors, decoded_lines, open_bytes
 
 #: Characters of a token. The estimate is 11 % above the tokens of BERT's tokenizer on the built-in
 #: training questions, and 18 % above them on WikiQA's test questions.
@@ -143,7 +143,7 @@ class PartitionReader:
         if not partition.end:
             return self._read_in_order(partition)
         if self._file is None:
-            self._file = open_lines(self._path)
+            self._file = open_bytes(self._path)
         file = self._file
         with damage_errors(self._path):
             file.seek(partition.start)

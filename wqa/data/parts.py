@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import os
 import pathlib
 import re
 import time
@@ -27,14 +28,13 @@ import numpy as np
 from wqa.config import read_json
 from wqa.data.partitions import Partition
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, WqaError, printable, shorten
-from wqa.io.files import atomic_writer, is_temporary, named_path
-from wqa.io.locks import lock_output
+from wqa.io.files import atomic_writer, lock_output
 from wqa.io.progress import StopRequest, progress_bar, with_bar
 
 LOGGER = logging.getLogger(__name__)
 
 #: Changes whenever older manifests, or files of parts, can no longer be read.
-FORMAT = 2
+FORMAT = 3
 MANIFEST = "manifest.json"
 #: Greatest size of a manifest in bytes.
 LARGEST_MANIFEST = 1 << 30
@@ -188,16 +188,10 @@ def run_parts(
     if meta is not None:
         return PartsReport(meta)
     stop = stop or StopRequest()
-    with contextlib.ExitStack() as stack:
-        if shard == (1, 1):
-            stack.enter_context(lock_output(_folder(task)))
-            parts = _open_alone(task)
-        else:
-            opened = open_parts(task)
-            if opened is None:  # merged by another process while this one has loaded its model
-                return PartsReport(task.finished(task.settings()))
-            parts = opened
-        computed, seconds = _compute(parts, shard, progress, stop)
+    parts = open_parts(task)
+    if parts is None:  # merged by another process while this one has loaded its model
+        return PartsReport(task.finished(task.settings()))
+    computed, seconds = _compute(parts, shard, progress, stop)
     report = merge_if_whole(parts, progress, stop)
     return report._replace(computed=computed, seconds=round(seconds, 3))
 
@@ -208,7 +202,7 @@ def run_whole(
     """Compute all parts in this process, and merge them; returns their ``meta.json``."""
     meta = run_parts(task, progress=progress, stop=stop).meta
     if meta is None:
-        raise OutputLocked(task.out, "merged by another process", str(_folder(task)))
+        raise OutputLocked(task.out, str(_folder(task)))
     return meta
 
 
@@ -271,12 +265,9 @@ def merge_parts(
     parts.check(settings)
     missing = parts.missing()
     if missing:
-        raise DataError(
-            parts.folder,
-            f"partition {missing[0]} is missing, of {len(missing)} that are",
-            f"{len(parts.partitions)} partitions",
-            "run the shards that have not ended",
-        )
+        problem = f"partition {missing[0]} is missing, of {len(missing)} that are"
+        expected, hint = f"{len(parts.partitions)} partitions", "run the shards that have not ended"
+        raise DataError(parts.folder, problem, expected, hint)
     return _merge(parts, progress, stop or StopRequest())
 
 
@@ -289,9 +280,7 @@ def merge_if_whole(parts: Parts, progress: bool, stop: StopRequest) -> PartsRepo
     try:
         return _merge(parts, progress, stop)
     except OutputLocked as locked:
-        LOGGER.info(
-            printable(f"the partitions are not merged yet: {locked.where} is {locked.found}")
-        )
+        LOGGER.info(printable(f"the partitions are not merged: {locked.where} is {locked.found}"))
         return PartsReport(None, len(parts.partitions))
 
 
@@ -318,42 +307,23 @@ def _finished(task: PartTask, settings: Mapping[str, Any]) -> Optional[Dict[str,
     return meta
 
 
-def _open_alone(task: PartTask) -> Parts:
-    """Read the manifest of a single process, or write it.
-
-    One of other settings is replaced as long as no part is computed, such as after an error in the
-    data.
-    """
-    parts = read_parts(task)
-    if parts is not None:
-        try:
-            _check(parts, task)
-            return parts
-        except DataError:
-            if not parts.is_alone or len(parts.missing()) < len(parts.partitions):
-                raise
-            parts.remove()
-    _write_manifest(task, is_alone=True)
-    written = read_parts(task)
-    assert written is not None
-    return written
-
-
-def _check(parts: Parts, task: PartTask) -> None:
-    parts.check(task.settings(), task.loaded_settings(), task.machine_settings())
-
-
 def open_parts(task: PartTask) -> Optional[Parts]:
     """Read the manifest of some work, or write it if nobody has; None where all is merged.
 
-    One process divides the file, and others wait meanwhile.
+    One process divides the file, and others wait meanwhile. A manifest of other settings is
+    replaced as long as no part is computed, such as after an error in the data.
     """
     waits = False
     while True:
         parts = read_parts(task)
         if parts is not None:
-            _check(parts, task)
-            return parts
+            try:
+                parts.check(task.settings(), task.loaded_settings(), task.machine_settings())
+                return parts
+            except DataError:
+                if len(parts.missing()) < len(parts.partitions):
+                    raise
+                parts.remove()
         try:
             with lock_output(_folder(task)):
                 if read_parts(task) is None:
@@ -369,11 +339,10 @@ def open_parts(task: PartTask) -> Optional[Parts]:
 
 def _folder(task: PartTask) -> pathlib.Path:
     """Folder of the manifest and the parts."""
-    out = named_path(task.out)
-    return out.with_name(f"{out.name}.partitions")
+    return pathlib.Path(f"{os.path.realpath(task.out)}.partitions")
 
 
-def _write_manifest(task: PartTask, is_alone: bool = False) -> None:
+def _write_manifest(task: PartTask) -> None:
     folder = _folder(task)
     # Without a manifest, parts are what a killed process has left.
     if folder.is_dir() and not all(map(Parts.is_own, folder.iterdir())):
@@ -387,7 +356,6 @@ def _write_manifest(task: PartTask, is_alone: bool = False) -> None:
         "settings": task.settings(),
         "loaded": task.loaded_settings(),
         "machine": task.machine_settings(),
-        "is_alone": is_alone,
         "partitions": list(task.divide()),
     }
     with atomic_writer(folder / MANIFEST) as file:
@@ -425,8 +393,6 @@ class Parts:
         The work.
     settings : dict
         What the results depend on.
-    is_alone : bool
-        Whether a single process has begun the work.
     partitions : list of Partition
         How the file is divided.
     folder : pathlib.Path
@@ -437,7 +403,6 @@ class Parts:
         self.task = task
         self._kinds = [dict(manifest[kind]) for kind in ("settings", "loaded", "machine")]
         self.settings: Dict[str, Any] = {**self._kinds[0], **self._kinds[1]}
-        self.is_alone = bool(manifest["is_alone"])
         self.partitions = [Partition(*row) for row in manifest["partitions"]]
         self.folder = _folder(task)
         content = json.dumps(manifest, sort_keys=True).encode("utf-8")
@@ -460,14 +425,10 @@ class Parts:
         for stored, expected in zip(self._kinds, kinds):
             for name in {**stored, **expected}:
                 if stored.get(name) != expected.get(name):
-                    raise self._mismatch(name, stored.get(name), expected.get(name))
-
-    def _mismatch(self, name: str, stored: Any, expected: Any) -> DataError:
-        hint = f"repeat the command that began it, or delete {self.folder}"
-        if name == "threads":
-            hint = f"give threads={stored} on every machine, or delete {self.folder}"
-        found = f"made with {name} {shorten(stored, 70)}"
-        return DataError(self.folder / MANIFEST, found, shorten(expected, 70), hint)
+                    problem = f"made with {name} {shorten(stored.get(name), 70)}"
+                    hint = f"repeat the command that began it, or delete {self.folder}"
+                    wanted = shorten(expected.get(name), 70)
+                    raise DataError(self.folder / MANIFEST, problem, wanted, hint)
 
     def path(self, index: int) -> pathlib.Path:
         """File of a part."""
@@ -483,12 +444,8 @@ class Parts:
         """Compute a part and write its file."""
         arrays = self.task.compute(self.partitions[index])
         if not (self.folder / MANIFEST).is_file():
-            raise DataError(
-                self.folder,
-                "the manifest is gone",
-                "that of the partitions until they are merged",
-                "run the command again, if another has not merged them",
-            )
+            hint = "run the command again, if another has not merged them"
+            raise DataError(self.folder, "the manifest is gone", "that of the partitions", hint)
         with atomic_writer(self.path(index), "wb") as file:
             np.savez(file, manifest=np.array(self._digest), **arrays)
 
@@ -516,20 +473,14 @@ class Parts:
 
     def remove(self) -> None:
         """Remove the folder; where it holds files of others, these stay."""
-        own = [entry for entry in self._entries() if self.is_own(entry)]
         with contextlib.suppress(OSError):  # the results are there: nothing is in the way
+            own = [entry for entry in self.folder.iterdir() if self.is_own(entry)]
             for path in sorted(own, key=lambda path: path.name == MANIFEST):  # the last
                 path.unlink()
             self.folder.rmdir()
 
-    def _entries(self) -> List[pathlib.Path]:
-        try:
-            return list(self.folder.iterdir())
-        except OSError:
-            return []
-
     @staticmethod
     def is_own(path: pathlib.Path) -> bool:
         """Whether a path has the name of a file that is written here."""
-        is_named = path.name == MANIFEST or re.fullmatch(r"[0-9]{6,}\.npz", path.name) is not None
-        return (is_named and path.is_file()) or is_temporary(path)
+        is_named = path.name == MANIFEST or path.suffix in (".npz", ".tmp")
+        return is_named and path.is_file()

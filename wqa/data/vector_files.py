@@ -102,7 +102,7 @@ def read_vector_file(
     kind = tell_format(path) if format == "auto" else format
     masks_digits = FORMATS[kind].masks_digits
     chosen = _Chosen(table_keys(vocabulary, masks_digits))
-    with _open(path) as file:
+    with open_bytes(path) as file:
         rows = _rows(file, path, kind)
         for where, raw, numbers in with_bar(rows, None, "reading vectors", progress, "row"):
             chosen.add(where, _decode(raw, where), numbers)
@@ -180,32 +180,17 @@ def _vector(numbers: Any, where: str) -> np.ndarray:
         with np.errstate(over="ignore"):  # it is refused below
             vector = np.array(elements).astype(np.float32)
     if not np.isfinite(vector).all():
-        index = int(np.isfinite(vector).argmin())
-        raise DataError(
-            where, f"number {index + 1} is not finite in float32", "finite numbers", _HINT
-        )
+        number = int(np.isfinite(vector).argmin()) + 1
+        raise DataError(where, f"number {number} is not finite", "finite numbers", _HINT)
     return vector
 
 
 def _decode(raw: bytes, where: str) -> str:
     try:
         return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            where,
-            f"byte {error.start} of its word {shorten(raw)} is not UTF-8",
-            "UTF-8",
-            "convert the file, for example with iconv",
-        ) from None
-
-
-def _open(path: PathLike) -> IO[bytes]:
-    try:
-        return open_bytes(path)
-    except OSError as error:
-        raise DataError(
-            path, f"cannot be read ({error.strerror})", "a file of word vectors", "check the path"
-        ) from None
+    except UnicodeDecodeError:
+        problem, hint = f"its word {shorten(raw)} is not UTF-8", "convert the file, as by iconv"
+        raise DataError(where, problem, "UTF-8", hint) from None
 
 
 def tell_format(path: PathLike) -> str:
@@ -226,7 +211,7 @@ def tell_format(path: PathLike) -> str:
     DataError
         If the file cannot be read.
     """
-    with _open(path) as file, damage_errors(path, "fetch it again"):
+    with open_bytes(path) as file, damage_errors(path, "fetch it again"):
         sample = file.read(_SAMPLE)
     first, _, rest = sample.partition(b"\n")
     header = _HEADER.fullmatch(first)
@@ -244,12 +229,9 @@ def _rows(file: IO[bytes], path: PathLike, kind: str) -> Iterator[_Row]:
     if first_line is None:
         raise DataError(path, "the file is empty", "word vectors", _HINT)
     header = _HEADER.fullmatch(first_line[1])
-    expected = FORMATS[kind].header
-    if expected is not None and bool(header) != expected:
-        line, wanted = "a header", "a word and numbers"
-        if expected:
-            line, wanted = shorten(first_line[1]), "the number of words and of their elements"
-        raise DataError(f"{path}, line 1", line, f"{wanted}, as in {kind} files", _HINT)
+    if FORMATS[kind].header not in (None, bool(header)):
+        expected = f"the first line of a {kind} file"
+        raise DataError(f"{path}, line 1", shorten(first_line[1]), expected, _HINT)
     if header is None:
         yield from _text_rows(itertools.chain([first_line], lines), path, None)
         return
@@ -287,12 +269,9 @@ def _text_rows(
         word = line.rsplit(b" ", units)[0]
         numbers = line[len(word) + 1 :]
         if spaces < units or (spaces > units and not _has_spaces(word)):
-            raise DataError(
-                where,
-                f"{spaces + 1} columns, {shorten(line)}",
-                f"{units + 1}: a word and {units} numbers, separated by single spaces",
-                _HINT,
-            )
+            problem = f"{spaces + 1} columns, {shorten(line)}"
+            expected = f"{units + 1}: a word and {units} numbers, separated by single spaces"
+            raise DataError(where, problem, expected, _HINT)
         yield where, word, numbers
 
 
@@ -311,20 +290,15 @@ def _binary_rows(file: IO[bytes], path: PathLike, count: int, units: int) -> Ite
     with damage_errors(path, "fetch it again"):
         for number in range(1, count + 1):
             where = f"{path}, word {number}"
-            word = bytearray()
-            while True:
+            word = b""
+            while not word.endswith(b" "):
                 byte = file.read(1)
-                if byte == b" ":
-                    break
                 word += byte
-                if len(word) > LONGEST_WORD:
-                    problem = f"no space in {LONGEST_WORD:,} bytes"
-                    raise DataError(where, problem, "a word and a space", _HINT)
-                if not byte:
-                    raise DataError(where, "the file ends", counted, "fetch it again")
+                if not byte or len(word) > LONGEST_WORD:
+                    raise DataError(where, "the word does not end", counted, "fetch it again")
             numbers = file.read(4 * units)
             if len(numbers) < 4 * units:
                 raise DataError(where, "the file ends", counted, "fetch it again")
-            yield where, bytes(word).lstrip(b"\r\n"), np.frombuffer(numbers, "<f4")
+            yield where, word[:-1].lstrip(b"\r\n"), np.frombuffer(numbers, "<f4")
         if file.read(_SAMPLE).strip():
             raise DataError(path, "bytes behind the last word", counted, _HINT)

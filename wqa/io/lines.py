@@ -19,22 +19,22 @@ import pathlib
 from typing import IO, Any, Callable, Dict, Iterable, Iterator, Optional, Set, Tuple
 
 from wqa.config import parse_json
-from wqa.config.runs import open_file
 from wqa.errors import DataError, shorten
-from wqa.io.archives import DAMAGE
-from wqa.io.files import PathLike, atomic_writer
+from wqa.io.files import DAMAGE, PathLike, atomic_writer
 
 #: Greatest length of a line, in bytes.
 LONGEST_LINE = 1 << 26
 
 
 def open_bytes(path: PathLike) -> IO[bytes]:
-    """Open a file for reading bytes."""
-    file = open_file(path)
-    if str(path).endswith(".gz"):
-        file.close()
-        return gzip.open(path, "rb")  # type: ignore[return-value]
-    return file
+    """Open a file, plain or ``.gz``, for reading bytes."""
+    try:
+        if str(path).endswith(".gz"):
+            return gzip.open(path, "rb")  # type: ignore[return-value]
+        return open(path, "rb")
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror})"
+        raise DataError(path, problem, "a file", "check the path") from None
 
 
 def without_mark(content: bytes) -> bytes:
@@ -43,44 +43,21 @@ def without_mark(content: bytes) -> bytes:
 
 
 def bounded_lines(
-    file: IO[bytes],
-    where: object,
-    longest: int = LONGEST_LINE,
-    largest: Optional[int] = None,
-    first: int = 1,
+    file: IO[bytes], where: object, longest: int = LONGEST_LINE, first: int = 1
 ) -> Iterator[Tuple[int, bytes]]:
     """Read the lines of an open file, from its position on."""
-    number, total = first - 1, 0
+    number = first - 1
     read_line = functools.partial(file.readline, longest + 1)
-    try:
-        for line in iter(read_line, b""):
-            number += 1
-            total += len(line)
+    with damage_errors(where):
+        for number, line in enumerate(iter(read_line, b""), first):
             if len(line) > longest:
-                raise DataError(
-                    f"{where}, line {number}",
-                    f"more than {longest:,} bytes",
-                    "shorter lines",
-                    "check that it is a file of this format",
-                )
-            if largest is not None and total > largest:
-                raise DataError(
-                    f"{where}, line {number}",
-                    f"the file has more than {largest:,} bytes",
-                    "a file of this corpus",
-                    "fetch it again",
-                )
+                hint = "check that it is a file of this format"
+                problem = f"more than {longest:,} bytes"
+                raise DataError(f"{where}, line {number}", problem, "shorter lines", hint)
             if number == 1:
                 line = without_mark(line)
             if line:
                 yield number, line
-    except DAMAGE as error:
-        raise DataError(
-            f"{where}, after line {number}",
-            f"cannot be read ({error})",
-            "a whole file",
-            "fetch or write it again",
-        ) from None
 
 
 def decoded_lines(lines: Iterable[Tuple[int, bytes]], where: object) -> Iterator[Tuple[int, str]]:
@@ -89,33 +66,15 @@ def decoded_lines(lines: Iterable[Tuple[int, bytes]], where: object) -> Iterator
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise DataError(
-                f"{where}, line {number}",
-                f"byte {error.start} is not UTF-8",
-                "UTF-8 text",
-                "convert the file, for example with iconv",
-            ) from None
+            problem, hint = f"byte {error.start} is not UTF-8", "convert the file, as by iconv"
+            raise DataError(f"{where}, line {number}", problem, "UTF-8 text", hint) from None
         yield number, line
 
 
-def open_lines(path: PathLike) -> IO[bytes]:
-    """Open a file of lines for reading bytes, as `open_bytes` does."""
-    try:
-        return open_bytes(path)
-    except FileNotFoundError:
-        raise DataError(path, "cannot be read (no such file)", hint="check the path") from None
-    except OSError as error:
-        raise DataError(
-            path, f"cannot be read ({error.strerror})", "a file", "check the path"
-        ) from None
-
-
-def text_lines(
-    path: PathLike, longest: int = LONGEST_LINE, largest: Optional[int] = None
-) -> Iterator[Tuple[int, str]]:
+def text_lines(path: PathLike, longest: int = LONGEST_LINE) -> Iterator[Tuple[int, str]]:
     """Read the lines of a file of UTF-8 text."""
-    with open_lines(path) as file:
-        yield from decoded_lines(bounded_lines(file, path, longest, largest), path)
+    with open_bytes(path) as file:
+        yield from decoded_lines(bounded_lines(file, path, longest), path)
 
 
 def json_value(line: str, where: str) -> Any:
@@ -124,9 +83,8 @@ def json_value(line: str, where: str) -> Any:
         return parse_json(line)
     except ValueError as error:
         problem = f"malformed JSON ({error})" if line.strip() else "an empty line"
-        raise DataError(
-            where, problem, "one JSON object a line", "mend or delete the line"
-        ) from None
+        hint = "correct or delete the line"
+        raise DataError(where, problem, "one JSON object a line", hint) from None
 
 
 def object_of(value: Any, needed: Set[str], optional: Set[str], where: str) -> Dict[str, Any]:
@@ -136,23 +94,17 @@ def object_of(value: Any, needed: Set[str], optional: Set[str], where: str) -> D
     for key in sorted(needed - set(value)):
         raise DataError(where, f"no key {key!r}", "the keys " + ", ".join(sorted(needed)))
     known = needed | optional
-    for key in value:
-        if key not in known:
-            raise DataError(
-                where, f"unknown key {shorten(key)}", "only " + ", ".join(sorted(known))
-            )
+    for key in sorted(set(value) - known):
+        expected = "only " + ", ".join(sorted(known))
+        raise DataError(where, f"unknown key {shorten(key)}", expected)
     return value
 
 
 class UniqueIds:
-    """Ids of the records of a file, of which no two may be the same.
+    """Ids of the records of a file, of which no two may be the same."""
 
-    ``kind`` is what a record is called, ``unit`` what it stands on. Of a file of any length, the
-    last ``most`` ids are known.
-    """
-
-    def __init__(self, kind: str, most: Optional[int] = None, unit: str = "line") -> None:
-        self._kind, self._most, self._unit = kind, most, unit
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
         self._lines: Dict[str, Optional[int]] = {}
 
     def add(self, record_id: str, where: str, line: Optional[int] = None) -> None:
@@ -161,12 +113,11 @@ class UniqueIds:
             first = self._lines[record_id]
             problem = f"two {self._kind}s have this id"
             if first is not None:
-                problem = f"{self._kind} id {shorten(record_id)} is on {self._unit} {first} too"
-            expected, hint = "ids that are unique in a file", "rename one of the two"
-            raise DataError(where, problem, expected, hint)
+                problem = f"{self._kind} id {shorten(record_id)} is on line {first} too"
+            raise DataError(
+                where, problem, "ids that are unique in a file", "rename one of the two"
+            )
         self._lines[record_id] = line
-        if self._most is not None and len(self._lines) > self._most:
-            del self._lines[next(iter(self._lines))]
 
 
 def read_records(
@@ -174,11 +125,10 @@ def read_records(
     kind: str,
     parse: Callable[[str, str], Any],
     longest: int = LONGEST_LINE,
-    most_ids: Optional[int] = None,
 ) -> Iterator[Tuple[Any, int]]:
     """Read the records of a file of lines, whose ids are unique, with the position after each."""
-    ids, number = UniqueIds(kind, most_ids), 0
-    with open_lines(path) as file:
+    ids, number = UniqueIds(kind), 0
+    with open_bytes(path) as file:
         for number, line in decoded_lines(bounded_lines(file, path, longest), path):
             where = f"{path}, line {number}"
             record = parse(line, where)
@@ -213,13 +163,17 @@ def text_of(value: Any, name: str, where: str) -> str:
     """Take a value as a string that UTF-8 can represent."""
     if not isinstance(value, str):
         raise DataError(where, f"{name} is {shorten(value)}", "a string")
+    return checked_utf8(value, where, name)
+
+
+def checked_utf8(text: str, where: str, name: str = "text") -> str:
+    """Check that UTF-8 can represent a text."""
     try:
-        value.encode("utf-8")
+        text.encode("utf-8")
     except UnicodeEncodeError:
-        raise DataError(
-            where, f"{name} holds half a surrogate pair", "whole characters", "mend its escapes"
-        ) from None
-    return value
+        problem = f"{name} holds half a surrogate pair"
+        raise DataError(where, problem, "whole characters") from None
+    return text
 
 
 def meta_of(value: Any, where: str) -> Dict[str, Any]:
@@ -231,22 +185,8 @@ def meta_of(value: Any, where: str) -> Dict[str, Any]:
     except (TypeError, ValueError, RecursionError):
         reads_back = False
     if not isinstance(value, dict) or not reads_back:
-        raise DataError(
-            where,
-            f"meta is {shorten(value)}",
-            "a JSON object of text, finite numbers, true, false, null, lists and objects, or no "
-            "meta where there is none",
-        )
+        raise DataError(where, f"meta is {shorten(value)}", "a JSON object, or no meta")
     return value
-
-
-def checked_utf8(line: str, where: str) -> str:
-    """Check that UTF-8 can represent a line that is to be written."""
-    try:
-        line.encode("utf-8")
-    except UnicodeEncodeError:
-        raise DataError(where, "its texts hold half a surrogate pair", "whole characters") from None
-    return line
 
 
 def write_lines(path: PathLike, lines: Iterable[str]) -> None:

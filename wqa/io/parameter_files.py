@@ -21,16 +21,14 @@ from typing import IO, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
-from wqa.config.runs import open_file
 from wqa.errors import shorten
 from wqa.io.files import PathLike
 
 #: First number of a file.
 FILE_MAGIC = 0x112
 
-#: First number of an array: as MXNet writes it since 1.0, the same with NumPy's semantics (where
-#: a scalar has no axis), and before 1.0, without the storage type.
-PLAIN_MAGIC, NUMPY_MAGIC, OLD_MAGIC = 0xF993FAC9, 0xF993FACA, 0xF993FAC8
+#: First number of an array, as MXNet writes it since 1.0.
+ARRAY_MAGIC = 0xF993FAC9
 
 #: Types of values by MXNet's codes. It has more, which the parameters of a network never have.
 TYPES = tuple(np.dtype(name) for name in ("<f4", "<f8", "<f2", "u1", "<i4", "i1", "<i8", "?"))
@@ -50,7 +48,7 @@ class StoredArray(NamedTuple):
 def read_layout(path: PathLike) -> Dict[str, StoredArray]:
     """Read types, shapes and positions of the arrays in a ``.params`` file, but no values."""
     layout: Dict[str, StoredArray] = {}
-    with open_file(path) as file:
+    with open(path, "rb") as file:
         magic, _, count = _read(file, "QQQ")
         if magic != FILE_MAGIC:
             raise ValueError("it is no file of MXNet's parameters")
@@ -81,11 +79,6 @@ def read_array(path: PathLike, stored: StoredArray, start: int = 0, stop: int = 
     return np.fromfile(path, dtype, math.prod(shape), offset=offset).reshape(shape)
 
 
-def is_finite(array: np.ndarray) -> bool:
-    """Whether an array holds neither NaN nor infinity."""
-    return bool(np.isfinite(array).all())
-
-
 def _read(file: IO[bytes], form: str) -> Tuple[int, ...]:
     """Read numbers in a format of `struct`."""
     size = struct.calcsize(f"<{form}")
@@ -104,13 +97,9 @@ def _read_array_header(file: IO[bytes]) -> StoredArray:
     """Read the header of an array and pass over its values."""
     start = f"the array at byte {file.tell()}"
     [magic] = _read(file, "I")
-    if magic not in (PLAIN_MAGIC, NUMPY_MAGIC, OLD_MAGIC):
-        raise ValueError(f"{start} has a wrong start")
-    if magic != OLD_MAGIC and _read(file, "i") != (0,):
-        raise ValueError(f"{start} is not dense")
-    [axes] = _read(file, "i")
-    if not (0 if magic == NUMPY_MAGIC else 1) <= axes <= MOST_AXES:
-        raise ValueError(f"{start} has {axes} axes")
+    storage, axes = _read(file, "ii")
+    if magic != ARRAY_MAGIC or storage != 0 or not 1 <= axes <= MOST_AXES:
+        raise ValueError(f"{start} is no dense array")
     shape = _read(file, f"{axes}q")
     *_, code = _read(file, "iii")  # before the type, the device that held the array
     if not 0 <= code < len(TYPES) or min(shape, default=1) < 1:

@@ -1,49 +1,104 @@
-"""A bar of progress on standard error.
-
-Signals that stop a command after its current step, so that it can be continued.
-"""
+"""Progress, messages and streams of a command, and the signals that stop it after a step."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import sys
 import threading
-from typing import Any, Dict, Iterable, Iterator, Optional, TypeVar
+from typing import Any, Dict, Iterable, Iterator, Optional, Tuple, TypeVar
 
 from tqdm import tqdm
 
 from wqa.errors import printable
 
+LOGGER = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 
-#: Share of the items, and seconds with some items, after which the time that is left is shown.
-_SHARE, _SECONDS, _SOME = 0.05, 60, 10
+#: Errors of a closed pipe or terminal, a full disk, or a closed file.
+_LOSSES = (OSError, ValueError)
+
+
+class LossyStream:
+    """A stream of text that drops what it cannot write."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, or drop it."""
+        if self._stream is not None:
+            with contextlib.suppress(*_LOSSES):
+                self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered, if that is possible."""
+        if self._stream is not None:
+            with contextlib.suppress(*_LOSSES):
+                self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Whether the stream is a terminal."""
+        with contextlib.suppress(*_LOSSES):
+            return self._stream is not None and self._stream.isatty()
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class MessageHandler(logging.Handler):
+    """Prints messages on standard error, warnings as notes; those it does not take are dropped.
+
+    A progress bar is cleared first, and drawn again below the message.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a message."""
+        note = "note: " if record.levelno >= logging.WARNING else ""
+        if sys.stderr is not None:
+            with contextlib.suppress(*_LOSSES):
+                tqdm.write(f"{note}{record.getMessage()}", file=sys.stderr)
+
+
+def note_counts(where: object, counts: Iterable[Tuple[int, str, str]]) -> None:
+    """Log what was cut or left out, if anything was: numbers, what is counted, what was done."""
+    parts = []
+    for count, what, done in counts:
+        if count:
+            parts.append(f"{count:,} {what}{'s' if count > 1 else ''} {done}")
+    if parts:
+        start = f"{where}: " if str(where) else ""
+        LOGGER.warning(printable(f"{start}{', '.join(parts)}"))
+
+
+@contextlib.contextmanager
+def messages_on_stderr() -> Iterator[None]:
+    """Print what the package logs on standard error inside the block, as a command line does."""
+    logger = logging.getLogger("wqa")
+    earlier, level = list(logger.handlers), logger.level
+    others = [handler for handler in earlier if not isinstance(handler, MessageHandler)]
+    logger.handlers[:] = [*others, MessageHandler()]
+    logger.setLevel(min(level or logging.INFO, logging.INFO))
+    try:
+        yield
+    finally:
+        logger.handlers[:] = earlier
+        logger.setLevel(level)
 
 
 class Bar(tqdm):
-    """Bar that shows no time that is left until enough is done to estimate it.
-
-    Rankers read ahead and compile kernels, so the first items may come late and together. The speed
-    is the mean since the start.
-    """
+    """Bar that a message does not draw before it is due, and that ends its line once drawn."""
 
     def refresh(self, *arguments: Any, **keywords: Any) -> Any:
-        """Draw the bar again, such as below a message, if it has been drawn at all."""
+        """Draw the bar again."""
         if self._time() < self.start_t + self.delay:
             return None
-        self.last_print_t = self._time()  # else tqdm would not end the line of the bar
+        self.last_print_t = self._time()
         return super().refresh(*arguments, **keywords)
-
-    @property
-    def format_dict(self) -> Dict[str, Any]:
-        """What the line of the bar is made of; tqdm shows a question mark for a rate of 0."""
-        values = super().format_dict
-        done, total = self.n - self.initial, self.total or 0
-        is_known = done >= _SHARE * (total - self.initial)
-        is_known |= done >= _SOME and values["elapsed"] >= _SECONDS
-        return {**values, "rate": None if is_known else 0.0}
 
 
 def progress_bar(

@@ -16,7 +16,7 @@ from wqa.config import BackboneConfig
 from wqa.errors import RunDirectoryError, shorten
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike
-from wqa.io.parameter_files import StoredArray, is_finite, read_array, read_layout
+from wqa.io.parameter_files import StoredArray, read_array, read_layout
 from wqa.models import Backbone
 from wqa.models.network import Network
 from wqa.pretrained.names import predictor_names
@@ -39,7 +39,7 @@ def stored_parameter(path: PathLike, name: str, stored: StoredArray) -> np.ndarr
         values = read_array(path, stored)
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from None
-    if not is_finite(values):
+    if not np.isfinite(values).all():
         raise RunDirectoryError(
             path, f"parameter {name} holds NaN or infinity", "finite numbers", _HINT
         )

@@ -17,7 +17,6 @@ from typing import Any, BinaryIO, Callable, Dict, Iterator, NamedTuple, Optional
 
 import numpy as np
 
-from wqa.config.runs import open_file
 from wqa.errors import EncoderError, shorten
 from wqa.io.parameter_files import widen
 
@@ -193,7 +192,7 @@ class PickledTensors:
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         self._storage: Tuple[str, Any] = ("", b"")  # the last one that was read
-        with self._errors(), open_file(path) as file:
+        with self._errors(), open(path, "rb") as file:
             is_zip = zipfile.is_zipfile(file)
             file.seek(0)
             values, self._blocks = _read_zip(file) if is_zip else _read_legacy(file)

@@ -12,9 +12,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from wqa.config import parse_json
-from wqa.config.runs import open_file
 from wqa.errors import EncoderError, shorten
-from wqa.io.parameter_files import is_finite, read_array, read_layout, widen
+from wqa.io.parameter_files import read_array, read_layout, widen
 from wqa.pretrained.configs import read_object
 from wqa.pretrained.pickled import PickledTensors
 
@@ -59,7 +58,7 @@ class SafeTensors:
     def _read_bfloat16(self, name: str, start: int, stop: int) -> np.ndarray:
         """Read rows without the library, which supports no types that NumPy lacks."""
         shape = (stop - start, *self.shapes[name][1:])
-        with open_file(self.path) as file:
+        with open(self.path, "rb") as file:
             header_size = int.from_bytes(file.read(8), "little")
             header = parse_json(file.read(header_size))
         offset = 8 + header_size + header[name]["data_offsets"][0]
@@ -69,7 +68,6 @@ class SafeTensors:
 
     def _open(self) -> Any:
         with _reading(self.path):
-            open_file(self.path).close()  # the library would block on a named pipe
             return safe_open(str(self.path), framework="numpy")
 
 
@@ -120,7 +118,7 @@ class Weights:
                 )
             with np.errstate(over="ignore"):  # a float64 above float32's range becomes infinity
                 rows = rows.astype(np.float32, copy=False)
-            if not is_finite(rows):
+            if not np.isfinite(rows).all():
                 raise EncoderError(
                     self._files[name].path,
                     f"tensor {name} holds NaN or infinity",

@@ -26,8 +26,7 @@ from wqa.data.ir_names import is_ir_name
 from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError
 from wqa.io.arrays import ArrayWriter, output_of, reusable_folder, write_arrays
-from wqa.io.files import PathLike, scratch_folder, sha256, storage_errors
-from wqa.io.locks import lock_output
+from wqa.io.files import PathLike, lock_output, scratch_folder, sha256, storage_errors
 from wqa.io.progress import with_bar
 from wqa.retrieval.index import FORMAT, KIND, SENTENCES, TEXTS, TYPES, Index
 from wqa.retrieval.methods import BUCKETS, Method, contains_spans, count_terms, joined, method_of

@@ -14,8 +14,7 @@ from mxnet.gluon import HybridBlock
 
 from wqa.config import PAIR_FORMS
 from wqa.errors import OptionError
-from wqa.io.files import PathLike
-from wqa.io.locks import new_directory
+from wqa.io.files import PathLike, new_directory
 from wqa.io.parameter_files import read_layout
 from wqa.models.exits import ExitNetwork
 from wqa.pretrained.configs import to_huggingface

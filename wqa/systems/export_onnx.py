@@ -21,8 +21,7 @@ from wqa.engines.onnx.networks import parameters_of, part_graph
 from wqa.engines.onnx.sessions import WEIGHTS
 from wqa.inference.calibrated import Calibration, read_calibration
 from wqa.inference.document_encoder import encoder_digest
-from wqa.io.files import PathLike, write_json
-from wqa.io.locks import new_directory
+from wqa.io.files import PathLike, new_directory, write_json
 from wqa.models.network import ENCODINGS_AND_SCORES, GraphPart, Network
 from wqa.systems.registry import read_tuned
 from wqa.systems.run_directory import LoadedRun, load_run

@@ -13,8 +13,7 @@ from wqa.data.probe import DESCRIPTIONS, probe
 from wqa.engines.choice import packing_obstacle
 from wqa.engines.onednn.quantize import write_quantized
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.io.files import PathLike, atomic_writer, sha256
-from wqa.io.locks import lock_output
+from wqa.io.files import PathLike, atomic_writer, lock_output, sha256
 from wqa.systems.load import quantize_network
 from wqa.systems.run_directory import load_run, quantized_path
 from wqa.text import note_long_questions, prepare_questions

@@ -16,15 +16,14 @@ from typing import Any, Dict
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
 import mxnet as mx
+import numpy as np
 from mxnet.gluon import Block
 
 from wqa.config import RunConfig, TrainingConfig, to_json
 from wqa.config.runs import as_json
 from wqa.data.digests import record_digests
 from wqa.errors import OptionError, printable, shorten
-from wqa.io.files import PathLike, atomic_writer
-from wqa.io.locks import new_directory
-from wqa.io.parameter_files import is_finite
+from wqa.io.files import PathLike, atomic_writer, new_directory
 from wqa.models import Network, library_versions
 from wqa.pretrained.load import write_parameters
 from wqa.systems.registry import SYSTEMS, add_installed_systems
@@ -125,7 +124,7 @@ def _check_parameters(model: Network) -> None:
         if values.dtype != "float32":
             hint = 'call model.cast("float32")'
             raise OptionError("model", f"{where} is {values.dtype}", expected, hint)
-        if not is_finite(values):
+        if not np.isfinite(values).all():
             raise OptionError("model", f"{where} holds NaN or infinity", expected)
 
 

@@ -25,9 +25,8 @@ from wqa.data.formats import data_digest
 from wqa.data.ir_names import is_ir_name
 from wqa.engines.choice import choose_engine, choose_training_engine
 from wqa.errors import OptionError, RunDirectoryError, printable
-from wqa.io.files import atomic_writer, refuse
-from wqa.io.locks import lock_output
-from wqa.io.streams import LossyStream
+from wqa.io.files import atomic_writer, lock_output, refuse
+from wqa.io.progress import LossyStream
 from wqa.models import library_versions, parse_devices
 from wqa.systems.development import Development
 from wqa.systems.registry import find_system, system_config

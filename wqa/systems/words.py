@@ -42,8 +42,7 @@ from wqa.data.word_vectors import (
 from wqa.engines.inputs import as_float32
 from wqa.errors import DataError, OptionError, check_choice
 from wqa.io.arrays import reusable_folder
-from wqa.io.files import PathLike, sha256
-from wqa.io.locks import lock_output
+from wqa.io.files import PathLike, lock_output, sha256
 from wqa.io.progress import progress_bar, with_bar
 from wqa.systems.text_encoder import TextEncoder, load_text_encoder
 from wqa.text.words import split_words

@@ -12,7 +12,7 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set
 from wqa.data import Question
 from wqa.errors import DataError, InputError, QuestionTooLong
 from wqa.io.files import PathLike
-from wqa.io.streams import note_counts
+from wqa.io.progress import note_counts
 from wqa.text.inputs import PairInputs
 
 #: Questions that are tokenized at once.

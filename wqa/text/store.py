@@ -20,7 +20,14 @@ from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import Partition, PartitionReader, group_questions, partitions_of
 from wqa.data.parts import Arrays, PartTask, run_parts
 from wqa.errors import DataError, OutputLocked, shorten
-from wqa.io.arrays import ArrayFolder, ArrayWriter, output_of, reusable_folder, write_arrays
+from wqa.io.arrays import (
+    ArrayFolder,
+    ArrayWriter,
+    check_made_with,
+    output_of,
+    reusable_folder,
+    write_arrays,
+)
 from wqa.io.files import PathLike
 from wqa.io.progress import with_bar
 from wqa.text.inputs import PairInputs
@@ -151,9 +158,8 @@ class PairStore(TokenizedPairs):
                 "texts, as questions and candidates are encoded apart",
                 "give the corpus as canonical JSONL",
             )
-        self._folder.check_made_with(
-            _settings(inputs), "tokenize the corpus again with this encoder and max_length"
-        )
+        hint = "tokenize the corpus again with this encoder and max_length"
+        check_made_with(self.path, self.meta, _settings(inputs), hint)
         if not _fits_option(self.meta, inputs):
             option = self.meta["long_questions"]
             counts = " and ".join(f"{self.meta[name]} {name}" for name in _CHANGED)
@@ -220,7 +226,7 @@ def build_store(source: PathLike, out: PathLike, inputs: PairInputs) -> Dict[str
         raise DataError(source, "there is no such file", "canonical JSONL", "check the path")
     report = run_parts(_Tokenizing(str(source), str(out), inputs), progress=True)
     if report.meta is None:
-        raise OutputLocked(out, "merged by another process", f"{out}.partitions")
+        raise OutputLocked(out, f"{out}.partitions")
     return report.meta
 
 

@@ -24,7 +24,6 @@ import mmh3
 import numpy as np
 
 from wqa.config import BackboneConfig, parse_json
-from wqa.config.runs import open_file
 from wqa.data.word_vectors import WordVectors, mask_digits
 from wqa.errors import EncoderError, OptionError, shorten
 from wqa.text.tokenizers import LONG_TEXT, Located, Tokenizer, check_text
@@ -329,7 +328,7 @@ _FIELDS = {"words_format": int, "buckets": int, "masks_digits": bool, "words": l
 
 def is_word_tokenizer(path: pathlib.Path) -> bool:
     """Whether a ``tokenizer.json`` holds words, as `WordTokenizer.save` writes them."""
-    with open_file(path) as file:
+    with open(path, "rb") as file:
         return _START.match(file.read(_START_BYTES)) is not None
 
 

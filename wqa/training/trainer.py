@@ -17,7 +17,6 @@ from tqdm import tqdm
 from wqa.config import TrainingConfig
 from wqa.engines.choice import attach_engines
 from wqa.errors import DataError, OptionError, TrainingDiverged, TrainingStopped
-from wqa.io.parameter_files import is_finite
 from wqa.io.progress import StopRequest, progress_bar, stop_on_signals
 from wqa.models import Network, parse_devices
 from wqa.text import split_rows
@@ -381,7 +380,7 @@ class Trainer:
 
     def _check_parameters(self) -> None:
         for name, parameter in self._parameters.items():
-            if not is_finite(parameter.data(self.devices[0]).asnumpy()):
+            if not np.isfinite(parameter.data(self.devices[0]).asnumpy()).all():
                 self._raise_diverged(f"parameter {name} is not finite", "finite numbers")
 
     def _check_same(self) -> None:

@@ -27,8 +27,7 @@ from wqa.evaluation.reliability import (
 )
 from wqa.inference.calibrated import TEMPERATURES, Calibration, calibration_path
 from wqa.inference.ranking import Ranking
-from wqa.io.files import PathLike, check_file, sha256, write_json
-from wqa.io.locks import lock_output
+from wqa.io.files import PathLike, lock_output, sha256, write_json
 from wqa.systems.load import load_ranker
 from wqa.tuning.configurations import tuning_record
 
@@ -151,7 +150,6 @@ def calibrate(run: PathLike, data: PathLike, progress: bool = False, **options: 
     prepared = ranker.prepare(judged)
     questions = prepared.questions
     with lock_output(folder):
-        check_file(calibration_path(folder), ("model_sha256", "temperatures"))
         rankings = rank_questions(ranker, questions, "scoring", progress)
         scores, labels = _scored(rankings, questions, data)
         layers = ranker.capabilities.exits or range(1, len(scores) + 1)

@@ -22,8 +22,7 @@ from wqa.evaluation.rankers import questions_that_count
 from wqa.evaluation.report import write_rows
 from wqa.inference.dropping import Drop
 from wqa.inference.ranker import Capabilities
-from wqa.io.files import PathLike, check_file, write_json
-from wqa.io.locks import lock_output
+from wqa.io.files import PathLike, lock_output, write_json
 from wqa.systems.load import load_ranker
 from wqa.tuning.configurations import (
     GRID,
@@ -271,7 +270,6 @@ def _store(path: pathlib.Path, picked: Configuration, record: Dict[str, Any]) ->
     values = {**figures, **record}
     if path.is_dir():
         path = path / "tuned.json"
-        check_file(path, ("drop_ratio", "cost", "metrics"))
         values = {"drop_ratio": [*(drop.ratio for drop in picked.drops), 0.0], **values}
     else:
         kept = read_json(path)

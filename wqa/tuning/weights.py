@@ -21,8 +21,7 @@ from wqa.evaluation import METRICS
 from wqa.evaluation.rankers import questions_that_count
 from wqa.inference.ensemble import log_odds_of_mean, normalized_weights
 from wqa.inference.ranking import Ranking
-from wqa.io.files import PathLike, write_json
-from wqa.io.locks import lock_output
+from wqa.io.files import PathLike, lock_output, write_json
 from wqa.io.progress import with_bar
 from wqa.systems.load import load_ranker
 from wqa.tuning.configurations import tuning_record

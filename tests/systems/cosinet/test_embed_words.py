@@ -366,7 +366,7 @@ def test_a_download_and_its_digest(site, tmp_path, unchecked, monkeypatch, capsy
 
 
 def test_two_writers_of_one_table(tmp_path):
-    from wqa.io.locks import lock_output
+    from wqa.io.files import lock_output
 
     table = WordVectors(["a"], np.ones((1, 2), np.float32))
     with lock_output(tmp_path / "words"), pytest.raises(OutputLocked):

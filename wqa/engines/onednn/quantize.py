@@ -17,7 +17,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from wqa.config import BackboneConfig
-from wqa.config.runs import open_file
 from wqa.config.training import STRENGTH
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.onednn.layers import PackedLayers
@@ -210,7 +209,6 @@ def read_quantized(
     if not path.exists():
         raise RunDirectoryError(path, "the file is missing", "the 8-bit weights of the run", hint)
     try:
-        open_file(path).close()  # a pipe or a device is refused: the library would block on it
         with safe_open(str(path), "numpy") as file:
             record = file.metadata() or {}
             layers = [_read_layer(file, index, config) for index in range(depth)]

@@ -20,7 +20,7 @@ import numpy as np
 from wqa.config import from_dict
 from wqa.data.word_vectors import read_word_vectors
 from wqa.errors import DataError, OptionError
-from wqa.io.streams import note_counts
+from wqa.io.progress import note_counts
 from wqa.models import Network
 from wqa.systems.cosinet.inputs import plan_lists
 from wqa.text import Tokenizer, WordTokenizer, embedding_matrix

@@ -21,7 +21,7 @@ from wqa.errors import DataError, InputError, OptionError, shorten
 from wqa.evaluation import claim_evaluator
 from wqa.inference.loop import check_finite, score_in_groups, score_inputs
 from wqa.io.files import sha256
-from wqa.io.streams import note_counts
+from wqa.io.progress import note_counts
 from wqa.systems.mspp.inputs import JointInput
 from wqa.systems.mspp.ranker import JointRanker, check_input
 from wqa.systems.mspp.task import MSPPTask, group_candidates, plan_rows

@@ -17,7 +17,7 @@ import mxnet as mx
 import numpy as np
 
 from wqa.errors import OptionError
-from wqa.io.streams import note_counts
+from wqa.io.progress import note_counts
 from wqa.systems.mspp.network import TokenPredictor
 from wqa.text import bucketed
 from wqa.text.batching import BUCKET

@@ -28,7 +28,7 @@ from wqa.data.formats import data_digest
 from wqa.data.records import known_labels
 from wqa.errors import DataError, QuestionTooLong, check_choice, shorten
 from wqa.evaluation import reading_evaluator
-from wqa.io.streams import note_counts
+from wqa.io.progress import note_counts
 from wqa.models import Network
 from wqa.systems.reader.inputs import WindowInputs, occurrences, tokens_of
 from wqa.systems.reader.reader import Reader
