@@ -448,7 +448,7 @@ REQUIRED = {
     "bench": ("run", "--data", "d"),
     "ask": ("index", "--ranker", "r", "--question", "q"),
     "calibrate": ("run", "--data", "d"),
-    "embed-words": ("--data", "d", "--out", "o", "--ppmi"),
+    "embed-words": ("--data", "d", "--out", "o", "--encoder", "e"),
     "encode": ("run", "--documents", "d", "--out", "o"),
     "train": ("cascade", "--encoder", "e", "--train", "t", "--out", "o"),
     "rank": ("run", "--question", "q", "--candidates", "c"),

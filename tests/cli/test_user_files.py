@@ -69,7 +69,7 @@ def commands(texts, run, encoder, dcbert_run, out):
         "index": ["index", texts / "docs", "--out", out / "index"],
         "score": ["score", run, "--data", DEV, "--out", out / "score"],
         "tokenize": ["tokenize", "--encoder", encoder, "--data", DEV, "--out", out / "tokenize"],
-        "embed-words": ["embed-words", "--ppmi", "--data", DEV, "--out", out / "embed-words"],
+        "embed-words": ["embed-words", "--encoder", encoder, "--data", DEV, "--units", 8],
         "encode": ["encode", dcbert_run, "--documents", texts / "documents.jsonl"],
         "export": ["export", run, out / "export", "--format", "onnx"],
         "convert": ["convert", encoder, out / "convert"],
@@ -77,6 +77,7 @@ def commands(texts, run, encoder, dcbert_run, out):
         "wikiqa": ["wikiqa.py", "--archive", texts / "wikiqa", "--out", out / "wikiqa"],
     }
     words["encode"] += ["--out", out / "encode"]
+    words["embed-words"] += ["--out", out / "embed-words"]
     words["train"] += ["--warmup-updates", 1, "--out", out / "train"]
     pairs = {}
     for kind, line in words.items():

@@ -21,7 +21,6 @@ import logging
 from typing import Any, Dict, List, Sequence
 
 from wqa.cli.options import (
-    add_choice,
     add_drops,
     add_long_candidates,
     add_number,
@@ -44,7 +43,7 @@ FIRST = ("question", "data", "ranker", "reader", "drops", "top", "n_best", "thre
 _CONTEXT = 80
 _NOTHING = "the question retrieves no document: none shares a term that has weight"
 #: Options of a reader.
-_OF_READERS = ("read", "max_answer_tokens", "span_scores", "out", "cache")
+_OF_READERS = ("read", "max_answer_tokens", "out", "cache")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,8 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reading = parser.add_argument_group("with --reader")
     add_number(reading, "--read", 10, "documents to read")
     add_number(reading, "--max-answer-tokens", 30, "most tokens of an answer")
-    text = "compare spans by their logits, or by these less those of no answer"
-    add_choice(reading, "--span-scores", ("logits", "against-no-answer"), text)
     text = "predictions to write: a text by question id"
     reading.add_argument("--out", metavar="PATH", help=text)
     add_ranking(parser, long_questions=("error", "truncate"))
@@ -154,10 +151,10 @@ def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
     from wqa.evaluation import score_answers, write_predictions
     from wqa.inference.pipeline import Pipeline
     from wqa.io.progress import with_bar
-    from wqa.systems.load_readers import load_reader
+    from wqa.systems.run_directory import load_reader
     from wqa.text import note_long_questions
 
-    settings = values_of(options, "max_answer_tokens", "span_scores")
+    settings = values_of(options, "max_answer_tokens")
     reader = load_reader(options.reader, **settings, **loading_options(options))
     # A question is cut where it is too long for one of them.
     models = [reader] if ranker is None else [reader, ranker]

@@ -219,7 +219,7 @@ def settings_by_name(given: Sequence[Tuple[str, str]], run: str) -> Dict[str, Di
     """Settings as evaluation and timing take them, with the tuned ratios of a run."""
     settings = dict(drop_settings(given))
     if "tuned" in settings:
-        from wqa.systems.run_config import read_tuned
+        from wqa.systems.registry import read_tuned
 
         settings["tuned"] = {"drop_ratio": read_tuned(run)}
     return settings

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
 def _questions(options: argparse.Namespace) -> Iterator[Any]:
     """Questions to measure ranges on; for a run that labels claims these, with their evidence."""
     from wqa.data import Candidate, Question, read_claims, read_questions
-    from wqa.systems.run_config import run_kind
+    from wqa.systems.registry import run_kind
 
     if run_kind(options.run) != "labels":
         yield from read_questions(options.data)

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     if options.evidence:
         evidence = read_lines(options.evidence)
     # MXNet takes a second to load, longer than the errors above need.
-    from wqa.systems.load_readers import load_verifier
+    from wqa.systems.run_directory import load_verifier
 
     verdict = load_verifier(options.run, **loading_options(options)).label(claim, evidence)
     result = {"claim": claim, **verdict._asdict()}
@@ -72,7 +72,7 @@ def _table(verdict: Any) -> str:
 
 def labels_claims(runs: Sequence[str]) -> bool:
     """Whether RUNs are a single run that labels claims."""
-    from wqa.systems.run_config import run_kind
+    from wqa.systems.registry import run_kind
 
     return len(runs) == 1 and run_kind(runs[0]) == "labels"
 
@@ -83,7 +83,7 @@ def evaluate_claims(options: argparse.Namespace) -> None:
     from wqa.data.claims import LABELS
     from wqa.evaluation import label_accuracy
     from wqa.io.progress import with_bar
-    from wqa.systems.load_readers import load_verifier
+    from wqa.systems.run_directory import load_verifier
     from wqa.text import naming_file, note_long_questions
 
     problem = "with a RUN that labels claims and ranks nothing"
