@@ -111,14 +111,6 @@ def test_the_text_of_a_page_is_that_of_its_main_part():
     assert page_text(figure) == ("", "a\n\nb\n\ncd")
 
 
-def test_a_page_that_is_nested_too_deeply_is_refused(tmp_path):
-    (tmp_path / "a.html").write_text("<div>" * 900 + "deep" + "</div>" * 900 + "<p>x<br>" * 5000)
-    [document] = read_folder(tmp_path)
-    assert document.text.startswith("deep\n\nx")
-    (tmp_path / "a.html").write_text("<div>" * 200_000 + "deep")
-    assert "a.html: elements nested 1,000 deep; expected a page" in refused(read_folder, tmp_path)
-
-
 def test_markdown_becomes_blocks_without_marks():
     source = (
         'a ![x y](b.png "t") [c](d) ``code`` __f__ 2 ** 3\n\n```py\nx ** y\n```\n\n'

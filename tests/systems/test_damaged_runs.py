@@ -483,18 +483,6 @@ def test_a_sequence_inside_itself_is_refused(tmp_path, tiny_run):
         load_ranker(path)
 
 
-def test_a_sequence_of_too_many_rankers_is_refused(tmp_path, tiny_run):
-    for number in range(200):
-        write_sequence(tmp_path / f"{number}.json", f"{number + 1}.json")
-    # Each of these names the next one twice.
-    for number in range(300, 340):
-        write_sequence(tmp_path / f"{number}.json", *[f"{number + 1}.json"] * 2)
-    wide = write_sequence(tmp_path / "wide.json", *[tiny_run] * 1000)
-    for path in (wide, tmp_path / "0.json", tmp_path / "300.json"):
-        with pytest.raises(RunDirectoryError, match="rankers or more; expected at most 100"):
-            load_ranker(path)
-
-
 @pytest.mark.parametrize("name", ["drop_ratio", "keep"])
 @pytest.mark.parametrize("value", ["x", True, {}, [[1]], ["a", "b"], -1, [], float("nan")])
 def test_wrong_drops_of_a_sequence_name_its_file(tmp_path, tiny_run, name, value):

@@ -13,7 +13,7 @@ from typing import Callable, Dict, Iterator, Optional, Set, Tuple
 
 from wqa.data.documents import LONGEST_DOCUMENT, Document, read_documents
 from wqa.data.ir_names import is_ir_name
-from wqa.data.markup import check_nesting, markdown_text, page_text
+from wqa.data.markup import markdown_text, page_text
 from wqa.data.records import check_id
 from wqa.data.tables import is_table, read_rows
 from wqa.errors import DataError, OptionError, printable, shorten
@@ -120,11 +120,7 @@ def read_text(path: PathLike) -> Iterator[Document]:
 
 def _read(file: pathlib.Path) -> Tuple[str, str]:
     """Title and text of a file."""
-    form = FORMS[file.suffix.lower()]
-    content = _decoded(file)
-    if form == "html":
-        check_nesting(content, file)
-    return _READERS[form](content)
+    return _READERS[FORMS[file.suffix.lower()]](_decoded(file))
 
 
 def _files(folder: pathlib.Path) -> Iterator[Tuple[pathlib.Path, str]]:
