@@ -112,7 +112,7 @@ def test_the_openapi_page_lists_every_path():
     for path, methods in page["paths"].items():
         [described] = methods.values()
         assert described["operationId"] == path.strip("/").replace("/", "_")
-        assert described["description"] == described["summary"]
+        assert described["description"]
 
 
 def test_cohere_and_jina_share_an_answer():

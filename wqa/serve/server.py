@@ -128,10 +128,9 @@ class ServeConfig:
         for name in self.allowed_hosts:
             if not name.strip(".") or set(name) & set(":/ "):
                 raise OptionError("allowed_hosts", repr(name), "names of hosts, without a port")
-        for model in self.models:
-            name, _, run = model.partition("=")
-            if not name.strip() or not run:
-                raise OptionError("model", shorten(model), "NAME=RUN")
+
+
+_DEFAULTS = ServeConfig()
 
 
 def read_api_key(path: Optional[str] = None) -> Optional[str]:
@@ -189,7 +188,7 @@ class JsonLines(logging.Formatter):
 
 
 def create_app(
-    run: Union[str, os.PathLike[str]], config: Optional[ServeConfig] = None, **options: Any
+    run: Union[str, os.PathLike[str]], config: ServeConfig = _DEFAULTS, **options: Any
 ) -> Any:
     """Build the application, for a server of your own.
 
@@ -219,7 +218,6 @@ def create_app(
     from wqa.serve.service import Service
     from wqa.systems.load import load_ranker
 
-    config = config or ServeConfig()
     options.setdefault("long_questions", "truncate")
     loads = {}
     for name, path in served_runs(run, config).items():
@@ -232,6 +230,8 @@ def served_runs(run: Any, config: ServeConfig) -> Dict[str, Any]:
     runs = {ranker_name(run): run}
     for model in config.models:
         name, _, path = model.partition("=")
+        if not name.strip() or not path:
+            raise OptionError("model", shorten(model), "NAME=RUN")
         if name in runs:
             raise OptionError("model", f"{name} twice", "a name of its own for each ranker")
         runs[name] = path
@@ -256,7 +256,7 @@ def check_installed() -> None:
 
 def serve(
     run: Union[str, os.PathLike[str]],
-    config: Optional[ServeConfig] = None,
+    config: ServeConfig = _DEFAULTS,
     on_listening: Callable[[str], None] = lambda url: None,
     **options: Any,
 ) -> int:
@@ -290,34 +290,36 @@ def serve(
         If a run is not there, or the index is not whole.
     """
     check_installed()
-    import uvicorn
     from uvicorn.main import STARTUP_FAILURE
-    from uvicorn.supervisors import Multiprocess
 
-    config = config or ServeConfig()
     _check_paths(run, config)
     if config.workers > 1 and options.get("threads") is None:
         options["threads"] = max(1, len(os.sched_getaffinity(0)) // config.workers)
-    _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-    more: Dict[str, Any] = {}
-    if "timeout_worker_healthcheck" in inspect.signature(uvicorn.Config).parameters:
-        # A worker of a busy machine is not taken for one that hangs.
-        more["timeout_worker_healthcheck"] = math.ceil(config.timeout)
-    settings = uvicorn.Config(
-        functools.partial(_create_worker, run, config, options),
-        factory=True,
-        workers=config.workers,
-        loop="asyncio",
-        ws="none",
-        log_config=LOGS,
-        access_log=False,
-        server_header=False,
-        limit_concurrency=descriptors - _OTHER_FILES if descriptors > 2 * _OTHER_FILES else None,
-        timeout_keep_alive=_KEEP_ALIVE,
-        timeout_graceful_shutdown=math.ceil(config.drain),
-        **more,
-    )
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(listen(config.host, config.port))
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            stack.callback(signal.signal, number, signal.getsignal(number))
+        os.environ[METRICS_FOLDER] = folder  # before a worker imports prometheus_client
+        stack.callback(os.environ.pop, METRICS_FOLDER, None)
+        workers = _workers(
+            functools.partial(_create_worker, run, config, options), config, listener
+        )
+        host, port = listener.getsockname()[:2]
+        LOGGER.info("listening", extra={"fields": {"host": host, "port": port}})
+        on_listening(_page_url(config.host, port))
+        workers.run()
+    statuses = [worker.process.exitcode for worker in workers.processes]
+    if STARTUP_FAILURE in statuses:
+        return FAILED
+    return LATE if LATE in statuses else 0
+
+
+def _workers(create: Callable[[], Any], config: ServeConfig, listener: socket.socket) -> Any:
+    """The processes that answer. From now on they handle signals."""
+    import uvicorn
+    from uvicorn.main import STARTUP_FAILURE
+    from uvicorn.supervisors import Multiprocess
 
     class Workers(Multiprocess):
         """Refuses connections as soon as the workers are told to stop."""
@@ -334,25 +336,30 @@ def serve(
             listener.close()
             super().terminate_all()
 
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(listen(config.host, config.port))
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        for number in (signal.SIGINT, signal.SIGTERM):
-            stack.callback(signal.signal, number, signal.getsignal(number))
-        os.environ[METRICS_FOLDER] = folder  # before a worker imports prometheus_client
-        stack.callback(os.environ.pop, METRICS_FOLDER, None)
-        arguments: Dict[str, Any] = {"sockets": [listener]}
-        if "target" in inspect.signature(Multiprocess).parameters:  # of earlier versions
-            arguments["target"] = uvicorn.Server(settings).run
-        workers = Workers(settings, **arguments)  # from now on it handles signals
-        host, port = listener.getsockname()[:2]
-        LOGGER.info("listening", extra={"fields": {"host": host, "port": port}})
-        on_listening(_page_url(config.host, port))
-        workers.run()
-    statuses = [worker.process.exitcode for worker in workers.processes]
-    if STARTUP_FAILURE in statuses:
-        return FAILED
-    return LATE if LATE in statuses else 0
+    _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    more: Dict[str, Any] = {}
+    if "timeout_worker_healthcheck" in inspect.signature(uvicorn.Config).parameters:
+        # A worker of a busy machine is not taken for one that hangs.
+        more["timeout_worker_healthcheck"] = math.ceil(config.timeout)
+    settings = uvicorn.Config(
+        create,
+        factory=True,
+        workers=config.workers,
+        loop="asyncio",
+        ws="none",
+        log_config=LOGS,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=descriptors - _OTHER_FILES if descriptors > 2 * _OTHER_FILES else None,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=math.ceil(config.drain),
+        **more,
+    )
+    arguments: Dict[str, Any] = {"sockets": [listener]}
+    if "target" in inspect.signature(Multiprocess).parameters:  # of earlier versions
+        arguments["target"] = uvicorn.Server(settings).run
+    return Workers(settings, **arguments)
 
 
 def _create_worker(run: Any, config: ServeConfig, options: Dict[str, Any]) -> Any:
