@@ -328,7 +328,10 @@ def _workers(create: Callable[[], Any], config: ServeConfig, listener: socket.so
             # Earlier versions start a worker again for ever that cannot load its ranker.
             if STARTUP_FAILURE in [worker.process.exitcode for worker in self.processes]:
                 self.should_exit.set()
-            super().keep_subprocess_alive()
+            for worker in self.processes:
+                worker.child_conn.close()  # so that a worker that dies does not leave a ping waiting
+            with contextlib.suppress(EOFError, OSError):  # of such a ping, in earlier versions
+                super().keep_subprocess_alive()
 
         def terminate_all(self) -> None:
             # Connections that wait when the workers close the socket are lost: one at most does.
