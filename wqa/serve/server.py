@@ -329,7 +329,7 @@ def _workers(create: Callable[[], Any], config: ServeConfig, listener: socket.so
             if STARTUP_FAILURE in [worker.process.exitcode for worker in self.processes]:
                 self.should_exit.set()
             for worker in self.processes:
-                worker.child_conn.close()  # so that a worker that dies does not leave a ping waiting
+                worker.child_conn.close()  # a ping does not wait for a worker that has died
             with contextlib.suppress(EOFError, OSError):  # of such a ping, in earlier versions
                 super().keep_subprocess_alive()
 

@@ -29,7 +29,7 @@ from wqa.inference.calibrated import TEMPERATURES, Calibration, calibration_path
 from wqa.inference.ranking import Ranking
 from wqa.io.files import PathLike, lock_output, sha256, write_json
 from wqa.systems.load import load_ranker
-from wqa.tuning.configurations import tuning_record
+from wqa.tuning.replay import tuning_record
 
 
 class ExitCalibration(NamedTuple):
@@ -150,6 +150,7 @@ def calibrate(run: PathLike, data: PathLike, progress: bool = False, **options: 
     prepared = ranker.prepare(judged)
     questions = prepared.questions
     with lock_output(folder):
+        path = calibration_path(folder)
         rankings = rank_questions(ranker, questions, "scoring", progress)
         scores, labels = _scored(rankings, questions, data)
         layers = ranker.capabilities.exits or range(1, len(scores) + 1)
@@ -163,25 +164,20 @@ def calibrate(run: PathLike, data: PathLike, progress: bool = False, **options: 
             **prepared.counts,
         }
         triggering = _trigger(rankings, questions, calibration, counts["answerable"], data)
-        result = Calibrated(
-            calibration_path(folder),
-            dataclasses.replace(calibration, threshold=triggering.threshold),
-            tuple(exits),
-            triggering,
-            counts,
-        )
+        calibration = dataclasses.replace(calibration, threshold=triggering.threshold)
+        result = Calibrated(path, calibration, tuple(exits), triggering, counts)
         choice = {"precision": options.get("precision", "float32")}
         values = {
             "model_sha256": digest,
-            "temperatures": list(result.calibration.temperatures),
-            "threshold": result.calibration.threshold,
+            "temperatures": list(calibration.temperatures),
+            "threshold": calibration.threshold,
             **result.to_dict(),
             **tuning_record(choice, data, "all", prepared),
         }
         del values["file"]
-        forget_digests(folder, [result.path.name])
-        write_json(result.path, values)
-        record_digests(folder, [result.path.name])
+        forget_digests(folder, [path.name])
+        write_json(path, values)
+        record_digests(folder, [path.name])
     return result
 
 
