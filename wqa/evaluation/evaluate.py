@@ -148,8 +148,8 @@ def _order(ranking: Any, question: Question, ties: str) -> List[int]:
     count = len(question.candidates)
     indices = list(range(count))
     if sorted(order) != indices:
-        found, expected = f"a ranking of {len(order)} candidates", f"each of its {count} once"
-        raise DataError(f"question {shorten(question.id)}", found, expected)
+        problem, expected = f"a ranking of {len(order)} candidates", f"each of its {count} once"
+        raise DataError(f"question {shorten(question.id)}", problem, expected)
     return break_ties(ranking, question, ties)
 
 

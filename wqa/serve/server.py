@@ -64,35 +64,26 @@ class ServeConfig:
 
     Parameters
     ----------
-    host : str
-        Address to listen on.
-    port : int
-        Port to listen on; 0 for any that is free.
+    host, port : str, int
+        Address to listen on, and its port; 0 for any that is free.
     workers : int
         Number of processes, each with a ranker of its own.
-    timeout : float
-        Seconds in which the body of a request has to come, and as many until its ranking.
-    drain : float
-        Seconds that requests have to finish after SIGTERM.
+    timeout, drain : float
+        Seconds in which the body of a request has to come, and as many until its ranking; seconds
+        that requests have to finish after SIGTERM.
     queue : int
         Requests of a process that may wait for its ranker; further ones are answered 429.
     group_candidates : int
         Candidates that are ranked together; a request with more is ranked by itself.
-    max_bytes : int
-        Bytes of the body of a request, decompressed.
-    max_candidates : int
-        Candidates of a request.
-    max_characters : int
-        Characters of a question or a candidate.
+    max_bytes, max_candidates, max_characters : int
+        Limits of a request: bytes of its body, decompressed, and characters of a text.
     allowed_hosts : tuple of str
         Names by which clients may address a service without a key, beside ``host``, ``localhost``
         and IP addresses; pages of these hosts may ask it. ``*`` allows all.
     index : str
-        Folder that `wqa.retrieval.build_index` wrote with sentences, whose documents ``POST /ask``
-        answers from; without one it is not served.
+        Index with sentences, whose documents ``POST /ask`` answers from; empty for none.
     models : tuple of str
-        Further rankers, each as ``NAME=RUN``, where RUN is what `wqa.load_ranker` takes. A request
-        chooses one by ``model``.
+        Further rankers, each as ``NAME=RUN``. A request chooses one by ``model``.
     api_key : str, optional
         Key that clients send as ``Authorization: Bearer KEY``; without it all clients are served.
 
@@ -134,17 +125,12 @@ _DEFAULTS = ServeConfig()
 
 
 def read_api_key(path: Optional[str] = None) -> Optional[str]:
-    """Read the key that clients send, from a file or the environment.
+    """Read the key that clients send, from a file or the environment; None where neither has one.
 
     Parameters
     ----------
     path : str, optional
         File with the key, in one line; by default the environment variable ``WQA_API_KEY``.
-
-    Returns
-    -------
-    str or None
-        The key; None where neither is given.
 
     Raises
     ------
@@ -207,11 +193,6 @@ def create_app(
     -------
     fastapi.FastAPI
         An ASGI application, whose lifespan loads the rankers.
-
-    Raises
-    ------
-    MissingDependency
-        If a library of the extra ``serve`` is missing.
     """
     check_installed()
     from wqa.serve.app import build_app
@@ -282,12 +263,9 @@ def serve(
 
     Raises
     ------
-    MissingDependency
-        If a library of the extra ``serve`` is missing.
-    OptionError
-        If the address cannot be listened on.
-    RunDirectoryError, DataError
-        If a run is not there, or the index is not whole.
+    MissingDependency, OptionError, RunDirectoryError, DataError
+        If a library of the extra ``serve`` is missing, the address cannot be listened on, a run is
+        not there, or the index is not whole.
     """
     check_installed()
     from uvicorn.main import STARTUP_FAILURE
@@ -325,9 +303,8 @@ def _workers(create: Callable[[], Any], config: ServeConfig, listener: socket.so
         """Refuses connections as soon as the workers are told to stop."""
 
         def keep_subprocess_alive(self) -> None:
-            # Earlier versions start a worker again for ever that cannot load its ranker.
             if STARTUP_FAILURE in [worker.process.exitcode for worker in self.processes]:
-                self.should_exit.set()
+                self.should_exit.set()  # earlier versions would start it again for ever
             for worker in self.processes:
                 worker.child_conn.close()  # a ping does not wait for a worker that has died
             with contextlib.suppress(EOFError, OSError):  # of such a ping, in earlier versions
@@ -343,8 +320,7 @@ def _workers(create: Callable[[], Any], config: ServeConfig, listener: socket.so
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     more: Dict[str, Any] = {}
     if "timeout_worker_healthcheck" in inspect.signature(uvicorn.Config).parameters:
-        # A worker of a busy machine is not taken for one that hangs.
-        more["timeout_worker_healthcheck"] = math.ceil(config.timeout)
+        more["timeout_worker_healthcheck"] = math.ceil(config.timeout)  # of a busy machine
     settings = uvicorn.Config(
         create,
         factory=True,

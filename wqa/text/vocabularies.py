@@ -68,12 +68,10 @@ def _check_kind(path: pathlib.Path, settings: Settings) -> None:
     kind = settings.get("tokenizer_class")
     words = settings.get("word_tokenizer_type")
     if kind == "BertJapaneseTokenizer" or words not in (None, "basic"):
-        raise EncoderError(
-            path,
-            f"a {shorten(kind or 'tokenizer')} with word_tokenizer_type {shorten(words)}",
-            "a tokenizer that the encoder's vocabulary defines alone",
-            "save it as tokenizer.json by the tokenizers library, if it can be",
-        )
+        problem = f"a {shorten(kind or 'tokenizer')} with word_tokenizer_type {shorten(words)}"
+        expected = "a tokenizer that the encoder's vocabulary defines alone"
+        hint = "save it as tokenizer.json by the tokenizers library, if it can be"
+        raise EncoderError(path, problem, expected, hint)
 
 
 def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
@@ -108,13 +106,10 @@ def zoo_tokenizer(path: pathlib.Path) -> tokenizers.Tokenizer:
         return _wordpiece(vocab, not _is_cased(vocab), {})
     files = sorted(path.parent.glob(f"{ZOO_MERGES}*.json"))
     if not files:
-        raise EncoderError(
-            path,
-            f"a RoBERTa's vocabulary without {ZOO_MERGES}-....json, the merges of its tokenizer",
-            "both beside the weights",
-            "copy it from the folder where nlp.data.GPT2BPETokenizer() has put it, or put "
-            "vocab.json and merges.txt there",
-        )
+        problem = f"a RoBERTa's vocabulary without its tokenizer's merges, {ZOO_MERGES}-....json"
+        hint = "copy it from the folder where nlp.data.GPT2BPETokenizer() has put it, or put "
+        hint += "vocab.json and merges.txt there"
+        raise EncoderError(path, problem, "both beside the weights", hint)
     return _byte_level(path, models.BPE(vocab, read_merges(files[0])), {})
 
 
@@ -126,9 +121,8 @@ def read_merges(path: pathlib.Path) -> List[Tuple[str, str]]:
     for number, line in enumerate(lines, start=2):
         parts = line.split(" ")
         if len(parts) != 2 or not all(parts):
-            raise EncoderError(
-                f"{path}, line {number}", shorten(line), "two parts of a word", "fetch it again"
-            )
+            where, expected = f"{path}, line {number}", "two parts of a word"
+            raise EncoderError(where, shorten(line), expected, "fetch it again")
         merges.append((parts[0], parts[1]))
     return merges
 
@@ -146,12 +140,8 @@ def _byte_level(path: pathlib.Path, model: models.BPE, settings: Settings) -> to
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     missing = [byte for byte in alphabet if inner.token_to_id(byte) is None]
     if missing:
-        raise EncoderError(
-            path,
-            f"lacks {len(missing)} of the 256 bytes",
-            "a byte-level vocabulary",
-            "fetch the file again",
-        )
+        problem, hint = f"lacks {len(missing)} of the 256 bytes", "fetch the file again"
+        raise EncoderError(path, problem, "a byte-level vocabulary", hint)
     spaced = settings.get("add_prefix_space", False)
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     inner.decoder = decoders.ByteLevel()
@@ -183,12 +173,8 @@ def _check_words(path: pathlib.Path, words: Sequence[str]) -> None:
     first: Dict[str, int] = {}
     for index, word in enumerate(words):
         if word and first.setdefault(word, index) != index:
-            raise EncoderError(
-                path,
-                f"word {shorten(word)} has the ids {first[word]} and {index}",
-                "each word once",
-                "fetch the file again",
-            )
+            problem = f"word {shorten(word)} has the ids {first[word]} and {index}"
+            raise EncoderError(path, problem, "each word once", "fetch the file again")
 
 
 def _is_cased(vocab: Dict[str, int]) -> bool:
@@ -271,9 +257,8 @@ def _load(folder: pathlib.Path) -> Tokenizer:
     except BaseException as error:  # the library raises bare Exception for a malformed file
         if not is_library_error(error):
             raise
-        raise EncoderError(
-            folder, f"the tokenizer cannot be read ({error})", hint="fetch the files again"
-        ) from None
+        problem = f"the tokenizer cannot be read ({error})"
+        raise EncoderError(folder, problem, hint="fetch the files again") from None
     raise EncoderError(
         folder,
         "holds no tokenizer",
