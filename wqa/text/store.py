@@ -138,9 +138,7 @@ class PairStore(TokenizedPairs):
             If the store was made with another one.
         """
         if not inputs.joins_pairs:
-            problem = (
-                "a store of pairs, whose candidates are cut to the room that a question leaves"
-            )
+            problem = "a store of pairs, whose candidates are cut to the room beside a question"
             expected = "texts, as questions and candidates are encoded apart"
             raise DataError(self.path, problem, expected, "give the corpus as canonical JSONL")
         hint = "tokenize the corpus again with this encoder and max_length"
