@@ -304,7 +304,7 @@ def _answer_ask(answered: Answered) -> Dict[str, Any]:
             answer["sentences"].append({"rank": rank, **sentence._asdict()})
         threshold = answer["threshold"] = ranking.threshold
         answer["answered"] = None if threshold is None else ranking.answered(threshold)
-        scored = np.count_nonzero(~np.isnan(ranking.exit_scores), axis=1).tolist()  # by exit
+        scored = ranking.scored_by_stage.tolist()
         for layer, read, left in zip(answered.exits, scored, [*scored[1:], scored[-1]]):
             answer["exits"].append({"exit": layer, "read": read, "dropped": read - left})
         answer.update(cost=_cost(ranking), seconds=job.seconds)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hmac
 import logging
 import re
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
-
-import numpy as np
 
 from wqa.data import Question
 from wqa.errors import DataError, QuestionTooLong, WqaError, shorten
@@ -182,10 +179,9 @@ class Service:
         except QueueFull:
             reason = f"{len(self.batcher.waiting)} requests wait for the ranker"
             raise RequestError("busy", "service", reason) from None
-        is_cut = np.array([len(read) < len(text) for read, text in zip(texts, request.texts)])
-        for job in jobs:
-            truncated = job.ranking.truncated | is_cut
-            job.ranking = dataclasses.replace(job.ranking, truncated=truncated)
+        truncated = jobs[0].ranking.truncated
+        if request.max_tokens is not None:  # a text of which only the start was read is truncated
+            truncated |= [len(read) < len(text) for read, text in zip(texts, request.texts)]
         if request.truncate is False and not request.retrieve and truncated.any():
             raise _too_long("size", f"{request.names['documents']}[{int(truncated.argmax())}]")
         return Answered(request, id, model, exits, jobs, notes)
