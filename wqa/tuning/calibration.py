@@ -225,12 +225,9 @@ def _scored(
     joined = np.concatenate(labels)
     if not len(joined) or joined.min() == joined.max():
         kind = "an answer" if len(joined) and joined[0] else "no answer"
-        raise DataError(
-            str(data),
-            f"every candidate with text is {kind}",
-            "candidates of both labels, 0 and 1",
-            "calibrate on questions with answers and other candidates",
-        )
+        problem, expected = f"every candidate with text is {kind}", "candidates of both labels"
+        hint = "calibrate on questions with answers and other candidates"
+        raise DataError(str(data), problem, expected, hint)
     return np.concatenate(scores, axis=1), joined
 
 
@@ -267,10 +264,7 @@ def _trigger(
             relevance.append(float(calibrated.relevance[first]))
             is_right.append(question.labels[first] == 1)
     if not any(is_right):
-        raise DataError(
-            str(data),
-            "no question has an answer as its first candidate",
-            "at least one, to choose a threshold",
-            "train the run further, or calibrate on more questions",
-        )
+        problem = "no question has an answer as its first candidate"
+        hint = "train the run further, or calibrate on more questions"
+        raise DataError(str(data), problem, "at least one, to choose a threshold", hint)
     return best_threshold(np.array(relevance), np.array(is_right), answerable)
