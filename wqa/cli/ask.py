@@ -49,9 +49,8 @@ _OF_READERS = ("read", "max_answer_tokens", "span_scores", "out", "cache")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa ask`` to its parser."""
-    parser.add_argument(
-        "index", metavar="INDEX", help="folder that `wqa index` wrote, or documents that it reads"
-    )
+    text = "folder that `wqa index` wrote, or documents that it reads"
+    parser.add_argument("index", metavar="INDEX", help=text)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--question", metavar="Q", help="the question")
     text = "questions, JSONL, .csv or .tsv; they need no candidates"

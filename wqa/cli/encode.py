@@ -38,15 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from wqa.systems.encode import PARTITION_TOKENS
 
     parser.add_argument("run", metavar="RUN", help="run directory, or an encoder such as minilm")
-    parser.add_argument(
-        "--documents", required=True, metavar="FILE", help="documents to encode, JSONL"
-    )
+    text = "documents to encode, JSONL"
+    parser.add_argument("--documents", required=True, metavar="FILE", help=text)
     parser.add_argument("--out", required=True, metavar="PATH", help="folder of the cache")
     text = "element type of the cache; int8 has a scale for each token"
     add_choice(parser, "--store", tuple(STORES), text)
-    add_number(
-        parser, "--first-tokens", 0, "keep the first N tokens of a document alone; 0 for all"
-    )
+    text = "keep the first N tokens of a document alone; 0 for all"
+    add_number(parser, "--first-tokens", 0, text)
     add_partitions(parser, "encode", "encoded", "documents", PARTITION_TOKENS)
     add_engine(parser, ("float32", "bfloat16"))
     add_json(parser)

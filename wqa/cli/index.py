@@ -24,9 +24,8 @@ from wqa.errors import printable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa index`` to its parser."""
-    parser.add_argument(
-        "documents", metavar="DOCUMENTS", help="folder, .csv, .tsv, JSONL, or ir:NAME"
-    )
+    text = "folder, .csv, .tsv, JSONL, or ir:NAME"
+    parser.add_argument("documents", metavar="DOCUMENTS", help=text)
     parser.add_argument("--out", required=True, metavar="PATH", help="folder to write")
     text = "texts of a table (default: text)"
     parser.add_argument("--column", default="text", metavar="NAME", help=text)

@@ -24,13 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run directory")
     add_data(parser, "questions to measure ranges on, JSONL, .csv or .tsv, or claims")
     add_number(parser, "--questions", 100, "number of questions to measure on")
-    parser.add_argument(
-        "--strength",
-        type=float,
-        default=None,
-        metavar="A",
-        help="SmoothQuant's alpha: share of the inputs' outliers that moves to the weights, 0 to 1",
-    )
+    text = "SmoothQuant's alpha: share of the inputs' outliers that moves to the weights, 0 to 1"
+    parser.add_argument("--strength", type=float, default=None, metavar="A", help=text)
     add_long_questions(parser)
     add_json(parser)
 

@@ -27,9 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa retrieve`` to its parser."""
     parser.add_argument("index", metavar="INDEX", help="folder that `wqa index` wrote")
     add_data(parser, "questions, JSONL, .csv or .tsv; they need no candidates")
-    parser.add_argument(
-        "--out", required=True, metavar="PATH", help="canonical JSONL to write, plain or .gz"
-    )
+    text = "canonical JSONL to write, plain or .gz"
+    parser.add_argument("--out", required=True, metavar="PATH", help=text)
     add_number(parser, "--top", 80, "documents a question")
 
 

@@ -31,11 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa verify`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run of `wqa train mspp_claims`")
     parser.add_argument("--claim", required=True, metavar="TEXT", help="the claim")
-    parser.add_argument(
-        "--evidence",
-        metavar="FILE",
-        help="evidence, one piece a line; - for standard input (default: none)",
-    )
+    text = "evidence, one piece a line; - for standard input (default: none)"
+    parser.add_argument("--evidence", metavar="FILE", help=text)
     add_json(parser)
     add_engine(parser)
     add_long_questions(parser, ("error", "truncate"))
