@@ -120,11 +120,9 @@ def _questions(options: argparse.Namespace) -> List[Any]:
     questions = list(read_questions(options.data, with_candidates=False))
     unknown = [question for question in questions if not question.answers]
     if unknown and len(unknown) < len(questions):
-        raise DataError(
-            f"{options.data}, question {shorten(unknown[0].id)}",
-            f"no answers, as {len(unknown):,} of {len(questions):,} questions",
-            "answers on all questions, or on none",
-        )
+        where = f"{options.data}, question {shorten(unknown[0].id)}"
+        problem = f"no answers, as {len(unknown):,} of {len(questions):,} questions"
+        raise DataError(where, problem, "answers on all questions, or on none")
     return questions
 
 
@@ -229,10 +227,8 @@ def _show_all(
     shares = {name: value for name, value in figures.items() if isinstance(value, float)}
     title = count if shares else f"{count}, without known answers"
     if "documents" in shares:
-        reached = [
-            f"{100 * shares.pop(name):.2f} % in {name}" for name in ("documents", "sentences")
-        ]
-        title += f", with an answer {', '.join(reached)}"
+        documents, sentences = (100 * shares.pop(name) for name in ("documents", "sentences"))
+        title += f", with an answer {documents:.2f} % in documents, {sentences:.2f} % in sentences"
     text = f"{title}\n{table([shares])}" if shares else title
     show(text, {**figures, "results": results}, options.json)
 
@@ -252,10 +248,8 @@ def _sentences_text(result: Dict[str, Any]) -> str:
         lines.append(f"{row['rank']:4} {row['score']:>8.3f}  {_one_line(_shown(row))}")
         around = f"{row['document']}: {row['before'][-_CONTEXT:]} [...] {row['after'][:_CONTEXT]}"
         lines.append(f"{'':15}{_one_line(around)}")
-    lines.append(
-        f"{result['ranked']:,} sentences of {len(result['documents']):,} documents, "
-        f"cost {100 * result['cost']:.0f} % of the full encoder"
-    )
+    counts = f"{result['ranked']:,} sentences of {len(result['documents']):,} documents"
+    lines.append(f"{counts}, cost {100 * result['cost']:.0f} % of the full encoder")
     return "\n".join(lines)
 
 

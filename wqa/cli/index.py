@@ -56,9 +56,7 @@ def run(options: argparse.Namespace) -> None:
         **settings,
     )
     seconds = time.perf_counter() - begin
-    count = meta.get("sentences")
-    print(
-        f"{printable(options.out)}: {meta['documents']:,} documents, "
-        f"{'' if count is None else f'{count:,} sentences, '}{meta['terms']:,} terms, "
-        f"{meta['method']}, {sum(meta['files'].values()):,} bytes, {seconds:.1f} seconds"
-    )
+    names = ("documents", "sentences", "terms")
+    counts = ", ".join(f"{meta[name]:,} {name}" for name in names if name in meta)
+    size = f"{sum(meta['files'].values()):,} bytes, {seconds:.1f} seconds"
+    print(f"{printable(options.out)}: {counts}, {meta['method']}, {size}")

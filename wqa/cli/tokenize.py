@@ -53,10 +53,8 @@ def run(options: argparse.Namespace) -> None:
     meta = build_store(options.data, options.out, inputs)
     note_long_questions(meta["truncated_questions"], meta["skipped_questions"], options.data)
     size = sum(meta["files"].values())
-    text = (
-        f"{printable(options.out)}: {meta['questions']:,} questions, {meta['pairs']:,} pairs, "
-        f"{meta['truncated']:,} shortened, "
-        f"{meta['blank']:,} blank candidates left out, {size:,} bytes"
-    )
+    pairs = f"{meta['pairs']:,} pairs, {meta['truncated']:,} shortened"
+    text = f"{printable(options.out)}: {meta['questions']:,} questions, {pairs}, "
+    text += f"{meta['blank']:,} blank candidates left out, {size:,} bytes"
     counts = {name: meta[name] for name in _COUNTS}
     show(text, {"store": options.out, **counts, "bytes": size}, options.json)

@@ -89,9 +89,8 @@ def evaluate_claims(options: argparse.Namespace) -> None:
     verifier = load_verifier(options.runs[0], **loading_options(options))
     with naming_file(options.data):
         prepared = verifier.prepare(claims)
-    labelled = with_bar(
-        verifier.label_all(prepared.questions), len(prepared.questions), "labelling", True, "claim"
-    )
+    verdicts, count = verifier.label_all(prepared.questions), len(prepared.questions)
+    labelled = with_bar(verdicts, count, "labelling", True, "claim")
     predictions = {}
     cut = unread = 0
     for claim, verdict in zip(prepared.questions, labelled):
