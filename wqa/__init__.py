@@ -8,7 +8,7 @@ where it needs a network. `wqa.systems`, `wqa.inference`, `wqa.data`, `wqa.evalu
 from importlib import import_module
 from typing import Any, List
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 #: Names of this package, and where they are defined.
 _NAMES = {
@@ -17,8 +17,8 @@ _NAMES = {
     "ask": "wqa.systems.ask",
     "evaluate": "wqa.evaluation",
     "load_ranker": "wqa.systems.load",
-    "load_reader": "wqa.systems.load_readers",
-    "load_verifier": "wqa.systems.load_readers",
+    "load_reader": "wqa.systems.run_directory",
+    "load_verifier": "wqa.systems.run_directory",
     "rank_all": "wqa.systems.load",
     "read_questions": "wqa.data",
     "save_run": "wqa.systems.saving",

@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
-# Which table of word vectors where the authors' is not at hand: a pretrained encoder's, distilled word by word, or PPMI and SVD on
-# the corpora themselves. Makes both, trains Cosinet with a BiRNN on each with three seeds, and chooses by the mean MAP on WikiQA's
+# Which table of word vectors: the authors', or a pretrained encoder's, distilled word by word. Makes both, trains Cosinet with a BiRNN on each with three seeds, and chooses by the mean MAP on WikiQA's
 # dev. Writes $RESULTS/embed_words.tsv; $RUNS/cosinet/chosen_words.txt names the table that was chosen. No test question is scored.
 #
 #   recipes/cosinet/embed_words.sh   settings: recipes/cosinet/settings.bash
-#   KINDS="distilled ppmi numberbatch" recipes/cosinet/embed_words.sh
 #   SMOKE=1 recipes/cosinet/embed_words.sh
-if [ "${SMOKE:-0}" != 1 ]; then SEEDS=${SEEDS:-0 1 2}; fi
+if [ "${SMOKE:-0}" != 1 ]; then SEEDS=${SEEDS:-0 1 2}; else KINDS=distilled; fi
 . "$(dirname "$0")/settings.bash"
-table=${TABLE:-$RESULTS/embed_words.tsv} KINDS=${KINDS:-distilled ppmi} MODEL=${MODEL:-cosinet_list_birnn}
+table=${TABLE:-$RESULTS/embed_words.tsv} KINDS=${KINDS:-distilled numberbatch} MODEL=${MODEL:-cosinet_list_birnn}
 
 for kind in $KINDS; do
   TABLE_KIND=$kind SUFFIX=_$kind files=()

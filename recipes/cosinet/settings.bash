@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 paper=cosinet
 if [ "${SMOKE:-0}" = 1 ]; then
   SEEDS=${SEEDS:-0 1} MODELS=${MODELS:-cosinet cosinet_list_birnn bert} KEEPS=${KEEPS:-2,4} GRID=${GRID:-0.5} UNITS=${UNITS:-12}
-  TABLE_KIND=${TABLE_KIND:-ppmi} WORD_ENCODER=${WORD_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
+  TABLE_KIND=${TABLE_KIND:-distilled} WORD_ENCODER=${WORD_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
   SQUAD=${SQUAD:-wqa/data/builtin} NQLA=wqa/data/builtin
   export ROUNDS=1 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another
 else
@@ -17,11 +17,10 @@ CA_SEEDS=${CA_SEEDS:-$SEEDS}  # of Compare-Aggregate, which takes ten times as l
 
 SQUAD=${SQUAD:-data/squad_sent}         # python data_scripts/squad.py --unanswered --out data/squad_sent
 NQLA=${NQLA:-data/nq_la}                # python data_scripts/nq_la.py --out data/nq_la
-TABLE_KIND=${TABLE_KIND:-numberbatch}   # of word vectors: numberbatch, distilled, ppmi
+TABLE_KIND=${TABLE_KIND:-numberbatch}   # of word vectors: numberbatch, distilled
 UNITS=${UNITS:-300}                     # section 5.2
 WORD_FILE=${WORD_FILE:-vectors/numberbatch-en-19.08.txt.gz}  # python data_scripts/word_vectors.py numberbatch --out vectors
 WORD_ENCODER=${WORD_ENCODER:-minilm}    # whose words are distilled
-PPMI_TEXTS=${PPMI_TEXTS:-}              # further files, whose texts ppmi reads beside those of the corpus
 # To which the word vectors of Compare-Aggregate are scaled, as words of length 1 leave its attention nearly uniform. The paper does
 # not say which vectors it has; 10 was chosen on WikiQA's dev (recipes/cosinet/logs/README.md).
 CA_LENGTH=${CA_LENGTH:-10}
@@ -63,9 +62,6 @@ embed() {  # MODEL CORPUS: the table of word vectors, of the words of all splits
   done
   case $TABLE_KIND in
     distilled) options=(--encoder "$WORD_ENCODER" --units "$UNITS") ;;
-    ppmi)
-      texts+=($PPMI_TEXTS)
-      options=(--ppmi --units "$UNITS") ;;
     *) options=(--vectors "$WORD_FILE") ;;
   esac
   if [[ $model == ca* ]]; then options+=(--length "$CA_LENGTH"); fi

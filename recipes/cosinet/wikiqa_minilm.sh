@@ -10,10 +10,6 @@ cd "$(dirname "$0")/../.."
 if [ "${SMOKE:-0}" != 1 ]; then
   data=${DATA:-data}
   export RUNS=${RUNS:-runs/cosinet_minilm} WIKIQA=${WIKIQA:-$data/wikiqa} ENCODER=${ENCODER:-minilm} EXITS=${EXITS:-2,4,6}
-  for file in squad/test trecqa/train-all trecqa/dev; do
-    if [ -e "$data/$file.jsonl" ]; then PPMI_TEXTS="${PPMI_TEXTS:-} $data/$file.jsonl"; fi
-  done
-  export PPMI_TEXTS=${PPMI_TEXTS:-}
   # Rates that recipes/cascade/logs/README.md found on WikiQA's dev.
   export BERT_RATE=${BERT_RATE:-3e-5} BERT_EPOCHS=${BERT_EPOCHS:-4} PRECISION=${PRECISION:-bfloat16}
   export CA_SEEDS=${CA_SEEDS:-${SEEDS:-0 1 2}} CASCADE_RATE=${CASCADE_RATE:-5e-5} CASCADE_EPOCHS=${CASCADE_EPOCHS:-4}

@@ -18,7 +18,7 @@ from wqa.evaluation import read_run, score_answers
 from wqa.evaluation.trec import trec_order
 from wqa.io.files import atomic_writer
 from wqa.io.progress import with_bar
-from wqa.systems.load_readers import load_reader
+from wqa.systems.run_directory import load_reader
 
 
 def cut(question, scores, count):

@@ -15,7 +15,7 @@ import sys
 from wqa.data.claims import read_claims
 from wqa.errors import run_script
 from wqa.io.files import atomic_writer
-from wqa.systems.load_readers import load_verifier
+from wqa.systems.run_directory import load_verifier
 
 
 def number_of(text):

@@ -139,7 +139,7 @@ def test_a_calibrated_run(calibrated, tiny_run, dev):
     assert blank == -math.inf
 
 
-@pytest.mark.parametrize("system", ["cascade", "mspp", "dcbert", "compare_aggregate"])
+@pytest.mark.parametrize("system", ["cascade", "compare_aggregate"])
 def test_every_kind_of_system(system, tiny_encoder, tmp_path):
     ranker = ranker_of(system, tiny_encoder)
     texts = [" ".join(TEXTS[:1] * number + ["slow river", "moon"]) for number in range(6)]
@@ -240,12 +240,10 @@ def rewrite(run, **changes):
     "changes, message",
     [
         ({"model_sha256": "0" * 64}, "fitted to the scores of other weights than model.params"),
-        ({"model_sha256": None}, "other weights"),
         ({"temperatures": [1.0, 2.0]}, "expected 3 numbers from 0.01 to 100, one for each exit"),
         ({"temperatures": [1.0, math.nan, 1.0]}, "calibration.json"),
         ({"temperatures": "1, 1, 1"}, "temperatures is"),
         ({"threshold": 1.5}, "threshold is 1.5; expected a number from 0 to 1"),
-        ({"threshold": None}, "threshold is"),
     ],
 )
 def test_a_calibration_that_does_not_fit(copy, changes, message, dev):
@@ -255,10 +253,9 @@ def test_a_calibration_that_does_not_fit(copy, changes, message, dev):
     load_ranker(copy, calibrated=False)
 
 
-@pytest.mark.parametrize("content", ["[]", "{", "\udcff"])
-def test_a_damaged_file(copy, content, capsys):
+def test_a_damaged_file(copy):
     path = copy / "calibration.json"
-    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    path.write_bytes(b"{")
     with pytest.raises(RunDirectoryError, match="calibration.json: has changed.*wqa calibrate"):
         load_ranker(copy)
     forget_digests(copy, ["calibration.json"])

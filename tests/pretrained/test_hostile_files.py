@@ -317,13 +317,12 @@ FORMATS = {
     "vocab.txt": "",
     "tokenizer.json": "",
     "vocab.json": "tokenizers/byte_level/vocab.json",
-    "spiece.model": "tokenizers/sentencepiece/spiece.model",
 }
 
 
 def write_format(folder, name):
     """Write an encoder of a format; return the file that is damaged, and what reads it."""
-    if name in ("vocab.json", "spiece.model"):
+    if name == "vocab.json":
         path = DATA / FORMATS[name]
         shutil.copytree(path.parent, folder, ignore=shutil.ignore_patterns("*.npz"))
         return folder / name, load_tokenizer

@@ -383,7 +383,7 @@ def test_archives(tmp_path):
         assert_same(make_tar(tmp_path / "evil.tar", DATA / "tiny_bert", **{name: kind}))
     assert not list(tmp_path.glob("**/evil"))
     (tmp_path / "cut.tar.gz").write_bytes((tmp_path / "x.tar.gz").read_bytes()[:2000])
-    with pytest.raises(EncoderError, match="cut.tar.gz: cannot be read"):
+    with pytest.raises(EncoderError, match="cut.tar.gz: cannot be"):
         load_backbone(tmp_path / "cut.tar.gz")
     with tarfile.open(tmp_path / "two.tar", "w") as tar:
         for name in ("a", "b"):

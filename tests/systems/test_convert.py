@@ -131,14 +131,6 @@ def test_a_converted_classifier_starts_both_ways(tiny_encoder, tmp_path):
     np.testing.assert_allclose(pooler, kept, atol=1e-6)  # BERT's pooler is the encoder's
 
 
-def test_an_adaptation_does_not_start_from_another_librarys_directory(tmp_path):
-    from conftest import write_family_encoder
-
-    folder = write_family_encoder(tmp_path / "bert", "bert")
-    with pytest.raises(RunDirectoryError, match="a Hugging Face directory.*wqa convert SRC OUT"):
-        train("pairwise", str(builtin_path("dev")), str(tmp_path / "run"), init=str(folder))
-
-
 def test_a_zoo_directory_converts_with_its_vocabulary(tmp_path):
     from gluonnlp.model import BERTModel
     from gluonnlp.model.bert import BERTEncoder

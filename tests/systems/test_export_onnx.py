@@ -2,15 +2,12 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 
 import mxnet as mx
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from conftest import child_environment
 from toy.layers import ToyPooling
 
 from wqa.cli import main
@@ -20,7 +17,7 @@ from wqa.engines.onnx.dropping import dropping_graph
 from wqa.engines.onnx.files import model_of
 from wqa.engines.onnx.networks import parameters_of, part_graph
 from wqa.engines.onnx.sessions import graph_inputs, mask_of
-from wqa.errors import OptionError, RunDirectoryError
+from wqa.errors import RunDirectoryError
 from wqa.inference import CascadeRanker
 from wqa.systems.dcbert.ranker import DecoupledRanker
 from wqa.systems.export_onnx import export_onnx
@@ -144,63 +141,6 @@ def test_graphs_score_as_the_network_does(system, family):
     assert {value.name for value in session.get_inputs()} >= {"input_ids", "attention_mask"}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"layers": 2, "exits": (1, 2)},
-        {"classifier": "comparison"},
-        {"interaction": "linear"},
-        {"interaction": "lstm"},
-    ],
-    ids=["exits", "comparison", "linear", "lstm"],
-)
-def test_texts_are_encoded_apart(family, options):
-    network = network_of("dcbert", FAMILIES[family], 0.1, question_length=16, **options)
-    sessions = sessions_of(network, network.text_inputs(Tokenizer(), 32))
-    assert list(sessions)[:3] == ["question", "document", "interaction"]
-    rng = np.random.default_rng(2)
-    for batch, length, longest in ((1, 1, 1), (4, 16, 32), (130, 5, 9)):
-        sides = {"question": length, "document": longest}
-        arrays, given = [], {}
-        for side, size in sides.items():
-            ids = rng.integers(0, 60, (batch, size)).astype(np.int32)
-            lengths = rng.integers(1, size + 1, batch).astype(np.float32)
-            arrays += [ids, lengths]
-            text = {"input_ids": ids.astype(np.int64), "attention_mask": mask_of(lengths, size)}
-            [given[side]] = sessions[side].run(None, text)
-            given[f"{side}_mask"] = text["attention_mask"]
-        [logits] = sessions["interaction"].run(None, given)
-        expected = computed(network.path(), arrays)
-        np.testing.assert_allclose(logits, expected.reshape(logits.shape), atol=1e-5)
-
-
-@pytest.mark.parametrize("recurrent", ["none", "birnn", "bilstm"])
-@pytest.mark.parametrize("system", ["cosinet", "compare_aggregate"])
-def test_lists_of_candidates(system, recurrent):
-    network = network_of(system, None, recurrent=recurrent, rows=60, width=8)
-    network.vectors.set_data(mx.nd.random.normal(shape=(60, 8)))
-    session = sessions_of(network, network.text_inputs(Tokenizer(), 20))["model"]
-    rng = np.random.default_rng(3)
-    for batch, count, length, longest in ((1, 1, 1, 1), (3, 5, 4, 9), (2, 65, 20, 3)):
-        question = rng.integers(1, 60, (batch, length)).astype(np.int32)
-        candidates = rng.integers(1, 60, (batch, count, longest)).astype(np.int32)
-        lengths = [rng.integers(1, size + 1, batch) for size in (length, count)]
-        words = rng.integers(1, longest + 1, (batch, count))
-        arrays = (question, lengths[0], candidates, words, lengths[1])
-        floats = [array.astype(np.float32) for array in arrays]
-        expected = computed(network, [question, floats[1], candidates, *floats[3:]])
-        given = {
-            "question_ids": question.astype(np.int64),
-            "question_mask": mask_of(lengths[0], length),
-            "candidate_ids": candidates.astype(np.int64),
-            "candidate_mask": mask_of(words, longest),
-            "list_mask": mask_of(lengths[1], count),
-        }
-        [ours] = session.run(None, given)
-        np.testing.assert_allclose(ours, expected, atol=1e-5)
-
-
 def random_pairs(rng, count, longest=40):
     pairs = []
     for length in rng.integers(6, longest, count):
@@ -274,16 +214,6 @@ def test_a_ratio_that_the_ranker_refuses_is_an_error_of_the_graph(ratio):
     given = pair_feeds(inputs, random_pairs(np.random.default_rng(8), 5))
     with pytest.raises(Exception, match="TopK"):
         session.run(None, {**given, "drop_ratios": np.array([ratio, 0], np.float32)})
-
-
-def test_no_candidates_give_no_rows():
-    network = network_of("cascade", FAMILIES["bert"], exits=(1, 2, 3))
-    inputs = network.text_inputs(Tokenizer(), 48)
-    session = cascade_session(network, inputs)
-    given = pair_feeds(inputs, random_pairs(np.random.default_rng(9), 5))
-    given = {name: values[:0] for name, values in given.items()}
-    given["drop_ratios"] = np.full(3, 0.5, np.float32)
-    assert [values.shape for values in session.run(None, given)] == [(0,), (0,), (0,)]
 
 
 def test_the_interaction_of_texts_drops_inside_a_graph_too():
@@ -421,20 +351,3 @@ def test_what_is_no_run_is_refused(exported, tmp_path):
         export_onnx(exported, tmp_path / "out")
     with pytest.raises(RunDirectoryError, match="there is no such directory"):
         export_onnx(tmp_path / "missing", tmp_path / "out")
-
-
-def test_a_folder_that_is_taken_stays_as_it_is(tiny_run, tmp_path):
-    (tmp_path / "file").write_text("kept")
-    with pytest.raises(OptionError, match="exists already"):
-        export_onnx(tiny_run, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_without_the_library_the_extra_is_named(tiny_run, tmp_path):
-    program = "import sys; sys.modules['onnx'] = None; from wqa.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, "export", str(tiny_run), str(tmp_path / "out")]
-    done = subprocess.run(
-        [*command, "--format", "onnx"], env=child_environment(), capture_output=True, text=True
-    )
-    assert done.returncode == 2 and not list(tmp_path.iterdir())
-    assert "onnx: the library is not installed; expected the extra onnx" in done.stderr

@@ -17,7 +17,7 @@ from wqa.data import Candidate, Question, builtin_path, read_questions, write_qu
 from wqa.data.digests import ranker_digest
 from wqa.data.partitions import estimated_tokens
 from wqa.data.scores import CandidateScores, StoredScores, candidate_keys
-from wqa.errors import DataError, OptionError, OutputLocked, QuestionTooLong, RunDirectoryError
+from wqa.errors import DataError, OptionError, OutputLocked, QuestionTooLong
 from wqa.evaluation import write_run
 from wqa.io.files import lock_output
 from wqa.systems.load import load_ranker
@@ -54,23 +54,6 @@ def test_a_key_is_the_digest_of_id_question_index_and_text():
 
 
 TEXTS = st.text(max_size=6)
-
-
-@settings(max_examples=40)
-@given(st.lists(st.tuples(TEXTS, TEXTS, st.lists(TEXTS, min_size=1, max_size=4)), max_size=4))
-def test_keys_are_equal_for_equal_texts_alone(parts):
-    known = {}
-    for id, text, candidates in parts:
-        question = Question(id, text, tuple(Candidate(candidate) for candidate in candidates))
-        for index, key in enumerate(candidate_keys(question)):
-            identity = (id, text, index, candidates[index])
-            assert known.setdefault(int(key), identity) == identity
-    assert len(known) == len(set(known.values()))
-
-
-def test_labels_and_document_ids_do_not_change_keys():
-    bare = tuple(Candidate(candidate.text) for candidate in ONE.candidates)
-    assert candidate_keys(ONE._replace(candidates=bare)).tolist() == candidate_keys(ONE).tolist()
 
 
 @settings(max_examples=60)
@@ -166,7 +149,7 @@ def test_over_long_questions(tiny_run, tmp_path, capsys):
 
 def test_what_is_wrong_is_found_before_anything_is_scored(tiny_run, data, tmp_path, monkeypatch):
     """On the last line, hours later in a large corpus."""
-    monkeypatch.setattr(scoring_module, "score_questions", None)
+    monkeypatch.setattr(ScoringTask, "compute", None)
     long = Question("long", "the " * 80, QUESTIONS[0].candidates)
     write_questions(tmp_path / "long.jsonl", [*QUESTIONS, long])
     with pytest.raises(QuestionTooLong, match="long.jsonl, question 'long'"):
@@ -183,13 +166,13 @@ def test_what_is_wrong_is_found_before_anything_is_scored(tiny_run, data, tmp_pa
 
 def test_memory_holds_one_partition(tiny_run, data, monkeypatch):
     sizes = []
-    real = scoring_module.score_questions
+    real = ScoringTask._score
 
-    def counted(ranker, questions):
+    def counted(task, questions):
         sizes.append([estimated_tokens(question) for question in questions])
-        return real(ranker, questions)
+        return real(task, questions)
 
-    monkeypatch.setattr(scoring_module, "score_questions", counted)
+    monkeypatch.setattr(ScoringTask, "_score", counted)
     score_in_memory(tiny_run, data, partition_tokens=SMALL)
     assert len(sizes) > 2 and sum(map(len, sizes)) == 9
     assert all(sum(part) <= SMALL for part in sizes)
@@ -202,7 +185,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("form", ["logits", "jsonl", "trec"])
+@pytest.mark.parametrize("form", ["logits", "trec"])
 def test_shards_give_the_bytes_of_one_process(tiny_run, data, tmp_path, form):
     command = ["score", str(tiny_run), "--data", str(data), "--format", form]
     command += ["--partition-tokens", str(SMALL)]
@@ -218,7 +201,7 @@ def test_shards_give_the_bytes_of_one_process(tiny_run, data, tmp_path, form):
     assert main([*command, "--merge", "--out", str(tmp_path / "out")]) == 0  # it is whole
 
 
-def test_lines_of_json_and_a_trec_run_have_the_rankings(tiny_run, tmp_path):
+def test_a_trec_run_has_the_rankings(tiny_run, tmp_path):
     named = []
     for question in QUESTIONS[:3]:
         candidates = []
@@ -228,15 +211,6 @@ def test_lines_of_json_and_a_trec_run_have_the_rankings(tiny_run, tmp_path):
     data = tmp_path / "named.jsonl"
     write_questions(data, named)
     rankings = list(load_ranker(tiny_run, drop_ratio=0.5).rank_all(named))
-    write_scores(tiny_run, data, tmp_path / "jsonl", output="jsonl", drop_ratio=0.5)
-    lines = (tmp_path / "jsonl" / "scores.jsonl").read_text().splitlines()
-    for line, question, ranking in zip(lines, named, rankings):
-        values = json.loads(line)
-        assert values["id"] == question.id and values["candidates"] == list(question.document_ids)
-        assert values["order"] == list(ranking.order) and values["exits"] == list(ranking.exits)
-        expected = np.where(np.isneginf(ranking.scores), np.nan, ranking.scores)
-        scores = np.array(values["scores"], np.float32)  # null of a blank candidate is NaN
-        np.testing.assert_array_equal(scores, expected.astype(np.float32))
     write_scores(tiny_run, data, tmp_path / "trec", output="trec", drop_ratio=0.5)
     write_run(tmp_path / "run", named, rankings)
     assert (tmp_path / "trec" / "run.trec").read_text() == (tmp_path / "run").read_text()
@@ -270,15 +244,15 @@ def test_tables_are_scored_as_lines_are(tiny_run, tmp_path):
 
 def test_a_stopped_command_does_not_score_a_part_again(tiny_run, data, tmp_path, monkeypatch):
     write_scores(tiny_run, data, tmp_path / "whole", partition_tokens=SMALL)
-    real, calls = scoring_module.score_questions, []
+    real, calls = ScoringTask._score, []
 
-    def stopping(ranker, questions):
+    def stopping(task, questions):
         calls.append(questions)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return real(ranker, questions)
+        return real(task, questions)
 
-    monkeypatch.setattr(scoring_module, "score_questions", stopping)
+    monkeypatch.setattr(ScoringTask, "_score", stopping)
     with pytest.raises(KeyboardInterrupt):
         write_scores(tiny_run, data, tmp_path / "out", partition_tokens=SMALL)
     assert not (tmp_path / "out").exists()
@@ -359,20 +333,6 @@ def test_wrong_options_are_refused_before_anything_is_written(tiny_run, data, tm
     assert len(lines) == 2 and not list(tmp_path.iterdir())
 
 
-def test_a_ranking_of_other_candidates_is_refused(tiny_run, data, tmp_path, monkeypatch):
-    ranker = load_ranker(tiny_run)
-    rank_all = ranker.rank_all
-
-    def wrong(questions):
-        fewer = [question._replace(candidates=question.candidates[:1]) for question in questions]
-        return rank_all(fewer)
-
-    monkeypatch.setattr(ranker, "rank_all", wrong)
-    monkeypatch.setattr(scoring_module, "load_ranker", lambda run: ranker)
-    with pytest.raises(DataError, match=r"few.jsonl, question '.*': 1 scores; expected one"):
-        write_scores(tiny_run, data, tmp_path / "out")
-
-
 def test_a_folder_that_is_none_of_scores_is_refused(tiny_run, data, tmp_path):
     write_scores(tiny_run, data, tmp_path / "out")
     meta = json.loads((tmp_path / "out" / "meta.json").read_text())
@@ -427,23 +387,3 @@ def test_the_digest_of_a_ranker_is_that_of_what_its_scores_depend_on(tiny_run, t
     tuned = ranker_digest(sequence)
     (run / "tuned.json").write_text("[]")
     assert ranker_digest(sequence) != tuned
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        ('{"rankers": ["self.json", 3]}', "run is 3"),
-        ('{"rankers": ["self.json"]}', "inside itself"),
-        ("[", "no sequence"),
-    ],
-)
-def test_a_damaged_file_of_rankers_has_no_digest(content, problem, tmp_path):
-    path = tmp_path / "self.json"
-    path.write_text(content)
-    with pytest.raises(RunDirectoryError, match=problem):
-        ranker_digest(path)
-
-
-def test_a_missing_ranker_has_no_digest(tmp_path):
-    with pytest.raises(RunDirectoryError, match="no: cannot be read"):
-        ranker_digest(tmp_path / "no")

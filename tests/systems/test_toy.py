@@ -10,7 +10,7 @@ from dataclasses import replace
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import ROOT, needs_onednn, needs_precision
+from conftest import ROOT, needs_onednn
 from toy import SYSTEM
 from toy.network import ToyConfig
 from toy.task import ToyTask
@@ -18,7 +18,6 @@ from toy.task import ToyTask
 from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path, read_questions, write_questions
-from wqa.errors import OptionError
 from wqa.inference import Capabilities, CascadeRanker, Ranker, Ranking, SequentialRanker
 from wqa.inference.dropping import FREE
 from wqa.models import parse_devices
@@ -26,15 +25,12 @@ from wqa.systems import SYSTEMS
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.train import train
 from wqa.training import Start, Trainer
-from wqa.training.schedules import triangular
 from wqa.training.task import Setup
 
 #: Tokens of a batch of four triples: two pairs each, of 64 tokens at most.
 FOUR_TRIPLES = 4 * 2 * 64
 #: Multiply-adds of the toy for one pair: the dense layer and the output, at 12 units.
 TOY_WORK = 2 * 12 * 12 + 12
-#: Multiply-adds of a layer of the tiny encoder for one token, at 16 units and 32 hidden ones.
-LAYER_WORK = 16 * (4 * 16 + 2 * 32)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -194,15 +190,6 @@ def test_a_stream_is_read_as_it_is_needed(files, tmp_path, monkeypatch):
     assert [line["update"] for line in metrics(tmp_path / "run") if "dev" in line] == [3]
 
 
-def test_a_stream_is_evaluated_at_the_end_of_every_epoch(files, tmp_path):
-    more = ["--stream", "--epochs", 2, "--max-updates", 100]
-    assert wqa(*training(files, tmp_path / "run", *more)) == 0
-    evaluated = [line["update"] for line in metrics(tmp_path / "run") if "dev" in line]
-    assert len(evaluated) == 2 and evaluated[1] == 2 * evaluated[0]
-    epochs = [line["epoch"] for line in metrics(tmp_path / "run") if "epoch" in line]
-    assert epochs[0] == 0 and epochs[-1] == 2
-
-
 def make_trainer(files, folder, evaluator=None, **changes):
     """A trainer of the toy from the same random parameters."""
     options = {"learning_rate": 0.1, "warmup_updates": 0, "tokens_per_batch": FOUR_TRIPLES}
@@ -218,31 +205,6 @@ def make_trainer(files, folder, evaluator=None, **changes):
 def values(network):
     named = network._collect_params_with_prefix()
     return {name: parameter.data().asnumpy() for name, parameter in named.items()}
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
-def test_a_rate_of_encoders_that_does_not_fit(files, tmp_path, share):
-    with pytest.raises(OptionError, match="encoder_rate: .*; expected a number from 0 to 1"):
-        TrainingConfig(encoder_rate=share)
-    with pytest.raises(OptionError, match="encoder_rate: 0.5; expected 1 for a network without"):
-        make_trainer(files, tmp_path / "run", encoder_rate=0.5)
-
-
-def test_weight_decay_by_hand(files, tmp_path):
-    plain = make_trainer(files, tmp_path / "plain", max_updates=1)
-    decayed = make_trainer(files, tmp_path / "decayed", max_updates=1, weight_decay=0.5)
-    start = values(plain.network)
-    plain.fit()
-    decayed.fit()
-    without, with_decay = values(plain.network), values(decayed.network)
-    rate = triangular(1, 0.1, 0, 1)
-    assert rate == 0.05
-    # Adam's first step is the rate, along the sign of the gradient.
-    steps = without["out.weight"] - start["out.weight"]
-    np.testing.assert_allclose(np.abs(steps[steps != 0]), 0.05, rtol=0.01)
-    expected = start["out.weight"] * (1 - 0.05 * 0.5) + steps
-    np.testing.assert_allclose(with_decay["out.weight"], expected, atol=1e-6)
-    np.testing.assert_array_equal(with_decay["out.bias"], without["out.bias"])
 
 
 @pytest.mark.parametrize("ctx", ["cpu", "cpu:0-1"])
@@ -343,21 +305,6 @@ def test_evaluate(toy_run, files, tmp_path):
         assert row["cost"] == row["token_cost"] == 1
 
 
-def test_bench(toy_run, files, tmp_path):
-    arguments = ["--data", files["dev"], "--rounds", 1, "--json", tmp_path / "rows.json"]
-    assert wqa("bench", toy_run, *arguments) == 0
-    rows = json.loads((tmp_path / "rows.json").read_text())
-    assert [row["cost"] for row in rows] == [1]  # drop ratios change nothing in one stage
-    assert wqa("bench", toy_run, "--data", files["dev"], "--latency", 3) == 0
-
-
-def test_compare(toy_run, tiny_run, files, tmp_path):
-    arguments = ["--data", files["dev"], "--json", tmp_path / "comparison.json"]
-    assert wqa("evaluate", toy_run, tiny_run, *arguments) == 0
-    comparison = json.loads((tmp_path / "comparison.json").read_text())
-    assert [row["run"] for row in comparison["rows"]] == [str(toy_run), str(tiny_run)]
-
-
 def test_it_ranks_from_its_onnx_export(toy_run, tmp_path, questions):
     assert wqa("export", toy_run, tmp_path / "out", "--format", "onnx") == 0
     ranker, expected = load_ranker(tmp_path / "out"), load_ranker(toy_run)
@@ -419,32 +366,6 @@ def sequence(toy_run, tiny_run, tmp_path):
     cascade = {"run": str(tiny_run), "drop_ratio": 0.5}
     path.write_text(json.dumps({"rankers": [str(toy_run), cascade], "keep": 3}))
     return path
-
-
-def test_a_sequence_counts_the_toys_multiply_adds(sequence, toy_run, tiny_run, questions):
-    ranker, toy = load_ranker(sequence), load_ranker(toy_run)
-    cascade = load_ranker(tiny_run, drop_ratio=0.5)
-    assert [part.capabilities.system for part in ranker.rankers] == ["toy", "cascade"]
-    for question, ranking in zip(questions["dev"], ranker.rank_all(questions["dev"])):
-        first = toy.rank(question.question, question.texts)
-        kept = np.sort(first.order[:3])
-        assert sorted(ranking.order[:3].tolist()) == kept.tolist()
-        assert ranking.order[3:].tolist() == first.order[3:].tolist()
-        second = cascade.rank(question.question, [question.texts[index] for index in kept])
-        np.testing.assert_allclose(ranking.scores[kept], second.scores, atol=1e-4)
-        # Of three candidates the first exit drops one, of two the second drops one.
-        count = len(question.candidates)
-        work = TOY_WORK * count + LAYER_WORK * (3 + 2 + 1)
-        assert ranking.cost.candidate_work == work
-        assert ranking.cost.relative == pytest.approx(work / (3 * LAYER_WORK * count))
-
-
-def test_commands_take_the_sequence(sequence, files, tmp_path):
-    assert wqa("evaluate", sequence, "--data", files["dev"]) == 0
-    assert wqa("bench", sequence, "--data", files["dev"], "--keep", 3, "--rounds", 1) == 0
-    (tmp_path / "candidates.txt").write_text("one\ntwo\nthree\n")
-    question = ["--question", "why ?", "--candidates", tmp_path / "candidates.txt"]
-    assert wqa("rank", sequence, *question, "--keep", 2, "--json", tmp_path / "x.json") == 0
 
 
 # With a ranker of its own
@@ -529,12 +450,6 @@ def test_onednn_refuses_a_network_without_layers(toy_run, files, tmp_path, capsy
     out = tmp_path / "run"
     assert_refused(capsys, "onednn and float32", training(files, out, "--engine", "onednn"))
     assert not out.exists()
-
-
-@needs_precision("int8")
-def test_int8_is_refused(toy_run, files, capsys):
-    arguments = ["evaluate", toy_run, "--data", files["dev"], "--precision", "int8"]
-    assert_refused(capsys, "not made of stages of transformer layers", arguments)
 
 
 # CONTRIBUTING.md

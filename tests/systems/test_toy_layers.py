@@ -5,7 +5,7 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn, needs_precision
+from conftest import needs_onednn
 from mxnet import autograd
 from tiny_encoder import write_tiny_encoder
 from toy.branches import ToyBranches
@@ -181,14 +181,6 @@ def test_onednn_trains_every_system_as_mxnet_does(
 
 
 @needs_onednn
-def test_onednn_accumulates_as_mxnet_does(encoder, data, tmp_path):
-    for engine in ("mxnet", "onednn"):
-        more = ["--engine", engine, "--accumulate", "2", "--clip-norm", "0.1"]
-        assert train("toy_branches", encoder, data, tmp_path / engine, *more) == 0
-    assert losses(tmp_path / "onednn") == pytest.approx(losses(tmp_path / "mxnet"), abs=1e-4)
-
-
-@needs_onednn
 @pytest.mark.parametrize("system", BY_MXNET_ALONE)
 def test_onednn_resumes_to_the_same_bits(system, tiny_encoder, data, tmp_path, monkeypatch):
     """With dropout, and after an evaluation by MXNet."""
@@ -208,13 +200,6 @@ def test_onednn_resumes_to_the_same_bits(system, tiny_encoder, data, tmp_path, m
     assert train(system, tiny_encoder, data, stopped, *more, "--resume") == 0
     assert (stopped / "model.params").read_bytes() == (whole / "model.params").read_bytes()
     assert losses(stopped) == losses(whole)
-
-
-@needs_precision("bfloat16")
-@pytest.mark.parametrize("system", BY_MXNET_ALONE)
-def test_bfloat16_trains_what_mxnet_ranks(system, runs, encoder, data, tmp_path):
-    assert train(system, encoder, data, tmp_path / "run", "--precision", "bfloat16") == 0
-    assert losses(tmp_path / "run") == pytest.approx(losses(runs(system)), abs=0.05)
 
 
 def test_a_head_of_the_same_name_and_shape_is_kept(runs, encoder, data, tmp_path):
@@ -309,19 +294,6 @@ def test_gradients_of_several_slices_equal_mxnets(family):
 
 @needs_onednn
 @pytest.mark.parametrize("family", FAMILIES)
-def test_gradients_of_several_slices_are_added(family):
-    network = branches(**FAMILIES[family], **DRY)
-    network.collect_params().setattr("grad_req", "add")
-    padding = int(family == "roberta")
-    batches = [batch_of(5, 16, padding), batch_of(3, 24, padding)]
-    expected_losses, expected = backward(network, batches)
-    computed_losses, computed = backward(network, batches, engine_for(network))
-    assert computed_losses == pytest.approx(expected_losses, abs=1e-5)
-    assert_close(computed, expected)
-
-
-@needs_onednn
-@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("fixed", ["embeddings", "layers.0", "layers.1", "layers.3.ffn_1"])
 def test_parameters_that_take_no_gradient(family, fixed):
     network = branches(**FAMILIES[family], **DRY)
@@ -337,16 +309,6 @@ def test_parameters_that_take_no_gradient(family, fixed):
     computed_losses, computed = backward(network, [batch], engine, parameters=trained)
     assert computed_losses == pytest.approx(expected_losses, abs=1e-5)
     assert_close(computed, expected)
-
-
-@needs_precision("bfloat16")
-def test_bfloat16_gradients_of_several_slices_point_the_same_way():
-    network, batch = branches(**DRY), batch_of(pairs=12)
-    _, expected = backward(network, [batch])
-    _, computed = backward(network, [batch], engine_for(network, "bfloat16"))
-    for name, array in expected.items():
-        norms = np.linalg.norm(array) * np.linalg.norm(computed[name])
-        assert (array * computed[name]).sum() / norms > 0.99, name
 
 
 @needs_onednn

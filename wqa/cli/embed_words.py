@@ -4,13 +4,11 @@ examples:
   wqa embed-words --data train.jsonl dev.jsonl test.jsonl --out words/minilm --encoder minilm
   wqa embed-words --data train.jsonl --out words/numberbatch \\
       --vectors numberbatch-en-19.08.txt.gz
-  wqa embed-words --data train.jsonl dev.jsonl test.jsonl --out words/ppmi --ppmi
 
 The table has the words of all texts of the files; their labels are not read. --vectors takes them
 from a published file (Numberbatch, GloVe, or word2vec, text or binary, plain or .gz). --encoder
 distils static vectors from a pretrained encoder: each word is encoded by itself and reduced by
-principal components. --ppmi factorizes the positive pointwise mutual information of the texts'
-words. The vectors of both are normalized to length 1. --length scales all vectors to another
+principal components and normalized to length 1. --length scales all vectors to another
 length, such as Compare-Aggregate needs. A table that was made with the same options is kept as it
 is.
 """
@@ -39,42 +37,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--vectors", metavar="FILE", help="file of published word vectors")
     text = "encoder to distil, as `wqa train` takes it"
     source.add_argument("--encoder", metavar="DIR", help=text)
-    text = "factorize the mutual information of the texts' words"
-    source.add_argument("--ppmi", action="store_true", help=text)
     text = "format of --vectors, which auto tells from its first lines and its name"
     add_choice(parser, "--format", ("auto", *FORMATS), text)
-    text = "elements of a vector, for --encoder and --ppmi (default: 300)"
+    text = "elements of a vector, for --encoder (default: 300)"
     add_number(parser, "--units", None, text)
-    add_number(parser, "--least-count", 1, "leave out words that occur less often")
-    text = (
-        "scale each vector to this length (default: 1 for --encoder and --ppmi, none for --vectors)"
-    )
+    text = "scale each vector to this length (default: 1 for --encoder, none for --vectors)"
     parser.add_argument("--length", type=float, metavar="X", help=text)
     add_engine(parser, ("float32", "bfloat16"))
 
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa embed-words`` and print what the table holds."""
-    from wqa.systems.cosinet.words import embed_words
+    from wqa.systems.words import embed_words
 
     report = embed_words(
         engine=engine_of(options),
         progress=True,
-        **values_of(options, "data", "out", "vectors", "encoder", "ppmi", "format", "units"),
-        **values_of(options, "least_count", "length"),
+        **values_of(options, "data", "out", "vectors", "encoder", "format", "units", "length"),
     )
     table = report.table
     _note_rows(table.meta, options.vectors)
-    time = f"{report.seconds:.1f} seconds"
-    if not report.seconds:
-        time = "it was there already"
-    print(
-        printable(
-            f"{options.out}: {len(table):,} words of {table.units} elements, "
-            f"{table.meta['kind']}; {report.known:,} of the {report.vocabulary:,} words of the "
-            f"texts and {100 * report.coverage:.2f} % of their occurrences have a vector; {time}"
-        )
-    )
+    time = f"{report.seconds:.1f} seconds" if report.seconds else "it was there already"
+    text = f"{options.out}: {len(table):,} words of {table.units} elements, {table.meta['kind']}; "
+    text += f"{report.known:,} of the {report.vocabulary:,} words of the texts and "
+    text += f"{100 * report.coverage:.2f} % of their occurrences have a vector; {time}"
+    print(printable(text))
 
 
 def _note_rows(meta: Mapping[str, Any], path: str) -> None:

@@ -1,10 +1,9 @@
-"""Export a run to ONNX, to MXNet's symbols and parameters, or to PyTorch's files.
+"""Export a run to ONNX, to MXNet's symbols and parameters, or to a Hugging Face directory.
 
 example:
   wqa export runs/wikiqa exported --format onnx
   wqa export runs/wikiqa exported
   wqa export runs/pairwise exported --format huggingface
-  wqa export runs/student exported --format pytorch
 
 The ONNX format is one graph for each part of the network, with Hugging Face's names of inputs and
 outputs, and config.json, which describes them. A cascade is also one graph, dropping.onnx, that
@@ -13,8 +12,7 @@ drops candidates inside. It takes the pairs of one question and a drop ratio for
 MXNet's bindings of other languages read the MXNet format: model-symbol.json and model-0000.params
 compute the score of a pair, each stage of a cascade is also a network of its own, and export.json
 describes their inputs. The Hugging Face format is a sequence classifier with one output, for
-monolithic rankers. The PyTorch format has the names of a paper's authors:
-cerberus_model.safetensors, for Multiple-Heads Students on ELECTRA.
+monolithic rankers.
 """
 
 from __future__ import annotations
@@ -29,23 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa export`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument("out", metavar="OUT", help="new directory to write")
-    add_choice(
-        parser,
-        "--format",
-        ("mxnet", "onnx", "huggingface", "pytorch"),
-        "library that reads the files",
-    )
+    text = "library that reads the files"
+    add_choice(parser, "--format", ("mxnet", "onnx", "huggingface"), text)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa export`` and print the names of the files."""
-    from wqa.systems.export import export_checkpoint, export_huggingface, export_mxnet
+    from wqa.systems.export import export_huggingface, export_mxnet
 
-    formats = {
-        "mxnet": export_mxnet,
-        "huggingface": export_huggingface,
-        "pytorch": export_checkpoint,
-    }
+    formats = {"mxnet": export_mxnet, "huggingface": export_huggingface}
     if options.format == "onnx":
         from wqa.systems.export_onnx import export_onnx
 

@@ -31,11 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa verify`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run of `wqa train mspp_claims`")
     parser.add_argument("--claim", required=True, metavar="TEXT", help="the claim")
-    parser.add_argument(
-        "--evidence",
-        metavar="FILE",
-        help="evidence, one piece a line; - for standard input (default: none)",
-    )
+    text = "evidence, one piece a line; - for standard input (default: none)"
+    parser.add_argument("--evidence", metavar="FILE", help=text)
     add_json(parser)
     add_engine(parser)
     add_long_questions(parser, ("error", "truncate"))
@@ -48,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
     if options.evidence:
         evidence = read_lines(options.evidence)
     # MXNet takes a second to load, longer than the errors above need.
-    from wqa.systems.load_readers import load_verifier
+    from wqa.systems.run_directory import load_verifier
 
     verdict = load_verifier(options.run, **loading_options(options)).label(claim, evidence)
     result = {"claim": claim, **verdict._asdict()}
@@ -72,7 +69,7 @@ def _table(verdict: Any) -> str:
 
 def labels_claims(runs: Sequence[str]) -> bool:
     """Whether RUNs are a single run that labels claims."""
-    from wqa.systems.run_config import run_kind
+    from wqa.systems.registry import run_kind
 
     return len(runs) == 1 and run_kind(runs[0]) == "labels"
 
@@ -83,7 +80,7 @@ def evaluate_claims(options: argparse.Namespace) -> None:
     from wqa.data.claims import LABELS
     from wqa.evaluation import label_accuracy
     from wqa.io.progress import with_bar
-    from wqa.systems.load_readers import load_verifier
+    from wqa.systems.run_directory import load_verifier
     from wqa.text import naming_file, note_long_questions
 
     problem = "with a RUN that labels claims and ranks nothing"
@@ -92,9 +89,8 @@ def evaluate_claims(options: argparse.Namespace) -> None:
     verifier = load_verifier(options.runs[0], **loading_options(options))
     with naming_file(options.data):
         prepared = verifier.prepare(claims)
-    labelled = with_bar(
-        verifier.label_all(prepared.questions), len(prepared.questions), "labelling", True, "claim"
-    )
+    verdicts, count = verifier.label_all(prepared.questions), len(prepared.questions)
+    labelled = with_bar(verdicts, count, "labelling", True, "claim")
     predictions = {}
     cut = unread = 0
     for claim, verdict in zip(prepared.questions, labelled):

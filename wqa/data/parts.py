@@ -196,6 +196,16 @@ def run_parts(
     return report._replace(computed=computed, seconds=round(seconds, 3))
 
 
+def run_whole(
+    task: PartTask, progress: bool = False, stop: Optional[StopRequest] = None
+) -> Dict[str, Any]:
+    """Compute all parts in this process, and merge them; returns their ``meta.json``."""
+    meta = run_parts(task, progress=progress, stop=stop).meta
+    if meta is None:
+        raise OutputLocked(task.out, str(_folder(task)))
+    return meta
+
+
 def _compute(
     parts: Parts, shard: Tuple[int, int], progress: bool, stop: StopRequest
 ) -> Tuple[int, float]:

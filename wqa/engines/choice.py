@@ -12,6 +12,7 @@ from wqa.engines.onednn import GradientEngine, available, check_precision
 from wqa.engines.onednn.engine import OneDNNEngine
 from wqa.engines.onednn.library import library
 from wqa.engines.onednn.quantize import QuantizedLayers
+from wqa.engines.sparse import SparseEngine
 from wqa.errors import OptionError, check_choice
 from wqa.models import Network, parse_devices
 
@@ -121,6 +122,8 @@ def build_engine(
             "quantize the run with `wqa quantize`",
         )
     with MXNET_LOCK:
+        if chosen == "sparse":
+            return SparseEngine(inputs.network, config)
         if chosen == "mxnet":
             return MXNetEngine(inputs, config)
         return OneDNNEngine(inputs, config, quantized)

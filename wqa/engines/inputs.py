@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -52,6 +52,10 @@ class EngineInputs:
         length = self._padded_length(pairs)
         arrays = pad_pairs(pairs, length, self.inputs.tokenizer.padding_id, self.typed)
         return dict(zip(self.inputs.names, arrays))
+
+    def positions(self, arrays: Mapping[str, np.ndarray]) -> int:
+        """Positions of each pair in padded arrays, padding included."""
+        return sum(arrays[name].shape[1] for name in self.padded)
 
     def _padded_length(self, pairs: Sequence[Any]) -> int:
         """Length to which pairs are padded, so that few shapes are compiled."""

@@ -88,7 +88,7 @@ class MXNetEngine(BlockEngine):
         lengths = batch.lengths
         if batch.store is None:
             arrays = self._inputs.arrays(batch.pairs)
-            positions = sum(arrays[name].shape[1] for name in self._inputs.padded)
+            positions = self._inputs.positions(arrays)
             inputs = self._inputs.start(*self._arrays(list(arrays.values())))
         else:
             config = self._inputs.network.config

@@ -325,21 +325,29 @@ def write_run(
         If the file cannot be written.
     """
     header = [] if metadata is None else header_of(metadata)
-    write_lines(path, itertools.chain(header, _run_lines(questions, rankings, tag)))
+    lines = itertools.chain.from_iterable(
+        run_lines(question, ranking, tag) for question, ranking in zip(questions, rankings)
+    )
+    write_lines(path, itertools.chain(header, lines))
 
 
-def _run_lines(questions: Iterable[Question], rankings: Iterable, tag: str) -> Iterator[str]:
-    for question, ranking in zip(questions, rankings):
-        _refuse_spaces(question.id)
-        check_document_ids(question, f"question {shorten(question.id)}")
-        document_ids = question.document_ids
-        order = break_ties(ranking, question)
-        ranked = [ranking.scores[index] for index in order]
-        scores = _falling(ranked)
-        for rank, (index, score) in enumerate(zip(order, scores), 1):
-            # Nine digits tell all numbers of single precision apart.
-            number = f"{score:.9g}"
-            yield " ".join((question.id, "Q0", document_ids[index], str(rank), number, tag))
+def run_lines(question: Question, ranking: Any, tag: str = "wqa") -> Iterator[str]:
+    """Lines of one question in a run, as `write_run` writes them, without their ends."""
+    check_run_ids(question)
+    document_ids = question.document_ids
+    order = break_ties(ranking, question)
+    ranked = [ranking.scores[index] for index in order]
+    scores = _falling(ranked)
+    for rank, (index, score) in enumerate(zip(order, scores), 1):
+        # Nine digits tell all numbers of single precision apart.
+        number = f"{score:.9g}"
+        yield " ".join((question.id, "Q0", document_ids[index], str(rank), number, tag))
+
+
+def check_run_ids(question: Question) -> None:
+    """Refuse ids that a run cannot hold."""
+    _refuse_spaces(question.id)
+    check_document_ids(question, f"question {shorten(question.id)}")
 
 
 def _falling(scores: Sequence[float]) -> List[np.float32]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any, Collection, Dict, List, Mapping, Tuple
+from typing import Any, Collection, Dict, List, Tuple
 
 from wqa.config import BACKBONES, BackboneConfig
 from wqa.models import Network
@@ -267,11 +267,3 @@ class CheckpointLayout:
     def names(self, network: Network) -> Names:
         """Names of the tensors of a network."""
         raise NotImplementedError
-
-    def copies(self, network: Network) -> Mapping[str, str]:
-        """Tensors that repeat others."""
-        return {}
-
-    def further_copies(self, network: Network) -> Mapping[str, str]:
-        """Tensors that may repeat others too; they are checked, but not written."""
-        return {}

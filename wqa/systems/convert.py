@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import pathlib
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -20,17 +20,11 @@ from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike
 from wqa.models import Backbone, library_versions
 from wqa.pretrained.load import without_gradients
-from wqa.pretrained.source import DirectoryLayout, Source, TensorMap, read_sizes
+from wqa.pretrained.source import Source, TensorMap, read_sizes
 from wqa.pretrained.weights import FORMATS
-from wqa.systems.checkpoints import (
-    Checkpoint,
-    build_held,
-    fill_held,
-    find_layout,
-    is_tensor_file,
-)
+from wqa.systems.checkpoints import Checkpoint, build_held, fill_held, find_layout
 from wqa.systems.saving import write_run
-from wqa.text import Tokenizer, load_tokenizer
+from wqa.text import load_tokenizer
 
 #: Greatest length of a pair that a converted run records.
 MAX_LENGTH = 128
@@ -45,26 +39,21 @@ class Report:
     head: str
     read: int
     mapped: int
-    missing: List[str]
     unused: List[str]
     parameters: int
     head_parameters: int
-    repeated: int = 0
 
     def __str__(self) -> str:
         config = self.config
-        tensors = f"{self.read} read, {self.mapped} mapped, {len(self.missing)} missing"
-        if self.repeated:
-            tensors += f", {self.repeated} repeated and equal"
         lines = [
             f"family      {config.family.name}, {config.num_layers} layers, {config.units} units, "
             f"{config.num_heads} heads, {config.vocab_size:,} tokens",
-            f"tensors     {tensors}",
+            f"tensors     {self.read} read, {self.mapped} mapped",
             f"unused      {len(self.unused)}",
+            *(f"            {printable(name)}" for name in self.unused),
+            f"parameters  {self.parameters:,} in the encoder, {self.head_parameters:,} in the "
+            f"{self.head}",
         ]
-        lines += [f"            {printable(name)}" for name in self.unused]
-        numbers = f"{self.parameters:,} in the encoder, {self.head_parameters:,} in the {self.head}"
-        lines.append(f"parameters  {numbers}")
         return "\n".join(lines)
 
 
@@ -111,125 +100,98 @@ def convert(
     Raises
     ------
     EncoderError
-        If the files cannot be read, a tensor is missing, or tensors that repeat one another
-        differ. Nothing is written then.
+        If the files cannot be read, or a tensor is missing. Nothing is written then.
     OptionError
         If a checkpoint comes without its encoder, or an encoder with another.
     """
-    is_checkpoint = is_tensor_file(pathlib.Path(source))
-    _check_options(source, is_checkpoint, encoder)
-    if is_checkpoint:
-        return _convert_checkpoint(pathlib.Path(source), out, command, encoder or "")
-    with encoder_directory(source) as folder:
-        files = Source(folder)
+    path = pathlib.Path(source)
+    is_checkpoint = path.suffix in FORMATS and path.is_file()
+    if is_checkpoint != bool(encoder):
+        expected = f"that of a checkpoint, a file that ends in {', '.join(FORMATS)}, and no other"
+        raise OptionError("encoder", f"{encoder or 'none'} for {source}", expected)
+    with encoder_directory(encoder or source) as folder:
+        opened = _open_checkpoint(path, folder) if is_checkpoint else _open_directory(folder)
         tokenizer = load_tokenizer(folder)
-        tokenizer.check_fits(files.config, folder)
-        model, layout, max_length = _load(files)
-        system, head = "encoder", "pooler"
-        if layout is not None:
-            system, head = layout.system, layout.head
-        report = _report(files, model, files.config, system, head)
-        _write(out, report, model, tokenizer, str(source), command, max_length)
-    return report
-
-
-def _check_options(source: PathLike, is_checkpoint: bool, encoder: Optional[PathLike]) -> None:
-    if is_checkpoint and not encoder:
-        raise OptionError(
-            "encoder",
-            f"none for {source}, a file without a configuration",
-            "the encoder that the checkpoint was trained from, for its config.json and tokenizer",
-        )
-    if encoder and not is_checkpoint:
-        raise OptionError(
-            "encoder",
-            f"{encoder} for {source}, which is no file of tensors",
-            "no encoder, or a file that ends in " + ", ".join(FORMATS),
-            "an encoder's directory has its own config.json",
-        )
-
-
-def _convert_checkpoint(
-    path: pathlib.Path, out: PathLike, command: str, encoder: PathLike
-) -> Report:
-    with encoder_directory(encoder) as folder:
-        files = Checkpoint(path, functools.partial(read_sizes, folder))
-        network = files.network
-        tokenizer = load_tokenizer(folder)
-        tokenizer.check_fits(network.config, folder)
-    files.check(network)
-    files.check_copies()
-    without_gradients(network)
-    network.initialize(mx.init.Zero())
-    files.fill(network)
-    copies = len(files.copied)
-    report = _report(files, network, network.config, files.system, "heads", repeated=copies)
-    _write(out, report, network, tokenizer, str(path), command)
-    return report
-
-
-def _write(
-    out: PathLike,
-    report: Report,
-    model: HybridBlock,
-    tokenizer: Tokenizer,
-    source: str,
-    command: str,
-    max_length: int = MAX_LENGTH,
-) -> None:
-    """Write what was converted as a run directory."""
-    own_config = getattr(model, "own_config", None)
+        tokenizer.check_fits(opened.config, folder)
+        opened.check()
+        without_gradients(opened.model)
+        opened.model.initialize(mx.init.Zero())
+        opened.fill()
+    report = _report(opened)
+    own_config = getattr(opened.model, "own_config", None)
     record = RunConfig(
         system=report.system,
         backbone=report.config,
         network=as_json(own_config) if own_config else {},
-        max_length=min(max_length, report.config.max_positions),
-        encoder=source,
+        max_length=min(opened.max_length, report.config.max_positions),
+        encoder=str(source),
         versions=library_versions(),
         command=command,
     )
-    write_run(out, model, record, tokenizer)
+    write_run(out, opened.model, record, tokenizer)
+    return report
 
 
-def _load(files: Source) -> Tuple[HybridBlock, Optional[DirectoryLayout], int]:
-    """The network that the files hold, else the encoder; and the length that the run records."""
+class _Opened(NamedTuple):
+    """Files, the model that they fill, and how they do it."""
+
+    files: TensorMap
+    model: Any
+    config: BackboneConfig
+    system: str
+    head: str
+    check: Callable[[], None]
+    fill: Callable[[], None]
+    max_length: int = MAX_LENGTH
+
+
+def _open_checkpoint(path: pathlib.Path, folder: pathlib.Path) -> _Opened:
+    """Open an authors' checkpoint, by the configuration of its encoder."""
+    files = Checkpoint(path, functools.partial(read_sizes, folder))
+    network, system = files.network, files.system
+    check, fill = functools.partial(files.check, network), functools.partial(files.fill, network)
+    return _Opened(files, network, network.config, system, "heads", check, fill)
+
+
+def _open_directory(folder: pathlib.Path) -> _Opened:
+    """Open the network that a directory holds, else its encoder."""
+    files = Source(folder)
     layout = find_layout(files)
     if layout is None:
-        model: HybridBlock = PretrainedEncoder(files.config, files.has_pooler())
-        files.check(model.backbone)
-    else:
-        model = build_held(layout, files)
-    without_gradients(model)
-    model.initialize(mx.init.Zero())
-    if layout is not None:
-        fill_held(layout, model, files)
-        return model, layout, max(MAX_LENGTH, layout.max_length(model))
-    files.fill(model.backbone)
-    if model.pooler is not None:
-        files.fill_pooler(model.pooler)
-    return model, None, MAX_LENGTH
+        model = PretrainedEncoder(files.config, files.has_pooler())
+
+        def fill() -> None:
+            files.fill(model.backbone)
+            if model.pooler is not None:
+                files.fill_pooler(model.pooler)
+
+        check = functools.partial(files.check, model.backbone)
+        return _Opened(files, model, files.config, "encoder", "pooler", check, fill)
+    network = build_held(layout, files)
+    return _Opened(
+        files,
+        network,
+        files.config,
+        layout.system,
+        layout.head,
+        functools.partial(files.check, network.encoders[0]),
+        functools.partial(fill_held, layout, network, files),
+        max(MAX_LENGTH, layout.max_length(network)),
+    )
 
 
-def _report(
-    files: TensorMap,
-    model: HybridBlock,
-    config: BackboneConfig,
-    system: str,
-    head: str,
-    **fields: Any,
-) -> Report:
+def _report(opened: _Opened) -> Report:
+    files, model = opened.files, opened.model
     parameters = model._collect_params_with_prefix().values()
     count = sum(math.prod(parameter.shape) for parameter in parameters)
     encoder_count = model.backbone.parameter_count()
     return Report(
-        config=config,
-        system=system,
-        head=head,
+        config=opened.config,
+        system=opened.system,
+        head=opened.head,
         read=len(files.weights.shapes),
         mapped=len(files.used),
-        missing=files.missing(),
         unused=files.unused(),
         parameters=encoder_count,
         head_parameters=count - encoder_count,
-        **fields,
     )

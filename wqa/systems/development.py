@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Iterable, List
 
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Question, read_questions
@@ -16,8 +16,6 @@ from wqa.text import naming_file, note_long_questions, prepare_questions
 
 #: Takes the network, and returns its figures.
 Evaluator = Callable[[Any], Dict[str, float]]
-#: Takes the inputs of a network, and returns an evaluator.
-Factory = Callable[[Any], Evaluator]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,35 +32,32 @@ class Development:
         """Engine that evaluates."""
         return evaluation_engine(self.config.engine, self.config.ctx)
 
-    def factory(self) -> Factory:
-        """Make the ``make_evaluator`` argument of `wqa.train`."""
-        if self.own_config.computes == "scores":
-            return evaluate_rankings(self)
-        return (find_system(self.system).development_factory() or _refuse)(self)
+    @property
+    def is_live(self) -> bool:
+        """Whether the engine reads the current parameters, as MXNet's alone does."""
+        return self.engine.engine == "mxnet"
 
-    def of_questions(self, make: Callable[..., Evaluator]) -> Factory:
-        """Factory of evaluators on questions, whose evaluator ``make`` builds."""
+    def evaluator(self, inputs: Any) -> Evaluator:
+        """Make the evaluator of networks with these inputs."""
+        make: Any = evaluate_rankings
+        if self.own_config.computes != "scores":
+            make = find_system(self.system).development_factory()
+        if make is None:
+            problem = f"data for a network that computes {self.own_config.computes}"
+            raise OptionError("dev", problem, "none")
+        with naming_file(self.data):
+            return make(self, inputs)
+
+    def questions(self, inputs: Any) -> List[Question]:
+        """The questions of the data, under its filter and the rule for over-long ones."""
         questions = filter_and_note(read_questions(self.data), self.config.dev_filter)
+        return self.prepared(questions, inputs)
 
-        def evaluator(inputs: Any) -> Evaluator:
-            # Now, not at the first evaluation, which may be hours away.
-            with naming_file(self.data):
-                prepared = prepare_questions(questions, [inputs])
-                made = make(self, inputs, prepared.questions)
-            note_long_questions(prepared.truncated, prepared.skipped, self.data)
-            return made
-
-        return evaluator
-
-
-def _refuse(dev: Development) -> Factory:
-    """Factory for a network that nothing evaluates; its task may refuse the network before."""
-
-    def evaluator(inputs: Any) -> Evaluator:
-        computes = dev.own_config.computes
-        raise OptionError("dev", f"data for a network that computes {computes}", "none")
-
-    return evaluator
+    def prepared(self, items: Iterable[Any], inputs: Any) -> List[Any]:
+        """Apply the rule for over-long questions now, not hours later at the first evaluation."""
+        prepared = prepare_questions(items, [inputs])
+        note_long_questions(prepared.truncated, prepared.skipped, self.data)
+        return prepared.questions
 
 
 def evaluation_engine(engine: str, ctx: str) -> EngineConfig:
@@ -71,24 +66,15 @@ def evaluation_engine(engine: str, ctx: str) -> EngineConfig:
     return EngineConfig(engine="mxnet" if engine == "mxnet" else "auto", ctx=ctx.split("-")[0])
 
 
-def evaluate_rankings(dev: Development) -> Factory:
-    """Factory of evaluators of rankings."""
-    return dev.of_questions(_of_scores)
-
-
-def _of_scores(dev: Development, inputs: Any, questions: List[Question]) -> Evaluator:
-    """Evaluator of rankings."""
+def evaluate_rankings(dev: Development, inputs: Any) -> Evaluator:
+    """Make the evaluator of rankings."""
+    questions = dev.questions(inputs)
     if not any(label for question in questions for label in question.labels):
-        raise DataError(
-            "questions",
-            f"none has a correct candidate under the filter {dev.config.dev_filter}",
-            "development questions with candidates of label 1",
-            "check its labels, or train without --dev",
-        )
-    engine = dev.engine
+        problem = f"none has a correct candidate under the filter {dev.config.dev_filter}"
+        expected = "development questions with candidates of label 1"
+        raise DataError("questions", problem, expected, "check its labels, or train without --dev")
 
     def build(network: Any) -> Any:
-        return build_ranker(dev.system, network, inputs, engine=engine)
+        return build_ranker(dev.system, network, inputs, engine=dev.engine)
 
-    # Only MXNet's engine reads the current parameters.
-    return dev_evaluator(questions, build, live=engine.engine == "mxnet", progress=True)
+    return dev_evaluator(questions, build, live=dev.is_live, progress=True)

@@ -27,8 +27,8 @@ from wqa.data.documents import (
 )
 from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import CHARACTERS, Partition, PartitionReader, bounded_groups
-from wqa.data.parts import Arrays, PartTask, run_parts
-from wqa.errors import DataError, OptionError, OutputLocked, check_choice
+from wqa.data.parts import Arrays, PartTask, run_whole
+from wqa.errors import DataError, OptionError, check_choice
 from wqa.inference.document_cache import (
     STORES,
     cache_output,
@@ -140,29 +140,27 @@ class EncodingTask(PartTask):
         """Encode a part."""
         documents: List[Document] = self._reader.read(partition)
         if len(documents) != partition.read:
-            raise DataError(
+            where, problem = (
                 f"{self.data}, from line {partition.line}",
                 f"{len(documents)} documents",
-                f"{partition.read}, as when the manifest was written",
-                f"restore the file, or delete {self.out}.partitions",
             )
+            expected = f"{partition.read}, as when the manifest was written"
+            hint = f"restore the file, or delete {self.out}.partitions"
+            raise DataError(where, problem, expected, hint)
         texts = [document.full_text for document in documents]
-        encoded = self.encoder.encode(texts)
-        blank = np.zeros((0, self.encoder.identity["units"]), np.float32)
-        rows = [blank if text is None else text.rows for text in encoded]
+        rows, is_cut = self.encoder.encode(texts)
         ids = [document.id for document in documents]
         arrays = pack_documents(ids, rows, self.store, self.first_tokens)
         keys = b"".join(map(document_key, ids, texts))
         arrays["keys"] = np.frombuffer(keys, "<u8")
-        lost = [text is not None and text.truncated for text in encoded]
         shorter = [len(text) > count for text, count in zip(rows, arrays["lengths"])]
-        arrays["truncated"] = np.logical_or(lost, shorter).astype(np.uint8)
+        arrays["truncated"] = np.logical_or(is_cut, shorter).astype(np.uint8)
         return arrays
 
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the cache; None where it is not there, or not whole."""
-        folder = reusable_folder(cache_output(self.out), settings, _HINT)
-        return folder.meta if folder else None
+        stored = reusable_folder(cache_output(self.out), settings, _HINT)
+        return None if stored is None else stored.meta
 
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
         """Write the cache."""
@@ -251,7 +249,4 @@ def encode_documents(
     task = EncodingTask(
         str(run), str(documents), str(out), PARTITION_TOKENS, store, first_tokens, config
     )
-    report = run_parts(task, progress=progress, stop=stop)
-    if report.meta is None:
-        raise OutputLocked(out, f"{out}.partitions")
-    return report.meta
+    return run_whole(task, progress, stop)

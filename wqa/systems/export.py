@@ -1,4 +1,4 @@
-"""Export of a run: MXNet's symbols and parameters, a Hugging Face directory, or a checkpoint."""
+"""Export of a run: MXNet's symbols and parameters, or a Hugging Face directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock
 
-from wqa.config import PAIR_FORMS, RunConfig
+from wqa.config import PAIR_FORMS
 from wqa.errors import OptionError
 from wqa.io.files import PathLike, new_directory
 from wqa.io.parameter_files import read_layout
@@ -20,9 +20,8 @@ from wqa.models.exits import ExitNetwork
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.load import write_tensors
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
-from wqa.systems.checkpoints import checkpoint_tensors
-from wqa.systems.model_card import write_model_card
 from wqa.systems.run_directory import LoadedRun, load_run
+from wqa.systems.saving import write_model_card
 
 #: Ids of special tokens that a tokenizer may have.
 SPECIAL_IDS = ("start_id", "separator_id", "padding_id")
@@ -71,7 +70,7 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
             _write_network(block, names_of_inputs, names, folder / prefix)
         tokenizer.save(folder / "tokenizer.json")
         (folder / "export.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-        write_export_card(folder, "mxnet", out, run, loaded.config)
+        write_model_card(folder, loaded.config, "mxnet", pathlib.Path(out).absolute().name)
         return sorted(path.name for path in folder.iterdir())
 
 
@@ -109,45 +108,13 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
     loaded = load_run(run, computes="scores")
     network = loaded.network
     if len(network.heads) != 1 or not network.heads[0].is_sequence_classifier:
-        raise OptionError(
-            "format",
-            f"huggingface for a run of the system {loaded.config.system}",
-            "a monolithic ranker",
-            "take the format mxnet: the other library has no such network",
-        )
+        problem = f"huggingface for a run of the system {loaded.config.system}"
+        raise OptionError("format", problem, "a monolithic ranker", "take the format mxnet")
     with new_directory(out) as folder:
         write_tensors(huggingface_tensors(network), folder / "model.safetensors", {"format": "pt"})
         _write_settings(loaded, to_huggingface(network.config), folder)
-        write_export_card(folder, "huggingface", out, run, loaded.config)
+        write_model_card(folder, loaded.config, "huggingface", pathlib.Path(out).absolute().name)
         return sorted(path.name for path in folder.iterdir())
-
-
-def export_checkpoint(run: PathLike, out: PathLike) -> List[str]:
-    """Write a run by the names of its authors' checkpoint, as safetensors for their PyTorch code.
-
-    ``config.json`` and the tokenizer are those of an encoder of the network's depth, which that
-    code and `wqa.systems.convert` read beside the file.
-    """
-    loaded = load_run(run, computes="scores")
-    network = loaded.network
-    layout, tensors, copies = checkpoint_tensors(loaded.config.system, network)
-    with new_directory(out) as folder:
-        tensors.update({copy: tensors[name] for copy, name in copies.items()})
-        file = (folder / layout.file_name).with_suffix(".safetensors")
-        write_tensors(tensors, file, {"format": "pt"})
-        config = to_huggingface(network.config)
-        # Without names of its labels, a classifier has two.
-        del config["id2label"], config["label2id"]
-        _write_settings(loaded, config, folder)
-        write_export_card(folder, "pytorch", out, run, loaded.config)
-        return sorted(path.name for path in folder.iterdir())
-
-
-def write_export_card(
-    folder: pathlib.Path, form: str, out: PathLike, run: PathLike, config: RunConfig
-) -> None:
-    """Write the model card of an export, by the configuration of its run."""
-    write_model_card(folder, config, form, pathlib.Path(out).absolute().name, run)
 
 
 def _write_settings(run: LoadedRun, config: Dict[str, Any], folder: pathlib.Path) -> None:

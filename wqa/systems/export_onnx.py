@@ -12,7 +12,6 @@ from typing import Any, Dict, List
 import wqa
 from wqa.config import config_digest
 from wqa.config.runs import ExportConfig, as_json
-from wqa.config.systems import KINDS
 from wqa.data.digests import file_digests, ranker_digest
 from wqa.data.probe import probe
 from wqa.engines.onnx.dropping import dropping_graph
@@ -20,17 +19,14 @@ from wqa.engines.onnx.files import WeightFile, check_graphs, write_graph
 from wqa.engines.onnx.graph import OPSET, Graph
 from wqa.engines.onnx.networks import parameters_of, part_graph
 from wqa.engines.onnx.sessions import WEIGHTS
-from wqa.errors import RunDirectoryError
 from wqa.inference.calibrated import Calibration, read_calibration
 from wqa.inference.document_encoder import encoder_digest
 from wqa.io.files import PathLike, new_directory, write_json
 from wqa.models.network import ENCODINGS_AND_SCORES, GraphPart, Network
-from wqa.systems.export import write_export_card
-from wqa.systems.run_config import read_tuned
+from wqa.systems.registry import read_tuned
 from wqa.systems.run_directory import LoadedRun, load_run
+from wqa.systems.saving import write_model_card
 
-#: What networks compute that are exported, keys of `KINDS`.
-EXPORTED = ("scores", "spans", "labels")
 #: Graph of a cascade with the drops inside.
 DROPPING = "dropping"
 
@@ -56,7 +52,7 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
     OptionError
         If the network has an operator without a translation; the message names it.
     RunDirectoryError
-        If the run cannot be loaded, or computes neither scores nor spans nor labels.
+        If the run cannot be loaded.
     MissingDependency
         If the extra ``onnx`` is not installed.
     StorageError
@@ -64,10 +60,6 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
     """
     loaded = load_run(run)
     system, computes = loaded.config.system, loaded.network.computes
-    if computes not in EXPORTED:
-        what, use = KINDS[computes]
-        problem = f"a run of the system {system}, which is {what}"
-        raise RunDirectoryError(run, problem, "a run that ranks, reads or labels", use)
     types = loaded.inputs.array_types()
     parts = loaded.network.graph_parts({name: types[name] for name in loaded.inputs.names})
     graphs = _graphs(loaded.network, parts)
@@ -91,7 +83,7 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
         digests = {**file_digests(folder, names), "config.json": config_digest(config)}
         write_json(folder / "config.json", {**config, "sha256": digests})
         form = "onnx_ranker" if computes == "scores" else "onnx"
-        write_export_card(folder, form, out, run, loaded.config)
+        write_model_card(folder, loaded.config, form, pathlib.Path(out).absolute().name)
         return sorted(path.name for path in folder.iterdir())
 
 
@@ -99,15 +91,11 @@ def _graphs(network: Network, parts: List[GraphPart]) -> Dict[str, Graph]:
     """Graphs by their names; all are translated before anything is written."""
     parameters = parameters_of(network)
     graphs = {part.name: part_graph(part, parameters) for part in parts}
-    stages = _stages(parts)
+    # Between these parts candidates can be dropped.
+    stages = [part for part in parts if part.outputs == ENCODINGS_AND_SCORES]
     if len(stages) > 1:
         graphs[DROPPING] = dropping_graph(stages, network.exits, parameters)
     return graphs
-
-
-def _stages(parts: List[GraphPart]) -> List[GraphPart]:
-    """Parts between which candidates can be dropped: those that give encodings and scores."""
-    return [part for part in parts if part.outputs == ENCODINGS_AND_SCORES]
 
 
 def _config(

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
+import functools
 import pathlib
-import sys
 import tempfile
 import types
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.config.runs import ExportConfig, read_export_config
 from wqa.config.systems import KINDS
 from wqa.data.digests import check_digest
 from wqa.engines.onnx.sessions import check_runtime
-from wqa.errors import EncoderError, OptionError, RunDirectoryError, shorten
+from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.inference.calibrated import Calibration
 from wqa.inference.ranker import Ranker
 from wqa.systems.registry import find_system
-from wqa.text import load_tokenizer
+from wqa.text import Tokenizer, load_tokenizer
 
 _HINT = "export the run again"
 
@@ -50,8 +49,7 @@ class ExportedNetwork:
         self.own_config = types.SimpleNamespace(**config.network)
         self.exits, self.num_layers = config.exits, config.num_layers
         self.max_positions = config.max_positions
-        self._stage_work, self._full_work = config.stage_work, config.full_work
-        self._list_work = config.list_work
+        self._recorded = config
         self.encoders: List[ExportedEncoder] = []
         self.document_encoder: Optional[ExportedEncoder] = None
         if config.document_encoder:
@@ -62,15 +60,15 @@ class ExportedNetwork:
 
     def stage_work(self) -> List[float]:
         """Multiply-adds of each stage for one token, in products with weights."""
-        return list(self._stage_work)
+        return list(self._recorded.stage_work)
 
     def full_work(self) -> float:
         """Multiply-adds of the full network for one token."""
-        return self._full_work
+        return self._recorded.full_work
 
     def list_work(self) -> float:
         """Multiply-adds of a candidate beside those for its tokens."""
-        return self._list_work
+        return self._recorded.list_work
 
     def members(self) -> List[Any]:
         """No networks inside this one: a graph has the combined score alone."""
@@ -88,15 +86,21 @@ def load_exported(folder: pathlib.Path, engine: EngineConfig, options: Dict[str,
         problem = f"an export of the system {config.system}, which is {KINDS[config.computes][0]}"
         hint = "run its graphs by ONNX Runtime itself, or load the run"
         raise RunDirectoryError(folder, problem, KINDS["scores"][0], hint)
-    for name, is_right, expected in _demands(config):
-        if not is_right:
-            found = f"{name} is {shorten(getattr(config, name))}"
-            raise RunDirectoryError(folder / "config.json", found, expected, _HINT)
+    count = len(config.stages)
+    fits = count == len(config.stage_work) and len(config.exits) in (0, count)
+    if not count or not fits or not set(config.stages) <= set(config.graphs):
+        problem = "stages, graphs and exits that do not fit one another"
+        raise RunDirectoryError(folder / "config.json", problem, "those of an export", _HINT)
     for name in config.sha256:
         if name != "config.json":
             check_digest(folder / name, config.sha256, _HINT)
     calibrated, long_questions = options.pop("calibrated"), options.pop("long_questions")
-    inputs = _inputs(folder, config, long_questions)
+    kind = find_system(config.system).inputs_type()
+    if kind.__name__ != config.inputs_type:
+        problem, expected = f"inputs: {config.inputs_type}", f"{kind.__name__}, as its record says"
+        raise RunDirectoryError(folder / "config.json", problem, expected, _HINT)
+    make = functools.partial(kind, **config.inputs, long_questions=long_questions)
+    inputs = load_inputs(folder, config.backbone, make, _HINT)
     network = ExportedNetwork(folder, config)
     build = find_system(config.system).ranker_type()
     ranker = build(network, inputs, system=config.system, engine=engine, **options)
@@ -106,60 +110,26 @@ def load_exported(folder: pathlib.Path, engine: EngineConfig, options: Dict[str,
     return ranker
 
 
-def _demands(config: ExportConfig) -> Iterator[Tuple[str, bool, str]]:
-    """Fields, whether they fit one another, and what is expected of each."""
-    stages, exits = len(config.stages), config.exits
-    known = bool(stages) and set(config.stages) <= set(config.graphs)
-    if stages > 1:
-        known = known and config.stages == tuple(f"exit_{layer}" for layer in exits)
-    yield "stages", known, "names of graphs, one for each of the exits"
-    work = config.stage_work
-    is_work = all(math.isfinite(value) and value >= 0 for value in work)
-    yield (
-        "stage_work",
-        is_work and len(work) == stages,
-        f"{stages} numbers from 0 on",
-    )
-    full, extra = config.full_work, config.list_work
-    yield "full_work", math.isfinite(full) and full > 0, "a number > 0"
-    yield "list_work", math.isfinite(extra) and extra >= 0, "a number from 0 on"
-    last = config.backbone.num_layers if config.backbone is not None else 0
-    yield "num_layers", config.num_layers == last, f"{last}, as the encoder has"
-    in_order = list(exits) == sorted({*exits}) and all(1 <= layer <= last for layer in exits)
-    is_stages = not exits or len(exits) == stages
-    yield "exits", in_order and is_stages, f"{stages} rising layers from 1 to {last}, or none"
-    calibration = config.calibration
-    if calibration:
-        values, threshold = calibration.get("temperatures"), calibration.get("threshold")
-        fits = set(calibration) == {"temperatures", "threshold"}
-        fits = fits and (threshold is None or _is_number(threshold))
-        fits = fits and isinstance(values, list) and len(values) in (0, stages)
-        fits = fits and all(_is_number(value) and value > 0 for value in values or ())
-        yield "calibration", fits, f"{stages} temperatures above 0, and a threshold or null"
-
-
-def _is_number(value: Any) -> bool:
-    # JSON's whole numbers may be beyond those of floating point.
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max
-
-
-def _inputs(folder: pathlib.Path, config: ExportConfig, long_questions: str) -> Any:
-    """What turns texts into inputs of the graphs."""
+def load_inputs(
+    folder: pathlib.Path,
+    backbone: Optional[BackboneConfig],
+    make: Callable[[Tokenizer], Any],
+    hint: str,
+) -> Any:
+    """Load the tokenizer of a folder, and make the inputs of its network, a `PairInputs`."""
     path = folder / "tokenizer.json"
     try:
         tokenizer = load_tokenizer(folder)
-        if config.backbone is not None:
-            tokenizer.check_fits(config.backbone, path)
-        kind = find_system(config.system).inputs_type()
-        if kind.__name__ != config.inputs_type:
-            raise OptionError("inputs", config.inputs_type, f"{kind.__name__}, as its record says")
-        return kind(tokenizer, **config.inputs, long_questions=long_questions)
+        if backbone is not None:
+            tokenizer.check_fits(backbone, path)
     except EncoderError as error:
-        raise RunDirectoryError(path, error.found, "the tokenizer of the run", _HINT) from None
+        raise RunDirectoryError(path, error.found, "the tokenizer of the run", hint) from None
+    try:
+        return make(tokenizer)
     except (OptionError, TypeError) as error:
-        problem = f"inputs that do not fit the system {config.system} ({error})"
+        problem = f"inputs that do not fit the system ({error})"
         expected = "those of the installed version of the system"
-        raise RunDirectoryError(folder / "config.json", problem, expected, _HINT) from None
+        raise RunDirectoryError(folder / "config.json", problem, expected, hint) from None
 
 
 def load_temporary(

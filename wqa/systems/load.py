@@ -35,8 +35,7 @@ from wqa.inference.sequential import SequentialRanker
 from wqa.inference.windows import WindowRanker
 from wqa.io.files import PathLike
 from wqa.systems.exported import load_exported, load_temporary
-from wqa.systems.registry import baseline_builder, find_system
-from wqa.systems.run_config import read_tuned
+from wqa.systems.registry import baseline_builder, find_system, read_tuned
 from wqa.text import PairInputs
 
 if TYPE_CHECKING:
@@ -188,22 +187,21 @@ def _load(source: Probe, drops: Dict[str, Any], loading: _Loading) -> Ranker:
     """Load a ranker."""
     engine, cache, options = loading
     check_choice("long_questions", options["long_questions"], LONG_QUESTIONS)
+    if cache is not None and source.kind and not reads_cache(source):
+        problem = f"with {source.path}, which reads no encodings of documents by themselves"
+        raise OptionError("cache", problem, "a run that encodes documents by themselves")
+    if isinstance(drops["drop_ratio"], str) and source.kind != "file":
+        if drops["drop_ratio"] != "tuned":
+            raise OptionError("drop_ratio", shorten(drops["drop_ratio"]), "numbers, or tuned")
+        drops = {**drops, "drop_ratio": list(read_tuned(source.path))}
     if source.baseline is not None:
-        _check_no_drops(source.baseline, drops["drop_ratio"])
         ranker = _load_baseline(source.baseline, loading)
         ranker.set_drops(**drops)
         return ranker
     if cache is not None:
-        if source.kind and not reads_cache(source):
-            problem = f"with {source.path}, which reads question and candidate together"
-            raise OptionError("cache", problem, "a run that encodes documents by themselves")
         cache = open_cache(cache)
     if source.kind == "file":
         return _load_file(source.path, drops, loading._replace(cache=cache))
-    if isinstance(drops["drop_ratio"], str):
-        if drops["drop_ratio"] != "tuned":
-            raise OptionError("drop_ratio", shorten(drops["drop_ratio"]), "numbers, or tuned")
-        drops = {**drops, "drop_ratio": list(read_tuned(source.path))}
     own = {**options, **drops} if cache is None else {**options, **drops, "cache": cache}
     if source.kind == "export":
         return load_exported(source.path, engine, own)
@@ -234,12 +232,6 @@ def _load_network(source: Probe, engine: EngineConfig, options: Dict[str, Any]) 
     return ranker
 
 
-def _check_no_drops(name: BaselineName, drop_ratio: Any) -> None:
-    if isinstance(drop_ratio, str):
-        problem = f"{shorten(drop_ratio)} with {name}, which drops nothing"
-        raise OptionError("drop_ratio", problem, "none")
-
-
 def _load_baseline(name: BaselineName, loading: _Loading) -> Ranker:
     engine, cache, options = loading
     if name.is_similarity:
@@ -247,9 +239,6 @@ def _load_baseline(name: BaselineName, loading: _Loading) -> Ranker:
 
         own = {key: value for key, value in options.items() if key != "calibrated"}
         return load_similarity(name, engine, cache=cache, **own)
-    if cache is not None:
-        problem = f"with {name}, which reads no encodings"
-        raise OptionError("cache", problem, "a run that encodes documents by themselves")
     if (engine.ctx, engine.precision) != ("cpu", "float32"):
         from wqa.systems.run_directory import check_engine  # needs MXNet, which knows the devices
 
@@ -325,9 +314,6 @@ def _load_entry(path: pathlib.Path, entry: Entry, loading: _Loading) -> Ranker:
     if not reads_cache(entry.source):
         loading = loading._replace(cache=None)
     ratio = entry.drop_ratio
-    if entry.source.baseline is not None:
-        with _naming(path):
-            _check_no_drops(entry.source.baseline, ratio)
     ranker = _load(entry.source, {"drop_ratio": None, "keep": None}, loading)
     if isinstance(ratio, str):
         ratio = read_tuned(entry.source.path)

@@ -1,13 +1,18 @@
-"""The registry of systems."""
+"""The registry of systems, and what the small files of a run say by it, without its weights."""
 
 from __future__ import annotations
 
+import pathlib
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from wqa.config import BackboneConfig, from_dict
+from wqa.config import BackboneConfig, RunConfig, from_dict, read_json, read_run_config
+from wqa.config.runs import read_export_config
 from wqa.config.systems import System, import_part
+from wqa.data.probe import probe
 from wqa.errors import OptionError, RunDirectoryError, check_choice
+from wqa.inference.dropping import drop_ratios
+from wqa.io.files import PathLike
 from wqa.systems import cascade, cosinet, dcbert, mhs, mspp, pairwise, reader
 
 if TYPE_CHECKING:
@@ -109,3 +114,43 @@ def build_network(
         If the system is unknown or an option does not fit it.
     """
     return find_system(system).network_type()(backbone, system_config(system, options))
+
+
+def own_config(folder: pathlib.Path, config: RunConfig) -> Any:
+    """Configuration of a run's system, from ``config.json``."""
+    path = folder / "config.json"
+    try:
+        kind = find_system(config.system).network_type()
+    except OptionError as error:
+        where = f"{path}, field system"
+        raise RunDirectoryError(where, error.found, error.expected) from None
+    return from_dict(kind.Config, config.network, f"{path}, field network")
+
+
+def run_kind(run: PathLike) -> str:
+    """Tell what the network of a run computes, by its ``config.json`` alone."""
+    folder = pathlib.Path(run)
+    try:
+        return own_config(folder, read_run_config(folder / "config.json")).computes
+    except (RunDirectoryError, OSError):
+        return ""
+
+
+def read_tuned(run: PathLike) -> List[float]:
+    """Read the drop ratios that were tuned for a run, or for an export or its run."""
+    folder = pathlib.Path(run)
+    path, described = folder / "tuned.json", folder / "config.json"
+    own: Any = None
+    if probe(folder).kind == "export":
+        own = read_export_config(described)
+        if own.tuned and not path.exists():
+            return list(own.tuned)
+    if not path.exists():
+        hint = f"tune them with `wqa tune {run}`"
+        raise RunDirectoryError(path, "the file is missing", "tuned drop ratios", hint)
+    own = own or own_config(folder, read_run_config(described))
+    try:
+        return drop_ratios(read_json(path)["drop_ratio"], len(getattr(own, "exits", ())))
+    except (OSError, ValueError, KeyError, TypeError, OptionError) as error:
+        problem, expected = f"cannot be read ({error})", "one ratio for each exit of the run"
+        raise RunDirectoryError(path, problem, expected, "tune again") from None

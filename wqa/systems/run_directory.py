@@ -7,7 +7,7 @@ taken, and digests while the parameters are read.
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import functools
 import os
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,6 @@ from wqa.config import (
 )
 from wqa.config.runs import as_json
 from wqa.config.systems import KINDS
-from wqa.data.baselines import BASELINE_NAMES
 from wqa.data.digests import check_digest
 from wqa.data.probe import DESCRIPTIONS, Probe, probe
 from wqa.engines.choice import packing_obstacle
@@ -35,8 +34,8 @@ from wqa.models import Network, library_versions, parse_devices
 from wqa.pretrained.configs import check_layers
 from wqa.pretrained.load import load_parameters, stored_layout
 from wqa.systems.checkpoints import load_held
-from wqa.systems.registry import find_system
-from wqa.systems.run_config import own_config
+from wqa.systems.exported import load_inputs
+from wqa.systems.registry import find_system, own_config
 from wqa.text import PairInputs, load_tokenizer
 
 _HINT = "restore the file from its run"
@@ -85,12 +84,15 @@ def load_run(
     check_finished(folder, config)
     with ThreadPoolExecutor(1) as thread:
         weights = thread.submit(check_digest, folder / "model.params", config.sha256)
-        tokenizer = _load_tokenizer(folder, config)
+        check_digest(folder / "tokenizer.json", config.sha256)
         network = load_network(folder, config, engine.ctx)
         weights.result()
     is_quantized = engine.precision == "int8"
     quantized = _load_quantized(folder, config, network) if is_quantized else None
-    inputs = _pair_inputs(folder, config, network, tokenizer, long_questions)
+    make = functools.partial(
+        network.text_inputs, max_length=config.max_length, long_questions=long_questions
+    )
+    inputs = load_inputs(folder, config.backbone, make, _HINT)
     return LoadedRun(config, inputs, network, engine, quantized)
 
 
@@ -107,20 +109,14 @@ def _no_run(source: Probe, expected: str) -> RunDirectoryError:
     if os.path.isdir(path):
         read_run_config(path / "config.json")  # says what is wrong with it
         return RunDirectoryError(path / "config.json", "the configuration of no run", expected)
-    nearest = difflib.get_close_matches(str(path), BASELINE_NAMES, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else ""
-    return RunDirectoryError(path, "there is no such directory", expected, hint)
+    return RunDirectoryError(path, "there is no such directory", expected)
 
 
 def _load_classifier(path: pathlib.Path, engine: EngineConfig, long_questions: str) -> LoadedRun:
     """Load a fine-tuned classifier, a directory or an archive of one."""
     if engine.precision == "int8":
-        raise OptionError(
-            "precision",
-            f"int8 of {path}, another library's directory",
-            "a quantized run",
-            "convert it with `wqa convert`, then quantize it with `wqa quantize`",
-        )
+        problem = f"int8 of {path}, another library's directory"
+        raise OptionError("precision", problem, "a run of `wqa convert` and `wqa quantize`")
     with encoder_directory(path) as folder:
         system, network = load_held(folder, parse_devices(engine.ctx))
         tokenizer = load_tokenizer(folder)
@@ -150,43 +146,8 @@ def _check_kind(folder: pathlib.Path, config: RunConfig, computes: str) -> None:
     actual = own_config(folder, config).computes
     if actual != computes:
         what, use = KINDS[actual]
-        raise RunDirectoryError(
-            folder,
-            f"a run of the system {config.system}, which is {what}",
-            KINDS[computes][0],
-            f"{use}, or name another run",
-        )
-
-
-def _load_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:
-    path = folder / "tokenizer.json"
-    check_digest(path, config.sha256)
-    try:
-        tokenizer = load_tokenizer(folder)
-        if config.backbone is not None:
-            tokenizer.check_fits(config.backbone, path)
-    except EncoderError as error:
-        raise RunDirectoryError(path, error.found, "the tokenizer of the run", _HINT) from None
-    return tokenizer
-
-
-def _pair_inputs(
-    folder: pathlib.Path,
-    config: RunConfig,
-    network: Network,
-    tokenizer: Any,
-    long_questions: str,
-) -> PairInputs:
-    where, limit = f"{folder / 'config.json'}, field max_length", network.max_positions
-    if limit is not None and config.max_length > limit:
-        expected = f"at most {limit}, the positions of the encoder"
-        raise RunDirectoryError(where, config.max_length, expected, _HINT)
-    try:
-        return network.text_inputs(tokenizer, config.max_length, long_questions)
-    except OptionError as error:
-        if error.where == "tokenizer":
-            where = str(folder / "tokenizer.json")
-        raise RunDirectoryError(where, error.found, error.expected, _HINT) from None
+        problem = f"a run of the system {config.system}, which is {what}"
+        raise RunDirectoryError(folder, problem, KINDS[computes][0], f"{use}, or name another run")
 
 
 def load_network(folder: pathlib.Path, config: RunConfig, ctx: str) -> Network:
@@ -225,10 +186,68 @@ def _load_quantized(
     layers, record = read_quantized(path, network.config, depth, hint)
     weights = folder / "model.params"
     if record.get("model_sha256") != (config.sha256.get(weights.name) or sha256(weights)):
-        raise RunDirectoryError(
-            path,
-            "was computed from other weights than model.params",
-            "the calibration of this run",
-            hint,
-        )
+        problem = "was computed from other weights than model.params"
+        raise RunDirectoryError(path, problem, "the calibration of this run", hint)
     return layers
+
+
+def load_reader(run: PathLike, **options: Any) -> Any:
+    """Load the reader of a run directory.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory of a system that computes spans.
+    **options
+        ``ctx``, ``precision``, ``threads``, ``engine``, ``batch_tokens`` and ``long_questions``, as
+        `wqa.load_ranker` takes them, and keywords of the reader, such as ``max_answer_tokens``. A
+        question is too long where it leaves fewer than 16 tokens for a document.
+
+    Returns
+    -------
+    Reader
+        The reader of the run's system, a `wqa.systems.reader.reader.Reader`.
+
+    Raises
+    ------
+    RunDirectoryError
+        If a file is missing, truncated, or contradicts another file, or the run is no reader.
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If an option does not fit the run, or this machine lacks what it needs.
+    """
+    return _load_user(run, "spans", "wqa train reader", **options)
+
+
+def load_verifier(run: PathLike, **options: Any) -> Any:
+    """Load the verifier of a run directory, a `wqa.systems.mspp.claims.Verifier`.
+
+    It takes a run of a system that computes labels of claims, the options of `load_reader`, and
+    keywords of the verifier, and raises the same. A claim is too long where it does not fit a
+    segment; ``"truncate"`` keeps its first tokens.
+    """
+    return _load_user(run, "labels", "wqa train mspp_claims", **options)
+
+
+def _load_user(
+    run: PathLike,
+    computes: str,
+    command: str,
+    ctx: str = "cpu",
+    precision: str = "float32",
+    threads: Optional[int] = None,
+    engine: str = "auto",
+    batch_tokens: Optional[int] = None,
+    long_questions: str = "error",
+    **options: Any,
+) -> Any:
+    """Load what uses a network that computes `computes`, such as `command` trains."""
+    config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
+    loaded = load_run(run, config, long_questions, computes, f"a run directory of `{command}`")
+    build = find_system(loaded.config.system).ranker_type(computes)
+    try:
+        return build(loaded.network, loaded.inputs, **loaded.options, **options)
+    except OptionError as error:
+        if error.where != "network":
+            raise
+        where = f"{pathlib.Path(run) / 'config.json'}, field network"
+        raise RunDirectoryError(where, error.found, error.expected) from None

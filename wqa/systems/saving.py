@@ -1,8 +1,17 @@
-"""Run directories of networks that were trained outside `wqa.training`."""
+"""Run directories of networks that were trained elsewhere, and the model cards of all.
+
+A card is the ``README.md`` of a run or an export in the Hugging Face hub's form. It is made from
+``config.json`` of the run, by the templates of ``cards``. Nothing reads it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import pathlib
+import shlex
+import string
+from typing import Any, Dict
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -10,16 +19,29 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import Block
 
-from wqa.config import RunConfig, to_json
+from wqa.config import RunConfig, TrainingConfig, to_json
 from wqa.config.runs import as_json
 from wqa.data.digests import record_digests
-from wqa.errors import OptionError, shorten
-from wqa.io.files import PathLike, new_directory
+from wqa.errors import OptionError, printable, shorten
+from wqa.io.files import PathLike, atomic_writer, new_directory
 from wqa.models import Network, library_versions
 from wqa.pretrained.load import write_parameters
-from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import SYSTEMS, add_installed_systems
 from wqa.text import PairInputs, Tokenizer
+
+#: Name of the file.
+CARD = "README.md"
+#: A card with this line is written anew; one without it is somebody's own.
+MARK = "<!-- Written by wqa. Delete this line, and wqa keeps what you write here. -->"
+#: ``card.md``, and how what is described is loaded: by what a run computes, or by the format of an
+#: export.
+TEMPLATES = pathlib.Path(__file__).parent / "cards"
+
+_LICENCES = {
+    "minilm": "`minilm` is all-MiniLM-L6-v2, under Apache-2.0. Its authors trained it on a billion "
+    "pairs of texts, which have licences of their own.",
+    "": "It starts from no encoder.",
+}
 
 
 def save_run(
@@ -87,28 +109,93 @@ def _system_of(model: Network) -> str:
     for name, system in SYSTEMS.items():
         if type(model) is system.network_type():
             return name
-    raise OptionError(
-        "model",
-        f"a {type(model).__name__}, which is no system",
-        "a network of one of the classes of " + ", ".join(SYSTEMS),
-        "add its record to wqa.systems.SYSTEMS, also where the run is loaded",
-    )
+    problem = f"a {type(model).__name__}, which is no system"
+    raise OptionError("model", problem, "a network of one of " + ", ".join(SYSTEMS))
 
 
 def _check_parameters(model: Network) -> None:
     """Refuse parameters that `load_ranker` would refuse."""
     for name, parameter in model._collect_params_with_prefix().items():
-        hint = ""
+        where, expected = f"parameter {shorten(name)}", "float32 numbers, all finite"
         try:
             values = parameter.data(parameter.list_ctx()[0]).asnumpy()
         except (RuntimeError, mx.gluon.parameter.DeferredInitializationError):
-            problem, expected = "is not initialised", "parameters of a trained network"
-        else:
-            if values.dtype != "float32":
-                problem, expected = f"is {values.dtype}", "float32"
-                hint = 'call model.cast("float32")'
-            elif not np.isfinite(values).all():
-                problem, expected = "holds NaN or infinity", "finite numbers"
-            else:
-                continue
-        raise OptionError("model", f"parameter {shorten(name)} {problem}", expected, hint)
+            raise OptionError("model", f"{where} is not initialised", expected) from None
+        if values.dtype != "float32":
+            hint = 'call model.cast("float32")'
+            raise OptionError("model", f"{where} is {values.dtype}", expected, hint)
+        if not np.isfinite(values).all():
+            raise OptionError("model", f"{where} holds NaN or infinity", expected)
+
+
+def write_model_card(
+    folder: PathLike,
+    config: RunConfig,
+    use: str,
+    name: str = "",
+) -> None:
+    """Write the model card of a folder, unless it has one that is not marked by `MARK`.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        Folder of the card.
+    config : RunConfig
+        Configuration of the run that is described.
+    use : str
+        How it is loaded, the name of a file of `TEMPLATES`.
+    name : str
+        Name of the model; by default that of the folder.
+
+    Raises
+    ------
+    StorageError
+        If the card cannot be written.
+    """
+    path = pathlib.Path(folder) / CARD
+    if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
+        return
+    title = _plain(name or path.absolute().parent.name)
+    unknown = f"Encoder {_code(config.encoder)}: unknown; fill in its licence."
+    card = _template("card").substitute(
+        system=json.dumps(config.system),  # a string of JSON is one of YAML
+        name=title,
+        system_name=config.system,
+        version=f" {config.versions.get('wqa', '')}".rstrip(),
+        use=_template(use).substitute(name=title, shell=shlex.quote(title)),
+        settings=_settings(config),
+        licence=_LICENCES.get(config.encoder, unknown),
+    )
+    with atomic_writer(path) as file:
+        file.write(card)
+
+
+def _template(name: str) -> string.Template:
+    return string.Template((TEMPLATES / f"{name}.md").read_text(encoding="utf-8"))
+
+
+def _settings(config: RunConfig) -> str:
+    """The data, all settings of the system, and those of the training but the defaults."""
+    settings: Dict[str, Any] = {"encoder": config.encoder or "none"}
+    for part in ("train", "dev"):
+        for name, value in config.data.get(part, {}).items():
+            settings[f"{part} {name}"] = value
+    settings["max_length"] = config.max_length
+    settings.update(config.network)
+    if config.training is not None:
+        defaults = dataclasses.asdict(TrainingConfig())
+        training = dataclasses.asdict(config.training).items()
+        settings.update({name: value for name, value in training if value != defaults[name]})
+    rows = ["| setting | value |", "| --- | --- |"]
+    rows += [f"| {name} | {_code(value)} |" for name, value in settings.items()]
+    command = f"\n```sh\n{printable(config.command)}\n```\n" if config.command else ""
+    return "\n".join(rows) + f"\n{command}"
+
+
+def _plain(value: Any) -> str:
+    """A value as one line without what Markdown's code and tables end at."""
+    return printable(str(value)).replace("`", "'").replace("|", "\\|")
+
+
+def _code(value: Any) -> str:
+    return f"`{_plain(value)}`"

@@ -1,8 +1,8 @@
 """Scores of a ranker for all candidates of a corpus: to teach others, or for evaluation elsewhere.
 
 The questions are ranked in parts that depend on the corpus alone (`wqa.data.parts`), in one process
-or many. Memory holds one part. The merged scores are a folder of arrays for teachers, JSON lines,
-or a TREC run.
+or many. Memory holds one part. The merged scores are a folder of arrays for teachers, or a TREC
+run.
 """
 
 from __future__ import annotations
@@ -26,43 +26,34 @@ from wqa.data.partitions import (
     group_questions,
     partitions_of,
 )
-from wqa.data.parts import Arrays, PartTask, run_parts
+from wqa.data.parts import Arrays, PartTask, run_whole
 from wqa.data.records import filter_rule, known_labels
 from wqa.data.scores import (
     COUNTS,
     FORMAT,
     TYPES,
     CandidateScores,
+    candidate_keys,
     scores_output,
 )
-from wqa.errors import DataError, OptionError, OutputLocked, check_choice, shorten
+from wqa.errors import DataError, OptionError, check_choice, shorten
+from wqa.evaluation.trec import check_run_ids, run_lines
 from wqa.inference.document_cache import cache_digest
 from wqa.inference.ranker import Ranker
 from wqa.io.arrays import Output, check_made_with, reusable_folder, write_arrays
 from wqa.io.files import PathLike, sha256
-from wqa.io.lines import write_lines
 from wqa.io.progress import StopRequest, with_bar
 from wqa.systems.load import load_ranker
-from wqa.systems.score_arrays import (
-    add_counts,
-    check_trec_ids,
-    prepare,
-    ranking_lines,
-    score_questions,
-    write_trec_run,
-)
-from wqa.text import naming_file
+from wqa.text import PreparedQuestions, naming_file
 
-#: Files of the outputs that are one file.
-FILES = {"jsonl": "scores.jsonl", "trec": "run.trec"}
-#: Forms of merged scores.
-OUTPUTS = ("logits", *FILES)
+#: Forms of merged scores, and the file of a run.
+OUTPUTS, RUN = ("logits", "trec"), "run.trec"
 
 _HINT = "delete the folder, or choose another one"
 
-#: Options that `score_settings` has under other names, or always.
+#: Options that scores always depend on.
 _SCORE_OPTIONS = ("cache", "long_questions", "precision")
-#: Options that `score_settings` has where they are not these defaults.
+#: Options that scores depend on where they are not these defaults.
 _DEFAULTS = {
     "drop_ratio": None,
     "keep": None,
@@ -70,39 +61,6 @@ _DEFAULTS = {
     "pool": "question",
     "pool_size": 128,
 }
-#: Settings that are absent where they have their default.
-OPTIONAL_SETTINGS = ("document_cache", "partition_tokens", *_DEFAULTS)
-
-
-def score_settings(
-    run: Union[str, os.PathLike[str]],
-    data: PathLike,
-    filter: str,
-    partition_tokens: int,
-    options: Mapping[str, Any],
-) -> Dict[str, Any]:
-    """What scores depend on, but for the machine."""
-    precision = options.get("precision", "float32")
-    settings = {
-        "data_sha256": data_digest(data),
-        "filter": filter,
-        "long_questions": options.get("long_questions", "error"),
-        "precision": precision,
-        "ranker_sha256": ranker_digest(run, precision),
-    }
-    if options.get("cache") is not None:
-        settings["document_cache"] = cache_digest(options["cache"])
-    if partition_tokens != PARTITION_TOKENS:
-        settings["partition_tokens"] = partition_tokens
-    for name, default in _DEFAULTS.items():
-        if options.get(name, default) not in (None, default):
-            settings[name] = options[name]
-    return json.loads(json.dumps(settings))
-
-
-def with_defaults(made_with: Mapping[str, Any]) -> Dict[str, Any]:
-    """Settings of `score_settings` to compare with those of a folder."""
-    return {**dict.fromkeys(OPTIONAL_SETTINGS), **made_with}
 
 
 def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
@@ -110,10 +68,9 @@ def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
 
     Products on other numbers of threads are rounded differently.
     """
-    settings: Dict[str, Any] = {}
-    for name, value in options.items():
-        if name not in _SCORE_OPTIONS and name not in _DEFAULTS and value is not None:
-            settings[name] = value
+    decided = (*_SCORE_OPTIONS, *_DEFAULTS)
+    given = {name: value for name, value in options.items() if value is not None}
+    settings = {name: value for name, value in given.items() if name not in decided}
     settings["engine"] = options.get("engine", "auto")
     settings["ctx"] = str(options.get("ctx", "cpu")).partition(":")[0]
     settings["onednn"] = installed_version("onednn-cpu-gomp") is not None
@@ -145,9 +102,8 @@ class ScoringTask(PartTask):
         Folder to make.
     filter : {"all", "no-all-negative", "clean"}
         Questions to score.
-    output : {"logits", "jsonl", "trec"}
-        Form of the merged scores: a folder of arrays for teachers; ``scores.jsonl``; or
-        ``run.trec``.
+    output : {"logits", "trec"}
+        Form of the merged scores: a folder of arrays for teachers, or ``run.trec``.
     partition_tokens : int
         Most estimated tokens of the questions of a part.
     options : dict
@@ -186,10 +142,25 @@ class ScoringTask(PartTask):
 
     @functools.cached_property
     def _settings(self) -> Dict[str, Any]:
-        return score_settings(self.run, self.data, self.filter, self.partition_tokens, self.options)
+        options, tokens = self.options, self.partition_tokens
+        precision, cache = options.get("precision", "float32"), options.get("cache")
+        settings = {
+            "output": None if self.output == "logits" else self.output,
+            "data_sha256": data_digest(self.data),
+            "filter": self.filter,
+            "long_questions": options.get("long_questions", "error"),
+            "precision": precision,
+            "ranker_sha256": ranker_digest(self.run, precision),
+            "document_cache": None if cache is None else cache_digest(cache),
+            "partition_tokens": None if tokens == PARTITION_TOKENS else tokens,
+        }
+        for name, default in _DEFAULTS.items():
+            value = options.get(name, default)
+            settings[name] = None if value == default else value
+        return json.loads(json.dumps(settings))
 
     def settings(self) -> Dict[str, Any]:
-        """What the scores depend on: digests and options."""
+        """What the scores depend on, but for the machine; None for defaults."""
         return self._settings
 
     def loaded_settings(self) -> Dict[str, Any]:
@@ -207,9 +178,9 @@ class ScoringTask(PartTask):
         remaining = 0
         for partition, group in partitions_of(groups):
             with naming_file(self.data):
-                remaining += len(prepare(self.ranker, group.questions).questions)
-            if self.output == "trec":
-                check_trec_ids(group.questions)
+                remaining += len(_prepare(self.ranker, group.questions).questions)
+            for question in group.questions if self.output == "trec" else ():
+                check_run_ids(question)
             yield partition
         if not remaining:
             expected, hint = "at least one", "check the options"
@@ -230,61 +201,86 @@ class ScoringTask(PartTask):
         expected = (partition.read, partition.records, partition.texts)
         if counted != expected:
             text = "{} lines, {} questions to score and {} candidates"
-            raise DataError(
+            where, hint = (
                 f"{self.data}, from line {partition.line}",
-                text.format(*counted),
-                text.format(*expected) + ", as when the manifest was written",
-                f"restore the file, or delete {self.out}.partitions",
+                f"delete {self.out}.partitions",
             )
+            raise DataError(where, text.format(*counted), text.format(*expected), hint)
         with naming_file(self.data):
-            return score_questions(self.ranker, questions)
+            return self._score(questions)
+
+    def _score(self, questions: List[Question]) -> Arrays:
+        """Keys and scores of all candidates, the lines of a run, and the values of `COUNTS`."""
+        prepared = _prepare(self.ranker, questions)
+        keys, scores = [np.zeros(0, TYPES["keys"])], [np.zeros(0, TYPES["scores"])]
+        blank, lines = 0, [""]
+        # A list gives the same groups of questions each time, and so the same bits.
+        for question, ranking in zip(prepared.questions, self.ranker.rank_all(prepared.questions)):
+            keys.append(candidate_keys(question))
+            scores.append(ranking.scores.astype(TYPES["scores"]))
+            blank += int(np.count_nonzero(ranking.blank))
+            if self.output == "trec":
+                lines += [f"{line}\n" for line in run_lines(question, ranking)]
+        total = sum(map(len, scores))
+        counts = [len(prepared.questions), total, blank, prepared.truncated, prepared.skipped]
+        return {
+            "keys": np.concatenate(keys),
+            "scores": np.concatenate(scores),
+            "run": np.frombuffer("".join(lines).encode("utf-8"), np.uint8),
+            "counts": np.array(counts, np.int64),
+        }
 
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the merged scores; None where they are not there, or not whole."""
-        output, settings = self._output(), with_defaults(settings)
+        output = self._output()
         if self.output == "logits":
-            folder = reusable_folder(output, settings, _HINT)
-            return folder.meta if folder else None
+            stored = reusable_folder(output, settings, _HINT)
+            return None if stored is None else stored.meta
         meta = output.meta()
         if meta is None:
             return None
         check_made_with(output.path, meta, settings, _HINT)
-        path = output.path / FILES[self.output]
+        path = output.path / RUN
         is_whole = path.is_file() and path.stat().st_size == meta.get("bytes")
         return meta if is_whole else None
 
     def _output(self) -> Output:
         if self.output == "logits":
             return scores_output(self.out)
-        return Output(self.out, f"folder of {self.output}", FORMAT, [FILES[self.output]])
+        return Output(self.out, f"folder of {self.output}", FORMAT, [RUN])
 
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
         """Write the scores in their form, and ``meta.json``."""
-        counts = dict.fromkeys(COUNTS, 0)
-        counted = add_counts(parts, counts)
+        totals = np.zeros(len(COUNTS), np.int64)
         output = self._output()
+        given = {name: value for name, value in settings.items() if value is not None}
         if self.output == "logits":
-            with write_arrays(output, TYPES, settings) as writer:
-                for arrays in counted:
+            with write_arrays(output, TYPES, given) as writer:
+                for arrays in parts:
+                    totals += arrays["counts"]
                     for name in TYPES:
                         writer.append(name, arrays[name])
-                writer.finish({**counts, "run": str(self.run)})
+                writer.finish({**dict(zip(COUNTS, totals.tolist())), "run": self.run})
             return
         with output.writing() as folder:
-            path = folder / FILES[self.output]
-            if self.output == "jsonl":
-                write_lines(path, ranking_lines(counted))
-            else:
-                write_trec_run(path, counted)
-            meta = {
-                "output": self.output,
-                **settings,
-                **counts,
-                "run": str(self.run),
-                "bytes": path.stat().st_size,
-                "sha256": sha256(path),
-            }
-            output.write_meta(folder, meta)
+            path = folder / RUN
+            with open(path, "wb") as file:
+                for arrays in parts:
+                    totals += arrays["counts"]
+                    file.write(arrays["run"].tobytes())
+            counts = dict(zip(COUNTS, totals.tolist()))
+            written = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+            output.write_meta(folder, {**given, **counts, "run": self.run, **written})
+
+
+def _prepare(ranker: Ranker, questions: List[Question]) -> PreparedQuestions:
+    """Apply the rule for over-long questions, of which a part may consist."""
+    if not questions:
+        return PreparedQuestions([])
+    try:
+        return ranker.prepare(questions)
+    except DataError:  # the ranker skips them all
+        return PreparedQuestions([], 0, len(questions))
 
 
 def write_scores(
@@ -318,8 +314,8 @@ def write_scores(
         Show a bar on standard error.
     partition_tokens : int
         Most estimated tokens of the questions that are ranked together.
-    output : {"logits", "jsonl", "trec"}
-        Form of the scores: arrays for teachers, JSON lines, or a TREC run.
+    output : {"logits", "trec"}
+        Form of the scores: arrays for teachers, or a TREC run.
     stop : StopRequest, optional
         Once it holds a signal, the work ends after the current part.
     **options
@@ -338,10 +334,7 @@ def write_scores(
         folder of other scores, cannot be written, or another process writes it.
     """
     task = ScoringTask(str(run), str(data), str(out), filter, output, partition_tokens, options)
-    report = run_parts(task, progress=progress, stop=stop)
-    if report.meta is None:
-        raise OutputLocked(out, f"{out}.partitions")
-    return report.meta
+    return run_whole(task, progress, stop)
 
 
 def score_in_memory(

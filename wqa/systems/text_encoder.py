@@ -120,62 +120,50 @@ def load_encoders(encoder: str, ctx: str = "cpu") -> TextEncoders:
 PRECISIONS = ("float32", "bfloat16")
 
 
-class EncodedText(NamedTuple):
-    """Encodings of a text.
-
-    Shapes: `rows` (tokens, C).
-    """
-
-    rows: np.ndarray
-    truncated: bool
-
-
 class TextEncoder(NamedTuple):
-    """Encodes the documents of one run."""
+    """Encodes texts by the document encoder of one run."""
 
     inputs: SingleInputs
     encoder: DocumentEncoder
     identity: Dict[str, Any]
 
-    def encode(self, texts: Sequence[str]) -> List[Optional[EncodedText]]:
-        """Encode a list of texts, each by itself; the last bits depend on the whole list."""
+    def encode(self, texts: Sequence[str]) -> Tuple[List[np.ndarray], List[bool]]:
+        """Encode texts, and say which are cut; the last bits depend on the whole list.
+
+        Shapes: the encodings (tokens, C), of no token where a text has none.
+        """
         token_inputs = self.inputs.encode(list(texts))
-        non_blank = [encoded for encoded in token_inputs if not encoded.empty]
-        rows = iter(self.encoder.encode([encoded.token_ids for encoded in non_blank]))
-        results: List[Optional[EncodedText]] = []
-        for encoded in token_inputs:
-            if encoded.empty:
-                results.append(None)
-            else:
-                results.append(EncodedText(next(rows), encoded.truncated))
-        return results
+        token_ids = [encoded.token_ids for encoded in token_inputs if not encoded.empty]
+        encodings = iter(self.encoder.encode(token_ids))
+        blank = np.zeros((0, self.identity["units"]), np.float32)
+        rows = [blank if encoded.empty else next(encodings) for encoded in token_inputs]
+        return rows, [encoded.truncated for encoded in token_inputs]
 
 
-def load_text_encoder(run: Union[str, os.PathLike[str]], engine: EngineConfig) -> TextEncoder:
-    """Load the encoder of a run's documents."""
+def load_text_encoder(
+    run: Union[str, os.PathLike[str]], engine: EngineConfig, most_tokens: Optional[int] = None
+) -> TextEncoder:
+    """Load the encoder of a run's documents; longer texts than `most_tokens` are cut."""
     check_choice("precision", engine.precision, PRECISIONS)
     check_engine(engine)
-    backbone, inputs = _load(run, engine.ctx)
+    backbone, tokenizer, max_length = _load(run, engine.ctx)
+    max_length = min(max_length, most_tokens or max_length)
     return TextEncoder(
-        inputs,
-        DocumentEncoder(backbone, inputs.tokenizer, inputs.max_length, engine),
-        encodings_identity(backbone, inputs.tokenizer, inputs.max_length),
+        SingleInputs(tokenizer, max_length),
+        DocumentEncoder(backbone, tokenizer, max_length, engine),
+        encodings_identity(backbone, tokenizer, max_length),
     )
 
 
-def _load(run: Union[str, os.PathLike[str]], ctx: str) -> Tuple[Backbone, SingleInputs]:
-    """The encoder of the documents of a run, and its inputs."""
+def _load(run: Union[str, os.PathLike[str]], ctx: str) -> Tuple[Backbone, Tokenizer, int]:
+    """The encoder of the documents of a run, its tokenizer, and the greatest length."""
     baseline = parse_baseline(run)
     if baseline is not None and baseline.is_similarity:
-        encoders = load_encoders(baseline.encoder, ctx)
-        return encoders.document, SingleInputs(encoders.tokenizer, encoders.max_length)
+        return load_encoders(baseline.encoder, ctx)[1:]
     expected = "a run directory, or an encoder such as minilm"
     loaded = load_run(run, EngineConfig(ctx=ctx), expected=expected)
     backbone = loaded.network.document_encoder
     if backbone is None:
-        raise RunDirectoryError(
-            run,
-            f"a run of {loaded.config.system}, which reads question and candidate together",
-            "a system that encodes documents by themselves",
-        )
-    return backbone, SingleInputs(loaded.inputs.tokenizer, loaded.config.max_length)
+        problem = f"a run of {loaded.config.system}, which reads question and candidate together"
+        raise RunDirectoryError(run, problem, "a system that encodes documents by themselves")
+    return backbone, loaded.inputs.tokenizer, loaded.config.max_length

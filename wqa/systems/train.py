@@ -11,7 +11,7 @@ import os
 import pathlib
 import random
 import sys
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -29,8 +29,8 @@ from wqa.io.files import atomic_writer, lock_output, refuse
 from wqa.io.progress import LossyStream
 from wqa.models import library_versions, parse_devices
 from wqa.systems.development import Development
-from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import find_system, system_config
+from wqa.systems.saving import write_model_card
 from wqa.text import PairInputs
 from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.logs import MetricsFile
@@ -53,7 +53,6 @@ LOGGER = logging.getLogger(__name__)
 _FIXED = (
     "system",
     "backbone",
-    "network",
     "max_length",
     "encoder",
     "train_sha256",
@@ -151,7 +150,7 @@ def train(
     if dev and make_evaluator:
         raise OptionError("dev and make_evaluator", "both", "one of the two")
     if dev:
-        make_evaluator = Development(dev, system, own_config, config).factory()
+        make_evaluator = Development(dev, system, own_config, config).evaluator
     with _joined(run, config) as workers:
         if resume:
             config = _with_earlier(config, run)
@@ -185,7 +184,8 @@ def train(
                 return Trained(finished=True, rank=workers.rank)
             if teachers:
                 task.teach(functools.partial(scores_of_teachers, teachers, train_file=train_file))
-            _note_rate(given, config, schedule)
+            if given.learning_rate is None:
+                LOGGER.info(f"learning_rate={config.learning_rate} for {schedule.total} updates")
             if workers.writes:
                 _begin(run, record, task)
             _seed(config.seed)
@@ -225,15 +225,13 @@ def _with_earlier(config: TrainingConfig, run: pathlib.Path) -> TrainingConfig:
     """
     path = run / "config.json"
     earlier = read_run_config(path).training if path.exists() else None
-    if earlier is None:
-        return config
+    names: List[str] = []
     if config.learning_rate is None:
-        config = dataclasses.replace(config, learning_rate=earlier.learning_rate)
+        names.append("learning_rate")
     if not decides_warmup(config):
-        config = dataclasses.replace(
-            config, warmup_updates=earlier.warmup_updates, warmup_share=earlier.warmup_share
-        )
-    return config
+        names += ["warmup_updates", "warmup_share"]
+    kept = {name: getattr(earlier, name) for name in names} if earlier is not None else {}
+    return dataclasses.replace(config, **kept)
 
 
 def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path, workers: Workers) -> Schedule:
@@ -246,27 +244,15 @@ def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path, workers: Wo
     if schedule.reaches_peak:
         return schedule
     if schedule.total != config.max_updates and not (run / "config.json").exists():
-        raise OptionError(
-            "warmup_updates",
-            f"{schedule.warmup}, and epochs={config.epochs} gives {schedule.total} updates",
-            "fewer than the updates of the training, so that the learning rate reaches its peak",
-            "give warmup_share=0.1, or more epochs",
-        )
+        problem = f"{schedule.warmup}, and epochs={config.epochs} gives {schedule.total} updates"
+        expected = "fewer, so that the learning rate reaches its peak"
+        raise OptionError("warmup_updates", problem, expected, "give warmup_share=0.1")
     LOGGER.warning(
         f"the training ends after {schedule.total} updates, within its warm-up, "
         f"warmup_updates={schedule.warmup}: the learning rate does not pass its peak; leave the "
         "number out for a tenth of the updates"
     )
     return schedule
-
-
-def _note_rate(given: TrainingConfig, config: TrainingConfig, schedule: Schedule) -> None:
-    """Log the learning rate where it was not given."""
-    if given.learning_rate is None:
-        LOGGER.info(
-            f"learning_rate={config.learning_rate} is chosen for {schedule.total} updates, "
-            f"{schedule.warmup} of them up to the peak"
-        )
 
 
 def _own_config(system: str, options: Dict[str, Any]) -> Any:
@@ -321,30 +307,32 @@ def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
                 raise refuse(run, name, "run")
         return False
     if not resume:
-        raise RunDirectoryError(
-            run,
-            "holds a run already",
-            "an empty directory",
-            "choose another directory, or resume this run",
-        )
+        hint = "choose another directory, or resume this run"
+        raise RunDirectoryError(run, "holds a run already", "an empty directory", hint)
     earlier = read_run_config(path)
     if earlier.system == record.system:
         # An earlier version of the package may not have recorded each field.
         kind, where = find_system(record.system).network_type().Config, f"{path}, field network"
         network = as_json(from_dict(kind, earlier.network, where))
         earlier = dataclasses.replace(earlier, network=network)
-    for name in _FIXED:
-        _compare(path, name, getattr(earlier, name), getattr(record, name))
-    old = dataclasses.asdict(earlier.training or TrainingConfig())
-    new = dataclasses.asdict(record.training or TrainingConfig())
-    for name in old:
-        _compare(path, name, old[name], new[name])
+    old, new = _fixed_settings(earlier), _fixed_settings(record)
+    for name in {**old, **new}:
+        if old.get(name) != new.get(name):
+            expected = f"{new.get(name)}, as given now"
+            raise RunDirectoryError(path, f"{name} was {old.get(name)}", expected, _RESUME_HINT)
     if not (run / "model.params").exists():
         return False
     # They remain if the process is killed after the last rename.
     Checkpoints(run).remove()
     record_digests(run, [name for name in RUN_FILES if (run / name).is_file()])
     return True
+
+
+def _fixed_settings(record: RunConfig) -> Dict[str, Any]:
+    """What must not change when a training is resumed."""
+    settings = {name: getattr(record, name) for name in _FIXED}
+    training = dataclasses.asdict(record.training or TrainingConfig())
+    return {**settings, **record.network, **training}
 
 
 def _describe_data(task: Task, train_file: str, dev: str) -> Dict[str, Any]:
@@ -372,11 +360,3 @@ def _begin(run: pathlib.Path, record: RunConfig, task: Task) -> None:
         with atomic_writer(path) as file:
             file.write(to_json(record))
     task.inputs.tokenizer.save(run / "tokenizer.json")
-
-
-def _compare(path: pathlib.Path, name: str, old: Any, new: Any) -> None:
-    if name == "network":
-        for field in sorted({*old, *new}):
-            _compare(path, field, old.get(field), new.get(field))
-    elif old != new:
-        raise RunDirectoryError(path, f"{name} was {old}", f"{new}, as given now", _RESUME_HINT)

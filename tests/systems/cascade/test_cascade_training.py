@@ -1,6 +1,5 @@
 """Training of a cascade by other rules than the paper's."""
 
-import dataclasses
 import json
 
 import mxnet as mx
@@ -84,15 +83,6 @@ def test_the_steps_of_an_update_draw_their_own_dropout(make_trainer, engine, mon
     assert values[2:] == values[:2]
 
 
-@pytest.mark.parametrize("rule, weights", [("uniform", None), ("depth", (1, 2, 3))])
-def test_the_seed_of_a_training_decides_its_exits(make_trainer, rule, weights):
-    task = make_trainer(trained_exits=rule).task
-    for seed in (0, 7):
-        task.config = dataclasses.replace(task.config, seed=seed)
-        draws = [task.drawn_exit(update) for update in range(1, 51)]
-        assert draws == [exit_of_update(seed, update, 3, weights) for update in range(1, 51)]
-
-
 @pytest.mark.parametrize("engine", ["auto", "mxnet"])
 def test_all_exits_give_the_sum_of_the_gradients_of_each(make_trainer, engine):
     trainer = make_trainer(engine, trained_exits="all")
@@ -128,18 +118,6 @@ def test_distillation_mixes_labels_and_the_probabilities_of_the_last_exit(make_t
         np.testing.assert_allclose(losses[f"exit_{index + 1}"].asnumpy(), expected, atol=1e-5)
     last = cross_entropy(mx.nd.array(scores[2]), batch["labels"]).asnumpy()
     np.testing.assert_allclose(losses["exit_3"].asnumpy(), last, atol=1e-5)
-
-
-def test_the_last_exit_does_not_learn_from_the_early_ones(make_trainer):
-    heads = []
-    for share in (0.0, 1.0):
-        trainer = make_trainer(trained_exits="all", distillation=share)
-        trainer.backward([ROWS])
-        gradients = gradients_of(trainer)
-        heads.append(gradients["head_3.out.weight"])
-        early = gradients["head_1.out.weight"]
-    np.testing.assert_allclose(heads[0], heads[1], atol=1e-6)
-    assert abs(early).max() > 1e-5
 
 
 @pytest.mark.parametrize(

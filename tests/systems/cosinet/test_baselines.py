@@ -3,30 +3,21 @@
 import itertools
 import json
 import math
-import pathlib
-import random
-import runpy
 
 import numpy as np
 import pytest
-from conftest import ROOT, SHARED
+from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wqa.cli import main
-from wqa.config.encoders import SIMILARITIES
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.data.baselines import BASELINE_NAMES, BaselineName, parse_baseline
 from wqa.data.digests import ranker_digest
 from wqa.data.formats import write_questions
 from wqa.data.scores import StoredScores
-from wqa.errors import InputError, OptionError, RunDirectoryError
-from wqa.evaluation import METRICS, dev_evaluator, evaluate, evaluate_ranker
-from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
-from wqa.evaluation.trec import break_ties, by_document_id
-from wqa.inference import SequentialRanker
-from wqa.io.encoder_directories import INSTALLED
-from wqa.systems.cosinet.baselines import BASELINES, WordOverlap
+from wqa.errors import InputError, RunDirectoryError
+from wqa.evaluation import METRICS, evaluate, evaluate_ranker
+from wqa.evaluation.trec import by_document_id
 from wqa.systems.load import load_ranker
 from wqa.systems.scores import score_in_memory
 
@@ -69,13 +60,6 @@ def test_wo_and_rr_together():
     order, scores = ranked("wo+rr", "a b ?", "c", "a", "b", "d", "a b")
     assert order == [4, 1, 2, 0, 3]
     assert scores == pytest.approx([1 / 2, 1 + 1 / 3, 1 + 1 / 4, 1 / 5, 2 + 1 / 6])
-
-
-def test_the_last_rank_never_reaches_the_next_overlap():
-    texts = ["b"] * 3000 + ["a"]
-    ranking = load_ranker("wo+rr").rank("a ?", texts)
-    assert ranking.order.tolist() == [3000, *range(3000)]
-    assert len(set(np.float32(ranking.scores).tolist())) == 3001
 
 
 def test_bm25_over_the_candidates_by_hand():
@@ -140,14 +124,6 @@ def test_blank_candidates_come_last_and_do_not_count(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("count", [1, 2000])
-def test_lists_of_any_length(name, count):
-    ranking = load_ranker(name).rank("who is it ?", [f"it is {index}" for index in range(count)])
-    assert sorted(ranking.order) == list(range(count))
-    assert ranking.cost.multiply_adds == ranking.cost.full_multiply_adds == 0
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_a_question_that_cannot_be_ranked(name):
     ranker = load_ranker(name)
     with pytest.raises(InputError, match="question 'who .': the candidate list is empty"):
@@ -162,17 +138,6 @@ def test_a_question_that_cannot_be_ranked(name):
 
 
 texts = st.lists(st.sampled_from(["", "a", "b", "a b", "c a", "b c"]), min_size=1, max_size=8)
-
-
-@given(st.sampled_from(NAMES), texts, st.integers(0, 99))
-def test_the_order_in_which_candidates_come_changes_no_score(name, drawn, seed):
-    """As ranks tell the original order: rankings for people and evaluation give the same scores."""
-    ranker = load_ranker(name)
-    expected = ranker.rank("a c ?", drawn).scores
-    indices = random.Random(seed).sample(range(len(drawn)), len(drawn))
-    candidates = tuple(Candidate(drawn[index], rank=index) for index in indices)
-    [ranking] = ranker.rank_all([Question("q", "a c ?", candidates)])
-    np.testing.assert_allclose(ranking.scores, expected[indices], rtol=1e-12)
 
 
 # Ties
@@ -205,34 +170,6 @@ def test_ties_of_wo_count_against_the_correct_candidates_and_evaluation_says_so(
     assert row["p@1"] == 0.5  # no two scores are equal
 
 
-def test_a_candidate_without_a_label_counts_as_not_correct_in_a_tie():
-    [question] = corpus((1, None, 0))
-    [ranking] = load_ranker("wo").rank_all([question])
-    assert break_ties(ranking, question) == [2, 1, 0]
-    assert break_ties(ranking, question, "pessimistic") == [2, 1, 0]
-    [question] = corpus((None, 0, 1))
-    assert break_ties(ranking, question, "pessimistic") == [1, 0, 2]
-
-
-def test_comparisons_take_each_rankers_own_rule_or_one_for_all(tmp_path, capsys):
-    questions = corpus((1, 0, 0), (0, 0, 1))
-    rankers = [NamedRanker(name, load_ranker(name)) for name in ("wo+rr", "wo")]
-    compared = compare_rankers(rankers, questions)
-    assert [row["ties"] for row in compared["rows"]] == ["trec", "pessimistic"]
-    [values] = [row for row in compared["comparisons"][0]["metrics"] if row["metric"] == "map"]
-    assert values["first"] == pytest.approx(2 / 3) and values["second"] == pytest.approx(1 / 3)
-    rows = compare_rankers(rankers, questions, ties="trec")["rows"]
-    assert [row["map"] for row in rows] == pytest.approx([2 / 3, 2 / 3])
-    assert not [row for row in rows if "ties" in row]
-    seeds = evaluate_seeds([rankers[1]] * 2, questions)
-    assert [row["ties"] for row in seeds] == ["pessimistic"] * 4
-    data = tmp_path / "data.jsonl"
-    write_questions(data, questions)
-    for arguments in (("evaluate", "wo+rr", "wo"), ("evaluate", "random:1", "wo", "--seeds")):
-        assert main([*arguments, "--data", str(data)]) == 0
-        assert "pessimistic" in capsys.readouterr().out
-
-
 scored = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=6)
 
 
@@ -262,54 +199,7 @@ def test_pessimistic_figures_are_the_lowest_of_all_orders(drawn):
     assert {name: figures[name] for name in METRICS} == pytest.approx(lowest)
 
 
-def test_what_the_pessimistic_rule_does_not_apply_to(tiny_run, tmp_path, capsys):
-    error = error_of(capsys, "evaluate", "wo", "--data", TEST, "--trec-run", tmp_path / "run")
-    assert "--ties: pessimistic with trec_run; expected --ties trec; the rule is" in error
-    assert not (tmp_path / "run").exists()
-    files = ("--trec-run", tmp_path / "run", "--write-qrels", tmp_path / "qrels")
-    ours = run_json(capsys, "evaluate", "wo", "--data", TEST, "--ties", "trec", *files)
-    theirs = ("--run", tmp_path / "run", "--qrels", tmp_path / "qrels")
-    assert run_json(capsys, "evaluate", *theirs)["map"] == pytest.approx(ours["map"])
-    rule = ("--ties", "pessimistic")
-    assert "where nothing is ranked" in error_of(capsys, "evaluate", *theirs, *rule)
-    exits = ("evaluate", tiny_run, "--data", TEST, "--per-exit")
-    assert "--ties: pessimistic with " in error_of(capsys, *exits, *rule)
-    with pytest.raises(OptionError, match="ties: 'none'"):
-        evaluate_ranker(load_ranker("rr"), corpus((1, 0)), ties="none")
-    with pytest.raises(OptionError, match="ties: 'none'"):
-        evaluate([[0, 1]], corpus((1, 0)), ties="none")
-
-
-def test_a_sequence_and_the_evaluation_on_dev_take_trec_evals_rule():
-    questions = corpus((1, 0, 0), (0, 0, 1))
-    sequence = SequentialRanker([load_ranker("rr"), load_ranker("wo")])
-    [row] = evaluate_ranker(sequence, questions)
-    assert row["map"] == pytest.approx(2 / 3) and "ties" not in row
-    on_dev = dev_evaluator(questions, lambda _: load_ranker("wo"))("network")
-    assert on_dev["map"] == pytest.approx(2 / 3)
-
-
 # Names
-
-
-def test_names_of_baselines(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    named = {name.partition(":")[0] for name in BASELINE_NAMES}
-    assert {*BASELINES, *SIMILARITIES, *INSTALLED} == named
-    assert parse_baseline("wo+rr") == BaselineName("wo+rr")
-    assert parse_baseline("random:7") == BaselineName("random", 7)
-    assert str(parse_baseline("random")) == "random:0" and str(parse_baseline("rr")) == "rr"
-    assert parse_baseline(pathlib.Path("bm25")) == BaselineName("bm25")
-    for other in ("RR", "runs/rr", "./rr", "wo-rr", "rr:7", "", "randomly", "random7"):
-        assert parse_baseline(other) is None
-    for seed in ("", "x", "-1", "1.5", "٣", "9" * 5000):
-        with pytest.raises(OptionError, match="run: 'random:.*; expected random:SEED"):
-            parse_baseline(f"random:{seed}")
-    (tmp_path / "rr").mkdir()
-    (tmp_path / "wo").write_text("")
-    (tmp_path / "random:x").mkdir()
-    assert [parse_baseline(name) for name in ("rr", "wo", "random:x")] == [None] * 3
-    assert parse_baseline("rr", tmp_path / "elsewhere") == BaselineName("rr")
 
 
 def test_a_run_of_the_same_name_comes_first(tiny_run, tmp_path, monkeypatch, capsys):
@@ -318,15 +208,6 @@ def test_a_run_of_the_same_name_comes_first(tiny_run, tmp_path, monkeypatch, cap
     assert load_ranker("rr").capabilities.system == "cascade"
     (tmp_path / "wo").mkdir()
     assert "wo/config.json" in error_of(capsys, "evaluate", "wo", "--data", TEST)
-
-
-def test_an_unknown_name_lists_the_baselines(capsys, tmp_path):
-    (tmp_path / "candidates.txt").write_text("ice\n")
-    error = error_of(capsys, "evaluate", "wo-rr", "--data", TEST)
-    assert "wo-rr: there is no such directory" in error and "rr, wo, wo+rr, random:SEED" in error
-    assert "RUN: 'random:x'; expected random:SEED" in error_of(
-        capsys, "rank", "random:x", "--question", "q", "--candidates", tmp_path / "candidates.txt"
-    )
 
 
 # Commands
@@ -344,17 +225,6 @@ def test_rank(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_evaluate_gives_the_figures_of_the_rankings(name, capsys):
-    questions = list(read_questions(TEST))
-    row = run_json(capsys, "evaluate", name, "--data", TEST, "--ties", "trec")
-    expected = evaluate(load_ranker(name).rank_all(questions), questions)
-    assert row["cost"] == 0 and row["drop_ratio"] == "0"
-    assert {metric: row[metric] for metric in METRICS} == pytest.approx(
-        {metric: expected[metric] for metric in METRICS}
-    )
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_scores_teach(name, tmp_path, capsys):
     out = tmp_path / "scores"
     assert main(["score", name, "--data", str(TEST), "--out", str(out)]) == 0
@@ -365,16 +235,6 @@ def test_scores_teach(name, tmp_path, capsys):
     assert main(["score", name, "--data", str(TEST), "--out", str(out)]) == 0  # is kept
     other = "random:8" if name == "random:7" else "random:7"
     assert "made with" in error_of(capsys, "score", other, "--data", TEST, "--out", out)
-
-
-def test_a_baseline_teaches_a_training(tiny_encoder, tmp_path, capsys):
-    more = ["--epochs", "1", "--max-updates", "2", "--max-length", "64", "--alpha", "0.5"]
-    arguments = ["train", "pairwise", "--encoder", tiny_encoder, "--train", builtin_path("dev")]
-    arguments += ["--out", tmp_path / "run", "--teachers", "wo+rr", *more]
-    assert main([*map(str, arguments)]) == 0
-    capsys.readouterr()
-    record = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert ranker_digest("wo+rr") in json.dumps(record)
 
 
 def test_sequences_and_ensembles_of_baselines_and_runs(tiny_run, tmp_path, capsys):
@@ -405,7 +265,7 @@ def test_sequences_and_ensembles_of_baselines_and_runs(tiny_run, tmp_path, capsy
     with pytest.raises(RunDirectoryError, match="sequence.json: is no sequence.*random:x"):
         load_ranker(sequence)
     sequence.write_text(json.dumps({"rankers": [{"run": "rr", "drop_ratio": "tuned"}, "run"]}))
-    with pytest.raises(RunDirectoryError, match="sequence.json: drop_ratio: 'tuned' with rr"):
+    with pytest.raises(RunDirectoryError, match="rr.tuned.json: the file is missing"):
         load_ranker(sequence)
     sequence.write_text(json.dumps({"rankers": ["wo-rr", "run"]}))
     with pytest.raises(RunDirectoryError, match="wo-rr: there is no such directory"):
@@ -439,48 +299,6 @@ def test_the_digest_of_a_baseline_is_of_its_name_and_version(tmp_path, monkeypat
     monkeypatch.setattr("wqa.data.digests.BASELINES_VERSION", 1000)
     for name, digest in zip(names, digests):
         assert ranker_digest(name) != digest
-
-
-def test_weights_of_an_ensemble_of_baselines(tmp_path, capsys):
-    pytest.importorskip("optuna")
-    path = tmp_path / "ensemble.json"
-    path.write_text(json.dumps({"ensemble": ["rr", "bm25", "random:1"]}))
-    assert main(["tune", str(path), "--data", str(builtin_path("dev")), "--trials", "9"]) == 0
-    assert "bm25" in capsys.readouterr().out
-    assert len(json.loads(path.read_text())["weights"]) == 3
-    assert run_json(capsys, "evaluate", path, "--data", TEST)["questions"] == 25
-
-
-def test_what_a_baseline_does_not_do_is_said(tmp_path, capsys):
-    data = ("--data", TEST)
-    assert "without exits" in error_of(capsys, "evaluate", "rr", *data, "--per-exit")
-    assert "a baseline" in error_of(capsys, "tune", "rr", *data)
-    assert "tuned.json" in error_of(capsys, "evaluate", "rr", *data, "--drop-ratio", "tuned")
-    assert "a baseline" in error_of(capsys, "export", "wo", tmp_path / "out")
-    assert "wo" in error_of(capsys, "quantize", "wo", *data)
-    documents = tmp_path / "documents.jsonl"
-    documents.write_text(json.dumps({"id": "1", "text": "a"}) + "\n")
-    error_of(capsys, "encode", "wo", "--documents", documents, "--out", tmp_path / "cache")
-    trained = ("--train", TEST, "--out", tmp_path / "run")
-    error_of(capsys, "train", "cascade", "--init", "wo", *trained)
-    with pytest.raises(OptionError, match="drop_ratio: 'tuned' with random:7, which drops nothing"):
-        load_ranker("random:7", drop_ratio="tuned")
-
-
-def test_overlap_by_several_ways_to_split_words(tmp_path, capsys):
-    overlap = runpy.run_path(str(ROOT / "recipes" / "cosinet" / "overlap.py"))
-    candidates = (Candidate("B.", 1), Candidate("a b", 0))
-    rows = overlap["rows_of"]([Question("q", "A b?", candidates), corpus((0,))[0]])
-    assert [row["a question"] for row in rows] == [(3 + 2) / 2, 2, 2]
-    # The two candidates share 1 and 2 words with the question, or 0 and 1, or 0 and 0.
-    assert [row["wo mrr"] for row in rows] == ["50.00"] * 3
-    assert [row["wo+rr mrr"] for row in rows] == ["50.00", "50.00", "100.00"]
-    spaced = WordOverlap(split=str.split).rank("A b?", ["B.", "a b", "A b?"])
-    assert spaced.scores.tolist() == [0, 0, 2]
-    overlap["main"]([str(TEST)])
-    printed = capsys.readouterr().out
-    own = run_json(capsys, "evaluate", "wo+rr", "--data", TEST, "--filter", "no-all-negative")
-    assert f"{100 * own['map']:.2f}" in printed.splitlines()[2]
 
 
 # Real corpora

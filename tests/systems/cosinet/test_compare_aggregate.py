@@ -9,7 +9,7 @@ from test_cosinet import (
     batch,
 )
 
-from wqa.systems.cosinet.compare_aggregate import FILTERS, UNITS, WINDOWS
+from wqa.systems.cosinet.network import FILTERS, UNITS, WINDOWS
 from wqa.systems.registry import build_network
 
 #: Parameters that train, of Table 4, by the recurrent layer.
@@ -90,7 +90,10 @@ def test_pairs_equal_loops():
     rng = np.random.default_rng(4)
     questions = [rng.integers(1, 12, length) for length in (1, 7)]
     lists = [[rng.integers(1, 12, n) for n in (9, 1, 2)], [rng.integers(1, 12, n) for n in (4,)]]
-    pairs = made.parts()[0](*batch(questions, lists)[:-1]).asnumpy()
+    encoded = []
+    made.out.register_forward_pre_hook(lambda _, inputs: encoded.append(inputs[0]))
+    made(*batch(questions, lists))
+    [pairs] = [rows.asnumpy() for rows in encoded]
     weight, bias = made.out.weight.data().asnumpy(), made.out.bias.data().asnumpy()
     scores = made(*batch(questions, lists)).asnumpy()
     for row, (question, candidates) in enumerate(zip(questions, lists)):

@@ -14,10 +14,10 @@ from test_lists import small_ranker, training, wqa
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question
 from wqa.engines.choice import choose_training_engine
+from wqa.engines.mxnet import MXNetEngine
 from wqa.engines.sparse import SparseEngine
 from wqa.errors import OptionError, ProcessError
-from wqa.systems.cosinet.config import RECURRENT
-from wqa.systems.cosinet.engines import ListMXNetEngine
+from wqa.systems.cosinet.lists import RECURRENT
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.registry import build_network
 
@@ -147,7 +147,7 @@ def test_a_forked_child_is_told_to_be_spawned():
 def test_engines_that_rank(run_of_none):
     for engine, kind in (("auto", SparseEngine), ("onednn", SparseEngine)):
         assert type(load_ranker(run_of_none, engine=engine)._engine) is kind
-    assert type(load_ranker(run_of_none, engine="mxnet")._engine) is ListMXNetEngine
+    assert type(load_ranker(run_of_none, engine="mxnet")._engine) is MXNetEngine
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 
 import mxnet as mx
 import numpy as np
@@ -10,29 +9,24 @@ import pytest
 from conftest import DATA, needs_onednn
 from mxnet import autograd
 
-from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import Candidate, Question, write_questions
 from wqa.engines.onednn import GradientEngine
 from wqa.errors import (
-    DataError,
     InputError,
     OptionError,
-    QuestionTooLong,
     RunDirectoryError,
 )
 from wqa.models import parse_devices
 from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained.load import load_parameters
 from wqa.systems import SYSTEMS
-from wqa.systems.dcbert.config import DCBERTConfig
 from wqa.systems.dcbert.interactions import PairRows
-from wqa.systems.export import export_mxnet
+from wqa.systems.dcbert.network import DCBERTConfig
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
-from wqa.text import PairInputs, SingleInputs, SplitInputs, build_store, load_tokenizer
+from wqa.text import SingleInputs, SplitInputs, load_tokenizer
 from wqa.text.batching import bucketed
-from wqa.text.long_questions import prepare_questions
 from wqa.training.schedules import exit_of_update
 from wqa.training.start import EncoderStart, RunStart
 from wqa.training.task import Setup
@@ -143,32 +137,6 @@ def test_joint_sequences_are_those_of_one_pair_at_a_time(hybridized):
         inputs[2][1] = float("nan")
         changed = join(*inputs)[0].asnumpy()
         assert np.isnan(changed[1]).any() and not np.isnan(changed[[0, 2, 3]]).any()
-
-
-def test_gradients_reach_the_rows_that_a_joint_sequence_is_made_of():
-    network = decoupled()
-    inputs = encodings([3, 2], 4, 0) + encodings([2, 5], 6, 1)
-    for index in (0, 2):
-        inputs[index].attach_grad()
-    weights = np.random.default_rng(2).normal(size=(2, 10, 16)).astype(np.float32)
-    # What follows the joint sequence does not read its padding.
-    weights[0, 5:] = weights[1, 7:] = 0
-    with autograd.record():
-        rows, _ = network.join()(*inputs)
-        loss = (rows * mx.nd.array(weights)).sum()
-    loss.backward()
-    question, document = inputs[0].grad.asnumpy(), inputs[2].grad.asnumpy()
-    np.testing.assert_allclose(question[0, :3], weights[0, [0, 2, 3]], atol=1e-6)
-    np.testing.assert_allclose(document[0, :2], weights[0, [1, 4]], atol=1e-6)
-    np.testing.assert_allclose(question[1, :2], weights[1, [0, 2]], atol=1e-6)
-    np.testing.assert_allclose(document[1, :5], weights[1, [1, 3, 4, 5, 6]], atol=1e-6)
-    assert not question[0, 3:].any() and not document[0, 2:].any()
-    positions = network.position_weight.grad().asnumpy()
-    expected = weights[0, [1, 4]] + weights[1, [1, 3]]
-    np.testing.assert_allclose(positions[QUESTION_LENGTH:][:2], expected, atol=1e-6)
-    kinds = network.type_weight.grad().asnumpy()
-    expected = weights[0, [0, 2, 3]].sum(axis=0) + weights[1, [0, 2]].sum(axis=0)
-    np.testing.assert_allclose(kinds[0], expected, atol=1e-5)
 
 
 def dense(block, rows):
@@ -345,37 +313,6 @@ def test_a_score_does_not_depend_on_its_company(name, engine):
     np.testing.assert_allclose(path(*batch).asnumpy(), together, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", INTERACTIONS)
-def test_a_hybridized_network_scores_the_same(name):
-    network, batch = decoupled(**INTERACTIONS[name]), pairs_of()
-    expected = network(*batch).asnumpy()
-    assert expected.shape == (4,)
-    path = network.path()
-    np.testing.assert_allclose(path(*batch).asnumpy()[:, -1], expected, atol=1e-6)
-    for block in (network, path):
-        block.hybridize()
-    np.testing.assert_allclose(network(*batch).asnumpy(), expected, atol=1e-5)
-    np.testing.assert_allclose(path(*batch).asnumpy()[:, -1], expected, atol=1e-5)
-
-
-def test_each_exit_scores_as_a_network_of_its_depth():
-    network, batch = decoupled(layers=3, exits=(1, 2)), pairs_of()
-    assert network.exits == network.own_config.exits == (1, 2, 3)
-    together = network.path()(*batch).asnumpy()
-    for index in range(3):
-        alone = network.path(index)(*batch).asnumpy()[:, 0]
-        np.testing.assert_allclose(alone, together[:, index], atol=1e-5)
-    hidden, valid_length = network.join()(
-        network.question_encoder(batch[0], mx.nd.zeros_like(batch[0]), batch[1]),
-        batch[1],
-        network.document_encoder(batch[2], mx.nd.zeros_like(batch[2]), batch[3]),
-        batch[3],
-    )
-    for index, stage in enumerate(network.encoder_stages()):
-        hidden, scores = stage(hidden, valid_length)
-        np.testing.assert_allclose(scores.asnumpy(), together[:, index], atol=1e-5)
-
-
 @needs_onednn
 @pytest.mark.parametrize(
     "family, name",
@@ -397,33 +334,6 @@ def test_both_engines_compute_the_same_gradients(family, name):
     norms = {key: np.abs(array).max() for key, array in results[1].items()}
     first = [norms[f"{text}_encoder.layers.0.ffn_1.weight"] for text in ("question", "document")]
     assert min(first) > 0 and first[0] != first[1]
-
-
-def test_parameters_are_counted_by_hand():
-    units, inner, positions, vocabulary = 16, 24, 40, 60
-    layer = 4 * units * (units + 1) + 2 * units * inner + units + inner + 4 * units
-    encoder = (vocabulary + positions + 2 + 2) * units + 3 * layer
-    pooler = units * (units + 1)
-    classifier = 2 * units * units + units + units + 1
-    direction = 4 * units * (2 * units + units + 2)
-    counts = {
-        "one layer": layer + (positions + 2) * units + classifier,
-        "two exits": 2 * layer + (positions + 2) * units + 2 * classifier,
-        "linear": 2 * pooler + 3 * units * units + units + units + 1,
-        "lstm": pooler  # of the question
-        + units * (units + 1)  # alignment
-        + 2 * 2 * direction  # the second layer reads the 2 C outputs of the first
-        + 128 * (units + 1)
-        + 128 * (4 * units + 1)
-        + 128**3
-        + 128  # bilinear
-        + 128
-        + 1,
-    }
-    for name, expected in counts.items():
-        network = decoupled(**INTERACTIONS[name])
-        shapes = [parameter.shape for parameter in network.collect_params().values()]
-        assert sum(map(math.prod, shapes)) == 2 * encoder + expected, name
 
 
 def test_work_is_that_of_the_interaction_alone():
@@ -491,26 +401,6 @@ def test_texts_are_encoded_apart(tokenizer):
     assert alone[0].truncated and alone[1].empty
 
 
-def test_long_questions_are_refused_truncated_or_skipped(tokenizer):
-    text = "who wrote it then"
-    long, short = Question("q1", text, (Candidate("a"),)), Question("q2", "who", (Candidate("a"),))
-    inputs = {}
-    for option in ("error", "truncate", "skip"):
-        inputs[option] = SplitInputs(tokenizer, 4, 5, option)
-    for option in ("error", "skip"):
-        with pytest.raises(QuestionTooLong, match="question 'q1': 4 .* 3.*question_length"):
-            inputs[option].encode(text, ["a"], "q1")
-    (pair,) = inputs["truncate"].encode(text, ["a"])
-    assert len(pair.question.token_ids) == 5
-    prepared = prepare_questions([long, short], [inputs["truncate"]])
-    assert (len(prepared.questions), prepared.truncated, prepared.skipped) == (2, 1, 0)
-    prepared = prepare_questions([long, short], [inputs["skip"]])
-    assert [question.id for question in prepared.questions] == ["q2"] and prepared.skipped == 1
-    for lengths in ((2, 5), (4, 2)):
-        with pytest.raises(OptionError, match="at least 3 tokens"):
-            SplitInputs(tokenizer, *lengths)
-
-
 # Start
 
 
@@ -575,23 +465,6 @@ def test_all_parts_start_from_an_encoder(family_encoder, corpus, name):
     np.testing.assert_array_equal(words, arrays["embeddings.word.weight"])
 
 
-def test_poolers_start_from_the_encoders(tmp_path, corpus):
-    from safetensors.numpy import load_file
-    from tiny_encoder import write_tiny_encoder
-
-    folder = write_tiny_encoder(tmp_path / "encoder")
-    tensors = load_file(str(folder / "model.safetensors"))
-    (name,) = [name for name in tensors if name.endswith("pooler.dense.weight")]
-    start = EncoderStart("it", folder)
-    for interaction, count in (("linear", 2), ("lstm", 1), ("transformer", 0)):
-        task = task_of(start, corpus, interaction=interaction)
-        task.initialize(start, parse_devices("cpu"))
-        poolers = task.network.poolers()
-        assert len(poolers) == count
-        for pooler in poolers:
-            np.testing.assert_array_equal(values(pooler.weight), tensors[name])
-
-
 def run_of(folder, encoder, corpus, system="dcbert", max_length=40, init="", **options):
     settings = {"max_updates": 3, "warmup_updates": 1, "learning_rate": 1e-2, "log_every": 1}
     names = [field.name for field in dataclasses.fields(TrainingConfig)]
@@ -634,26 +507,6 @@ def test_runs_give_their_encoder_or_all_parts(tmp_path, tiny_encoder, corpus):
             task_of(start, corpus, **options)
     with pytest.raises(RunDirectoryError, match="is missing or of another shape"):
         run_of(tmp_path / "other", "", corpus, "cascade", init=run)
-
-
-@pytest.mark.parametrize("name", ["two exits", "linear", "comparing"])
-def test_an_exported_network_scores_the_same(tmp_path, tiny_encoder, corpus, name):
-    options = INTERACTIONS[name]
-    run = run_of(tmp_path / "run", tiny_encoder, corpus, max_updates=2, **options)
-    files = export_mxnet(run, tmp_path / "exported")
-    assert "model-symbol.json" in files and not any(file.startswith("exit_") for file in files)
-    manifest = json.loads((tmp_path / "exported" / "export.json").read_text())
-    inputs = manifest["networks"]["model"]["inputs"]
-    assert inputs == list(SplitInputs.names)
-    kinds = ["int32 (B, L)", "float32 (B,)"] * 2
-    assert [manifest["types"][name] for name in inputs] == kinds
-    prefix = str(tmp_path / "exported" / "model")
-    block = mx.gluon.SymbolBlock.imports(f"{prefix}-symbol.json", inputs, f"{prefix}-0000.params")
-    backbone = read_backbone_config(tiny_encoder)
-    network = build_network("dcbert", backbone, question_length=24, **options)
-    load_parameters(network, run / "model.params", parse_devices("cpu"))
-    expected = network(*pairs_of()).asnumpy()
-    np.testing.assert_allclose(block(*pairs_of()).asnumpy(), expected, atol=1e-5)
 
 
 # Training
@@ -749,42 +602,6 @@ def test_an_update_trains_the_exit_that_is_drawn(tmp_path, tiny_encoder, corpus)
         assert is_fresh != above, name
 
 
-def test_batches_keep_to_the_budget_with_both_texts(tiny_encoder, corpus):
-    task = task_of(EncoderStart("it", tiny_encoder), corpus)
-    assert task.max_length == 64 and len(task.pairs) == 48  # blank documents are left out
-    rows = 0
-    for key in task.plan(200, np.random.default_rng(0)):
-        batch = task.batch(key)
-        width = batch["question_ids"].shape[1] + batch["document_ids"].shape[1]
-        assert width * len(key) <= 200 or len(key) == 1
-        assert batch["question_ids"].shape[1] <= 24 and batch["document_ids"].shape[1] <= 40
-        rows += len(key)
-    assert rows == 48
-
-
-def test_lengths_beyond_the_positions_and_stores_are_refused(tmp_path, tiny_encoder, corpus):
-    start = EncoderStart("it", tiny_encoder)
-    with pytest.raises(OptionError, match="question_length and max_length: .*161.*160"):
-        task_of(start, corpus, max_length=137)
-    build_store(corpus, tmp_path / "c.store", PairInputs(load_tokenizer(tiny_encoder), 40))
-    with pytest.raises(DataError, match="a store of pairs"):
-        task_of(start, tmp_path / "c.store")
-
-
-def test_the_commands_train_by_dev_and_evaluate_alike(tmp_path, tiny_encoder, corpus, capsys):
-    run = tmp_path / "run"
-    options = ["train", "dcbert", "--encoder", str(tiny_encoder), "--train", str(corpus)]
-    options += ["--out", str(run), "--question-length", "24", "--max-length", "40"]
-    options += ["--dev", str(corpus), "--max-updates", "2", "--warmup-updates", "1"]
-    assert main([*options, "--layers", "2", "--exits", "1", "--tokens-per-batch", "900"]) == 0
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    dev = [json.loads(line)["dev"] for line in lines if "dev" in json.loads(line)][-1]
-    capsys.readouterr()
-    figures = tmp_path / "figures.json"
-    assert main(["evaluate", str(run), "--data", str(corpus), "--json", str(figures)]) == 0
-    assert json.loads(figures.read_text())["map"] == pytest.approx(dev["map"])
-
-
 def test_a_batch_encodes_a_text_once(tmp_path, tiny_encoder, corpus):
     """The losses and gradients are those of pairs that are encoded one by one."""
     trainer = trainer_of(tmp_path, tiny_encoder, corpus, layers=2)
@@ -812,14 +629,6 @@ def test_a_batch_encodes_a_text_once(tmp_path, tiny_encoder, corpus):
     assert losses == pytest.approx(expected_losses, rel=1e-5)
     for name, array in expected.items():
         np.testing.assert_allclose(gradients[name], array, atol=1e-5, err_msg=name)
-
-
-def test_pairs_of_a_document_cannot_be_shuffled_by_question(corpus, tiny_encoder):
-    config = TrainingConfig(tokens_per_batch=600, shuffle="question")
-    start = EncoderStart("it", tiny_encoder)
-    with pytest.raises(OptionError, match="document_pairs and shuffle: 2 and question"):
-        task_of(start, corpus, config, document_pairs=2)
-    assert len(task_of(start, corpus, config).plan(600))
 
 
 @pytest.mark.parametrize("together", [2, 3, 100])

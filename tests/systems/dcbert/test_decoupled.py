@@ -13,11 +13,10 @@ from wqa.config import BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.documents import Document, write_documents
 from wqa.engines.inputs import as_float32
-from wqa.engines.onednn import PackedBatch, PackedLayers, quantize_network
+from wqa.engines.onednn import quantize_network
 from wqa.engines.onednn.library import zeros
 from wqa.engines.onednn.text_writer import TextWriter
-from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
-from wqa.evaluation import evaluate_ranker
+from wqa.errors import DataError, InputError, OptionError
 from wqa.inference.document_cache import (
     DocumentCache,
     document_key,
@@ -25,7 +24,6 @@ from wqa.inference.document_cache import (
     write_cache,
 )
 from wqa.inference.document_encoder import StoredDocument, encodings_identity
-from wqa.inference.dropping import Drop
 from wqa.systems.dcbert.engines import DecoupledEngineInputs
 from wqa.systems.encode import encode_documents
 from wqa.systems.load import build_ranker, load_ranker
@@ -33,7 +31,6 @@ from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import SplitInputs, SplitPair, TextInput
-from wqa.tuning.replay import ScoredQuestions
 
 CONFIG = BackboneConfig(
     vocab_size=200, units=32, hidden_size=64, num_layers=3, num_heads=4, max_positions=96
@@ -118,28 +115,10 @@ def test_scores_are_those_of_the_network_pair_by_pair(variant, engine, precision
         assert ranking.order.tolist() == np.argsort(-ranking.scores, kind="stable").tolist()
 
 
-def test_the_lstm_ranks_by_mxnet_with_encoders_of_either_engine():
-    network, group = network_of(interaction="lstm"), questions_of()
-    expected = scores_one_by_one(network, group)
-    for engine in ("mxnet", "auto"):
-        for ranking, scores in zip(ranker_of(network, by(engine)).rank_pairs(group), expected):
-            np.testing.assert_allclose(ranking.exit_scores, scores, atol=2e-4)
-
-
 @needs_onednn
 def test_onednn_refuses_the_lstm():
     with pytest.raises(OptionError, match="onednn"):
         ranker_of(network_of(interaction="lstm"), by("onednn"))
-
-
-@needs_onednn
-@pytest.mark.parametrize("tokens", [1, 100])
-def test_small_micro_batches_change_nothing(tokens):
-    network, group = network_of(layers=2, exits=(1, 2)), questions_of()
-    whole = ranker_of(network, by("onednn")).rank_pairs(group)
-    parts = ranker_of(network, by("onednn", batch_tokens=tokens)).rank_pairs(group)
-    for first, second in zip(whole, parts):
-        np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-5)
 
 
 @pytest.mark.parametrize("engine", [pytest.param("onednn", marks=needs_onednn), "mxnet"])
@@ -160,28 +139,6 @@ def test_exits_drop_by_the_rule_and_survivors_keep_their_scores(engine):
     np.testing.assert_allclose(ranking.exit_scores[reached], full[reached], atol=1e-5)
     assert np.isnan(ranking.exit_scores[~reached]).all()
     assert set(ranking.order[:2]) == set(second) and ranking.order[2] in first
-
-
-def test_a_document_of_several_questions_is_encoded_once():
-    network = network_of()
-    ranker = ranker_of(network, by("mxnet"))
-    rng = np.random.default_rng(3)
-    shared, own = text(rng, 12), text(rng, 12)
-    questions = [text(rng, 6), text(rng, 8)]
-    group = [[SplitPair(questions[0], shared)] * 2, [SplitPair(questions[1], shared)]]
-    group[1].append(SplitPair(questions[1], own))
-    encoded = []
-    encode = ranker.document_encoder.encode
-    ranker.document_encoder.encode = lambda ids: encoded.extend(ids) or encode(ids)
-    first, second = ranker.rank_pairs(group)
-    assert [ids.tolist() for ids in encoded] == [shared.token_ids.tolist(), own.token_ids.tolist()]
-    assert first.scores[0] == first.scores[1]
-    [w] = network.stage_work()
-    # One layer for each pair; of three layers of an encoder, the shared document counts once.
-    assert first.cost.multiply_adds == w * (18 + 18) + 3 * w * (6 + 12)
-    assert second.cost.multiply_adds == w * (20 + 20) + 3 * w * (8 + 12)
-    for ranking, scores in zip((first, second), scores_one_by_one(network, group)):
-        np.testing.assert_allclose(ranking.scores, scores[-1], atol=1e-5)
 
 
 def test_cost_by_hand():
@@ -282,27 +239,6 @@ def test_stored_encodings_become_joint_rows(kind, stored):
         joint.write(rows, number, out)
         tolerance = 0 if kind == "float32" else 2**-8
         np.testing.assert_allclose(as_float32(out), expected, rtol=tolerance)
-
-
-@needs_onednn
-@pytest.mark.parametrize(
-    "lengths", [(2, 2, 9, 9, 9, 40), tuple(range(2, 90)), (2,) * 200 + (3,) * 90]
-)
-def test_a_layer_for_two_rows_of_each_pair_is_the_whole_layer(lengths):
-    """The weights of keys and values are applied to queries and sums, in place of all rows."""
-    network = network_of()
-    for parameter in network.interaction.collect_params(".*bias").values():
-        parameter.set_data(mx.nd.random.normal(0, 0.5, parameter.shape))
-    layers = PackedLayers(CONFIG, None, list(network.interaction), False, "float32", 6000)
-    rng = np.random.default_rng(0)
-    read = np.stack([np.zeros(len(lengths), int), rng.integers(0, lengths)], axis=1)
-    batch = PackedBatch(np.array(lengths), read)
-    encodings = rng.standard_normal((batch.tokens, CONFIG.units)).astype(np.float32)
-    layers.load([encodings])
-    rows = layers.finish_read_rows(0, layers.attend_read_rows(0, batch))
-    np.testing.assert_array_equal(layers.encodings[: batch.tokens], encodings)
-    layers.layer(0, batch)
-    np.testing.assert_allclose(rows, layers.read_rows(batch), atol=1e-5)
 
 
 # The cache
@@ -449,15 +385,6 @@ def test_a_cache_says_which_documents_were_cut(
             assert other.truncated.tolist() == expected.tolist()
 
 
-def test_a_cache_of_other_weights_is_refused(run, caches, tmp_path, tiny_encoder):
-    other = tmp_path / "other"
-    config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400, seed=9)
-    own = {"max_length": 24, "question_length": 32}
-    train("dcbert", str(builtin_path("dev")), str(other), str(tiny_encoder), config=config, **own)
-    with pytest.raises(DataError, match="encoder_sha256"):
-        load_ranker(other, cache=caches["float32"])
-
-
 class OtherLength(Inputs):
     max_length = 63
 
@@ -499,23 +426,9 @@ def test_documents_with_more_tokens_than_a_cache_keeps_are_truncated(run, tmp_pa
     assert same == [True, True, False, False, True]
 
 
-def test_documents_without_ids_are_counted_as_missing(run, caches):
-    cache = DocumentCache(caches["float32"])
-    ranker = load_ranker(run, engine="mxnet", cache=cache)
-    ranker.rank("what is the moon", ["the moon", "a river", "the sun"])
-    assert (cache.documents, cache.missing) == (3, 3)
-
-
 def test_a_ranker_that_reads_pairs_refuses_a_cache(tiny_run, caches):
-    with pytest.raises(OptionError, match="cache: with .*reads question and candidate together"):
+    with pytest.raises(OptionError, match="cache: with .*reads no encodings"):
         load_ranker(tiny_run, cache=caches["float32"])
-
-
-def test_a_wrong_path_of_a_run_is_named_as_such_with_a_cache_too(caches, tmp_path):
-    (tmp_path / "empty").mkdir()
-    for name, problem in (("missing", "no such directory"), ("empty", "config.json: .*missing")):
-        with pytest.raises(RunDirectoryError, match=problem):
-            load_ranker(tmp_path / name, cache=caches["float32"])
 
 
 def test_a_sequence_gives_the_cache_to_the_ranker_that_reads_it(
@@ -562,22 +475,6 @@ def test_a_run_is_calibrated_for_int8(run, questions, tmp_path):
     assert 0 < np.abs(exact[filled] - rounded[filled]).max() < exact[filled].std()
 
 
-def test_costs_of_exits_and_of_configurations_count_the_encoding_of_texts(run, questions, caches):
-    labelled = []
-    for question in questions:
-        candidates = tuple(candidate._replace(label=0) for candidate in question.candidates)
-        labelled.append(question._replace(candidates=candidates))
-    for cache in (None, caches["float32"]):
-        ranker = load_ranker(run, engine="mxnet", cache=cache)
-        whole, first, last = evaluate_ranker(ranker, labelled, filter="all", per_exit=True)
-        half = 0.5 * 2 / 3  # one of two interaction layers, of an encoder of three
-        for kind in ("cost", "token_cost"):
-            assert last[kind] == pytest.approx(whole[kind])
-            assert first[kind] == pytest.approx(whole[kind] - half)
-        [configuration] = ScoredQuestions(ranker, labelled).evaluate([(Drop(),)])
-        assert configuration.cost == pytest.approx(whole["cost"])
-
-
 # The command line
 
 
@@ -599,11 +496,3 @@ def test_commands_take_a_cache_and_say_what_it_lacks(
     assert "error: --cache: with" in capsys.readouterr().err
     assert main(["evaluate", str(run), "--data", str(data), "--cache", str(tmp_path / "no")]) == 2
     assert "no document cache" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("form", ["huggingface", "pytorch"])
-def test_an_export_says_what_it_cannot_write(run, tmp_path, capsys, form):
-    command = ["export", str(run), str(tmp_path / "out"), "--format", form]
-    assert main(command) == 2
-    assert "dcbert" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()

@@ -1,6 +1,5 @@
 """Rankers that need no training: the similarity of texts that an encoder reads apart."""
 
-import asyncio
 import json
 
 import mxnet as mx
@@ -8,13 +7,11 @@ import numpy as np
 import pytest
 from conftest import DATA, needs_onednn, needs_precision
 from sentences import pairs
-from serving import call, running
 
 from wqa.cli import main
 from wqa.data import builtin_path, read_questions
 from wqa.data.baselines import BaselineName, parse_baseline
-from wqa.data.digests import ranker_digest
-from wqa.errors import EncoderError, InputError, OptionError, RunDirectoryError
+from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.systems.dcbert.similarity import MIDPOINT, SCALE, Similarity
 from wqa.systems.encode import encode_documents
 from wqa.systems.load import load_ranker
@@ -91,21 +88,6 @@ def test_scores_are_those_of_the_network_pair_by_pair(
         assert ranking.order.tolist() == np.argsort(-ranking.scores, kind="stable").tolist()
 
 
-def test_blank_candidates_and_long_questions(name):
-    ranker = load_ranker(name)
-    ranking = ranker.rank("why ?", ["  ", "the tides rise"])
-    assert ranking.order.tolist() == [1, 0] and ranking.blank.tolist() == [True, False]
-    # One question and one candidate of all layers; in full, every candidate runs them once.
-    assert ranking.cost.relative == 2
-    with pytest.raises(InputError, match="question is empty"):
-        ranker.rank(" ", ["ice"])
-    long = "tides " * 400
-    with pytest.raises(InputError, match="tokens; expected at most"):
-        ranker.rank(long, ["ice"])
-    cut = load_ranker(name, long_questions="truncate").rank(long, ["the tides", long])
-    assert cut.truncated.tolist() == [False, True] and np.isfinite(cut.scores).all()
-
-
 def test_runs_lend_their_encoders(tiny_run, dcbert_run, questions):
     texts = questions[0].texts
     for run in (tiny_run, dcbert_run):
@@ -146,17 +128,6 @@ def test_a_run_without_an_encoder_is_refused(tiny_words, tmp_path, capsys):
     assert main([*map(str, [*command, "--out", run, "--max-updates", 1])]) == 0
     with pytest.raises(RunDirectoryError, match="a run of cosinet; expected a run with an encoder"):
         load_ranker(f"maxsim:{run}")
-
-
-def test_the_digest_is_of_the_encoders_files(tiny_encoder, tmp_path):
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for file in tiny_encoder.iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
-    digest = ranker_digest(f"maxsim:{tiny_encoder}")
-    assert ranker_digest(f"maxsim:{copy}") == digest != ranker_digest(f"cosine:{copy}")
-    (copy / "config.json").write_text((copy / "config.json").read_text() + " ")
-    assert ranker_digest(f"maxsim:{copy}") != digest
 
 
 # Commands
@@ -208,28 +179,6 @@ def test_a_similarity_stands_where_a_run_does(name, tmp_path, capsys):
     assert "a baseline" in capsys.readouterr().err
     assert main(["calibrate", name, "--data", str(TEST)]) == 2
     assert "has no files" in capsys.readouterr().err
-
-
-@needs_precision("int8")
-def test_an_option_that_does_not_fit_is_named_and_not_the_file(name, tmp_path, capsys):
-    sequence, candidates = tmp_path / "sequence.json", tmp_path / "candidates.txt"
-    sequence.write_text(json.dumps({"rankers": [name, "rr"]}))
-    candidates.write_text("ice\n")
-    command = ["rank", str(sequence), "--question", "q", "--candidates", str(candidates)]
-    assert main([*command, "--engine", "mxnet", "--precision", "int8"]) == 2
-    assert capsys.readouterr().err.startswith("error: --engine and --precision: ")
-
-
-def test_a_similarity_is_served(tiny_encoder):
-    body = {"query": "why do tides rise ?", "documents": ["ice melts .", "the tides rise ."]}
-
-    async def run():
-        async with running(load_ranker(f"maxsim:{tiny_encoder}")) as app:
-            return await call(app, "/v2/rerank", body)
-
-    results = asyncio.run(run()).json["results"]
-    ranking = load_ranker(f"maxsim:{tiny_encoder}").rank(body["query"], body["documents"])
-    assert [row["index"] for row in results] == ranking.order.tolist()
 
 
 # all-MiniLM-L6-v2

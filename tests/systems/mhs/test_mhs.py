@@ -1,6 +1,5 @@
 """The Multiple-Heads Student: its score, its sizes, and its engines."""
 
-import json
 import math
 import shutil
 
@@ -13,23 +12,16 @@ from random_rankers import random_pairs
 from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import forget_digests
-from wqa.engines.choice import packing_obstacle
 from wqa.engines.inputs import EngineInputs
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.evaluation.rankers import evaluate_ranker
 from wqa.inference import CascadeRanker
-from wqa.inference.dropping import Drop, total
-from wqa.models.exits import ExitConfig, ExitNetwork
-from wqa.models.heads import Branch, FirstPositionHead, MeanHead
 from wqa.pretrained import read_backbone_config
-from wqa.systems.export import export_huggingface, export_mxnet
 from wqa.systems.load import load_ranker
 from wqa.systems.mhs.network import MHSConfig, MultipleHeads, MultipleHeadsStudent
 from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
-from wqa.text import PairInputs, load_tokenizer, pad_pairs
-from wqa.tuning.replay import ScoredQuestions
+from wqa.text import PairInputs, load_tokenizer
 
 pytestmark = pytest.mark.onednn
 
@@ -111,28 +103,6 @@ def test_the_score_is_the_log_odds_of_the_mean_probability():
     np.testing.assert_allclose(MultipleHeads([]).combine(LOGITS), expected, atol=1e-6)
 
 
-def test_no_score_is_rounded_to_infinity():
-    rows = [[800.0, 800.0], [-800.0, -800.0], [800.0, -800.0], [60.0, 0.0]]
-    # Of the last, the mean of 1 - 1 / (1 + e^60) and 1/2 is 3/4.
-    expected = [800.0, -800.0, 0.0, math.log(3)]
-    values = np.array(rows, np.float32)
-    scores = combined(mx.nd, [mx.nd.array(values[:, 0]), mx.nd.array(values[:, 1])]).asnumpy()
-    np.testing.assert_allclose(scores, expected, atol=1e-4)
-    np.testing.assert_allclose(MultipleHeads([]).combine(values), expected, atol=1e-4)
-
-
-def test_two_outputs_score_by_their_difference():
-    head = FirstPositionHead(4, outputs=2)
-    head.initialize(mx.init.Normal(1.0))
-    rows = mx.nd.random.normal(shape=(3, 4))
-    dense = np.tanh(rows.asnumpy() @ head.dense.weight.data().asnumpy().T)
-    head.out.bias.set_data(mx.nd.array([0.25, 1.0]))
-    wrong, right = (dense @ head.out.weight.data().asnumpy().T + [0.25, 1.0]).T
-    np.testing.assert_allclose(head(rows).asnumpy(), right - wrong, atol=1e-5)
-    with pytest.raises(OptionError, match="outputs: 3; expected 1 or 2"):
-        FirstPositionHead(4, outputs=3)
-
-
 @pytest.mark.parametrize("options", SHAPES)
 def test_paths_stages_and_members_are_parts_of_the_network(options):
     network, inputs = student(**options), arrays(np.random.default_rng(0))
@@ -153,33 +123,6 @@ def test_paths_stages_and_members_are_parts_of_the_network(options):
     np.testing.assert_allclose(network(*inputs).asnumpy(), expected, atol=1e-5)
     np.testing.assert_allclose(blocks[1](*inputs)[1].asnumpy().T, members, atol=1e-5)
     assert len(network.stages()) == len(network.exits) == 1 + len(options.get("exits", ()))
-
-
-def test_the_body_ends_where_the_heads_begin():
-    network = student(body=2, heads=2, head_layers=2)
-    assert (network.exits, len(network.backbone.layers)) == ((4,), 2)
-    branches = network.heads[-1].branches()
-    layers = {id(layer) for branch in branches for layer in branch.layers}
-    assert len(layers) == 4 and not layers & {id(layer) for layer in network.backbone.layers}
-    assert network.stage_work() == [6 * SMALL.layer_work]
-    assert network.full_work() == 4 * SMALL.layer_work
-    early = student(body=2, heads=3, exits=(1,))
-    assert early.stage_work() == [SMALL.layer_work, 4 * SMALL.layer_work]
-
-
-def test_layers_that_share_parameters_are_shared_in_each_head():
-    network = student(
-        BackboneConfig(**{**vars(SMALL), "layout": "albert", "shared_layers": True}),
-        heads=2,
-        head_layers=2,
-    )
-    names = network._collect_params_with_prefix()
-    layers = {name.rsplit(".", 2)[0] for name in names if ".qkv." in name}
-    assert layers == {
-        "backbone.layers.0",
-        "head_4.branch_1.layers.0",
-        "head_4.branch_2.layers.0",
-    }
 
 
 @pytest.mark.parametrize(
@@ -268,16 +211,6 @@ def test_a_member_is_ranked_by_onednn_too(tiny_encoder):
     np.testing.assert_allclose(probability(scores), np.mean(means, axis=0), atol=1e-5)
 
 
-@needs_precision("bfloat16")
-def test_bfloat16_differs_by_its_rounding_alone(family_encoder):
-    network, inputs = on_family(family_encoder, SHAPES[1])
-    questions = list(read_questions(builtin_path("test")))[:4]
-    slow, fast = both(network, inputs, precision="bfloat16")
-    exact = np.concatenate([ranking.scores for ranking in slow.rank_all(questions)])
-    rounded = np.concatenate([ranking.scores for ranking in fast.rank_all(questions)])
-    assert 0 < np.abs(exact - rounded).max() < 0.15 * exact.std() + 0.02
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, tiny_encoder):
     """A student with an early exit, trained for a few updates."""
@@ -340,119 +273,4 @@ def test_branches_are_calibrated_on_the_encodings_after_the_body(monkeypatch, ru
     assert np.abs(magnitudes[-3] - magnitudes[-2]).max() > 1e-3
 
 
-def test_export_for_mxnet_has_the_scores_of_the_run(run, tmp_path):
-    names = export_mxnet(run, tmp_path / "out")
-    assert "exit_1-symbol.json" in names and "exit_3-symbol.json" in names
-    ranker, imports = load_ranker(run, engine="mxnet"), mx.gluon.SymbolBlock.imports
-    question = next(iter(read_questions(builtin_path("test"))))
-    pairs = ranker.inputs.encode(question.question, question.texts)
-    inputs = pad_pairs(pairs, 64, ranker.inputs.tokenizer.padding_id, True)
-    inputs = [mx.nd.array(array, dtype=array.dtype) for array in inputs]
-
-    def network(prefix, *names):
-        path = str(tmp_path / "out" / prefix)
-        return imports(f"{path}-symbol.json", list(names), f"{path}-0000.params")
-
-    expected = ranker.rank(question.question, question.texts).exit_scores
-    model = network("model", "token_ids", "token_types", "valid_length")
-    np.testing.assert_allclose(model(*inputs).asnumpy(), expected[1], atol=1e-5)
-    first = network("exit_1", "token_ids", "token_types", "valid_length")
-    hidden, scores = first(*inputs)
-    np.testing.assert_allclose(scores.asnumpy(), expected[0], atol=1e-5)
-    _, scores = network("exit_3", "hidden", "valid_length")(hidden, inputs[2])
-    np.testing.assert_allclose(scores.asnumpy(), expected[1], atol=1e-5)
-    with pytest.raises(OptionError, match="huggingface for a run of the system mhs"):
-        export_huggingface(run, tmp_path / "hf")
-
-
-@pytest.mark.parametrize(
-    "changes, reason",
-    [
-        ({"heads": 1000}, "2001 layers|num_layers"),
-        ({"heads": 3}, "parameter head_3.branch_3.* is missing"),
-        ({"heads": 1, "head_weights": [1.0]}, "unknown parameter"),
-        ({"head_layers": 3}, "body and head_layers"),
-        ({"heads": "two"}, "type int"),
-        ({"exits": [3]}, "layers of the body"),
-    ],
-)
-def test_a_damaged_config_is_refused(run, tmp_path, changes, reason):
-    run = shutil.copytree(run, tmp_path / "run")
-    forget_digests(run, ["config.json"])
-    config = json.loads((run / "config.json").read_text())
-    config["network"]["head_weights"] = []
-    config["network"].update(changes)
-    (run / "config.json").write_text(json.dumps(config))
-    with pytest.raises(RunDirectoryError, match=reason):
-        load_ranker(run)
-
-
-def test_tuned_and_evaluated_costs_count_every_head(run):
-    """An early exit after layer 1, then two heads of two layers, of an encoder of three."""
-    ranker = load_ranker(run)
-    assert ranker.capabilities.stage_layers == (1, 4)
-    questions = list(read_questions(builtin_path("dev")))[:4]
-    configurations = ScoredQuestions(ranker, questions).evaluate([(Drop(),), (Drop(0.5),)])
-    for ratio, configuration in zip((0.0, 0.5), configurations):
-        ranker.set_drops(ratio)
-        costs = [ranking.cost for ranking in ranker.rank_all(questions)]
-        assert configuration.cost == pytest.approx(total(costs).relative)
-        assert configuration.paper_cost == pytest.approx((1 + 4 * (1 - ratio)) / 3)
-    rows = evaluate_ranker(load_ranker(run), questions, per_exit=True)
-    shares = [row["cost"] for row in rows if str(row["drop_ratio"]).startswith("exit")]
-    assert shares == pytest.approx([1 / 3, 5 / 3])
-
-
 # Branches of any kind
-
-
-class PlainHead(FirstPositionHead):
-    """A head that MXNet computes."""
-
-    def chain(self):
-        return []
-
-
-class Branched(ExitNetwork):
-    """Branches of all kinds after each exit, that before the last included."""
-
-    def make_head(self, layer):
-        units = self.config.units
-        branches = [
-            Branch(self.backbone.new_layers(2), MeanHead(units)),
-            Branch(self.backbone.new_layers(1), PlainHead(units)),
-            Branch(self.backbone.new_layers(3), FirstPositionHead(units, outputs=2)),
-        ]
-        return MultipleHeads(branches)
-
-
-@needs_onednn
-@pytest.mark.parametrize("drop_ratio", [0.0, 0.5])
-def test_any_head_may_have_branches(tiny_encoder, drop_ratio):
-    network = Branched(read_backbone_config(tiny_encoder), ExitConfig((1, 2)))
-    mx.random.seed(2)
-    network.initialize(mx.init.Normal(0.3))
-    slow, fast = both(network, PairInputs(load_tokenizer(tiny_encoder), 96))
-    questions = list(read_questions(builtin_path("test")))[:3]
-    for ranker in (slow, fast):
-        ranker.set_drops(drop_ratio)
-    for first, second in zip(slow.rank_all(questions), fast.rank_all(questions)):
-        np.testing.assert_allclose(second.exit_scores, first.exit_scores, atol=1e-4)
-        assert np.isnan(first.exit_scores[1]).any() == (drop_ratio > 0)
-
-
-def test_what_onednn_cannot_serve_is_said(tiny_encoder):
-    class Nested(Branched):
-        def make_head(self, layer):
-            inner = super().make_head(layer)
-            return MultipleHeads([Branch(self.backbone.new_layers(1), inner)])
-
-    class Empty(Branched):
-        def make_head(self, layer):
-            head = MeanHead(self.config.units)
-            return MultipleHeads([Branch(self.backbone.new_layers(0), head)])
-
-    backbone = read_backbone_config(tiny_encoder)
-    assert packing_obstacle(Branched(backbone)) == ""
-    assert packing_obstacle(Nested(backbone)) == "a head that reads 'all', not one row a pair"
-    assert packing_obstacle(Empty(backbone)) == "a head without layers before it"

@@ -5,20 +5,17 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import lacks, needs_onednn, needs_precision
+from conftest import lacks, needs_onednn
 from mxnet import autograd
 from test_cascade_training import gradients_of
 
 from wqa.cli import main
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
-from wqa.engines.onednn import GradientEngine
-from wqa.errors import EncoderError, OptionError, RunDirectoryError
+from wqa.errors import OptionError
 from wqa.models import parse_devices
-from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.systems import SYSTEMS
 from wqa.systems.load import build_ranker, load_ranker
-from wqa.systems.mhs.network import MHSConfig
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.training import Trainer
@@ -118,28 +115,6 @@ def test_onednn_has_the_gradients_of_mxnet(family_encoder, make_trainer, options
     for name, gradient in expected.items():
         scale = max(1, np.abs(gradient).max())
         np.testing.assert_allclose(computed[name], gradient, atol=1e-4 * scale, err_msg=name)
-
-
-@needs_precision("bfloat16")
-@pytest.mark.parametrize("options", SHAPES)
-def test_bfloat16_has_the_gradients_but_for_its_rounding(tiny_encoder, make_trainer, options):
-    results = []
-    for precision in ("bfloat16", "float32"):
-        trainer = make_trainer(tiny_encoder, "onednn", precision, **options)
-        trainer.backward([ROWS])
-        results.append(gradients_of(trainer))
-    for name, gradient in results[1].items():
-        error = np.abs(results[0][name] - gradient).max()
-        assert error < 0.1 * np.abs(gradient).max() + 2e-3, name
-
-
-@needs_onednn
-def test_all_branches_share_the_engine_of_the_body(tiny_encoder, make_trainer):
-    network = make_trainer(tiny_encoder, "onednn").network
-    engine = network.backbone._holder.engine
-    assert isinstance(engine, GradientEngine)
-    for branch in network.heads[-1].branches():
-        assert branch.layers._holder.engine is engine
 
 
 # The student as the last exit of a cascade
@@ -291,16 +266,6 @@ def test_a_student_starts_from_a_classifier_at_its_last_layer(tiny_encoder, tmp_
     )
 
 
-def test_a_classifier_at_another_layer_is_new(tiny_encoder, tmp_path):
-    teacher = short(tmp_path / "pairwise", "pairwise", {"encoder": str(tiny_encoder)})
-    network, line = started({"init": str(tmp_path / "pairwise")}, body=1, heads=2)
-    first, second = network.heads[-1].branches()
-    assert_same(first.layers[0], teacher.backbone.layers[1])
-    outputs = [branch.head.out.weight.data().asnumpy() for branch in (first, second)]
-    assert np.abs(outputs[0] - outputs[1]).max() > 1e-4
-    assert "heads new at 2; every head starts from layer 2" in line
-
-
 def test_the_early_heads_of_a_cascade_are_kept(tiny_encoder, tmp_path):
     start = {"encoder": str(tiny_encoder)}
     cascade = short(tmp_path / "cascade", "cascade", start, exits=(1, 3))
@@ -323,48 +288,6 @@ def test_a_student_starts_from_a_student_of_its_shape(tiny_encoder, tmp_path):
     with pytest.raises(OptionError, match="init: a run with body=1"):
         train("mhs", data, str(run), config=config, max_length=64, **start)
     assert not (run / "config.json").exists()
-
-
-def test_a_students_run_is_no_whole_encoder(tiny_encoder, tmp_path):
-    short(tmp_path / "run", "mhs", {"encoder": str(tiny_encoder)})
-    with pytest.raises(RunDirectoryError, match="with all layers.*from an encoder"):
-        short(tmp_path / "next", "pairwise", {"init": str(tmp_path / "run")})
-    with pytest.raises(EncoderError, match="2 layers of an encoder of 3.*from the encoder"):
-        short(tmp_path / "last", "pairwise", {"encoder": str(tmp_path / "run")})
-    network = build_network("mhs", read_backbone_config(tiny_encoder))
-    with pytest.raises(EncoderError, match="layers.2.qkv.weight, which the network lacks"):
-        initialize_from(network, tiny_encoder)
-
-
-def test_a_student_starts_and_trains_on_several_devices(tiny_encoder, tmp_path):
-    devices = parse_devices("cpu:0-1")
-    network = short(tmp_path / "pairwise", "pairwise", {"encoder": str(tiny_encoder)})
-    with open_start(init=str(tmp_path / "pairwise")) as start:
-        config, own = TrainingConfig(max_updates=1), MHSConfig()
-        data = str(builtin_path("dev"))
-        setup = Setup(SYSTEMS["mhs"], start, own, data, config, 64)
-        task = SYSTEMS["mhs"].task_type().create(setup)
-        task.initialize(start, devices)
-    for name, parameter in task.network._collect_params_with_prefix().items():
-        first, second = (array.asnumpy() for array in parameter.list_data())
-        np.testing.assert_array_equal(first, second, err_msg=name)
-    branch = task.network.heads[-1].branches()[2]
-    source, target = network.backbone.layers[2].qkv.weight, branch.layers[0].qkv.weight
-    np.testing.assert_array_equal(target.data(devices[1]).asnumpy(), source.data().asnumpy())
-    config = TrainingConfig(max_updates=1, tokens_per_batch=300, ctx="cpu:0-1", warmup_updates=1)
-    start = {"init": str(tmp_path / "pairwise")}
-    state = train("mhs", data, str(tmp_path / "run"), **start, config=config, max_length=64)
-    assert state.update == 1
-
-
-def test_the_first_line_of_the_metrics_says_where_the_heads_start(tiny_encoder, tmp_path):
-    run = train_student(tmp_path / "run", {"encoder": str(tiny_encoder)})
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    assert json.loads(lines[0])["start"].endswith("every head starts from layer 2")
-    assert "losses" not in json.loads(lines[1])  # the updates of early exits have no heads
-    short(tmp_path / "plain", "mhs", {"encoder": str(tiny_encoder)})
-    line = json.loads((tmp_path / "plain" / "metrics.jsonl").read_text().splitlines()[-1])
-    assert list(line["losses"]) == ["head_1", "head_2", "head_3"]
 
 
 # The command line
@@ -404,24 +327,3 @@ def test_the_commands_train_rank_tune_and_start_from_a_student(tiny_encoder, tmp
         "train", "mhs", "--init", run, *settings, "--out", tmp_path / "second", *shape[2:]
     )
     assert code == 0 and "heads kept at 1, 3" in err
-
-
-@pytest.mark.parametrize(
-    "options, reason",
-    [
-        (["--body", 3], "--body and --head-layers: 3 + 1 = 4 layers; expected at most 3"),
-        (["--head-layers", 3], "--head-layers: 3; expected fewer than 3"),
-        (["--heads", 0], "--heads: 0; expected a whole number from 1"),
-        (["--head-weights", "1,1"], "--head-weights: 2 weights; expected 3"),
-        (["--head-weights", "1,-1,1"], "--head-weights: -1.0"),
-        (["--body", 1, "--exits", 2], "--exits: layer 2; expected increasing layers of the body"),
-    ],
-)
-def test_wrong_shapes_end_the_command_with_one_line(
-    tiny_encoder, tmp_path, run_main, options, reason
-):
-    start = ["train", "mhs", "--encoder", tiny_encoder, "--train", builtin_path("dev")]
-    code, out, err = run_main(*start, "--out", tmp_path / "run", *options)
-    assert code == 2 and reason in err and not out
-    assert len(err.splitlines()) == 1
-    assert not (tmp_path / "run" / "config.json").exists()

@@ -86,22 +86,6 @@ def test_claims_without_labels_and_without_lines(jsonl, tmp_path):
         list(read_claims(tmp_path / "empty.jsonl"))
 
 
-@pytest.mark.parametrize(
-    "claims",
-    [
-        [Claim("1", "x", ())],
-        [Claim("1", "x", ("e",), "MAYBE")],
-        [Claim("1", "", ("e",))],
-        [Claim("1", "x", ("e",)), Claim("1", "y", ("e",))],
-        [Claim("1", "x", ("\ud800",))],
-    ],
-)
-def test_no_claim_is_written_that_would_not_be_read(tmp_path, claims):
-    with pytest.raises(DataError):
-        write_claims(tmp_path / "x.jsonl", claims)
-    assert not list(tmp_path.iterdir())
-
-
 # Label accuracy
 
 
@@ -122,20 +106,6 @@ def test_label_accuracy_and_the_confusion():
         "  NOT ENOUGH INFO         0                0        0        -",
         "          REFUTES         0                1        1    50.00",
     ]
-
-
-@pytest.mark.parametrize(
-    "predictions, claims, message",
-    [
-        ({}, [], "claims: none"),
-        ({}, labelled(["REFUTES"]), "claim '0': no prediction"),
-        ({"0": "TRUE"}, labelled(["REFUTES"]), "prediction for claim '0': label is 'TRUE'"),
-        ({"0": "REFUTES"}, labelled([None]), "claim '0': no label"),
-    ],
-)
-def test_what_has_no_label_accuracy(predictions, claims, message):
-    with pytest.raises(DataError, match=message):
-        label_accuracy(predictions, claims)
 
 
 # FEVER
@@ -234,19 +204,6 @@ def test_a_line_of_fever_that_is_refused(tmp_path, capsys, item, message):
     assert error.startswith(f"error: {path}, line 2") and error.count("\n") == 1
     assert re.search(message, error)
     assert not list((tmp_path / "out").glob("*.json*"))
-
-
-def test_claims_twice_empty_splits_and_other_archives(tmp_path, capsys):
-    assert convert(write_release(tmp_path / "twice", dev=[row(1), row(1)]), tmp_path / "out") == 2
-    assert "claim '1': two claims have this id" in capsys.readouterr().err
-    assert convert(write_release(tmp_path / "empty", dev=[]), tmp_path / "out") == 2
-    assert "split dev: it holds no claim" in capsys.readouterr().err
-    (tmp_path / "none").mkdir()
-    assert convert(tmp_path / "none", tmp_path / "out") == 2
-    assert "holds none of bert_train.json, bert_dev.json, bert_test.json" in capsys.readouterr().err
-    (tmp_path / "x.zip").write_bytes(b"PK\x03\x04")
-    assert convert(tmp_path / "x.zip", tmp_path / "out") == 2
-    assert "cannot be read" in capsys.readouterr().err
 
 
 def test_fever_is_downloaded_where_no_archive_is_given(tmp_path, monkeypatch):

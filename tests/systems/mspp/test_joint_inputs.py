@@ -1,17 +1,15 @@
 """A question and k candidates as one input: segments, marks, types and positions."""
 
-import types
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.data import Question, builtin_path
+from wqa.data import Question
 from wqa.data.records import Candidate
-from wqa.errors import DataError, EncoderError, InputError, OptionError, QuestionTooLong
+from wqa.errors import OptionError, QuestionTooLong
 from wqa.systems.mspp.inputs import JointInputs
-from wqa.text import PairInputs, PairStore, build_store, load_tokenizer, prepare_questions
+from wqa.text import prepare_questions
 
 #: Ids of the special tokens of the tokenizer below.
 START, SEPARATOR, PADDING = 2, 3, 0
@@ -83,13 +81,6 @@ def test_candidates_are_taken_k_by_k_and_blank_ones_are_in_no_input():
     assert make().encode("a", [" "]) == []
 
 
-def test_texts_are_cut_to_the_length_of_a_segment():
-    segments = make().segments("a", ["bcde", "bcdef"])
-    assert segments.candidates == [[12, 13, 14, 15]] * 2
-    assert segments.truncated == [False, True]
-    assert make().longest == 24
-
-
 def test_an_over_long_question_is_an_error_truncated_or_skipped():
     with pytest.raises(QuestionTooLong, match="5 or more tokens") as caught:
         make().encode("abcde", ["a"], "Q1")
@@ -142,16 +133,6 @@ def test_every_segment_can_be_read_back(question, candidates, visible):
     assert joint.positions.max() < inputs.longest and joint.length <= inputs.longest
 
 
-def test_a_trained_tokenizer_of_every_family(family_encoder):
-    tokenizer = load_tokenizer(family_encoder)
-    inputs = JointInputs(tokenizer, 20, 2)
-    [joint] = inputs.encode("the river", ["the glacier", "a cave"])
-    for mark, text in zip(joint.marks, ("the river", "the glacier", "a cave")):
-        [ids] = tokenizer.encode([text])
-        expected = [tokenizer.start_id, *ids, tokenizer.separator_id]
-        assert joint.token_ids[mark : mark + len(expected)].tolist() == expected
-
-
 @pytest.mark.parametrize(
     "options, where",
     [
@@ -165,19 +146,3 @@ def test_a_trained_tokenizer_of_every_family(family_encoder):
 def test_wrong_options_are_refused(options, where):
     with pytest.raises(OptionError, match=where):
         make(**options)
-
-
-def test_wrong_inputs_are_refused(tmp_path, tiny_encoder):
-    with pytest.raises(OptionError, match="at most k=3"):
-        join(make(), [11], [[12]] * 4)
-    with pytest.raises(InputError, match="empty"):
-        make().encode("", ["a"])
-    with pytest.raises(InputError, match="candidate list is empty"):
-        make().encode("a", [])
-    words = types.SimpleNamespace(pair_form="words")
-    with pytest.raises(EncoderError, match="special tokens"):
-        JointInputs(words)
-    pairs = PairInputs(load_tokenizer(tiny_encoder), 64)
-    build_store(builtin_path("dev"), tmp_path / "store", pairs)
-    with pytest.raises(DataError, match="encoded apart"):
-        PairStore(tmp_path / "store").check(make())

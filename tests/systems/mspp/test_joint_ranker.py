@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from wqa.config import BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.engines.choice import packing_obstacle
-from wqa.errors import InputError, OptionError, QuestionTooLong, ScoreError
+from wqa.errors import InputError, ScoreError
 from wqa.evaluation import evaluate
 from wqa.inference import SequentialRanker
 from wqa.pretrained import read_backbone_config
 from wqa.systems.export import export_mxnet
 from wqa.systems.load import build_ranker, load_ranker, quantize_network
-from wqa.systems.mspp.inputs import JointInputs
 from wqa.systems.mspp.ranker import JointRanker
 from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
@@ -72,20 +71,6 @@ def test_every_candidate_has_the_score_of_its_one_group(tiny_encoder, engine, co
     np.testing.assert_array_equal(ranking.exit_scores, [ranking.scores])
 
 
-def test_groups_in_the_original_order(tiny_encoder):
-    ranker = make(tiny_encoder, order="original")
-    [question] = corpus(1)
-    ranking = ranker.rank(question.question, question.texts)
-    expected = scores_by_network(ranker, question.question, question.texts[:5])
-    np.testing.assert_allclose(ranking.scores[:5], expected, atol=1e-5)
-    shuffled = JointRanker(ranker.network, ranker.inputs, order="shuffled")
-    assert (
-        np.abs(shuffled.rank(question.question, question.texts).scores - ranking.scores).max() > 0
-    )
-    with pytest.raises(OptionError, match="order"):
-        JointRanker(ranker.network, ranker.inputs, order="best")
-
-
 @given(st.data())
 def test_blank_candidates_are_in_no_group(ranker_of_ids, data):
     ranker = ranker_of_ids
@@ -127,23 +112,6 @@ def test_the_order_in_which_candidates_come_has_no_effect(tiny_encoder):
     np.testing.assert_allclose(ranking.scores, expected.scores[shuffled], atol=1e-5)
 
 
-def test_what_was_cut_is_reported(tiny_encoder):
-    ranker = make(tiny_encoder)
-    ranking = ranker.rank("what ?", ["cave " * 24, "cave " * 25, "cave"])
-    assert ranking.truncated.tolist() == [False, True, False]
-    strict = make(tiny_encoder, long_questions="error")
-    with pytest.raises(QuestionTooLong):
-        strict.rank("cave " * 25, ["cave"])
-    with pytest.raises(InputError, match="not a string and a list"):
-        strict.rank("what ?", "cave")
-
-
-def test_what_a_ranker_says_of_itself(tiny_encoder):
-    capabilities = make(tiny_encoder).capabilities
-    assert capabilities.joint and capabilities.stages == 1
-    assert (capabilities.system, capabilities.exits, capabilities.num_layers) == ("mspp", (3,), 3)
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_score_that_is_not_finite_names_its_candidate(tiny_encoder, engine):
     ranker = make(tiny_encoder, engine)
@@ -162,14 +130,6 @@ def test_token_ids_of_another_tokenizer_are_refused(tiny_encoder, family_encoder
     ranker = JointRanker(network, inputs)
     with pytest.raises(InputError, match="token id .*ids from 0 to 8"):
         ranker.rank("where is the river ?", ["cave"])
-
-
-@pytest.mark.parametrize("positions", ["tokens", "slots"])
-def test_inputs_beyond_the_positions_are_refused(tiny_encoder, positions):
-    network = make(tiny_encoder, positions=positions).network
-    inputs = JointInputs(load_tokenizer(tiny_encoder), 60, 5, positions)
-    with pytest.raises(InputError, match="positions with candidates.*at most 160"):
-        JointRanker(network, inputs).rank("what ?", ["cave " * 58] * 5)
 
 
 def test_encoded_questions_are_ranked_as_a_group(tiny_encoder):
@@ -219,33 +179,6 @@ def test_onednn_scores_as_mxnet(family_encoder, options):
         np.testing.assert_allclose(one.scores, other.scores, atol=1e-4)
         assert one.cost.multiply_adds == other.cost.multiply_adds
         assert other.cost.padded_multiply_adds == other.cost.multiply_adds
-
-
-@needs_onednn
-def test_onednn_computes_all_rows_where_there_are_many_marks(tiny_encoder):
-    options = {"k": 80, "segment_length": 3}
-    rankers = []
-    backbone = BackboneConfig(
-        vocab_size=99, units=8, hidden_size=16, num_layers=2, num_heads=2, max_positions=256
-    )
-    for engine in ("mxnet", "onednn"):
-        mx.random.seed(1)
-        network = build_network("mspp", backbone, **options)
-        network.initialize(mx.init.Normal(0.3))
-        inputs = network.text_inputs(load_tokenizer(tiny_encoder), 128)
-        config = EngineConfig(engine=engine)
-        rankers.append(build_ranker("mspp", network, inputs, engine=config))
-    texts = list("abcdefghij") * 9
-    slow, fast = (ranker.rank("a", texts) for ranker in rankers)
-    np.testing.assert_allclose(slow.scores, fast.scores, atol=1e-4)
-
-
-@needs_onednn
-def test_onednn_attends_for_the_marks_of_many_inputs_of_one_length(tiny_encoder):
-    slow, fast = (make(tiny_encoder, engine) for engine in ("mxnet", "onednn"))
-    texts = ["cave"] * 97 + ["ice"] * 3
-    slow, fast = (ranker.rank("what ?", texts) for ranker in (slow, fast))
-    np.testing.assert_allclose(slow.scores, fast.scores, atol=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """The joint model: its sizes, heads, positions, and its training for answer sentence selection."""
 
-import json
 import math
 
 import mxnet as mx
@@ -9,18 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.config import BACKBONES, BackboneConfig, TrainingConfig, read_run_config
+from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
-from wqa.errors import OptionError, RunDirectoryError
+from wqa.errors import OptionError
 from wqa.pretrained import read_backbone_config
 from wqa.systems import SYSTEMS
-from wqa.systems.load import build_ranker, load_ranker
+from wqa.systems.load import load_ranker
 from wqa.systems.mspp.config import MSPPConfig
 from wqa.systems.mspp.inputs import JointInputs
-from wqa.systems.mspp.task import group_candidates, spread
+from wqa.systems.mspp.task import group_candidates
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
-from wqa.text import load_tokenizer
 from wqa.training.start import open_start
 from wqa.training.task import Setup
 
@@ -68,22 +66,6 @@ TEXTS = [
 def dense(layer, rows):
     """A dense layer outside MXNet."""
     return rows @ layer.weight.data().asnumpy().T + layer.bias.data().asnumpy()
-
-
-@pytest.mark.parametrize(
-    "head, count",
-    [
-        ("IE_k", 124_651_010),
-        ("AE_k", 126_422_786),
-        ("IE_1", 124_651_779),
-        ("AE_1", 124_651_779),
-    ],
-)
-def test_the_parameters_of_roberta_base(head, count):
-    network = build_network("mspp", BACKBONES["roberta_12_768_12"], head=head)
-    parameters = network.collect_params().values()
-    assert sum(math.prod(parameter.shape) for parameter in parameters) == count
-    assert network.config.token_types == 6
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -193,20 +175,6 @@ def test_wrong_options_are_refused(options, where):
         MSPPConfig(**options)
 
 
-def test_inputs_beyond_the_positions_are_refused_before_anything_is_written(tmp_path, tiny_encoder):
-    with pytest.raises(OptionError, match=r"64 x \(5 \+ 1\) = 384 tokens.*160"):
-        train("mspp", str(builtin_path("dev")), str(tmp_path / "run"), str(tiny_encoder))
-    assert not (tmp_path / "run" / "config.json").exists()
-    with pytest.raises(OptionError, match="encoder"):
-        build_network("mspp", None)
-    network = build_network("mspp", SMALL, k=7, segment_length=8)  # 64 tokens fit
-    with pytest.raises(OptionError, match="max_length"):
-        network.text_inputs(Ids(), 65)
-    with pytest.raises(OptionError, match="max_length: 7, and segments.*give max_length=8"):
-        network.text_inputs(Ids(), 7)
-    assert network.text_inputs(Ids(), 8).longest == 64
-
-
 # Training
 
 
@@ -259,15 +227,6 @@ def test_an_epoch_has_every_candidate_once_within_the_budget(tiny_encoder, shuff
         assert batch["token_ids"].size <= 600
         assert task.pairs_of(batch) == (key >= 0).sum()
     assert len(plans[1][0]) > 1
-
-
-def test_candidates_that_are_cut_are_counted(tiny_encoder, capsys):
-    task = make_task(tiny_encoder, segment_length=12, long_questions="truncate")
-    inputs = task.inputs
-    cut = 0
-    for question in read_questions(builtin_path("train")):
-        cut += sum(pair.truncated for pair in inputs.split(question.question, question.texts))
-    assert cut and f"{cut} candidates cut to 12 tokens" in capsys.readouterr().err
 
 
 def test_a_group_is_that_of_the_data(tiny_encoder):
@@ -360,64 +319,7 @@ def test_a_joint_run_is_taken_as_it_is(joint_run):
     assert "new: head" in line
 
 
-def test_a_run_of_another_system_gives_its_encoder(tiny_run, joint_run, tmp_path):
-    built, line = filled({"init": str(tiny_run)}, MSPPConfig(**SIZES))
-    assert "(cascade)" in line and "new: token types from 2, head" in line
-    cascade = load_ranker(tiny_run).network
-    np.testing.assert_array_equal(types_of(built)[:2], types_of(cascade))
-    # A joint run gives its encoder to a ranker of pairs.
-    config = TrainingConfig(max_updates=1, warmup_updates=0)
-    out = tmp_path / "pairwise"
-    train("pairwise", str(builtin_path("dev")), str(out), init=str(joint_run), config=config)
-    assert read_run_config(out / "config.json").backbone.token_types == 4
-    assert load_ranker(out).rank("a ?", ["b", "c"]).scores.shape == (2,)
-
-
-@pytest.mark.parametrize("name, value", [("k", 2), ("segment_length", 24)])
-def test_a_run_of_other_inputs_is_refused(joint_run, name, value):
-    with pytest.raises(OptionError, match=f"{name}={SIZES[name]}"):
-        filled({"init": str(joint_run)}, MSPPConfig(**{**SIZES, name: value}))
-
-
-def test_a_head_of_labels_does_not_rank(tiny_encoder, joint_run, tmp_path):
-    with pytest.raises(OptionError, match="IE_k or AE_k"):
-        make_task(tiny_encoder, head="AE_1")
-    network = joint_network(read_backbone_config(tiny_encoder), head="IE_1", **SIZES)
-    with pytest.raises(OptionError, match="a system that ranks"):
-        inputs = network.text_inputs(load_tokenizer(tiny_encoder), 64)
-        build_ranker("mspp", network, inputs)
-    run = tmp_path / "labels"
-    run.mkdir()
-    content = json.loads((joint_run / "config.json").read_text(encoding="utf-8"))
-    content["network"]["head"], content["sha256"] = "IE_1", {}
-    (run / "config.json").write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(RunDirectoryError, match="classifier.*expected a ranker"):
-        load_ranker(run)
-
-
-def test_teachers_are_refused(tiny_encoder, tiny_run, tmp_path):
-    config = TrainingConfig(teachers=(str(tiny_run),), max_updates=1, warmup_updates=0)
-    with pytest.raises(OptionError, match="teachers"):
-        options = {"config": config, **SIZES}
-        train("mspp", str(builtin_path("dev")), str(tmp_path / "a"), str(tiny_encoder), **options)
-
-
 # The command line
 
 
 # Spread of scores
-
-
-def test_the_spread_of_an_input_is_that_of_its_real_candidates():
-    scores = mx.nd.array([[1, 3, 5], [2, 7, 9], [1, 1, 4]])
-    real = mx.nd.array([[1, 1, 0], [1, 0, 0], [1, 1, 1]])
-    np.testing.assert_allclose(spread(scores, real).asnumpy(), [1, 0, math.sqrt(2)], rtol=1e-6)
-
-
-def test_equal_scores_after_an_epoch_are_told_once(tiny_encoder, caplog):
-    task = make_task(tiny_encoder)
-    caplog.clear()
-    for epoch, value in ((0, 1e-4), (1, 0.5), (2, 2e-3), (2, 1e-3)):
-        task.note(epoch, {"spread": value})
-    [record] = caplog.records
-    assert "differ by 2.0e-03" in record.getMessage()

@@ -12,7 +12,7 @@ from mxnet import autograd
 from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
-from wqa.errors import EncoderError, OptionError
+from wqa.errors import OptionError
 from wqa.pretrained import read_backbone_config
 from wqa.systems import SYSTEMS
 from wqa.systems.load import load_ranker
@@ -20,7 +20,7 @@ from wqa.systems.mspp.network import TokenPredictor
 from wqa.systems.mspp.pretraining import mask_tokens
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
-from wqa.text import WordTokenizer, load_tokenizer
+from wqa.text import load_tokenizer
 from wqa.training.start import open_start
 from wqa.training.task import Setup
 
@@ -31,13 +31,6 @@ SYSTEM = "mspp_pretraining"
 SIZES = {"k": 3, "segment_length": 32}
 SETTINGS = {"learning_rate": 1e-3, "warmup_updates": 2, "tokens_per_batch": 600, "log_every": 4}
 DEV = str(builtin_path("dev"))
-#: Mask token, and special tokens, of the stored vocabularies.
-VOCABULARIES = {
-    "uncased": ("[MASK]", {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}),
-    "cased": ("[MASK]", {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}),
-    "byte_level": ("<mask>", {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}),
-    "sentencepiece": ("[MASK]", {"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"}),
-}
 
 
 def tokenizer_of(name):
@@ -115,71 +108,6 @@ def test_a_predictor_starts_from_the_encoders(tmp_path, family):
 # Masks
 
 
-class Script:
-    """A generator whose draws are known."""
-
-    def __init__(self, numbers, ids=()):
-        self._numbers, self._ids = numbers, ids
-
-    def random(self, shape):
-        return np.array(self._numbers, float).reshape(shape)
-
-    def choice(self, choices, count):
-        assert len(self._ids) == count and set(self._ids) <= set(choices.tolist())
-        return np.array(self._ids, int)
-
-
-@pytest.mark.parametrize("name", VOCABULARIES)
-def test_tokenizers_know_their_mask_and_special_tokens(name):
-    tokenizer = tokenizer_of(name)
-    mask, specials = VOCABULARIES[name]
-    assert tokenizer.token(tokenizer.mask_id) == mask
-    special_ids, text_ids = tokenizer.special_ids(), tokenizer.text_ids()
-    assert set(map(tokenizer.token, special_ids.tolist())) == specials
-    assert not set(special_ids.tolist()) & set(text_ids.tolist())
-    assert len(special_ids) + len(text_ids) == tokenizer.vocab_size
-
-
-def test_a_tokenizer_without_a_mask_is_refused(tmp_path):
-    words = (DATA / "tokenizers" / "uncased" / "vocab.txt").read_text().splitlines()
-    (tmp_path / "vocab.txt").write_text("\n".join(words).replace("[MASK]", "[unused]"))
-    for tokenizer in (load_tokenizer(tmp_path), WordTokenizer(["moon"])):
-        with pytest.raises(EncoderError, match="has no mask token"):
-            mask_tokens(np.array([[7]]), 0.5, tokenizer, np.random.default_rng(0))
-
-
-def test_ids_may_have_gaps(tmp_path):
-    shutil.copytree(DATA / "tokenizers" / "byte_level", tmp_path / "x")
-    path = tmp_path / "x" / "vocab.json"
-    vocab = json.loads(path.read_text())
-    last = max(vocab, key=vocab.get)
-    vocab[last] += 5
-    path.write_text(json.dumps(vocab))
-    tokenizer = load_tokenizer(tmp_path / "x")
-    ids = tokenizer.text_ids().tolist()
-    assert ids[-1] == vocab[last] and ids[-2] == vocab[last] - 6
-
-
-def test_what_a_number_decides():
-    """Below 0.12 the mask, below 0.135 another token, below 0.15 the token itself."""
-    tokenizer = tokenizer_of("uncased")
-    [first, second] = tokenizer.text_ids()[:2].tolist()
-    mask, start = tokenizer.mask_id, tokenizer.start_id
-    ids = np.array([[start, first, first, first], [first, first, first, tokenizer.padding_id]])
-    numbers = [[0.0, 0.119, 0.121, 0.134], [0.136, 0.149, 0.151, 0.0]]
-    batch = mask_tokens(ids, 0.15, tokenizer, Script(numbers, [second, first]))
-    assert batch["token_ids"].tolist() == [
-        [start, mask, second, first],
-        [first, first, first, tokenizer.padding_id],
-    ]
-    assert batch["masked"][0, :3].tolist() == [1, 2, 3] and batch["masked"][1, :2].tolist() == [
-        0,
-        1,
-    ]
-    assert batch["masked_ids"][0, :3].tolist() == [first] * 3
-    np.testing.assert_allclose(batch["mask_weights"], [[0.4, 0.4, 0.4, 0], [0.4, 0.4, 0, 0]])
-
-
 def test_shares_over_many_tokens():
     """Each count lies within four standard deviations of its expectation."""
     tokenizer = tokenizer_of("uncased")
@@ -201,14 +129,6 @@ def test_shares_over_many_tokens():
     restored = batch["token_ids"].copy()
     np.put_along_axis(restored, batch["masked"].astype(int), batch["masked_ids"].astype(int), 1)
     np.testing.assert_array_equal(restored, ids)
-
-
-def test_a_batch_without_a_masked_token_has_no_loss_of_tokens():
-    tokenizer = tokenizer_of("uncased")
-    ids = np.full((2, 9), tokenizer.start_id)
-    with np.errstate(all="raise"):
-        batch = mask_tokens(ids, 1.0, tokenizer, np.random.default_rng(0))
-    assert batch["masked"].shape == (2, 8) and not batch["mask_weights"].any()
 
 
 # Losses
@@ -281,16 +201,6 @@ def test_a_loss_is_weighted_or_left_out(tiny_encoder, tmp_path):
 # Runs
 
 
-@pytest.mark.once
-def test_a_pretraining_learns_tokens(tiny_encoder, tmp_path):
-    config = TrainingConfig(epochs=3, **SETTINGS)
-    train(SYSTEM, DEV, str(tmp_path), str(tiny_encoder), config=config, **SIZES)
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    logged = [json.loads(line) for line in lines if '"losses"' in line]
-    first, last = logged[0]["losses"], logged[-1]["losses"]
-    assert last["mlm"] < 0.96 * first["mlm"] and set(first) == {"mspp", "mlm"}
-
-
 def test_the_command_pretrains_and_fine_tunes(tiny_encoder, tmp_path, capsys):
     settings = ("--k", "3", "--segment-length", "32", "--learning-rate", "1e-3")
     settings += ("--warmup-updates", "1", "--max-updates", "3", "--tokens-per-batch", "600")
@@ -348,20 +258,3 @@ def test_wrong_options_are_refused(tiny_encoder, tmp_path, options, where):
     with pytest.raises(OptionError, match=where):
         train(SYSTEM, DEV, str(tmp_path / "run"), str(tiny_encoder), **{**SIZES, **options})
     assert not (tmp_path / "run").exists() or not list((tmp_path / "run").iterdir())
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"k": 2, "segment_length": 32}, "init: a run with k=3; expected one with k=2"),
-        ({"k": 3, "segment_length": 16}, "init: a run with segment_length=32; expected one with"),
-        (
-            {"k": 3, "segment_length": 32, "type_initialisation": 1.0},
-            "type_initialisation: 1.0 with a run of a joint model",
-        ),
-    ],
-)
-def test_fine_tuning_of_another_form_is_refused(pretrained, tmp_path, options, message):
-    data = str(builtin_path("dev"))
-    with pytest.raises(OptionError, match=message):
-        train("mspp", data, str(tmp_path / "run"), init=str(pretrained), **options)

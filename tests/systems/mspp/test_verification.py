@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import re
 
 import mxnet as mx
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wqa.cli import main
-from wqa.config import BackboneConfig, EngineConfig, TrainingConfig, read_run_config
+from wqa.config import EngineConfig, TrainingConfig, read_run_config
 from wqa.data import (
     Claim,
     builtin_path,
@@ -33,11 +32,10 @@ from wqa.evaluation import claim_evaluator, label_accuracy
 from wqa.pretrained import read_backbone_config
 from wqa.systems import SYSTEMS
 from wqa.systems.load import load_ranker
-from wqa.systems.load_readers import load_reader, load_verifier
-from wqa.systems.mspp.claims import Verdict, Verifier
+from wqa.systems.mspp.claims import Verifier
 from wqa.systems.mspp.config import ClaimConfig
-from wqa.systems.registry import build_network
-from wqa.systems.run_config import run_kind
+from wqa.systems.registry import build_network, run_kind
+from wqa.systems.run_directory import load_verifier
 from wqa.systems.train import train
 from wqa.text import load_tokenizer
 from wqa.training.start import open_start
@@ -230,57 +228,6 @@ def test_an_epoch_has_every_claim_once_in_batches_of_one_size(tiny_encoder, clai
     assert len(task.plan(1)) == 24
 
 
-def test_the_settings_of_the_paper_are_the_defaults(tiny_encoder, claim_file):
-    settings = ClaimConfig().training_defaults()
-    assert settings["learning_rate"] == 1e-5 and settings["warmup_updates"] == 1000
-    assert settings["tokens_per_update"] == 64 * 384
-    assert SYSTEMS[SYSTEM].task_type().metric == "accuracy"
-    # An update then has 64 claims, whatever their lengths.
-    defaults = ClaimConfig(**SIZES).training_defaults()
-    assert make_task(tiny_encoder, claim_file).plan(defaults["tokens_per_update"])[0].shape == (
-        24,
-        3,
-    )
-    assert defaults["tokens_per_update"] // 96 == 64
-
-
-def test_what_is_cut_skipped_or_not_read_is_said(tiny_encoder, tmp_path, capsys):
-    claims = [
-        Claim("1", "ice " * 30, ("cave",), LABELS[0]),
-        Claim("2", "ice", ("cave " * 30, "river", "ice", "a", "b"), LABELS[1]),
-    ]
-    path = tmp_path / "claims.jsonl"
-    write_claims(path, claims)
-    task = make_task(tiny_encoder, path, TrainingConfig(long_questions="skip"))
-    assert task.size() == {"claims": 1} and set(task.pairs.labels) == {1}
-    notes = capsys.readouterr().err
-    assert "1 evidence text cut to 24 tokens, 2 evidence texts not read" in notes
-    assert "1 over-long question skipped" in notes
-    with pytest.raises(QuestionTooLong, match=f"^{re.escape(str(path))}, .*'1': 23 or more"):
-        make_task(tiny_encoder, path)
-    write_claims(path, claims[:1])
-    with pytest.raises(DataError):
-        make_task(tiny_encoder, path, TrainingConfig(long_questions="skip"))
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"head": "IE_k"}, "head: 'IE_k'"),
-        ({"labels": 4}, "label_names: 3 names of 4 labels"),
-        ({"label_names": ("a", "b")}, "label_names: 2 names of 3 labels"),
-        ({"k": 9}, r"24 x \(9 \+ 1\) = 240 tokens"),
-        ({"config": TrainingConfig(teachers=("x",), warmup_updates=0)}, "teachers"),
-    ],
-)
-def test_wrong_options_are_refused(tiny_encoder, claim_file, tmp_path, options, message):
-    with pytest.raises(OptionError, match=message):
-        out = str(tmp_path / "run")
-        settings = {"config": TrainingConfig(max_updates=1, **SETTINGS), **SIZES, **options}
-        train(SYSTEM, str(claim_file), out, str(tiny_encoder), **settings)
-    assert not (tmp_path / "run" / "config.json").exists()
-
-
 def test_wrong_data_are_refused(tiny_encoder, tmp_path, claim_file):
     path = tmp_path / "claims.jsonl"
     first = claim_file.read_text().splitlines()[0]
@@ -332,14 +279,6 @@ def test_a_pretrained_run_gives_its_encoder_and_a_claim_run_its_head(
             np.testing.assert_allclose(ours[key].asnumpy(), theirs[key].asnumpy(), atol=1e-9)
     assert "(mspp_pretraining); new: head" in lines["pretrained"]
     assert "(mspp_claims); kept: head" in lines["claims"]
-
-
-@pytest.mark.parametrize("name, value", [("k", 2), ("segment_length", 20)])
-def test_a_run_of_other_inputs_is_refused(pretrained, claim_file, tmp_path, name, value):
-    message = f"init: a run with {name}={SIZES[name]}; expected one with {name}={value}"
-    with pytest.raises(OptionError, match=message):
-        options = {"init": str(pretrained), **SIZES, name: value}
-        train(SYSTEM, str(claim_file), str(tmp_path / "run"), **options)
 
 
 def test_a_run_records_its_labels_in_their_order(claim_run, tmp_path):
@@ -405,23 +344,6 @@ def test_a_logit_that_is_not_finite_names_its_claim(tiny_encoder, engine):
     verifier.network.head.out.bias.set_data(mx.nd.array([0, np.nan, 0]))
     with pytest.raises(ScoreError, match="claim 'C0', logits: nan for the label NOT ENOUGH INFO"):
         list(verifier.label_all(make_claims(2)))
-
-
-def test_an_error_comes_after_the_verdicts_before_it(tiny_encoder):
-    verifier = make_verifier(tiny_encoder)
-    verdicts = verifier.label_all([*make_claims(2), Claim("C9", " ", ("x",))])
-    assert isinstance(next(verdicts), Verdict) and isinstance(next(verdicts), Verdict)
-    with pytest.raises(InputError, match="'C9': the question is empty"):
-        next(verdicts)
-
-
-def test_token_ids_of_another_tokenizer_are_refused(tiny_encoder):
-    sizes = {"units": 8, "hidden_size": 8, "num_layers": 1, "num_heads": 2}
-    network = build_network(SYSTEM, BackboneConfig(vocab_size=9, **sizes), **SIZES)
-    network.initialize()
-    verifier = Verifier(network, make_inputs(tiny_encoder))
-    with pytest.raises(InputError, match="claim 'what is ice .*token id .*ids from 0 to 8"):
-        verifier.label("what is ice ?", ["cave"])
 
 
 def test_networks_without_the_labels_of_claims_are_refused(tiny_encoder, tiny_run):
@@ -559,77 +481,3 @@ def test_lower_precisions_are_close(claim_run, claim_file, precision, tolerance,
     for one, other in zip(exact, close):
         values = list(other.probabilities.values())
         np.testing.assert_allclose(list(one.probabilities.values()), values, atol=tolerance)
-
-
-def test_runs_of_other_kinds_are_told_apart(claim_run, tiny_run, claim_file, capsys, tmp_path):
-    assert run_kind(claim_run) == "labels" and run_kind(tiny_run) == "scores"
-    assert run_kind("wo+rr") == run_kind(tmp_path) == run_kind("x" * 300) == ""
-    for load in (load_ranker, load_reader):
-        with pytest.raises(RunDirectoryError, match="a classifier of claims"):
-            load(claim_run)
-    for run in (tiny_run, tmp_path / "none"):
-        assert main(["verify", str(run), "--claim", "x"]) == 2
-        assert str(run) in capsys.readouterr().err
-    assert main(["evaluate", str(tiny_run), "--data", str(claim_file)]) == 2
-    assert "line 1" in capsys.readouterr().err
-    assert main(["evaluate", str(claim_run), "--data", str(builtin_path("dev"))]) == 2
-    assert "line 1: no key 'claim'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--drop-ratio", "0.3"],
-        ["--metrics", "map"],
-        ["--filter", "clean"],
-        ["--total", "30"],
-        ["--per-exit"],
-        ["--pool", "batch"],
-        ["--write-qrels", "x"],
-        ["--cache", "x"],
-    ],
-)
-def test_options_of_rankings_are_refused(claim_run, claim_file, capsys, arguments):
-    assert main(["evaluate", str(claim_run), "--data", str(claim_file), *arguments]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"error: {arguments[0]}") and "labels claims and ranks nothing" in error
-
-
-def test_over_long_claims_are_reported(claim_run, tmp_path, capsys):
-    path = tmp_path / "claims.jsonl"
-    claims = [Claim("1", "ice " * 30, ("cave " * 30,), LABELS[0])]
-    write_claims(path, [*claims, Claim("2", "ice", ("cave",) * 5, LABELS[1])])
-    evaluate = ["evaluate", str(claim_run), "--data", str(path)]
-    assert main(evaluate) == 2
-    assert f"{path}, question '1': 23 or more tokens" in capsys.readouterr().err
-    assert main([*evaluate, "--long-questions", "truncate"]) == 0
-    shown = capsys.readouterr()
-    assert "note: 1 over-long question truncated" in shown.err
-    assert shown.out.splitlines()[1] == "evidence: 1 shortened, 2 not read"
-    assert main([*evaluate, "--long-questions", "skip"]) == 0
-    shown = capsys.readouterr()
-    assert "note: 1 over-long question skipped" in shown.err
-    assert shown.out.startswith("1 claims, label accuracy") and "1 over-long left out" in shown.out
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["--claim", " "], "the question is empty"),
-        (["--claim", "ice " * 30], "question .*: 23 or more tokens.*--long-questions truncate"),
-        (["--claim", "ice", "--evidence", "none.txt"], "none.txt: cannot be read"),
-    ],
-)
-def test_wrong_arguments_of_verify(claim_run, capsys, arguments, message):
-    assert main(["verify", str(claim_run), *arguments]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and re.search(message, error)
-
-
-def test_an_empty_file_of_evidence_is_none(claim_run, tmp_path, capsys):
-    (tmp_path / "none.txt").write_text("")
-    shown = []
-    for more in ([], ["--evidence", str(tmp_path / "none.txt")]):
-        assert main(["verify", str(claim_run), "--claim", "ice", *more]) == 0
-        shown.append(capsys.readouterr().out)
-    assert shown[0] == shown[1] and shown[0].startswith("probability  label")

@@ -10,12 +10,12 @@ import pytest
 from conftest import DATA
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import Candidate, Document, Question, write_documents, write_questions
-from wqa.errors import DataError, InputError, OptionError, RunDirectoryError, ScoreError
+from wqa.errors import DataError, InputError, OptionError, ScoreError
 from wqa.evaluation.answers import (
     exact_match,
     f1,
@@ -26,15 +26,15 @@ from wqa.inference.pipeline import Pipeline
 from wqa.pretrained.configs import to_huggingface
 from wqa.retrieval import Index, build_index
 from wqa.systems.export import huggingface_tensors
-from wqa.systems.load import build_ranker, load_ranker
-from wqa.systems.load_readers import load_reader
+from wqa.systems.load import load_ranker
 from wqa.systems.pairwise.network import PairwiseTransformer
 from wqa.systems.reader.inputs import Window, WindowInputs, occurrences
 from wqa.systems.reader.reader import Reader, decode_spans
 from wqa.systems.reader.task import ReaderTask, SpanExamples
 from wqa.systems.registry import build_network
+from wqa.systems.run_directory import load_reader
 from wqa.systems.train import train
-from wqa.text import Located, PairInputs, load_tokenizer, pad_pairs
+from wqa.text import Located, PairInputs, load_tokenizer
 
 # Exact match and F1
 
@@ -259,14 +259,6 @@ def test_a_converted_model_computes_the_references_logits_and_reads(bert_reader,
     assert read_json["system"] == "reader" and read_json["max_length"] == 32
 
 
-def test_a_head_of_spans_without_its_bias_is_refused(bert_reader, tmp_path, capsys):
-    tensors = load_file(str(bert_reader / "model.safetensors"))
-    del tensors["qa_outputs.bias"]
-    save_file(tensors, str(bert_reader / "model.safetensors"))
-    assert main(["convert", str(bert_reader), str(tmp_path / "run")]) == 2
-    assert "missing tensors: qa_outputs.bias" in capsys.readouterr().err
-
-
 # Training examples
 
 
@@ -373,33 +365,6 @@ def test_a_long_paragraph_gives_the_window_with_the_most_context(tokenizer):
     first, last = positive[0].span
     context = min(first, len(positive[0].token_ids) - 1 - last)
     assert context >= (len(positive[0].token_ids) - (last - first + 1)) // 2 - 5
-
-
-def test_what_questions_lack_is_counted_and_said(tokenizer, capsys):
-    rhine = Candidate("The Rhine ends in the North Sea.", 1)
-    long_answer = " ".join(["sea"] * 60)
-    questions = [
-        Question("Q1", "where ?", (rhine,), ("the North Sea",)),
-        Question("Q2", "where ?", (rhine,), ("the Baltic",)),
-        Question("Q3", "where ?", (Candidate(long_answer, 1),), (long_answer,)),
-        # An answer in a text with label 0 is neither.
-        Question("Q4", "where ?", (rhine._replace(label=0),), ("Rhine",)),
-    ]
-    made = examples_of(questions, tokenizer, max_length=60, negatives=10)
-    counts = made.counts
-    assert (counts["questions"], counts["unanswered"]) == (4, 1)
-    assert (counts["without span"], counts["cut off"]) == (1, 1)
-    assert [example.question for example in made.examples] == [0]
-    made.note("train.jsonl")
-    said = capsys.readouterr().err
-    assert "train.jsonl: 1 question with no candidate that contains an answer, 1 candid" in said
-    assert "with label 1 that contains none, 1 answer too long for a window" in said
-    with pytest.raises(DataError, match="no candidate with label 1 contains an answer"):
-        examples_of(questions[1:2], tokenizer)
-    with pytest.raises(DataError, match="question 'Q5': no answers"):
-        examples_of([Question("Q5", "where ?", (rhine,))], tokenizer)
-    with pytest.raises(DataError, match="candidate 1 has no label"):
-        examples_of([Question("Q6", "where ?", (Candidate("a"),), ("a",))], tokenizer)
 
 
 def test_a_batch_marks_what_can_be_read_and_where_the_answer_is(tokenizer):
@@ -514,21 +479,6 @@ def test_the_engines_read_the_same(family_encoder, tmp_path, precision, engine, 
     assert compared > 20
 
 
-@pytest.mark.needs_precision("int8")
-def test_a_quantized_reader_reads(rivers, reader_run, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(reader_run, run)
-    with pytest.raises(RunDirectoryError, match="quantize the run with `wqa quantize"):
-        load_reader(run, precision="int8")
-    assert main(["quantize", str(run), "--data", str(rivers / "train.jsonl")]) == 0
-    reader = load_reader(run, precision="int8")
-    right = 0
-    for question in river_questions():
-        [answer] = reader.read(question.question, question.texts)
-        right += answer.text == question.answers[0]
-    assert right >= 5
-
-
 @pytest.mark.needs_onednn
 def test_both_engines_train_the_same(rivers, tmp_path):
     losses = []
@@ -542,26 +492,6 @@ def test_both_engines_train_the_same(rivers, tmp_path):
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
 
 
-def test_a_stopped_training_resumes_to_the_same_bits(rivers, tmp_path, monkeypatch):
-    settings = ["--epochs", "6", "--checkpoint-every", "3", "--eval-every", "3"]
-    settings += ["--engine", "mxnet", "--shuffle", "question"]
-    assert main(command(rivers, tmp_path / "whole", *settings)) == 0
-    losses, calls = ReaderTask.losses, []
-
-    def failing(self, batch, update):
-        calls.append(update)
-        if update == 5:
-            raise DataError("test", "a failure")
-        return losses(self, batch, update)
-
-    monkeypatch.setattr(ReaderTask, "losses", failing)
-    assert main(command(rivers, tmp_path / "stopped", *settings)) == 2
-    monkeypatch.setattr(ReaderTask, "losses", losses)
-    assert main(command(rivers, tmp_path / "stopped", *settings, "--resume")) == 0
-    whole, stopped = (tmp_path / name / "model.params" for name in ("whole", "stopped"))
-    assert whole.read_bytes() == stopped.read_bytes()
-
-
 def test_a_reader_starts_from_a_ranker_and_from_a_reader(rivers, reader_run, tiny_run, tmp_path):
     for init, said in ((tiny_run, "new: head"), (reader_run, "kept: head")):
         run = tmp_path / said[:3]
@@ -572,43 +502,7 @@ def test_a_reader_starts_from_a_ranker_and_from_a_reader(rivers, reader_run, tin
         assert said in first["start"]
 
 
-def test_scores_against_no_answer(reader_run):
-    question = river_questions()[0]
-    [plain] = load_reader(reader_run).read(question.question, question.texts[:1])
-    reader = load_reader(reader_run, span_scores="against-no-answer")
-    [against] = reader.read(question.question, question.texts[:1])
-    pair = reader.inputs.encode(question.question, question.texts[:1])[0]
-    inputs = pad_pairs([pair], len(pair.token_ids), 0, True)
-    arrays = [mx.nd.array(array, dtype=array.dtype) for array in inputs]
-    logits = reader.network(*arrays).asnumpy()[0]
-    assert against.text == plain.text
-    assert against.score == pytest.approx(plain.score - logits[0].sum(), abs=1e-3)
-
-
 # Runs of the wrong kind
-
-
-def test_rankers_and_readers_refuse_one_anothers_networks(reader_run, tiny_run):
-    loaded = load_reader(reader_run, engine="mxnet")
-    with pytest.raises(OptionError, match="a system that ranks"):
-        build_ranker("reader", loaded.network, loaded.inputs)
-    ranker = load_ranker(tiny_run, engine="mxnet")
-    with pytest.raises(OptionError, match="expected a reader of spans"):
-        Reader(ranker.network, ranker.inputs)
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"max_answer_tokens": 0}, "max_answer_tokens: 0; expected a whole number above 0"),
-        ({"span_scores": "best"}, "span_scores: 'best'; expected one of logits"),
-        ({"precision": "int4"}, "precision"),
-        ({"long_questions": "cut"}, "long_questions"),
-    ],
-)
-def test_options_out_of_range(reader_run, options, message):
-    with pytest.raises(OptionError, match=re.escape(message)):
-        load_reader(reader_run, **options)
 
 
 def test_questions_that_cannot_be_read(reader_run):
@@ -628,12 +522,6 @@ def test_questions_that_cannot_be_read(reader_run):
         broken.read("where ?", ["", "the sea"])
 
 
-@pytest.mark.parametrize("name", ["stride", "negatives", "read"])
-def test_a_setting_below_zero_is_refused(name):
-    with pytest.raises(OptionError, match=f"{name}: -1"):
-        build_network("reader", tiny_config(), **{name: -1})
-
-
 def test_training_questions_without_answers(rivers, tmp_path, capsys):
     questions = [question._replace(answers=()) for question in river_questions()]
     write_questions(tmp_path / "bare.jsonl", questions)
@@ -644,17 +532,6 @@ def test_training_questions_without_answers(rivers, tmp_path, capsys):
         message = capsys.readouterr().err.splitlines()[-1]
         assert "bare.jsonl, question 'sea0': no answers" in message
     assert not (tmp_path / "run" / "config.json").exists()
-
-
-def test_a_store_has_no_answers(rivers, tmp_path, capsys):
-    store = str(tmp_path / "train.store")
-    arguments = ["tokenize", "--encoder", str(rivers / "encoder")]
-    arguments += ["--data", str(rivers / "train.jsonl"), "--out", store, "--max-length", "64"]
-    assert main(arguments) == 0
-    arguments = command(rivers, tmp_path / "run")
-    arguments[arguments.index("--train") + 1] = store
-    assert main(arguments) == 2
-    assert "a store, which has no answers" in capsys.readouterr().err
 
 
 # wqa ask --reader
@@ -681,52 +558,6 @@ def test_one_question_shows_its_answer_the_text_around_it_and_the_documents(
     assert best["text"] == "Dresden" and best["document"] == "D2"
     assert answer(rivers, reader_run, "--question", "zebra ?") == 0
     assert "the question retrieves no document" in capsys.readouterr().out
-
-
-def test_a_title_and_its_text_are_shown_in_one_line(rivers, reader_run, tmp_path, capsys):
-    titled = [Document(item.id, item.text, "Rivers") for item in river_documents()]
-    write_documents(tmp_path / "titled.jsonl", titled)
-    build_index(tmp_path / "titled.jsonl", tmp_path / "index")
-    question = ["--question", "past which town does the Elbe run ?"]
-    arguments = ["ask", tmp_path / "index", "--reader", reader_run, *question]
-    assert main(list(map(str, arguments))) == 0
-    out = capsys.readouterr().out
-    assert "\\n" not in out and ": Rivers From its source the Elbe" in out
-
-
-def test_over_long_questions_are_named_before_any_is_answered(rivers, reader_run, tmp_path, capsys):
-    sea = Question("sea", "where does the Rhine end ?", (), ("the North Sea",))
-    long = Question("long", " ".join(["where does the Rhine end ?"] * 12), (), ("the North Sea",))
-    write_questions(tmp_path / "q.jsonl", [sea, long])
-    data = ["--data", tmp_path / "q.jsonl", "--out", tmp_path / "p.json"]
-    assert answer(rivers, reader_run, *data) == 2
-    assert "question 'long'" in capsys.readouterr().err
-    assert not (tmp_path / "p.json").exists()
-    assert answer(rivers, reader_run, *data, "--long-questions", "truncate") == 0
-    assert "1 over-long question truncated" in capsys.readouterr().err
-
-
-def test_questions_without_known_answers_are_answered_without_figures(
-    rivers, reader_run, tmp_path, capsys
-):
-    bare = [question._replace(candidates=(), answers=()) for question in river_questions()]
-    write_questions(tmp_path / "q.jsonl", bare)
-    assert answer(rivers, reader_run, "--data", tmp_path / "q.jsonl") == 0
-    assert capsys.readouterr().out == "6 questions, without known answers\n"
-    bare[2] = bare[2]._replace(answers=("Ulm",))
-    write_questions(tmp_path / "q.jsonl", bare)
-    assert answer(rivers, reader_run, "--data", tmp_path / "q.jsonl") == 2
-    assert "question 'sea0': no answers, as 5 of 6 questions" in capsys.readouterr().err
-
-
-def test_a_question_that_retrieves_nothing_is_answered_by_nothing(rivers, reader_run, tiny_run):
-    pipeline = Pipeline(Index(rivers / "index"), load_reader(reader_run), load_ranker(tiny_run))
-    texts = ["zebra ?", "past which town does the Elbe run ?", "zebra ?"]
-    questions = [Question(f"Q{number}", text, ()) for number, text in enumerate(texts)]
-    nothing, answered, last = pipeline.answer_all(questions)
-    assert not nothing.documents and not nothing.answers and not last.documents
-    assert [answered.question.id, last.question.id] == ["Q1", "Q2"]
-    assert answered.documents == pipeline.answer(texts[1]).documents
 
 
 def test_many_questions_give_figures_counts_and_predictions(rivers, reader_run, tmp_path, capsys):
@@ -789,40 +620,3 @@ def test_a_ranker_that_reads_a_cache_of_documents(rivers, reader_run, tmp_path, 
     assert whole["answers"] == cached["answers"]
     for one, another in zip(whole["documents"], cached["documents"]):
         assert one["score"] == pytest.approx(another["score"], abs=1e-2)
-
-
-@pytest.mark.parametrize(
-    "more, message",
-    [
-        (["--question", "a", "--cache", "c"], "--cache: without a ranker"),
-        (["--question", " "], "the question is empty"),
-        (["--question", "a", "--out", "p.json"], "--out: with one question"),
-        (["--question", "a", "--read", "0"], "--read: 0"),
-        (["--question", "a", "--n-best", "0"], "--n-best: 0"),
-        (["--question", "a", "--data", "b"], "not allowed with"),
-        ([], "required"),
-    ],
-)
-def test_arguments_that_do_not_go_together(rivers, reader_run, capsys, more, message):
-    assert answer(rivers, reader_run, *more) == 2
-    error = capsys.readouterr().err
-    assert message in error and len(error.splitlines()) == 1
-
-
-def test_an_index_and_runs_of_the_wrong_kind(rivers, reader_run, tiny_run, capsys):
-    for changed, message in (
-        ({"index": rivers / "absent"}, "absent"),
-        ({"--reader": tiny_run}, "which is a ranker"),
-        ({"--reader": rivers / "index"}, "config.json"),
-        ({"--ranker": reader_run}, "which is a reader of spans"),
-        ({"--reader": rivers / "absent"}, "absent"),
-        ({"--ranker": rivers / "absent"}, "absent"),
-    ):
-        given_options = {"--reader": reader_run, **changed}
-        index = given_options.pop("index", rivers / "index")
-        arguments = ["ask", str(index), "--question", "where does the Rhine end ?"]
-        for flag, value in given_options.items():
-            arguments += [flag, str(value)]
-        assert main(arguments) == 2
-        error = capsys.readouterr().err
-        assert message in error and len(error.splitlines()) == 1, error

@@ -65,7 +65,7 @@ class OnnxEngine(Engine):
         lengths = batch.lengths
         if batch.store is None:
             arrays = self._inputs.arrays(batch.pairs)
-            positions = sum(arrays[name].shape[1] for name in self._inputs.padded)
+            positions = self._inputs.positions(arrays)
             inputs = graph_inputs(arrays)
         else:
             positions = int(lengths.max())

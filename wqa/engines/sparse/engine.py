@@ -31,8 +31,8 @@ class SparseEngine(Engine):
     """Scores lists by convolutions of word vectors, and by a recurrent layer over the candidates.
 
     It reads the parameters of the network once. A pair of a micro-batch is a list, with the ids of
-    its ``question``, those of the ``words`` of its candidates and the ``lengths`` of these; the
-    readings are those of the candidates of all lists.
+    its ``question``, those of the ``words`` of its candidates and the ``lengths`` of these; it has
+    a score for each of them, and 0 behind.
 
     Parameters
     ----------
@@ -43,6 +43,9 @@ class SparseEngine(Engine):
     most_bytes : int
         Most bytes of the tables of words.
     """
+
+    #: Whether its inputs are whole lists, also where each candidate is scored by itself.
+    takes_lists = True
 
     def __init__(self, network: Any, config: EngineConfig, most_bytes: int = TABLE_BYTES) -> None:
         super().__init__(config, _LOCK)
@@ -57,15 +60,20 @@ class SparseEngine(Engine):
         self._questions = _Side(vectors, *of_questions, most_bytes // 4)
         self._candidates = _Side(vectors, *of_candidates, most_bytes - most_bytes // 4)
 
+    def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
+        return [np.arange(len(lengths))]
+
     def _run(self, batch: MicroBatch) -> Readings:
         words = np.array([len(one.words) for one in batch.pairs])
         with one_blas_thread():
             parts = []
             for first, last in stretches(np.cumsum(words) - words, PASS_WORDS):
                 parts += self._score_group(batch.pairs[first:last], words[first:last])
-        # Nothing is padded.
-        positions = [len(one.question) + one.lengths for one in batch.pairs]
-        return Readings(np.concatenate(positions), [np.concatenate(parts)])
+        counts = np.array([len(one.lengths) for one in batch.pairs])
+        scores = np.zeros((len(counts), counts.max()), np.float32)
+        scores[np.arange(counts.max()) < counts[:, None]] = np.concatenate(parts)
+        of_questions = counts * [len(one.question) for one in batch.pairs]
+        return Readings(of_questions + words, [scores])  # no position is padding
 
     def _score_group(self, lists: Sequence[Any], words: np.ndarray) -> List[np.ndarray]:
         """Score lists, a share in each thread; a long list is divided by its texts."""

@@ -62,11 +62,8 @@ class CascadeConfig(ExitConfig):
         if not 0 <= self.distillation <= 1:
             raise OptionError("distillation", self.distillation, "a number from 0 to 1")
         if self.distillation and self.trained_exits != "all":
-            raise OptionError(
-                "distillation",
-                f"{self.distillation} with trained_exits {self.trained_exits}",
-                "trained_exits all, as the last exit teaches in each update",
-            )
+            problem = f"{self.distillation} with trained_exits {self.trained_exits}"
+            raise OptionError("distillation", problem, "trained_exits all")
 
 
 class CascadeTransformer(ExitNetwork):

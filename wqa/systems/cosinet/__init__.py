@@ -20,7 +20,7 @@ SYSTEMS = (
     System(
         name="compare_aggregate",
         help="Compare-Aggregate, on word vectors",
-        network="wqa.systems.cosinet.compare_aggregate.CompareAggregate",
+        network="wqa.systems.cosinet.network.CompareAggregate",
         task="wqa.systems.cosinet.task.ListTask",
         ranker="wqa.systems.cosinet.ranker.ListRanker",
         inputs="wqa.systems.cosinet.inputs.ListInputs",

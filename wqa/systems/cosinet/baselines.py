@@ -7,6 +7,7 @@ retrieved. They have no network, parameters or files: `load_ranker` takes their 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Type
 
@@ -53,16 +54,12 @@ class Baseline(Ranker):
         if not question.question.strip():
             raise InputError(question_name(question), "the question is empty", "text")
         non_blank = np.array([bool(text.strip()) for text in question.texts])
-        left = question._replace(
-            candidates=tuple(
-                candidate._replace(rank=rank)
-                for candidate, rank, has_text in zip(question.candidates, question.ranks, non_blank)
-                if has_text
-            )
-        )
+        ranked = zip(question.candidates, question.ranks)
+        candidates = [candidate._replace(rank=rank) for candidate, rank in ranked]
+        left = tuple(itertools.compress(candidates, non_blank))
         scores = np.full(len(non_blank), -np.inf)
-        if non_blank.any():
-            scores[non_blank] = self.scores(left)
+        if left:
+            scores[non_blank] = self.scores(question._replace(candidates=left))
         return Ranking(
             order=np.argsort(-scores, kind="stable"),
             scores=scores,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import LONG_QUESTIONS
+from wqa.engines.inputs import EngineInputs
 from wqa.errors import OptionError, QuestionTooLong, check_choice
 from wqa.text.batching import BUCKET, bucketed
 from wqa.text.inputs import PairInputs, TokenIds
@@ -34,6 +35,10 @@ class WordPair(NamedTuple):
         """Whether the candidate has no word."""
         return len(self.candidate) == 0
 
+    def pairs(self) -> List[WordPair]:
+        """The pair, as a list of one candidate."""
+        return [self]
+
 
 class WordList(NamedTuple):
     """Word ids of a question and of its candidates that are not blank, text behind text.
@@ -44,6 +49,11 @@ class WordList(NamedTuple):
     question: np.ndarray
     words: np.ndarray
     lengths: np.ndarray
+
+    @property
+    def length(self) -> int:
+        """Number of words of the question with each candidate, padded to the longest."""
+        return len(self.lengths) * (len(self.question) + int(self.lengths.max()))
 
     def pairs(self) -> List[WordPair]:
         """Pairs of the question with each candidate."""
@@ -159,6 +169,18 @@ class ListInputs(PairInputs):
             candidate_valid,
             np.array(counts, dtype=np.float32),
         )
+
+
+class ListEngineInputs(EngineInputs):
+    """Lists of candidates, or pairs as lists of one, padded to the longest of a micro-batch."""
+
+    def arrays(self, pairs: Sequence[Any]) -> Dict[str, np.ndarray]:
+        lists = [one.pairs() for one in pairs]
+        return dict(zip(self.inputs.names, self.inputs.pad_lists(lists)))
+
+    def positions(self, arrays: Mapping[str, np.ndarray]) -> int:
+        _, candidates, width = arrays["candidate_ids"].shape
+        return candidates * (arrays["question_ids"].shape[1] + width)
 
 
 def plan_lists(

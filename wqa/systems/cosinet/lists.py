@@ -10,8 +10,9 @@ candidate, L words of either, D the width of the word embeddings, C that of a pa
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from wqa.models.runtime import Tensor
 
@@ -19,16 +20,78 @@ import mxnet as mx
 from mxnet.gluon import HybridBlock, Parameter, nn, rnn
 
 from wqa.config import BackboneConfig
-from wqa.errors import OptionError
-from wqa.models.embeddings import break_cycles
+from wqa.config.systems import option, without_option
+from wqa.errors import OptionError, check_choice
 from wqa.models.masks import real_positions
-from wqa.models.network import Network
-from wqa.systems.cosinet.config import ListConfig
+from wqa.models.network import Network, NetworkConfig
 from wqa.systems.cosinet.inputs import ListInputs
 from wqa.text import Tokenizer
+from wqa.text.words import BUCKETS
 
-#: Blocks of a network that work on whole lists.
-_LIST_PARTS = ("recurrent", "out")
+#: Losses: binary cross-entropy of pairs, or the divergence of a list from its labels.
+LOSSES = ("pointwise", "listwise")
+#: Recurrent layers over the candidates of a question.
+RECURRENT = ("none", "rnn", "birnn", "lstm", "bilstm")
+#: Peaks of the learning rate by the loss (Bonadiman and Moschitti 2020, section 5.2).
+LEARNING_RATES = {"pointwise": 2e-3, "listwise": 2e-4}
+
+
+@dataclasses.dataclass(frozen=True)
+class ListConfig(NetworkConfig):
+    """Configuration of networks on lists of candidates.
+
+    Parameters
+    ----------
+    words : str
+        Folder of word vectors, as `wqa.data.word_vectors.write_word_vectors` writes it. A run holds
+        a copy of them.
+    loss : {"pointwise", "listwise"}
+        Binary cross-entropy of each pair, or the Kullback-Leibler divergence of the softmax over
+        a question's candidates from their normalised labels (section 4.2).
+    recurrent : {"none", "rnn", "birnn", "lstm", "bilstm"}
+        Recurrent layer over the candidates; it needs the loss ``"listwise"``.
+    buckets : int
+        Number of vectors that unknown words share, by a hash; with 0 all of them have one, zero.
+    rows : int
+        Number of rows of the word embeddings, that of the padding included.
+    width : int
+        D, the width of the word embeddings.
+    words_sha256 : str
+        SHA-256 of the word vectors.
+
+    Raises
+    ------
+    OptionError
+        If a value is unknown or out of range, or pairs of their own would train a recurrent layer.
+    """
+
+    words: str = option("", "word vectors, a folder that `wqa embed-words` wrote")
+    loss: str = option("listwise", "binary cross-entropy of pairs, or divergence of whole lists")
+    recurrent: str = option("none", "recurrent layer over the candidates of a question")
+    buckets: int = option(BUCKETS, "random vectors that unknown words share, 0 for one of zeros")
+    rows: int = without_option(0)
+    width: int = without_option(0)
+    words_sha256: str = without_option("")
+
+    #: Values that some fields are limited to.
+    CHOICES = {"loss": LOSSES, "recurrent": RECURRENT}
+
+    def __post_init__(self) -> None:
+        for name, known in self.CHOICES.items():
+            check_choice(name, getattr(self, name), known)
+        for name in ("rows", "width"):
+            if getattr(self, name) < 0:
+                raise OptionError(name, getattr(self, name), "a whole number from 0")
+        if self.loss == "pointwise" and self.recurrent != "none":
+            expected = "listwise, as a recurrent layer learns from whole lists"
+            raise OptionError("loss and recurrent", f"pointwise and {self.recurrent}", expected)
+
+    def training_defaults(self) -> Dict[str, Any]:
+        return {
+            "epochs": 3,
+            "schedule": "slanted",
+            "learning_rate": LEARNING_RATES[self.loss],
+        }
 
 
 def uniform_by_fan_in() -> mx.init.Initializer:
@@ -243,29 +306,7 @@ class ListNetwork(Network):
         return ListInputs(tokenizer, max_length, long_questions)
 
     def hybrid_forward(self, F, *inputs: Tensor, vectors: Tensor) -> Tensor:
-        *texts, list_valid = inputs
-        pairs = self.encode(F, *texts, vectors=vectors)  # (Q, n, C)
-        return self.score(F, pairs, list_valid)
-
-    def encode(self, F, *texts: Tensor, vectors: Tensor) -> Tensor:
-        """Encode the pairs of lists.
-
-        Parameters
-        ----------
-        F : module
-            ``mxnet.nd`` or ``mxnet.sym``.
-        *texts : Tensor
-            The first four inputs of the network: ids and numbers of words of the questions, and of
-            the candidates.
-        vectors : Tensor
-            (rows, D) word embeddings.
-
-        Returns
-        -------
-        Tensor
-            (Q, n, C)
-        """
-        question_ids, question_valid, candidate_ids, candidate_valid = texts
+        question_ids, question_valid, candidate_ids, candidate_valid, list_valid = inputs
         question = self._embed(F, question_ids, question_valid, vectors)  # (Q, N, units)
         question = _for_each(F, question, candidate_ids)  # (B, N, units)
         question_counts = _for_each(F, question_valid, candidate_ids)  # (B,)
@@ -273,45 +314,13 @@ class ListNetwork(Network):
         counts = F.reshape(candidate_valid, (-1,))  # (B,)
         candidate = self._embed(F, ids, counts, vectors)  # (B, M, units)
         pairs = self.encode_pairs(F, question, question_counts, candidate, counts)  # (B, C)
-        return F.reshape_like(pairs, candidate_ids, lhs_begin=0, lhs_end=1, rhs_begin=0, rhs_end=2)
-
-    def score(self, F, pairs: Tensor, list_valid: Tensor) -> Tensor:
-        """Score the candidates of lists.
-
-        Parameters
-        ----------
-        F : module
-            ``mxnet.nd`` or ``mxnet.sym``.
-        pairs : Tensor
-            (Q, n, C), as `encode` returns them.
-        list_valid : Tensor
-            (Q,) number of candidates.
-
-        Returns
-        -------
-        Tensor
-            (Q, n) scores, 0 at padding.
-        """
+        sizes = {"lhs_begin": 0, "lhs_end": 1, "rhs_begin": 0, "rhs_end": 2}
+        pairs = F.reshape_like(pairs, candidate_ids, **sizes)  # (Q, n, C)
         real = real_positions(F, pairs, list_valid)  # (Q, n)
         if self.recurrent is not None:
             pairs = F.swapaxes(pairs, 0, 1)  # (n, Q, C)
             pairs = F.swapaxes(self.recurrent(pairs, list_valid), 0, 1)
         return F.reshape(self.out(pairs), (0, -1)) * real
-
-    def parts(self) -> Tuple[HybridBlock, HybridBlock]:
-        """The network in two blocks, so that a long list is encoded a few pairs at a time.
-
-        Returns
-        -------
-        pairs : mxnet.gluon.HybridBlock
-            Takes the first four inputs of the network; returns encoded pairs, (Q, n, C).
-        lists : mxnet.gluon.HybridBlock
-            Takes these pairs and the last input; returns the scores, (Q, n).
-        """
-        pairs, lists = _Part(self, self.encode, False), _Part(self, self.score, True)
-        pairs.vectors = self.vectors
-        pairs.params.update({self.vectors.name: self.vectors})
-        return pairs, lists
 
     def _embed(self, F, ids: Tensor, valid: Tensor, vectors: Tensor) -> Tensor:
         """Encoded words of texts, 0 at padding: (texts, L, units)."""
@@ -320,21 +329,6 @@ class ListNetwork(Network):
         real = F.expand_dims(real_positions(F, ids, valid), axis=2)  # (texts, L, 1)
         words = F.BlockGrad(F.broadcast_mul(words, real))
         return self.encode_words(F, words, real)
-
-
-class _Part(HybridBlock):
-    """A method of a network as a block, with those of its blocks that the method uses."""
-
-    def __init__(self, network: ListNetwork, method: Callable[..., Tensor], lists: bool) -> None:
-        super().__init__(prefix=network.prefix)
-        self._method = (method,)  # in a tuple, so that the network is no child
-        for name, child in network._children.items():
-            if (name in _LIST_PARTS) == lists and child is not None:
-                self.register_child(child, name)
-        break_cycles(self)
-
-    def hybrid_forward(self, F, *inputs: Tensor, **constants: Tensor) -> Tensor:
-        return self._method[0](F, *inputs, **constants)
 
 
 def _for_each(F, rows: Tensor, candidates: Tensor) -> Tensor:

@@ -1,22 +1,21 @@
 """Ranking by networks on lists of candidates, which they read in their original order.
 
-Pairs are encoded in micro-batches. The recurrent layer and the score follow for each list of a
-group of questions, so that no list is too long for the memory.
+Without a recurrent layer a candidate is scored by itself, and pairs run in micro-batches of similar
+lengths. With one, lists do.
 """
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Sequence, Tuple
+from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
-from wqa.engines.engine import Engine, MicroBatch
 from wqa.inference.dropping import FREE, Cost
-from wqa.inference.loop import InputsRanker
+from wqa.inference.loop import InputsRanker, micro_batches, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
-from wqa.systems.cosinet.inputs import WordList
+from wqa.systems.cosinet.inputs import ListEngineInputs, WordList, WordPair
 
 
 class QuestionList(NamedTuple):
@@ -38,18 +37,11 @@ class ListRanker(InputsRanker):
     It takes the parameters of `wqa.inference.loop.InputsRanker`; a text has words for tokens.
     """
 
+    engine_inputs = ListEngineInputs
+
     def __init__(self, network: Any, inputs: Any, *drops: Any, **options: Any) -> None:
         self._work = network.stage_work()[0], network.list_work()
         super().__init__(network, inputs, *drops, **options)
-
-    def _build_engine(self, quantized: Any) -> Engine:
-        if self._config.engine == "onnxruntime":
-            from wqa.systems.cosinet.graphs import ListOnnxEngine
-
-            return ListOnnxEngine(self.network, self.inputs, self._config)
-        from wqa.systems.cosinet.engines import build_list_engine  # needs MXNet
-
-        return build_list_engine(self.network, self.inputs, self._config)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -67,19 +59,36 @@ class ListRanker(InputsRanker):
         return encoded, len(words.words) + len(words.question) * len(texts)
 
     def _rank_group(self, group: Sequence[QuestionList]) -> List[Ranking]:
-        counts = [len(encoded.order) for encoded in group]
         lists = [encoded.words for encoded in group if len(encoded.order)]
-        scores = positions = np.zeros(0)
-        if lists:
-            batch = MicroBatch([0], np.arange(len(lists)), lists)
-            [readings] = self._engine.run_all([batch])
-            positions, [scores] = readings.positions, readings.rows
-        edges = np.cumsum(counts)[:-1]
-        of_questions = zip(group, np.split(scores, edges), np.split(positions, edges))
-        return [self._ranking(*of_question) for of_question in of_questions]
+        scored = zip(*self._scores(lists))
+        return [self._ranking(encoded, scored) for encoded in group]
 
-    def _ranking(self, encoded: QuestionList, scores: np.ndarray, positions: np.ndarray) -> Ranking:
-        """Ranking by scores of the candidates with words, and the positions that ran for each."""
+    def _scores(self, lists: Sequence[WordList]) -> Tuple[List[np.ndarray], np.ndarray]:
+        """Scores of the candidates of each list, and the positions that ran for all of them."""
+        counts = np.array([len(words.lengths) for words in lists], dtype=int)
+        if not self.capabilities.joint and not getattr(self._engine, "takes_lists", False):
+            pairs: List[WordPair] = []
+            for words in lists:
+                pairs += words.pairs()
+            scores, positions = score_inputs(self._engine, pairs, 1)
+            sums = np.concatenate([[0], np.cumsum(positions)])
+            ends = np.cumsum(counts)
+            return np.split(scores[:, 0], ends[:-1]), sums[ends] - sums[ends - counts]
+        of_lists: List[np.ndarray] = [np.zeros(0)] * len(lists)
+        positions = np.zeros(len(lists))
+        lengths = np.array([words.length for words in lists], dtype=int)
+        works = micro_batches(self._engine, lists, lengths)
+        for work, done in zip(works, self._engine.run_all(works)):
+            positions[work.numbers] = done.positions
+            for number, row in zip(work.numbers, done.rows[0]):
+                of_lists[number] = row[: counts[number]]
+        return of_lists, positions
+
+    def _ranking(
+        self, encoded: QuestionList, scored: Iterator[Tuple[np.ndarray, float]]
+    ) -> Ranking:
+        """Ranking by the next of the scored lists, where any candidate has words."""
+        scores, positions = next(scored) if len(encoded.order) else (np.zeros(0), 0.0)
         return self._ranking_of_stage(
             encoded.order,
             scores,
@@ -89,12 +98,12 @@ class ListRanker(InputsRanker):
             cost=self._cost(encoded, positions) if len(encoded.order) else FREE,
         )
 
-    def _cost(self, encoded: QuestionList, positions: np.ndarray) -> Cost:
+    def _cost(self, encoded: QuestionList, positions: float) -> Cost:
         count = len(encoded.order)
         work, list_work = self._work
         words = len(encoded.words.words) + len(encoded.words.question) * count
         of_lists = count * list_work
         multiply_adds = float(words * work + of_lists)
-        padded = float(positions.sum() * work + of_lists)
+        padded = float(positions * work + of_lists)
         one_token = float(count * work)
         return Cost(1.0, one_token, one_token, multiply_adds, padded, multiply_adds)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import logging
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
@@ -20,27 +19,22 @@ import numpy as np
 
 from wqa.config import from_dict
 from wqa.data.word_vectors import read_word_vectors
-from wqa.errors import DataError, OptionError, printable
+from wqa.errors import DataError, OptionError
 from wqa.io.progress import note_counts
 from wqa.models import Network
 from wqa.systems.cosinet.inputs import plan_lists
 from wqa.text import Tokenizer, WordTokenizer, embedding_matrix
-from wqa.text.words import BUCKETS
 from wqa.training.losses import listwise_divergence
 from wqa.training.start import Start
 from wqa.training.task import PairTask, Setup
 
-#: Fields of `wqa.systems.cosinet.config.ListConfig` that the word vectors determine.
+#: Fields of `wqa.systems.cosinet.lists.ListConfig` that the word vectors determine.
 FROM_WORDS = ("rows", "width", "words_sha256", "buckets")
 
 _HINT = "give words=FOLDER, a table that `wqa embed-words` wrote"
 
-LOGGER = logging.getLogger(__name__)
-
 #: Pairs whose words are looked up in the table before a training.
 _LOOKED_UP = 10_000
-#: Share of known words below which a note says so.
-_FEW = 0.5
 
 
 class WordStart(Start):
@@ -97,12 +91,8 @@ class ListTask(PairTask):
         has_positive = positives > 0
         self.without_positive = int((~has_positive).sum())
         if not has_positive.any():
-            raise DataError(
-                "training questions",
-                f"none of the {len(starts):,} has a positive candidate",
-                "at least one, as listwise training has no target without",
-                "check the labels and the filter",
-            )
+            problem = f"none of the {len(starts):,} has a positive candidate"
+            raise DataError("training questions", problem, "at least one", "check the labels")
         longest = np.maximum.reduceat(pairs.lengths, starts, axis=0)  # (questions, 2)
         self._starts, self._counts = starts[has_positive], counts[has_positive]
         self._longest = longest[has_positive]
@@ -123,24 +113,14 @@ class ListTask(PairTask):
         return setup.system.network_type()(None, setup.own_config)
 
     def _check_words(self, train_file: str) -> None:
-        """Refuse word vectors of none of the corpus's words, and say if they are of few."""
+        """Refuse word vectors of none of the corpus's words."""
         known = len(self.inputs.tokenizer.words)
         first = self.pairs.assemble(np.arange(min(len(self.pairs), _LOOKED_UP)))
-        # Occurrences: unknown words share the ids of the buckets.
+        # Unknown words share the ids of the buckets.
         ids = np.concatenate([ids for pair in first for ids in pair[:2]])
-        share = np.mean(ids <= known)
-        if not share:
-            raise DataError(
-                train_file,
-                f"word vectors of none of the words of its first {len(first):,} pairs",
-                "a table that has some of them",
-                _HINT,
-            )
-        if share < _FEW:
-            note = (
-                f"{train_file}: only {share:.0%} of its words, as often as they occur, have vectors"
-            )
-            LOGGER.warning(printable(note))
+        if not np.any(ids <= known):
+            problem = f"word vectors of none of the words of its first {len(first):,} pairs"
+            raise DataError(train_file, problem, "a table that has some of them", _HINT)
 
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         return (self._start or start).fill(self.network, devices)
@@ -191,12 +171,5 @@ def _open(system: str, start: Start, own_config: Any) -> Tuple[Start, Any]:
     if run.system != system:
         raise OptionError("init", f"a run of the system {run.system}", f"a run of {system}")
     stored = from_dict(type(own_config), run.network, f"{start.name}, field network")
-    if own_config.buckets not in (BUCKETS, stored.buckets):
-        raise OptionError(
-            "buckets",
-            own_config.buckets,
-            f"{stored.buckets}, those of the run's words",
-            "leave buckets out, or give words in place of init",
-        )
     sizes = {name: getattr(stored, name) for name in FROM_WORDS}
     return start, dataclasses.replace(own_config, **sizes)

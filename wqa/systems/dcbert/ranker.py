@@ -85,7 +85,8 @@ class DecoupledRanker(CascadeRanker):
                 encoders[backbone] = DocumentEncoder(
                     backbone, inputs.tokenizer, most, config, layers
                 )
-        self._text_encoders = [encoders[backbone] for backbone in network.encoders]
+        both = [encoders[backbone] for backbone in network.encoders]
+        self.question_encoder, self.document_encoder = both
         self._cache: Optional[DocumentCache] = None
         if cache is not None:
             self._cache = open_cache(cache)
@@ -96,16 +97,6 @@ class DecoupledRanker(CascadeRanker):
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
         return super()._build_engine(quantized and quantized[2 * self.network.num_layers :])
-
-    @property
-    def question_encoder(self) -> DocumentEncoder:
-        """Encoder of questions."""
-        return self._text_encoders[0]
-
-    @property
-    def document_encoder(self) -> DocumentEncoder:
-        """Encoder of documents that are not in the cache."""
-        return self._text_encoders[1]
 
     def _pairs(self, question: Question) -> List[Any]:
         if self._cache is None:

@@ -40,12 +40,8 @@ class DCBERTTask(ExitTask):
         #: Number of each pair's document.
         self._documents = self.pairs.candidates if together > 1 else np.zeros(0, np.int32)
         if together > 1 and self.config.shuffle == "question":
-            raise OptionError(
-                "document_pairs and shuffle",
-                f"{together} and question",
-                "shuffle pair where pairs of one document stay together, whatever their questions",
-                "give document_pairs=1, or shuffle=pair",
-            )
+            expected = "shuffle pair, where pairs of one document stay together"
+            raise OptionError("document_pairs and shuffle", f"{together} and question", expected)
 
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         """Initialise the network from a start of any kind.

@@ -13,12 +13,11 @@ from __future__ import annotations
 import collections
 import pathlib
 import re
-from typing import Any, Collection, Dict, Mapping, Set
+from typing import Any, Collection, Dict, Set
 
 from wqa.errors import EncoderError
 from wqa.models import Network
 from wqa.pretrained.names import (
-    DENSE,
     HUGGINGFACE,
     CheckpointLayout,
     Names,
@@ -45,15 +44,13 @@ class StudentLayout(CheckpointLayout):
         return any(name.startswith(f"{HEADS}.") for name in tensors)
 
     def plain_names(self, tensors: Collection[str]) -> Dict[str, str]:
-        family = HUGGINGFACE[self.family]
-        plain = {}
+        family, plain = HUGGINGFACE[self.family], {name: name for name in tensors}
+        # The repeated encoder alone has the projection of narrow embeddings.
+        projection = rf"{CORE}\.(?:{family.prefix}\.)?({family.projection}\..*)"
         for name in tensors:
-            # The encoder by itself, or inside its classifier.
-            plain[re.sub(rf"^{CORE}\.{family.prefix}\.", f"{CORE}.", name)] = name
-        for name in list(plain):
-            part = name.partition(".")[2]
-            if name.startswith(f"{CORE}.{family.projection}."):
-                plain.setdefault(part, plain[name])
+            match = re.fullmatch(projection, name)
+            if match:
+                plain.setdefault(match[1], name)
         return plain
 
     def options(self, path: pathlib.Path, tensors: Collection[str]) -> Dict[str, Any]:
@@ -70,12 +67,8 @@ class StudentLayout(CheckpointLayout):
             depths.append(_count(path, start, numbers[start]))
         for head, depth in enumerate(depths):
             if depth != depths[0]:
-                raise EncoderError(
-                    path,
-                    f"layers of {HEADS}.{head}: {depth}, of {HEADS}.0: {depths[0]}",
-                    "heads of one depth",
-                    "fetch the file again",
-                )
+                problem = f"layers of {HEADS}.{head}: {depth}, of {HEADS}.0: {depths[0]}"
+                raise EncoderError(path, problem, "heads of one depth", "fetch the file again")
         return {**options, "head_layers": depths[0]}
 
     def names(self, network: Network) -> Names:
@@ -93,46 +86,11 @@ class StudentLayout(CheckpointLayout):
                 names.update(array_names(f"{branch}.head.{part}", [f"{start}.{dense}"]))
         return names
 
-    def copies(self, network: Network) -> Mapping[str, str]:
-        copies = {}
-        body = network.own_config.body
-        for tensors in self.names(network).values():
-            for name in tensors:
-                copy = _copy(name, body)
-                if copy:
-                    copies[copy] = name
-        return copies
-
-    def further_copies(self, network: Network) -> Mapping[str, str]:
-        # An encoder without its classifier, as the code's settings name it, has none of these.
-        copies = {}
-        for dense in HUGGINGFACE[self.family].classifier.values():
-            for kind in DENSE:
-                copies[f"{CORE}.{dense}.{kind}"] = f"{HEADS}.0.{dense}.{kind}"
-        return copies
-
-
-def _copy(name: str, body: int) -> str:
-    """Name of a layer's tensor, or of the embeddings', in the encoder that the student starts from.
-
-    It is empty for tensors of classifiers and of heads beside head 0.
-    """
-    match = re.match(rf"{HEADS}\.(\d+)\.(?:layer\.(\d+)\.(.*))?", name)
-    if not match:
-        return f"{CORE}." + re.sub(rf"^{BODY}\.", "encoder.layer.", name)
-    if match[1] != "0" or not match[2]:
-        return ""
-    return f"{CORE}.encoder.layer.{body + int(match[2])}.{match[3]}"
-
 
 def _count(path: pathlib.Path, start: str, numbers: Set[int]) -> int:
     """Count of numbers in the names of tensors, which are those from 0."""
     for number in range(len(numbers) or 1):
         if number not in numbers:
-            raise EncoderError(
-                path,
-                f"missing tensors: {start}.{number}",
-                "all tensors of the checkpoint",
-                "fetch the file again",
-            )
+            problem, expected = f"missing tensors: {start}.{number}", "all tensors"
+            raise EncoderError(path, problem, expected, "fetch the file again")
     return len(numbers)

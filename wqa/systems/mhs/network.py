@@ -182,13 +182,11 @@ class MultipleHeadsStudent(ExitNetwork):
             raise OptionError("head_layers", config.head_layers, expected)
         last = body + config.head_layers
         if last > depth:
-            raise OptionError(
-                "body and head_layers",
-                f"{body} + {config.head_layers} = {last} layers",
-                f"at most {depth}, the layers of the encoder",
-            )
+            problem = f"{body} + {config.head_layers} = {last} layers"
+            expected = f"at most {depth}, the layers of the encoder"
+            raise OptionError("body and head_layers", problem, expected)
         if config.exits:
-            _check_early(config.exits, body)
+            check_exits(config.exits, body)
         weights = config.head_weights or (1.0,) * config.heads
         self.own_config = dataclasses.replace(config, body=body, head_weights=weights)
         return (*config.exits, last)
@@ -230,14 +228,6 @@ class MultipleHeadsStudent(ExitNetwork):
         *early, _ = super().stage_work()
         layers = self.own_config.layers_of(self.config) - sum(self.own_config.exits[-1:])
         return [*early, float(layers * self.config.layer_work)]
-
-
-def _check_early(exits: Tuple[int, ...], body: int) -> None:
-    try:
-        check_exits(exits, body)
-    except OptionError as error:
-        expected = f"increasing layers of the body, from 1 to {body}"
-        raise OptionError("exits", error.found, expected) from None
 
 
 class Member(Network):

@@ -26,7 +26,7 @@ from wqa.io.progress import note_counts
 from wqa.systems.mspp.inputs import JointInput
 from wqa.systems.mspp.ranker import JointRanker, check_input
 from wqa.systems.mspp.task import MSPPTask, group_candidates, plan_rows
-from wqa.text import is_store, naming_file, note_long_questions, prepare_questions
+from wqa.text import is_store, naming_file, note_long_questions
 from wqa.text.split_inputs import SPECIALS
 from wqa.training.losses import label_cross_entropy
 from wqa.training.pairs import TrainingPairs
@@ -55,7 +55,6 @@ class ClaimTask(MSPPTask):
 
     #: Share of the claims whose label is predicted.
     metric = "accuracy"
-    watched = ()
     computes = "labels"
 
     @classmethod
@@ -70,12 +69,8 @@ class ClaimTask(MSPPTask):
         with naming_file(train_file):
             questions = [question_of(claim, inputs.k) for claim in claims]
             pairs = TrainingPairs(questions, inputs, config.shuffle)
-        unread = sum(pieces_of(claim, inputs.k)[1] for claim in claims)
-        counts = [
-            (pairs.truncated, "evidence text", f"cut to {inputs.max_length} tokens"),
-            (unread, "evidence text", f"not read, after the first {inputs.k} of a claim"),
-        ]
-        note_counts(train_file, counts)
+        cut = (pairs.truncated, "evidence text", f"cut to {inputs.max_length} tokens")
+        note_counts(train_file, [cut])
         note_long_questions(pairs.truncated_questions, pairs.skipped_questions, train_file)
         return cls(network, inputs, pairs, config, sha256(train_file))
 
@@ -248,19 +243,11 @@ def _check_labels(network: Any) -> None:
         raise OptionError("network", found, f"{len(LABELS)}: " + ", ".join(LABELS))
 
 
-def evaluate_labels(dev: Any) -> Any:
-    """Factory of evaluators on claims; ``dev`` is a `wqa.systems.development.Development`."""
-    engine = dev.engine
+def evaluate_labels(dev: Any, inputs: Any) -> Any:
+    """Make the evaluator on claims; ``dev`` is a `wqa.systems.development.Development`."""
 
-    def evaluator(inputs: Any) -> Any:
-        def build(network: Any) -> Any:
-            return Verifier(network, inputs, engine=engine)
+    def build(network: Any) -> Any:
+        return Verifier(network, inputs, engine=dev.engine)
 
-        # After the task is made, which refuses a head of labels that it does not train.
-        claims: Any = list(read_claims(dev.data))
-        with naming_file(dev.data):
-            prepared: Any = prepare_questions(claims, [inputs])
-        note_long_questions(prepared.truncated, prepared.skipped, dev.data)
-        return claim_evaluator(prepared.questions, build, engine.engine == "mxnet")
-
-    return evaluator
+    claims = dev.prepared(list(read_claims(dev.data)), inputs)
+    return claim_evaluator(claims, build, dev.is_live)

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from wqa.engines.inputs import EngineInputs
 from wqa.errors import OptionError, QuestionTooLong, check_choice
 from wqa.text.batching import bucketed, pad_rows
 from wqa.text.split_inputs import SplitInputs, SplitPair
@@ -168,3 +169,21 @@ class JointInputs(SplitInputs):
             arrays.append(pad_rows([joint.positions for joint in pairs], length))
         arrays.append(np.stack([joint.marks for joint in pairs]).astype(np.float32))
         return (*arrays, np.array(lengths, dtype=np.float32))
+
+
+class JointEngineInputs(EngineInputs):
+    """Joint inputs, of which the heads read the marks."""
+
+    def arrays(self, pairs: Sequence[JointInput]) -> Dict[str, np.ndarray]:
+        most = 0 if self.is_exported else self.network.max_positions
+        return dict(zip(self.inputs.names, self.inputs.pad(pairs, most)))
+
+    def read_positions(self, pairs: Sequence[JointInput]) -> np.ndarray:
+        return np.stack([joint.marks for joint in pairs])
+
+    def embed(self, layers: Any, pairs: Sequence[JointInput], batch: Any) -> None:
+        types = np.concatenate([joint.token_types for joint in pairs])
+        positions = None
+        if pairs[0].positions is not None:
+            positions = np.concatenate([joint.positions for joint in pairs])
+        layers.embed(pairs, batch, types, positions)

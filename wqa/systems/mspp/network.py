@@ -171,12 +171,8 @@ class JointTransformer(OneHeadNetwork):
         check_length(max_length, self.max_positions)
         own = self.own_config
         if max_length < own.segment_length:
-            raise OptionError(
-                "max_length",
-                f"{max_length}, and segments have segment_length={own.segment_length}",
-                f"at least {own.segment_length}",
-                f"give max_length={own.segment_length}, or a smaller segment_length",
-            )
+            problem = f"{max_length}, and segments have segment_length={own.segment_length}"
+            raise OptionError("max_length", problem, f"at least {own.segment_length}")
         form = (own.segment_length, own.k, own.positions, own.missing)
         return JointInputs(tokenizer, *form, long_questions, own.marks)
 
@@ -190,12 +186,10 @@ class JointTransformer(OneHeadNetwork):
 def _check_positions(config: MSPPConfig, positions: int) -> None:
     length, segments = config.segment_length, config.k + 1
     if length * segments > positions:
-        raise OptionError(
-            "segment_length and k",
-            f"{length} x ({config.k} + 1) = {length * segments} tokens",
-            f"at most {positions}, the positions of the encoder",
-            f"take segment_length={positions // segments} or less, or fewer candidates",
-        )
+        problem = f"{length} x ({config.k} + 1) = {length * segments} tokens"
+        expected = f"at most {positions}, the positions of the encoder"
+        hint = f"take segment_length={positions // segments} or less, or fewer candidates"
+        raise OptionError("segment_length and k", problem, expected, hint)
 
 
 class PredictingTransformer(JointTransformer):

@@ -61,12 +61,8 @@ class PretrainingTask(MSPPTask):
             losses["mlm"] = -(likelihoods * batch["mask_weights"]).sum(axis=1)
         else:
             scores = self.scores(batch, update)
-        of_scores = self.score_losses(scores, batch["labels"])
-        return {"mspp": own.mspp_weight * of_scores.pop("loss"), **losses, **of_scores}
-
-    def note(self, epoch: int, means: Dict[str, float]) -> None:
-        if self.network.own_config.mspp_weight:  # otherwise nothing tells candidates apart
-            super().note(epoch, means)
+        of_scores = self.score_losses(scores, batch["labels"])["loss"]
+        return {"mspp": own.mspp_weight * of_scores, **losses}
 
 
 def mask_tokens(

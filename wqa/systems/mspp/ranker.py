@@ -21,8 +21,7 @@ from wqa.inference.loop import InputsRanker, check_ids, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking, question_name
 from wqa.systems.mspp.config import ORDERS
-from wqa.systems.mspp.engines import JointEngineInputs
-from wqa.systems.mspp.inputs import JointInput
+from wqa.systems.mspp.inputs import JointEngineInputs, JointInput
 from wqa.text import SplitPair
 
 

@@ -9,8 +9,7 @@ cross-entropy.
 
 from __future__ import annotations
 
-import logging
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -27,12 +26,8 @@ from wqa.training.losses import cross_entropy
 from wqa.training.start import Origin, Start, fill_from
 from wqa.training.task import PairTask, Setup
 
-LOGGER = logging.getLogger(__name__)
-
 #: Label of a candidate that is missing in a group.
 MISSING_LABEL = -1
-#: Spread of the scores of an input below which candidates are not told apart.
-COLLAPSED = 1e-2
 #: Batches of a block of questions, for ``shuffle="question"``.
 _BATCHES_A_BLOCK = 50
 
@@ -45,7 +40,6 @@ class MSPPTask(PairTask):
 
     network: Any
     inputs: Any
-    watched: Tuple[str, ...] = ("spread",)
     shape = ("k", "segment_length")
     #: What the network computes.
     computes = "scores"
@@ -55,7 +49,6 @@ class MSPPTask(PairTask):
         if self.network.computes != self.computes:
             expected = "IE_k or AE_k, which give a score to each candidate"
             raise OptionError("head", self.network.own_config.head, expected)
-        self._has_warned = False
 
     def _longest_group(self) -> int:
         """Bound of a group's tokens, whatever the shuffle: the k longest candidates of a question.
@@ -149,30 +142,10 @@ class MSPPTask(PairTask):
         return self.score_losses(self.scores(batch, update), batch["labels"])
 
     def score_losses(self, scores: mx.nd.NDArray, labels: mx.nd.NDArray) -> Dict[str, Any]:
-        """Loss of the scores of each group, and their spread. Shapes: `scores, labels` (B, k)."""
+        """Loss of the scores of each group. Shapes: `scores, labels` (B, k)."""
         real = labels != MISSING_LABEL
         losses = cross_entropy(scores, labels * real) * real
-        return {"loss": losses.sum(axis=1) / self.inputs.k, "spread": spread(scores, real)}
-
-    def note(self, epoch: int, means: Dict[str, float]) -> None:
-        """Warn once if the scores of an input are nearly one after an epoch."""
-        if epoch and means.get("spread", np.inf) < COLLAPSED and not self._has_warned:
-            self._has_warned = True
-            LOGGER.warning(
-                f"scores of an input differ by {means['spread']:.1e}, so that candidates are not "
-                "told apart; try marks=separator or a pre-trained run"
-            )
-
-
-def spread(scores: mx.nd.NDArray, real: mx.nd.NDArray) -> mx.nd.NDArray:
-    """Standard deviation of the scores of each input, (B,), 0 where there is one candidate.
-
-    Shapes: `scores, real` (B, k).
-    """
-    with mx.autograd.pause():
-        count = real.sum(axis=1, keepdims=True)
-        mean = (scores * real).sum(axis=1, keepdims=True) / count
-        return (((scores - mean) * real) ** 2).sum(axis=1).sqrt() / count.reshape(-1).sqrt()
+        return {"loss": losses.sum(axis=1) / self.inputs.k}
 
 
 def plan_rows(

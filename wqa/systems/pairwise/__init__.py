@@ -9,6 +9,6 @@ SYSTEMS = (
         help="the monolithic ranker",
         network="wqa.systems.pairwise.network.PairwiseTransformer",
         task="wqa.training.schedules.ExitTask",
-        directory="wqa.systems.pairwise.checkpoint.ClassifierLayout",
+        directory="wqa.systems.pairwise.network.ClassifierLayout",
     ),
 )

@@ -7,13 +7,15 @@ the baseline that TANDA fine-tunes (Garg et al. 2020).
 from __future__ import annotations
 
 import dataclasses
-from typing import Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from wqa.config import BackboneConfig
 from wqa.config.systems import option
 from wqa.errors import OptionError
+from wqa.models import Network
 from wqa.models.exits import ExitConfig, ExitNetwork
 from wqa.models.heads import FirstPositionHead
+from wqa.pretrained.source import DirectoryLayout, Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,14 +53,27 @@ class PairwiseTransformer(ExitNetwork):
         self, backbone: BackboneConfig, config: Optional[ExitConfig] = None, **kwargs
     ) -> None:
         if config is not None and len(config.exits) > 1:
-            raise OptionError(
-                "exits",
-                ",".join(map(str, config.exits[:20])),
-                "at most one layer for a monolithic ranker",
-            )
+            problem = ",".join(map(str, config.exits[:20]))
+            raise OptionError("exits", problem, "at most one layer for a monolithic ranker")
         super().__init__(backbone, config, **kwargs)
 
     def make_head(self, layer: int) -> FirstPositionHead:
         """Classifier D, in the form of the encoder's family."""
         config = self.config
         return FirstPositionHead(config.units, config.head_dropout, config.family)
+
+
+class ClassifierLayout(DirectoryLayout):
+    """A classifier of one output, which is the score, or of two, whose log-odds are."""
+
+    system = "pairwise"
+    head = "classifier"
+
+    def recognizes(self, files: Source) -> bool:
+        return files.labels() in (1, 2) and not files.has_spans()
+
+    def options(self, files: Source) -> Dict[str, Any]:
+        return {"exits": files.exits or (files.config.num_layers,)}
+
+    def fill(self, network: Network, files: Source) -> None:
+        files.fill_classifier(network.heads[0])

@@ -11,6 +11,6 @@ SYSTEMS = (
         task="wqa.systems.reader.task.ReaderTask",
         development="wqa.systems.reader.task.evaluate_answers",
         ranker="wqa.systems.reader.reader.Reader",
-        directory="wqa.systems.reader.checkpoint.SpanLayout",
+        directory="wqa.systems.reader.network.SpanLayout",
     ),
 )

@@ -21,9 +21,12 @@ from mxnet.gluon import nn
 
 from wqa.config.systems import option
 from wqa.errors import OptionError
+from wqa.models import Network
 from wqa.models.exits import OneHeadNetwork
 from wqa.models.heads import Head
 from wqa.models.network import GraphPart, NetworkConfig
+from wqa.pretrained.names import Names, array_names
+from wqa.pretrained.source import DirectoryLayout, Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,3 +133,19 @@ class SpanReader(OneHeadNetwork):
 def _start_and_end(network: SpanReader, *inputs: Tensor) -> Tensor:
     """Logits of each position as the start and as the end of an answer, (B, L) each."""
     return mx.sym.split(network(*inputs), num_outputs=2, axis=2, squeeze_axis=True)
+
+
+class SpanLayout(DirectoryLayout):
+    """A head of spans, with a logit of the start and one of the end."""
+
+    system = "reader"
+    head = "head of spans"
+
+    def recognizes(self, files: Source) -> bool:
+        return files.has_spans()
+
+    def max_length(self, network: Network) -> int:
+        return 384  # of BERT's inputs on SQuAD
+
+    def names(self, network: Network) -> Names:
+        return array_names("head.out", ["qa_outputs"])

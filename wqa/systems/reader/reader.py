@@ -20,7 +20,7 @@ from wqa.data import Candidate, Question
 from wqa.engines.choice import build_engine
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.errors import InputError, OptionError, check_choice
+from wqa.errors import InputError, OptionError
 from wqa.inference.lookahead import read_ahead
 from wqa.inference.loop import check_finite, micro_batches
 from wqa.inference.ranking import candidate_name, question_name
@@ -101,11 +101,6 @@ def decode_spans(
     return list(answers.values())
 
 
-#: How spans of several documents are compared: by their logits, or by these less the logits of no
-#: answer in their window.
-SPAN_SCORES = ("logits", "against-no-answer")
-
-
 class Reader:
     """Reads answers from documents by a network that computes spans.
 
@@ -123,9 +118,6 @@ class Reader:
         `wqa.engines.onednn.Quantized` products of each layer, for int8.
     max_answer_tokens : int
         Most tokens of an answer.
-    span_scores : {"logits", "against-no-answer"}
-        Score of a span: the sum of its two logits, or that sum less the one of position 0 in its
-        window, which stands for no answer.
     group_tokens : int
         Most tokens of a group of questions; a longer question is a group of its own.
 
@@ -145,10 +137,8 @@ class Reader:
         engine: Optional[EngineConfig] = None,
         quantized: Optional[QuantizedLayers] = None,
         max_answer_tokens: int = 30,
-        span_scores: str = "logits",
         group_tokens: int = 16384,
     ) -> None:
-        check_choice("span_scores", span_scores, SPAN_SCORES)
         if max_answer_tokens < 1:
             raise OptionError("max_answer_tokens", max_answer_tokens, "a whole number above 0")
         if network.computes != "spans":
@@ -158,7 +148,6 @@ class Reader:
         # A system may leave the stride to the default.
         self._windows = WindowInputs(inputs, getattr(network.own_config, "stride", 0))
         self._most_tokens, self._group_tokens = max_answer_tokens, group_tokens
-        self._against_no_answer = span_scores == "against-no-answer"
         config = engine or EngineConfig(engine="mxnet")
         self._engine = build_engine(self.engine_inputs(network, inputs), config, quantized)
 
@@ -261,7 +250,7 @@ class Reader:
             first += len(encoded.windows)
             self._check(encoded, own)
             texts = encoded.question.texts
-            of_tokens = [self._of_tokens(*pair) for pair in zip(encoded.windows, own)]
+            of_tokens = [_of_tokens(*pair) for pair in zip(encoded.windows, own)]
             yield decode_spans(
                 texts, encoded.documents, encoded.windows, of_tokens, self._most_tokens, n_best
             )
@@ -279,14 +268,6 @@ class Reader:
                 logits[index] = rows[start : start + lengths[index]]
         return logits
 
-    def _of_tokens(self, window: Window, logits: np.ndarray) -> np.ndarray:
-        """(n, 2) logits of the document's tokens in a window, by which its spans are compared."""
-        boundary = window.pair.boundary
-        of_tokens = logits[boundary : boundary + window.end - window.start]
-        if self._against_no_answer:
-            of_tokens = of_tokens - logits[0]
-        return of_tokens
-
     def _check(self, encoded: _QuestionWindows, logits: Sequence[np.ndarray]) -> None:
         name = question_name(encoded.question)
         for window, values in zip(encoded.windows, logits):
@@ -294,6 +275,12 @@ class Reader:
             if encoded.question.candidates[window.document].id is not None:
                 document = candidate_name(encoded.question, window.document)
             check_finite(values.ravel(), functools.partial(_named, name, document))
+
+
+def _of_tokens(window: Window, logits: np.ndarray) -> np.ndarray:
+    """(n, 2) logits of the document's tokens in a window, by which its spans are compared."""
+    boundary = window.pair.boundary
+    return logits[boundary : boundary + window.end - window.start]
 
 
 def _named(question: str, document: str, _: int) -> Tuple[str, str]:

@@ -75,31 +75,20 @@ class SpanExamples:
         for question in questions:
             self._add(question)
         if not self.counts["positive"]:
-            raise DataError(
-                "training questions",
-                "no candidate with label 1 contains an answer",
-                "at least one, with the characters of the answer",
-                "check the answers and the labels",
-            )
+            problem = "no candidate with label 1 contains an answer"
+            raise DataError("training questions", problem, "at least one", "check the labels")
 
     def note(self, path: str) -> None:
-        """Print on standard error what the questions lack, if anything."""
+        """Print on standard error which questions are too long, and what has no span."""
         counts = self.counts
         note_long_questions(counts["truncated"], counts["skipped"], path)
-        lacking = [
-            (counts["unanswered"], "question", "with no candidate that contains an answer"),
-            (counts["without span"], "candidate", "with label 1 that contains none"),
-            (counts["cut off"], "answer", "too long for a window"),
-        ]
-        note_counts(path, lacking)
+        lacking = (counts["without span"], "candidate", "with label 1 that contains no answer")
+        note_counts(path, [lacking])
 
     def _add(self, question: Question) -> None:
         if not question.answers:
-            raise DataError(
-                f"question {shorten(question.id)}",
-                "no answers",
-                "the texts of its answers, on each training question of a reader",
-            )
+            where, expected = f"question {shorten(question.id)}", "the texts of its answers"
+            raise DataError(where, "no answers", expected)
         labels, inputs, counts = known_labels(question), self._windows.inputs, self.counts
         try:
             segments = inputs.segments(question.question, [""], question.id)
@@ -113,7 +102,6 @@ class SpanExamples:
             spans.append(_spans(text, question.answers, label))
         counts["truncated"] += segments.question_truncated
         counts["questions"] += 1
-        counts["unanswered"] += not any(spans)
         positive, agreeing = [], []
         for index, (label, of_text) in enumerate(zip(labels, spans)):
             if label and of_text:
@@ -133,8 +121,7 @@ class SpanExamples:
         first, last = tokens_of(document, *span)
         windows = self._windows.windows(question_ids, [document])
         contexts = [min(first - window.start, window.end - 1 - last) for window in windows]
-        if max(contexts, default=-1) < 0:
-            self.counts["cut off"] += 1
+        if max(contexts, default=-1) < 0:  # an answer that is too long for a window
             return
         window = windows[contexts.index(max(contexts))]
         self._append("positive", window.pair, (first - window.start, last - window.start))
@@ -243,17 +230,11 @@ class ReaderTask(Task):
         return {"loss": span_cross_entropy(logits, batch["allowed"], batch["targets"])}
 
 
-def evaluate_answers(dev: Any) -> Any:
-    """Factory of evaluators of answers; ``dev`` is a `wqa.systems.development.Development`."""
-    return dev.of_questions(_of_spans)
-
-
-def _of_spans(dev: Any, inputs: Any, questions: List[Question]) -> Any:
-    """Evaluator of answers."""
-    engine = dev.engine
+def evaluate_answers(dev: Any, inputs: Any) -> Any:
+    """Make the evaluator of answers; ``dev`` is a `wqa.systems.development.Development`."""
 
     def build(network: Any) -> Any:
-        return Reader(network, inputs, engine)
+        return Reader(network, inputs, dev.engine)
 
     read = getattr(dev.own_config, "read", 0)  # where the system has this option
-    return reading_evaluator(questions, build, engine.engine == "mxnet", read)
+    return reading_evaluator(dev.questions(inputs), build, dev.is_live, read)
