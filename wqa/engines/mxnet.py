@@ -8,7 +8,6 @@ from wqa.models.runtime import parse_devices
 
 import mxnet as mx
 import numpy as np
-from mxnet.gluon import HybridBlock
 
 from wqa.config import EngineConfig
 from wqa.engines.engine import (
@@ -29,20 +28,23 @@ from wqa.text import bucketed, plan_batches
 TOKENS = 2048
 
 
-class BlockEngine(Engine):
-    """Base class of engines whose blocks MXNet traces and runs on one device, by one lock.
+class MXNetEngine(Engine):
+    """The stages of a network on padded micro-batches.
 
     Parameters
     ----------
+    inputs : EngineInputs
+        Pads the pairs; its network has its parameters on the device.
     config : EngineConfig
-        Device and threads.
-    blocks : sequence of mxnet.gluon.HybridBlock
-        Blocks to trace. Their current parameters are read at each run.
+        Device, threads and sizes.
     """
 
-    def __init__(self, config: EngineConfig, blocks: Sequence[HybridBlock]) -> None:
+    def __init__(self, inputs: EngineInputs, config: EngineConfig) -> None:
+        inputs.network.apply(break_cycles)
         super().__init__(config, MXNET_LOCK)
-        self._ctx, self._traced = parse_devices(config.ctx)[0], blocks
+        self._inputs, self._stages = inputs, inputs.blocks()
+        self._traced = self._stages if inputs.is_traced else []
+        self._ctx = parse_devices(config.ctx)[0]
         self._hybridize()
         if config.threads is not None:
             mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(config.threads))
@@ -63,23 +65,6 @@ class BlockEngine(Engine):
     def _arrays(self, arrays: Sequence[np.ndarray]) -> List[mx.nd.NDArray]:
         """Copies on the device."""
         return [mx.nd.array(array, ctx=self._ctx, dtype=array.dtype) for array in arrays]
-
-
-class MXNetEngine(BlockEngine):
-    """The stages of a network on padded micro-batches.
-
-    Parameters
-    ----------
-    inputs : EngineInputs
-        Pads the pairs; its network has its parameters on the device.
-    config : EngineConfig
-        Device, threads and sizes.
-    """
-
-    def __init__(self, inputs: EngineInputs, config: EngineConfig) -> None:
-        inputs.network.apply(break_cycles)
-        self._inputs, self._stages = inputs, inputs.blocks()
-        super().__init__(config, self._stages if inputs.is_traced else [])
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return plan_batches(lengths, self._config.batch_tokens or TOKENS)
