@@ -185,7 +185,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("form", ["logits", "trec"])
+@pytest.mark.parametrize("form", ["logits", "jsonl", "trec"])
 def test_shards_give_the_bytes_of_one_process(tiny_run, data, tmp_path, form):
     command = ["score", str(tiny_run), "--data", str(data), "--format", form]
     command += ["--partition-tokens", str(SMALL)]
@@ -201,7 +201,7 @@ def test_shards_give_the_bytes_of_one_process(tiny_run, data, tmp_path, form):
     assert main([*command, "--merge", "--out", str(tmp_path / "out")]) == 0  # it is whole
 
 
-def test_a_trec_run_has_the_rankings(tiny_run, tmp_path):
+def test_lines_of_json_and_a_trec_run_have_the_rankings(tiny_run, tmp_path):
     named = []
     for question in QUESTIONS[:3]:
         candidates = []
@@ -211,6 +211,15 @@ def test_a_trec_run_has_the_rankings(tiny_run, tmp_path):
     data = tmp_path / "named.jsonl"
     write_questions(data, named)
     rankings = list(load_ranker(tiny_run, drop_ratio=0.5).rank_all(named))
+    write_scores(tiny_run, data, tmp_path / "jsonl", output="jsonl", drop_ratio=0.5)
+    lines = (tmp_path / "jsonl" / "scores.jsonl").read_text().splitlines()
+    for line, question, ranking in zip(lines, named, rankings):
+        values = json.loads(line)
+        assert values["id"] == question.id and values["candidates"] == list(question.document_ids)
+        assert values["order"] == list(ranking.order) and values["exits"] == list(ranking.exits)
+        expected = np.where(np.isneginf(ranking.scores), np.nan, ranking.scores)
+        scores = np.array(values["scores"], np.float32)  # null of a blank candidate is NaN
+        np.testing.assert_array_equal(scores, expected.astype(np.float32))
     write_scores(tiny_run, data, tmp_path / "trec", output="trec", drop_ratio=0.5)
     write_run(tmp_path / "run", named, rankings)
     assert (tmp_path / "trec" / "run.trec").read_text() == (tmp_path / "run").read_text()

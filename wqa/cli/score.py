@@ -44,8 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run directory, or another ranker")
     add_data(parser, "questions to score, JSONL, .csv or .tsv")
     parser.add_argument("--out", required=True, metavar="PATH", help="folder to write")
-    text = "logits, arrays for `wqa train --teachers`; trec, a run"
-    add_choice(parser, "--format", ("logits", "trec"), text)
+    text = "logits, arrays for `wqa train --teachers`; jsonl, scores and order of each question; "
+    text += "trec, a run"
+    add_choice(parser, "--format", ("logits", "jsonl", "trec"), text)
     add_partitions(parser, "score", "scored", "questions", PARTITION_TOKENS)
     add_filter(parser, "--filter", "all", "questions to score")
     add_ranking(parser)

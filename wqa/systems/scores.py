@@ -1,8 +1,8 @@
 """Scores of a ranker for all candidates of a corpus: to teach others, or for evaluation elsewhere.
 
 The questions are ranked in parts that depend on the corpus alone (`wqa.data.parts`), in one process
-or many. Memory holds one part. The merged scores are a folder of arrays for teachers, or a TREC
-run.
+or many. Memory holds one part. The merged scores are a folder of arrays for teachers, JSON lines,
+or a TREC run.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 import os
 from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Union
 
@@ -40,14 +41,17 @@ from wqa.errors import DataError, OptionError, check_choice, shorten
 from wqa.evaluation.trec import check_run_ids, run_lines
 from wqa.inference.document_cache import cache_digest
 from wqa.inference.ranker import Ranker
+from wqa.inference.ranking import Ranking
 from wqa.io.arrays import Output, check_made_with, reusable_folder, write_arrays
 from wqa.io.files import PathLike, sha256
 from wqa.io.progress import StopRequest, with_bar
 from wqa.systems.load import load_ranker
 from wqa.text import PreparedQuestions, naming_file
 
-#: Forms of merged scores, and the file of a run.
-OUTPUTS, RUN = ("logits", "trec"), "run.trec"
+#: Forms of merged scores.
+OUTPUTS = ("logits", "jsonl", "trec")
+#: File of the lines of each form.
+FILES = {"jsonl": "scores.jsonl", "trec": "run.trec"}
 
 _HINT = "delete the folder, or choose another one"
 
@@ -102,8 +106,9 @@ class ScoringTask(PartTask):
         Folder to make.
     filter : {"all", "no-all-negative", "clean"}
         Questions to score.
-    output : {"logits", "trec"}
-        Form of the merged scores: a folder of arrays for teachers, or ``run.trec``.
+    output : {"logits", "jsonl", "trec"}
+        Form of the merged scores: a folder of arrays for teachers, ``scores.jsonl`` or
+        ``run.trec``.
     partition_tokens : int
         Most estimated tokens of the questions of a part.
     options : dict
@@ -210,7 +215,7 @@ class ScoringTask(PartTask):
             return self._score(questions)
 
     def _score(self, questions: List[Question]) -> Arrays:
-        """Keys and scores of all candidates, the lines of a run, and the values of `COUNTS`."""
+        """Keys and scores of all candidates, the lines of a file, and the values of `COUNTS`."""
         prepared = _prepare(self.ranker, questions)
         keys, scores = [np.zeros(0, TYPES["keys"])], [np.zeros(0, TYPES["scores"])]
         blank, lines = 0, [""]
@@ -221,12 +226,14 @@ class ScoringTask(PartTask):
             blank += int(np.count_nonzero(ranking.blank))
             if self.output == "trec":
                 lines += [f"{line}\n" for line in run_lines(question, ranking)]
+            elif self.output == "jsonl":
+                lines.append(json_line(question, ranking))
         total = sum(map(len, scores))
         counts = [len(prepared.questions), total, blank, prepared.truncated, prepared.skipped]
         return {
             "keys": np.concatenate(keys),
             "scores": np.concatenate(scores),
-            "run": np.frombuffer("".join(lines).encode("utf-8"), np.uint8),
+            "lines": np.frombuffer("".join(lines).encode("utf-8"), np.uint8),
             "counts": np.array(counts, np.int64),
         }
 
@@ -240,14 +247,14 @@ class ScoringTask(PartTask):
         if meta is None:
             return None
         check_made_with(output.path, meta, settings, _HINT)
-        path = output.path / RUN
+        path = output.path / FILES[self.output]
         is_whole = path.is_file() and path.stat().st_size == meta.get("bytes")
         return meta if is_whole else None
 
     def _output(self) -> Output:
         if self.output == "logits":
             return scores_output(self.out)
-        return Output(self.out, f"folder of {self.output}", FORMAT, [RUN])
+        return Output(self.out, f"folder of {self.output}", FORMAT, [FILES[self.output]])
 
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
         """Write the scores in their form, and ``meta.json``."""
@@ -263,14 +270,28 @@ class ScoringTask(PartTask):
                 writer.finish({**dict(zip(COUNTS, totals.tolist())), "run": self.run})
             return
         with output.writing() as folder:
-            path = folder / RUN
+            path = folder / FILES[self.output]
             with open(path, "wb") as file:
                 for arrays in parts:
                     totals += arrays["counts"]
-                    file.write(arrays["run"].tobytes())
+                    file.write(arrays["lines"].tobytes())
             counts = dict(zip(COUNTS, totals.tolist()))
             written = {"bytes": path.stat().st_size, "sha256": sha256(path)}
             output.write_meta(folder, {**given, **counts, "run": self.run, **written})
+
+
+def json_line(question: Question, ranking: Ranking) -> str:
+    """The line of a ranked question; the score of a blank candidate is null."""
+    line: Dict[str, Any] = {"id": question.id}
+    ids = [candidate.id for candidate in question.candidates]
+    if any(id is not None for id in ids):
+        line["candidates"] = ids
+    # Nine digits tell all numbers of single precision apart.
+    scores = [float(f"{score:.9g}") for score in ranking.scores.tolist()]
+    line["order"] = ranking.order.tolist()
+    line["scores"] = [None if score == -math.inf else score for score in scores]
+    line["exits"] = ranking.exits.tolist()
+    return json.dumps(line, ensure_ascii=False) + "\n"
 
 
 def _prepare(ranker: Ranker, questions: List[Question]) -> PreparedQuestions:
@@ -314,8 +335,8 @@ def write_scores(
         Show a bar on standard error.
     partition_tokens : int
         Most estimated tokens of the questions that are ranked together.
-    output : {"logits", "trec"}
-        Form of the scores: arrays for teachers, or a TREC run.
+    output : {"logits", "jsonl", "trec"}
+        Form of the scores: arrays for teachers, JSON lines, or a TREC run.
     stop : StopRequest, optional
         Once it holds a signal, the work ends after the current part.
     **options
