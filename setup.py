@@ -79,7 +79,6 @@ setup(
             "pysbd"
         ],  # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
         "html": ["selectolax", "markdown-it-py"],  # documents of a folder that are HTML or Markdown
-        "tensorboard": ["tensorboardX"],  # the files of `wqa train --log-dir`, without TensorFlow
         # `--cluster` of `wqa score` and `wqa encode`; grpcio is for ray:// addresses. Older Pythons
         # have no such Ray.
         "ray": [
@@ -114,7 +113,6 @@ setup(
             "mypy",
             "pytrec-eval-terrier",
             "optuna>=3",
-            "tensorboardX",
             "fastapi",
             "uvicorn",
             "prometheus-client",

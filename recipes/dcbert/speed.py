@@ -59,7 +59,7 @@ def main(data, out, *rankers):
     questions = list(read_questions(data))[:MOST]
     ranks = dict(map(opened, rankers))
     rows = []
-    for row in time_rankers(ranks, questions, ROUNDS, progress=True):
+    for row in time_rankers(ranks, questions, ROUNDS):
         rows.append(
             {
                 "ranker": row["ranker"],

@@ -17,12 +17,6 @@ def test_the_number_of_threads_is_restored(monkeypatch):
     assert threads == [4, 1, 4, 1, 4]
 
 
-def test_another_blas_stays_as_it_is(monkeypatch):
-    monkeypatch.setattr(engine, "_openblas", lambda: None)
-    with one_blas_thread():
-        pass
-
-
 def test_the_blas_of_a_wheel_is_found():
     functions = engine._openblas()
     if functions is None:

@@ -1,6 +1,5 @@
 import importlib.metadata
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -9,14 +8,13 @@ import mxnet as mx
 import numpy as np
 import pytest
 from conftest import ROOT, needs_onednn, needs_precision
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import forget_digests
-from wqa.engines.engine import EncodingStore
 from wqa.engines.onednn import PackedBatch, Quantized
 from wqa.engines.onednn.library import library
 from wqa.engines.onednn.packed_rows import GROUP_SCORES, GROUPS
@@ -110,31 +108,6 @@ def test_scores_do_not_depend_on_the_company_of_a_pair():
     np.testing.assert_allclose(together.exit_scores.T, alone, atol=1e-5)
 
 
-@needs_onednn
-def test_longest_pairs_and_many_shapes():
-    """Lengths up to the encoder's positions, the budget smaller than one of them, and more shapes
-    than are kept."""
-    ranker = random_ranker(CONFIG, (1, 2, 4), engine=by("onednn", batch_tokens=1))
-    slow = CascadeRanker(ranker.network, ranker.inputs, engine=by("mxnet"))
-    pairs = [
-        TextInput(np.arange(length, dtype=np.int32), 2, False, False)
-        for length in (2, 3, 63, 64, 64)
-    ]
-    [[first], [second]] = slow.rank_pairs([pairs]), ranker.rank_pairs([pairs])
-    np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-4)
-
-
-@needs_onednn
-def test_old_attentions_are_let_go(monkeypatch):
-    monkeypatch.setattr("wqa.engines.onednn.packed_rows.ATTENTIONS", 3)
-    ranker = random_ranker(CONFIG, (1, 2, 4), engine=by("onednn"))
-    pairs = random_pairs(np.random.default_rng(2), 60, 4, 60, 200)
-    slow = CascadeRanker(ranker.network, ranker.inputs, engine=by("mxnet"))
-    [[first], [second]] = slow.rank_pairs([pairs]), ranker.rank_pairs([pairs])
-    np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-4)
-    assert len(ranker._engine._layers[0]._attentions) <= 3
-
-
 @given(st.lists(st.integers(1, 512), min_size=1, max_size=80).map(sorted))
 def test_groups_cover_every_row_once(lengths):
     batch = PackedBatch(np.array(lengths))
@@ -156,27 +129,6 @@ def test_packed_batches_keep_order_and_budget(lengths, tokens):
         size = sum(lengths[row] for row in batch)
         assert size <= tokens or len(batch) == 1
         assert following is None or size + lengths[following[0]] > tokens
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=6), min_size=1, max_size=5),
-    st.integers(0, 400),
-    st.data(),
-)
-def test_rows_come_back_in_memory_or_from_the_file(blocks, budget, data):
-    store, rows, number = EncodingStore(budget), {}, 0
-    for lengths in blocks:
-        block = np.arange(sum(lengths) * 3, dtype=np.uint16).reshape(-1, 3) + 100 * number
-        numbers = list(range(number, number + len(lengths)))
-        store.put(numbers, np.array(lengths), block)
-        rows.update(zip(numbers, np.split(block, np.cumsum(lengths)[:-1])))
-        number += len(lengths)
-    wanted = sorted(data.draw(st.sets(st.integers(0, number - 1), min_size=1)))
-    cut = data.draw(st.integers(0, len(wanted)))
-    for part in (wanted[:cut], wanted[cut:]):
-        for pair, found in zip(part, store.take(part) if part else []):
-            np.testing.assert_array_equal(found, rows[pair])
 
 
 def test_factors_and_integers_by_hand():
@@ -245,19 +197,6 @@ def test_engines_that_do_not_fit(tiny_run):
         load_ranker(tiny_run, engine="onednn", ctx="cpu:0-1")
 
 
-@needs_precision("bfloat16")
-def test_precisions_need_their_engine(tiny_run):
-    with pytest.raises(OptionError, match="engine and precision"):
-        load_ranker(tiny_run, engine="mxnet", precision="bfloat16")
-
-
-@needs_precision("int8")
-def test_int8_needs_calibration():
-    ranker, int8 = random_ranker(CONFIG, (1, 2)), by("onednn", precision="int8")
-    with pytest.raises(OptionError, match="without calibration"):
-        CascadeRanker(ranker.network, ranker.inputs, engine=int8)
-
-
 @needs_onednn
 def test_precisions_need_their_processor(tiny_run, monkeypatch):
     monkeypatch.setattr(
@@ -267,21 +206,6 @@ def test_precisions_need_their_processor(tiny_run, monkeypatch):
         with pytest.raises(PrecisionError, match=f"without {name}.*precision float32"):
             load_ranker(tiny_run, precision=precision)
     load_ranker(tiny_run, precision="float32")
-
-
-@needs_onednn
-def test_the_command_says_what_the_processor_lacks(tiny_run, tmp_path):
-    candidates = tmp_path / "candidates.txt"
-    candidates.write_text("a b\n", encoding="utf-8")
-    command = [sys.executable, "-m", "wqa", "rank", str(tiny_run)]
-    command += ["--question", "how", "--candidates", str(candidates)]
-    capped = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
-    refused = subprocess.run(
-        [*command, "--precision", "bfloat16"], capture_output=True, text=True, cwd=ROOT, env=capped
-    )
-    assert refused.returncode == 2 and "precision float32" in refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
-    assert subprocess.run(command, capture_output=True, cwd=ROOT, env=capped).returncode == 0
 
 
 @needs_precision("int8")
@@ -349,24 +273,3 @@ def test_without_its_library_float32_falls_back_on_mxnet(tiny_run, monkeypatch):
         monkeypatch.undo()
         library.cache_clear()
     assert type(load_ranker(tiny_run)._engine).__name__ == "OneDNNEngine"
-
-
-def test_the_matrix_unit_is_switched_on_where_there_is_one():
-    has = "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii")
-    environment = {
-        name: value for name, value in os.environ.items() if not name.endswith("MAX_CPU_ISA")
-    }
-    code = "import os, wqa.models; print(os.environ.get('DNNL_MAX_CPU_ISA'))"
-    for extra, expected in (
-        ({}, "AVX512_CORE_AMX" if has else "None"),
-        ({"DNNL_MAX_CPU_ISA": "AVX2"}, "AVX2"),
-        ({"ONEDNN_MAX_CPU_ISA": "AVX2"}, "None"),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            env={**environment, **extra},
-        )
-        assert done.stdout.strip() == expected, done.stderr

@@ -3,10 +3,10 @@
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn, needs_precision
+from conftest import needs_onednn
 from mxnet import autograd
 from test_dcbert import INTERACTIONS, attach, decoupled, pairs_of
-from test_gradients import DRY, FAMILIES, SIZE, assert_close, batch_of, clear, masks_of, network
+from test_gradients import DRY, FAMILIES, SIZE, assert_close, batch_of, masks_of, network
 
 from wqa.config import BackboneConfig
 from wqa.engines.onednn import GradientEngine, training
@@ -87,18 +87,6 @@ def test_a_thread_may_be_far_ahead_of_another(monkeypatch, family, count, backwa
     assert_close(computed, expected)
 
 
-@needs_precision("bfloat16")
-@pytest.mark.parametrize("count", [1, 2])
-def test_bfloat16_gradients_of_first_positions_point_the_same_way(count):
-    model = network("pairwise", (3,), **DRY)
-    _, _, exact, _ = first_rows(model, 2, count)
-    _, _, rounded, _ = first_rows(model, 2, count, engine_of(model, "bfloat16"))
-    for name, array in exact.items():
-        if np.abs(array).max() > 1e-4:
-            norms = np.linalg.norm(array) * np.linalg.norm(rounded[name])
-            assert (array * rounded[name]).sum() / norms > 0.99, name
-
-
 #: Marks of five pairs: in any order, one twice, absent ones.
 MARKS = [[0, 7, 3], [2, 2, -1], [8, 0, 5], [-1, -1, 15], [1, 0, -1]]
 
@@ -147,19 +135,6 @@ def test_the_last_layer_computes_marked_positions_alone():
     masks = [mask for chunks in masks_of(engine) for mask in chunks]
     # Attention weights are B H Q L, the two other masks B Q C, with Q = 3 in the last layer alone.
     assert {mask.values.shape[1] for mask in masks} == {2 * 16 * 16, 16 * 32, 2 * 3 * 16, 3 * 32}
-
-
-@needs_onednn
-def test_gradients_of_first_positions_can_be_added():
-    model = network("pairwise", (3,), **DRY)
-    expected = [first_rows(model, 2, 2, seed=seed)[2] for seed in (0, 1)]
-    model.collect_params().setattr("grad_req", "add")
-    clear(model)
-    engine = engine_of(model)
-    for seed in (0, 1):
-        _, _, computed, _ = first_rows(model, 2, 2, engine, seed)
-    del computed["hidden"]
-    assert_close(computed, {name: expected[0][name] + expected[1][name] for name in computed})
 
 
 @needs_onednn

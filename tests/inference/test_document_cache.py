@@ -1,8 +1,6 @@
 """Encodings of documents: the encoder of single texts, the cache, and `wqa encode`."""
 
-import json
 import multiprocessing
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import mxnet as mx
@@ -20,13 +18,11 @@ from wqa.engines.inputs import as_float32
 from wqa.errors import DataError, InputError, OptionError
 from wqa.inference.document_cache import (
     DocumentCache,
-    cache_output,
     document_key,
     pack_documents,
     write_cache,
 )
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
-from wqa.io.files import lock_output
 from wqa.pretrained import load_backbone
 from wqa.systems.encode import EncodingTask
 from wqa.systems.run_directory import load_run
@@ -184,11 +180,6 @@ def test_values_that_are_not_finite_are_refused(store, value):
         pack_documents(["D0", "D1", "D2", "D3"], encodings, store)
 
 
-def test_values_beyond_float16_are_refused():
-    with pytest.raises(DataError, match="float16.*store float32"):
-        pack_documents(["D0"], [np.full((1, UNITS), 7e4, np.float32)], "float16")
-
-
 def test_a_cache_of_something_else_is_refused(tmp_path):
     cache = cache_of(tmp_path / "cache", rows_of())
     cache.check_made_with({"encoder_sha256": "a"})
@@ -214,17 +205,6 @@ def test_a_damaged_cache_is_refused(tmp_path, name, change):
     else:
         path.write_bytes(change(path.read_bytes()))
     with pytest.raises(DataError, match=f"{name}.bin"):
-        DocumentCache(tmp_path / "cache")
-
-
-@pytest.mark.parametrize(
-    "changes", [{"store": "float8"}, {"units": 15}, {"tokens": -1}, {"format": 1}]
-)
-def test_another_meta_is_refused(tmp_path, changes):
-    cache_of(tmp_path / "cache", rows_of())
-    path = tmp_path / "cache" / "meta.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-    with pytest.raises(DataError, match="cache"):
         DocumentCache(tmp_path / "cache")
 
 
@@ -342,54 +322,3 @@ def test_duplicate_ids_and_empty_documents_are_refused(run, jsonl, tmp_path, cap
     error = capsys.readouterr().err
     assert f"{path}, {problem}" in error and error.count("\n") == 1
     assert not (tmp_path / "cache").exists()
-
-
-def test_a_cache_of_other_weights_or_options_is_kept(run, collection, tmp_path, capsys):
-    out, other = tmp_path / "cache", tmp_path / "other"
-    assert encode(run, collection, out) == 0
-    before = contents(out)
-    shutil.copytree(run, other)
-    parameters = mx.nd.load(str(other / "model.params"))
-    name = next(name for name in parameters if name.startswith("document_encoder.layers"))
-    parameters[name] = parameters[name] + 1e-3
-    mx.nd.save(str(other / "model.params"), parameters)
-    config = json.loads((other / "config.json").read_text())
-    del config["sha256"]
-    (other / "config.json").write_text(json.dumps(config))
-    capsys.readouterr()
-    assert encode(other, collection, out) == 2
-    assert "made with run_sha256" in capsys.readouterr().err
-    assert encode(run, collection, out, "--first-tokens", "3") == 2
-    assert "made with tokens 0; expected 3" in capsys.readouterr().err
-    assert contents(out) == before
-    (out / "rows.bin").unlink()  # as if it was not copied whole
-    assert encode(run, collection, out) == 0
-    assert contents(out) == before
-
-
-def test_options_that_do_not_fit_are_refused(run, tiny_run, collection, tmp_path, capsys):
-    out = tmp_path / "cache"
-    documents = ["--documents", str(collection)]
-    cases = [
-        (["encode", str(tiny_run), *documents], "reads question and candidate"),
-        (["encode", "no", *documents], "no: cannot be read"),
-        (["encode", str(run)], "--documents"),
-        (["encode", str(run), "--documents", "no.jsonl"], "no.jsonl: cannot be read"),
-        (["encode", str(run), *documents, "--first-tokens", "-1"], "--first-tokens: -1"),
-        (["encode", str(run), *documents, "--partition-tokens", "0"], "--partition-tokens: 0"),
-    ]
-    for command, message in cases:
-        assert main([*command, "--out", str(out)]) == 2
-        assert message in capsys.readouterr().err
-    assert not out.exists()
-    (tmp_path / "file").write_text("mine")
-    assert main(["encode", str(run), *documents, "--out", str(tmp_path / "file")]) == 2
-    assert (tmp_path / "file").read_text() == "mine"
-
-
-def test_one_process_merges_at_a_time(run, collection, tmp_path, capsys):
-    with lock_output(tmp_path / "cache"):
-        assert encode(run, collection, tmp_path / "cache") == 0
-    assert "not merged yet" in capsys.readouterr().out
-    assert encode(run, collection, tmp_path / "cache", "--merge") == 0
-    assert cache_output(tmp_path / "cache").meta()["documents"] == 21

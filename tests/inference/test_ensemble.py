@@ -1,15 +1,12 @@
 import json
-import sys
-from types import SimpleNamespace
 
 import mxnet as mx
 import numpy as np
 import pytest
 
-from wqa.cli import main
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.errors import DataError, InputError, OptionError, OutputLocked, RunDirectoryError
+from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.comparison import NamedRanker, compare_rankers
 from wqa.inference import (
@@ -21,7 +18,6 @@ from wqa.inference import (
     Ranking,
 )
 from wqa.inference.ensemble import log_odds_of_mean
-from wqa.io.files import lock_output
 from wqa.pretrained import read_backbone_config
 from wqa.systems.load import load_ranker
 from wqa.systems.registry import build_network
@@ -117,14 +113,6 @@ def test_weights_that_do_not_fit(weights):
         EnsembleRanker([Table({}), Table({})], weights)
 
 
-def test_nothing_to_combine():
-    with pytest.raises(OptionError, match="rankers: none"):
-        EnsembleRanker([])
-    with pytest.raises(OptionError, match="names: 1 names"):
-        EnsembleRanker([Table({}), Table({})], names=["a"])
-    assert EnsembleRanker([Table({}), Table({})], [1e-300, 1e300]).weights[1] == 1
-
-
 @pytest.mark.parametrize(
     "wrong, problem",
     [
@@ -139,16 +127,6 @@ def test_rankers_of_different_questions_or_candidates_are_refused(wrong, problem
     questions = [question("a", "b", qid="1"), question("a", qid="2"), question("a", "b", qid="3")]
     with pytest.raises(DataError, match=f"ensemble, 'runs/y': {problem}"):
         list(ranker.rank_all(questions))
-
-
-def test_a_ranking_of_no_question_is_refused():
-    class Repeating(Table):
-        def rank_all(self, questions):
-            yield from super().rank_all([*questions, *questions])
-
-    ranker = EnsembleRanker([Table({"a": 1.0}), Repeating({"a": 1.0})])
-    with pytest.raises(DataError, match="'ranker 2': 1 scores of one question more"):
-        list(ranker.rank_all([question("a")] * 2))
 
 
 def test_pairs_are_ranked_by_each_ranker():
@@ -241,17 +219,6 @@ def test_a_file_ranks_wherever_a_run_does(runs, write, questions, tiny_run):
     assert len(list(around.rank_all(questions))) == len(questions)
 
 
-def test_what_is_over_long_for_one_ranker_is_so_for_the_ensemble(tiny_encoder):
-    """Runs with limits of their own rank the same questions."""
-    rankers = [Table({}), Table({})]
-    for ranker, most in zip(rankers, (96, 24)):
-        ranker.inputs = PairInputs(load_tokenizer(tiny_encoder), most, "skip")
-    long = Question("long", "why " * 20, (Candidate("a"),))
-    for order in (rankers, rankers[::-1]):
-        prepared = EnsembleRanker(order).prepare([long, question("ice")])
-        assert (prepared.skipped, len(prepared.questions)) == (1, 1)
-
-
 @pytest.mark.parametrize(
     "text, problem",
     [
@@ -318,96 +285,6 @@ def test_tuned_weights_are_stored_and_no_worse_than_equal_ones(write, dev):
     # Seeded: the same again, from a file that has weights already.
     assert tune(path, dev).weights == tuned.weights
     assert tune(path, dev, metric="mrr", seed=3).metrics["mrr"] >= tuned.equal["mrr"]
-
-
-def test_a_ranker_that_is_wrong_loses_its_weight(tmp_path, monkeypatch):
-    """One ranker knows the answers, one has them upside down: equal weights score both alike."""
-    questions = []
-    for number in range(6):
-        candidates = [Candidate("right", 1), Candidate("wrong", 0), Candidate("worse", 0)]
-        turned = candidates[number % 3 :] + candidates[: number % 3]
-        questions.append(Question(str(number), "q", tuple(turned)))
-    data = tmp_path / "dev.jsonl"
-    write_questions(data, questions)
-    good = Table({"right": 1.0, "wrong": -1.0, "worse": -1.0})
-    bad = Table({"right": -1.0, "wrong": 1.0, "worse": -1.5})
-    path = tmp_path / "e.json"
-    path.write_text('{"ensemble": ["bad", "good"]}')
-    monkeypatch.setattr(
-        "wqa.tuning.weights.load_ranker", lambda run: EnsembleRanker([bad, good], names=["b", "g"])
-    )
-    tuned = tune(path, data, trials=20)
-    assert tuned.names == ("b", "g") and tuned.weights[1] > tuned.weights[0]
-    assert tuned.metrics["map"] == 1 and tuned.equal["map"] < 1
-    # With one trial, the weights are equal.
-    assert tune(path, data, trials=1).weights == (0.5, 0.5)
-
-
-def test_of_equally_good_weights_the_first_are_taken():
-    pytest.importorskip("optuna", reason="the extra [tune] is not installed")
-    from wqa.tuning.weights import _Search
-
-    labelled = Question("q", "q", (Candidate("a", 1), Candidate("b", 0), Candidate("c", 0)))
-    scores = ([2.0, 1.0, 0.0], [3.0, 1.0, 0.0])
-    rankings = [SimpleNamespace(scores=np.array(row)) for row in scores]
-    assert _Search([rankings], [labelled]).run(9, 0, "map") == (0.5, 0.5)
-
-
-def test_tuning_follows_the_filter_and_locks_the_file(tmp_path, monkeypatch):
-    """Questions without an answer do not count by default."""
-    data = tmp_path / "dev.jsonl"
-    questions = []
-    for qid, label in (("with", 1), ("without", 0)):
-        questions.append(Question(qid, "q", (Candidate("a", label), Candidate("b", 0))))
-    write_questions(data, questions)
-    path = tmp_path / "e.json"
-    path.write_text('{"ensemble": ["one", "two"]}')
-    rankers = [Table({"a": 1.0, "b": 0.0}), Table({"a": 2.0, "b": 0.0})]
-    monkeypatch.setattr("wqa.tuning.weights.load_ranker", lambda run: EnsembleRanker(rankers))
-    counts = [tune(path, data, trials=1, **more).questions for more in ({}, {"filter": "all"})]
-    assert counts == [1, 2]
-    with lock_output(path), pytest.raises(OutputLocked):
-        tune(path, data, trials=1)
-
-
-def test_what_cannot_be_tuned(write, runs, dev):
-    path = write("two.json", ensemble=["seed1", "seed2"])
-    before = path.read_bytes()
-    for options, message in (
-        ({"trials": 0}, "trials: 0"),
-        ({"seed": -1}, "seed: -1"),
-        ({"metric": "f1"}, "metric: 'f1'"),
-    ):
-        with pytest.raises(OptionError, match=message):
-            tune(path, dev, **options)
-    with pytest.raises(OptionError, match="an ensemble of one ranker"):
-        tune(write("one.json", ensemble=["seed1"]), dev)
-    for other in (runs / "seed1", write("sequence.json", rankers=["seed1", "seed2"])):
-        with pytest.raises(OptionError, match="no file of an ensemble"):
-            tune(other, dev)
-    assert path.read_bytes() == before
-
-
-def test_tuning_on_the_command_line(write, runs, dev, tiny_run, capsys, monkeypatch):
-    path = write("two.json", ensemble=["seed1", "seed2"])
-    before = path.read_bytes()
-    for flag, *value in (("--grid", "0.3"), ("--max-cost", "0.5"), ("--out", "x")):
-        assert main(["tune", str(path), "--data", str(dev), flag, *value]) == 2
-        assert f"{flag}: with an ensemble; expected " in capsys.readouterr().err
-    for option in ("--trials", "--seed"):
-        assert main(["tune", str(tiny_run), "--data", str(dev), option, "1"]) == 2
-        assert f"{option}: with a run or a sequence; expected the .json" in capsys.readouterr().err
-    pytest.importorskip("optuna", reason="the extra [tune] is not installed")
-    arguments = ["tune", str(path), "--data", str(dev), "--trials", "5", "--metric", "p@1"]
-    with monkeypatch.context() as hidden:
-        hidden.setitem(sys.modules, "optuna", None)
-        assert main(arguments) == 2
-        assert "pip install -e '.[tune]'" in capsys.readouterr().err
-    assert path.read_bytes() == before
-    assert main(arguments) == 0
-    out = capsys.readouterr().out
-    assert "5 trials, seed 0" in out and "seed2" in out and "p@1 " in out
-    assert "weights" in json.loads(path.read_text())
 
 
 def test_members_of_rankers(tiny_run, tmp_path):

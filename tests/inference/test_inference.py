@@ -10,7 +10,7 @@ from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.errors import DeviceError, InputError, OptionError, RunDirectoryError
+from wqa.errors import InputError, RunDirectoryError
 from wqa.evaluation import evaluate
 from wqa.inference import CascadeRanker
 from wqa.inference.dropping import dropped
@@ -82,7 +82,6 @@ def scores_of_pairs(group):
     [
         {},
         {"engine": EngineConfig(engine="mxnet", batch_tokens=100)},
-        {"engine": EngineConfig(engine="mxnet", hidden_bytes=5000)},
         {"pool": "batch", "pool_size": 7},
     ],
 )
@@ -109,7 +108,7 @@ def test_equals_the_cascade_by_hand(ratios, options, group, scores_of_pairs):
 
 
 def test_one_candidate_and_two_thousand():
-    engine = EngineConfig(engine="mxnet", hidden_bytes=1 << 16)
+    engine = EngineConfig(engine="mxnet")
     ranker = random_ranker(CONFIG, (1, 2), drop_ratio=0.5, engine=engine)
     rng = np.random.default_rng(0)
     [ranking] = ranker.rank_pairs([random_pairs(rng, 1, 5, 9, 50)])
@@ -166,23 +165,6 @@ def test_bad_questions(tiny_run):
         list(ranker.rank_all([Question("Q8", "moon " * 60, (Candidate("x"),))]))
 
 
-@pytest.mark.parametrize(
-    "options, error, message",
-    [
-        ({"drop_ratio": -0.1}, OptionError, "drop_ratio"),
-        ({"drop_ratio": 1.0}, OptionError, "drop_ratio"),
-        ({"drop_ratio": [0.1, 0.1, 0.1, 0.1]}, OptionError, "drop_ratio"),
-        ({"pool": "all"}, OptionError, "pool"),
-        ({"precision": "int4"}, OptionError, "precision"),
-        ({"ctx": "tpu"}, DeviceError, "tpu"),
-        ({"ctx": "cpu:0-1"}, OptionError, "which is 2 devices"),
-    ],
-)
-def test_bad_options(tiny_run, options, error, message):
-    with pytest.raises(error, match=message):
-        load_ranker(tiny_run, **options)
-
-
 @pytest.fixture
 def copy(tiny_run, tmp_path):
     return shutil.copytree(tiny_run, tmp_path / "run")
@@ -198,28 +180,6 @@ def test_damaged_run_directories(copy, name, damage):
         (copy / name).write_bytes(raw[: len(raw) // 2] if damage == "cut" else b"")
     with pytest.raises(RunDirectoryError, match=name):
         load_ranker(copy)
-
-
-@pytest.mark.parametrize(
-    "old, new",
-    [
-        ('"num_layers": 3', '"num_layers": 2'),
-        ('"units": 16', '"units": "wide"'),
-        ('"system": "cascade"', '"system": "pairwise"'),
-        ('"max_length"', '"longest"'),
-    ],
-)
-def test_run_directories_that_contradict_themselves(copy, old, new):
-    text = (copy / "config.json").read_text()
-    assert old in text
-    (copy / "config.json").write_text(text.replace(old, new))
-    with pytest.raises((RunDirectoryError, OptionError)):
-        load_ranker(copy)
-
-
-def test_no_run_directory(tmp_path):
-    with pytest.raises(RunDirectoryError, match="no such directory"):
-        load_ranker(tmp_path / "absent")
 
 
 @pytest.mark.parametrize("system, exits", [("cascade", (1, 3)), ("pairwise", ())])

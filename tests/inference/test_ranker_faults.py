@@ -1,6 +1,5 @@
 """Rankers after interrupts and exceptions, and scores that are not finite."""
 
-import ctypes
 import faulthandler
 import linecache
 import random
@@ -13,14 +12,12 @@ from concurrent.futures import ThreadPoolExecutor, TimeoutError
 
 import numpy as np
 import pytest
-from conftest import limited_file_size, needs_onednn
+from conftest import needs_onednn
 from random_rankers import random_pairs, random_ranker
 
-from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.engines.mxnet import MXNetEngine
-from wqa.errors import InputError, ScoreError, StorageError, WqaError
+from wqa.errors import InputError, ScoreError
 from wqa.inference import Cost, Ranker, Ranking, SequentialRanker
 from wqa.systems.load import load_ranker
 
@@ -31,9 +28,9 @@ CONFIG = BackboneConfig(
 EXITS = (1, 2, 4)
 
 
-def spilling_ranker(engine):
-    """A ranker that drops candidates, and spills encodings to a file."""
-    config = EngineConfig(engine=engine, threads=1, hidden_bytes=3000, batch_tokens=150)
+def dropping_ranker(engine):
+    """A ranker that drops candidates."""
+    config = EngineConfig(engine=engine, threads=1, batch_tokens=150)
     return random_ranker(CONFIG, EXITS, engine=config, drop_ratio=0.3)
 
 
@@ -99,13 +96,13 @@ class Injection:
 )
 def test_an_interrupt_at_any_line_leaves_the_next_ranking_as_it_was(engine, files, tries):
     pairs, generator = group(), random.Random(7)
-    expected = spilling_ranker(engine).rank_pairs(pairs)
+    expected = dropping_ranker(engine).rank_pairs(pairs)
     counter = Injection(files, -1, None)
-    counter.run(spilling_ranker(engine).rank_pairs, pairs)
+    counter.run(dropping_ranker(engine).rank_pairs, pairs)
     assert counter.lines > 100
     for attempt in range(tries):
         if attempt % 3 == 0:  # one that has not compiled anything yet
-            ranker = spilling_ranker(engine)
+            ranker = dropping_ranker(engine)
         line = generator.randrange(1, counter.lines)
         error = generator.choice([KeyboardInterrupt, MemoryError])
         Injection(files, line, error).run(ranker.rank_pairs, pairs)
@@ -127,24 +124,6 @@ def is_free(lock):
         return False
     finally:
         thread.shutdown(wait=False)
-
-
-def test_half_traced_stages_are_traced_anew(monkeypatch):
-    """An interrupt after the first of the traced arguments, at the first ranking."""
-    ranker, pairs = spilling_ranker("mxnet"), group()
-    stage = ranker._engine._stages[0]
-    build = stage._build_cache
-
-    def interrupted(*arguments):
-        build(*arguments)
-        stage._cached_op, stage._cached_op_args = None, stage._cached_op_args[:1]
-        raise KeyboardInterrupt
-
-    stage._build_cache = interrupted
-    with pytest.raises(KeyboardInterrupt):
-        ranker.rank_pairs(pairs)
-    stage._build_cache = build
-    check_same(ranker.rank_pairs(pairs), spilling_ranker("mxnet").rank_pairs(pairs))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -176,26 +155,6 @@ def test_signals_while_many_questions_are_ranked(tiny_run, engine):
     if other.is_alive():
         faulthandler.dump_traceback(sys.__stderr__)  # where all threads are
     assert not other.is_alive()
-
-
-@needs_onednn
-def test_the_threads_of_a_ranker_are_its_own():
-    openmp = ctypes.CDLL("libgomp.so.1")
-    before = openmp.omp_get_max_threads()
-    openmp.omp_set_num_threads(2)
-    try:
-        spilling_ranker("onednn").rank_pairs(group())  # one thread
-        assert openmp.omp_get_max_threads() == 2
-    finally:
-        openmp.omp_set_num_threads(before)
-
-
-def test_a_full_disk_is_named_and_the_ranker_goes_on():
-    ranker, pairs = spilling_ranker("mxnet"), group()
-    expected = ranker.rank_pairs(pairs)
-    with limited_file_size(100), pytest.raises(StorageError, match="temporary file.*hidden_bytes"):
-        ranker.rank_pairs(pairs)
-    check_same(ranker.rank_pairs(pairs), expected)
 
 
 # Scores
@@ -248,24 +207,6 @@ def test_no_system_ranks_by_scores_that_are_not_finite(value):
         with pytest.raises(ScoreError, match=f"{value} for candidate 2"):
             list(ranker.rank_all([question]))
     assert list(SequentialRanker([Broken(0.0)]).rank_all([question]))[0].scores.tolist() == [1, 0]
-
-
-def test_the_command_line_refuses_scores_that_are_not_finite(tiny_run, monkeypatch, capsys):
-    monkeypatch.setattr(MXNetEngine, "_scores", lambda engine, stage, rows: rows * np.nan)
-    for command in ("evaluate", "tune"):
-        arguments = [command, str(tiny_run), "--data", str(builtin_path("dev"))]
-        if command == "evaluate":
-            arguments += ["--engine", "mxnet"]
-        else:
-            monkeypatch.setattr("wqa.engines.choice.choose_engine", lambda *_: "mxnet")
-        try:
-            status = main(arguments)
-        except (SystemExit, WqaError) as error:
-            status = getattr(error, "code", error)
-        assert status == 2
-        printed = capsys.readouterr()
-        assert "MAP" not in printed.out
-        assert re.search(r"question '.*', scores after layer 1: nan", printed.err)
 
 
 # Pairs that no inputs of the network give

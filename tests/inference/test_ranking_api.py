@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from wqa.data import Candidate, Question, builtin_path
-from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
+from wqa.data import Candidate, Question
+from wqa.errors import DataError, InputError, OptionError
 from wqa.inference import SequentialRanker
 from wqa.systems.load import load_ranker
 
@@ -65,23 +65,6 @@ def test_dicts_say_what_became_of_each_candidate(cascade):
     assert "text" not in cascade.rank(QUESTION, TEXTS).to_dicts()[0]
 
 
-def test_probabilities_of_extreme_scores():
-    ranker = load_ranker("random:7")
-    ranking = ranker.rank(QUESTION, ["a", "b", "c"])
-    scores = np.array([800.0, -800.0, 0.0])
-    extreme = type(ranking)(
-        ranking.order,
-        scores,
-        ranking.exits,
-        ranking.truncated,
-        ranking.blank,
-        ranking.cost,
-        scores[None],
-    )
-    with np.errstate(over="raise", invalid="raise"):
-        assert extreme.probabilities.tolist() == [1.0, 0.0, 0.5]
-
-
 def test_pairs_are_scored_each_by_itself(cascade):
     pairs = [(QUESTION, TEXTS[3]), ("who wrote it ?", "ice"), (QUESTION, ""), (QUESTION, TEXTS[0])]
     scores = cascade.predict(iter(pairs))
@@ -94,24 +77,6 @@ def test_pairs_are_scored_each_by_itself(cascade):
     for wrong in ("ab", ("a",), ("a", 1), (QUESTION, ["a"]), 3):
         with pytest.raises(InputError, match="pair 2: .*; expected a question and a text"):
             cascade.predict([pairs[0], wrong])
-
-
-def test_the_names_at_the_top(tiny_run):
-    import wqa
-
-    assert set(wqa.__all__) <= set(dir(wqa))
-    path = builtin_path("dev")
-    questions = list(wqa.read_questions(path))
-    for rankings in (
-        wqa.rank_all(tiny_run, questions, drop_ratio=0.5),
-        wqa.rank_all(str(tiny_run), path, drop_ratio=0.5),
-        wqa.rank_all(wqa.load_ranker(tiny_run, drop_ratio=0.5), iter(questions)),
-    ):
-        assert wqa.evaluate(rankings, questions)["questions"] == len(questions)
-    with pytest.raises(RunDirectoryError, match="no_run"):  # at the call, before a ranking is read
-        wqa.rank_all("no_run", questions)
-    with pytest.raises(AttributeError, match="module 'wqa' has no attribute 'ranker'"):
-        wqa.ranker  # noqa: B018
 
 
 def test_importing_the_package_is_quick_and_quiet():

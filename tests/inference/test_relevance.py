@@ -135,25 +135,6 @@ def test_candidates_that_tie_have_one_relevance():
     assert ranking.relevance[3] == 0.5
 
 
-def test_ties_of_unequal_probabilities_take_the_least():
-    values = decreasing(np.array([0.75, 0.5, 0.6, 0.6]), np.array([True, False, True]), 4)
-    np.testing.assert_allclose(values, [0.75, 0.5, 0.5, 0.5 * (1 - STEP)], rtol=1e-12)
-    assert values[1] == values[2]
-    assert decreasing(np.zeros(0), np.zeros(0, dtype=bool), 0).shape == (0,)
-
-
-@pytest.mark.parametrize("value", [800.0, -800.0, 40.0, -120.0])
-def test_saturated_probabilities_of_two_thousand_candidates(value):
-    count = 2000
-    scores = value + np.arange(count)[::-1] * 1e-4
-    ranked = follows(ranking_of(scores[None]))
-    assert len(set(ranked.astype(np.float32).tolist())) == count
-    if value > 0:
-        assert ranked[0] == 1 and ranked[-1] > 1 - 1e-3
-    elif value < -700:
-        assert LEAST < ranked[-1] < ranked[0] < LEAST * 1.001
-
-
 def test_the_top_has_the_relevance_of_the_whole():
     rng = np.random.default_rng(0)
     stages = rng.normal(size=(2, 30)) * 60
@@ -167,28 +148,7 @@ def test_the_top_has_the_relevance_of_the_whole():
         assert [row["relevance"] for row in top.to_dicts()] == top.relevance[top.order].tolist()
 
 
-def test_all_blank():
-    ranking = ranking_of([[math.nan, math.nan]])
-    assert follows(ranking).tolist() == [0, 0]
-    assert [row["score"] for row in ranking.to_dicts()] == [None, None]
-
-
 # Properties
-
-#: Scores of two exits: usual ones, ties, and ones whose probabilities are saturated.
-SCORES = st.one_of(
-    st.floats(-1e4, 1e4, allow_subnormal=False),
-    st.floats(-6, 6, allow_subnormal=False),
-    st.sampled_from([0.0, 1.0, 40.0, -40.0, 745.2, -745.2, 3e38, -3e38]),
-)
-
-
-@given(st.lists(st.tuples(SCORES, SCORES, st.integers(0, 2)), min_size=1, max_size=60))
-def test_any_cascade(rows):
-    stages = np.full((2, len(rows)), np.nan)
-    for index, (early, late, reached) in enumerate(rows):
-        stages[:reached, index] = (early, late)[:reached]
-    follows(ranking_of(stages))
 
 
 @given(
@@ -215,15 +175,6 @@ def test_any_probabilities(values, data):
 TEXTS = st.lists(
     st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), min_size=1, max_size=12
 )
-
-
-def test_every_system_is_here():
-    ranks = {
-        name
-        for name, system in SYSTEMS.items()
-        if system.network_type().Config().computes == "scores"
-    }
-    assert set(OPTIONS) == ranks
 
 
 @pytest.fixture(scope="module", params=[*OPTIONS, "sequence", "ensemble", "pools", "wo+rr", "bm25"])
@@ -258,15 +209,6 @@ def test_relevance_follows_the_order_of_every_system(ranker):
             follows(ranking)
 
     check()
-
-
-def test_some_scores_did_not_follow(tiny_encoder):
-    """The property above would be empty if scores followed the order by themselves."""
-    ranker = ranker_of("cascade", tiny_encoder, drop_ratio=0.4)
-    texts = [" ".join(WORDS[start : start + 4]) for start in range(12)]
-    ranking = ranker.rank("what is a glacier", texts)
-    follows(ranking)
-    assert (np.diff(ranking.scores[ranking.order]) > 0).any()
 
 
 class Reads(Ranker):

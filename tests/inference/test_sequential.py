@@ -3,7 +3,6 @@ import json
 import numpy as np
 import pytest
 
-from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.errors import OptionError, RunDirectoryError
@@ -89,12 +88,6 @@ def test_by_hand():
     assert ranking.cost == Cost(pytest.approx((2 * 5 + 4 * 4 + 6 * 3) / 30), 44, 30, 220, 264, 150)
 
 
-def test_rankers_of_other_widths_are_weighed():
-    first, second = Table({"a": 1, "b": 2}, 2, 2, work=100), Table({"a": 4, "b": 3}, 6, 6, work=400)
-    [ranking] = SequentialRanker([first, second], keep=1).rank_all([question("a", "b")])
-    assert ranking.cost.relative == pytest.approx((2 * 2 * 100 + 6 * 400) / (12 * 400))
-
-
 def test_blank_questions_and_groups():
     first, second = Table({"a": 1, "b": 2}, 1, 2), Table({"a": 4, "b": 3}, 2, 2)
     ranker = SequentialRanker([first, second], 0.5, group_candidates=3)
@@ -127,11 +120,6 @@ def test_drops_that_do_not_fit(drop_ratio, keep, name):
     with pytest.raises(OptionError) as error:
         SequentialRanker([Table({}), Table({}), Table({})], drop_ratio, keep)
     assert error.value.where == name
-
-
-def test_no_ranker():
-    with pytest.raises(OptionError, match="rankers"):
-        SequentialRanker([])
 
 
 @pytest.fixture(scope="module")
@@ -186,54 +174,6 @@ def test_a_cascade_followed_by_another_ranker(shallow, tiny_run):
     assert set(ranking.order[:4].tolist()) == set(cascade.order[:4].tolist())
     assert ranking.order[4:].tolist() == cascade.order[4:].tolist()
     assert ranking.cost.candidate_work == cascade.cost.candidate_work + 4 * 3 * work
-
-
-def test_what_the_last_ranker_drops_is_dropped(shallow, tiny_run, capsys):
-    """At an exit of its own, as well as what the rankers before it drop."""
-    (shallow / "last.json").write_text(
-        json.dumps({"rankers": ["d3", {"run": str(tiny_run), "drop_ratio": 0.5}], "keep": 4})
-    )
-    each = next(iter(read_questions(builtin_path("test"))))
-    ranker, alone = load_ranker(shallow / "last.json"), load_ranker(tiny_run, drop_ratio=0.5)
-    ranking = ranker.rank(each.question, each.texts)
-    handed = sorted(ranking.order[:4].tolist())
-    last = alone.rank(each.question, [each.texts[index] for index in handed])
-    assert last.dropped.sum() == 3  # 4, 2, 1
-    expected = dict(zip(handed, last.dropped.tolist()))
-    for index in range(len(each.texts)):
-        assert ranking.dropped[index] == expected.get(index, True)
-    candidates = shallow / "candidates.txt"
-    candidates.write_text("\n".join(each.texts))
-    rank = ["rank", str(shallow / "last.json"), "--question", each.question]
-    assert main([*rank, "--candidates", str(candidates)]) == 0
-    lines = capsys.readouterr().out.splitlines()[1:-1]
-    assert [" (dropped at exit " in line for line in lines] == [False] + [True] * (len(lines) - 1)
-    # A ranker may hand on what it dropped at an exit, and the next one scores it.
-    (shallow / "first.json").write_text(
-        json.dumps({"rankers": [{"run": str(tiny_run), "drop_ratio": 0.5}, "d3"], "keep": 4})
-    )
-    ranking = load_ranker(shallow / "first.json").rank(each.question, each.texts)
-    assert not ranking.dropped[ranking.order[:4]].any() and ranking.dropped[ranking.order[4:]].all()
-
-
-def test_a_ranker_of_a_file_may_have_a_precision_of_its_own(tmp_path, monkeypatch):
-    """It is that of the files inside, too, but for those that have their own."""
-    loaded = []
-
-    def load(source, engine, *rest):
-        loaded.append((source.path.name, engine.precision))
-        return Table({})
-
-    monkeypatch.setattr("wqa.systems.load._load_network", load)
-    monkeypatch.setattr("wqa.systems.run_directory.check_precision", lambda precision: None)
-    inner = {"ensemble": ["c", {"run": "d", "precision": "bfloat16"}]}
-    (tmp_path / "inner.json").write_text(json.dumps(inner))
-    entry = {"run": "inner.json", "precision": "int8"}
-    rankers = ["a", {"run": "b", "precision": "float32"}, entry]
-    (tmp_path / "sr.json").write_text(json.dumps({"rankers": rankers}))
-    load_ranker(tmp_path / "sr.json", precision="bfloat16")
-    expected = {"a": "bfloat16", "b": "float32", "c": "int8", "d": "bfloat16"}
-    assert loaded == list(expected.items())
 
 
 @pytest.mark.parametrize(

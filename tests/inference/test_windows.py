@@ -1,12 +1,9 @@
 """Candidates that do not fit, which are read in windows."""
 
-import json
-
 import numpy as np
 import pytest
 
 from wqa import load_ranker
-from wqa.cli import main
 from wqa.data import Candidate, Question
 from wqa.errors import InputError, OptionError
 from wqa.inference import Ranker, Ranking, SequentialRanker
@@ -81,16 +78,6 @@ def test_a_candidate_has_the_scores_of_its_windows_by_hand():
     assert len(ranking.relevance) == 3 and np.all(np.diff(ranking.relevance) < 0)
 
 
-def test_questions_in_turn_keep_their_windows():
-    inner = TwoExits({"a b c d": (1, 9), "c d e f": (5, 2), "e f g": (4, 3), "j": (2, 8)})
-    long, short = (Candidate("a b c d e f g"),), (Candidate("j"),)
-    questions = [Question("1", "q", long), Question("2", "q", short), Question("3", "q", long)]
-    rankings = list(WindowRanker(inner).rank_all(questions))
-    assert [len(ranking.scores) for ranking in rankings] == [1, 1, 1]
-    assert [ranking.window(0) for ranking in rankings] == [[8, 13], None, [8, 13]]
-    assert rankings[1].windows is None
-
-
 def test_the_score_is_the_greatest_of_the_windows(tiny_run):
     plain = load_ranker(tiny_run)
     ranker = load_ranker(tiny_run, long_candidates="windows")
@@ -143,13 +130,6 @@ def test_windows_fit_every_ranker_of_a_sequence(tiny_run, dcbert_run):
     assert sorted(ranking.order) == [0, 1, 2, 3]
 
 
-def test_a_ranker_without_a_limit_reads_everything():
-    plain, ranker = load_ranker("wo"), load_ranker("wo", long_candidates="windows")
-    texts = [text or "dust" for text in CANDIDATES]
-    assert ranker.rank(QUESTION, texts).windows is None
-    assert ranker.rank(QUESTION, texts).order.tolist() == plain.rank(QUESTION, texts).order.tolist()
-
-
 def test_refusals(tiny_run, dcbert_run, tmp_path):
     with pytest.raises(OptionError, match="long_candidates"):
         load_ranker(tiny_run, long_candidates="half")
@@ -166,19 +146,3 @@ def test_first_tokens(tiny_run):
     [whole] = ranker.inputs.tokenizer.encode([LONG], 100)
     assert list(ids) == list(whole[:4])
     assert first_tokens(load_ranker("wo"), texts, 4) == texts
-
-
-def test_wqa_rank_shows_where_a_window_stands(tiny_run, tmp_path, capsys):
-    path = tmp_path / "candidates.txt"
-    path.write_text("\n".join([CANDIDATES[0], CANDIDATES[1]]) + "\n")
-    arguments = ["rank", str(tiny_run), "--question", QUESTION, "--candidates", str(path)]
-    assert main(arguments) == 0
-    assert "(shortened)" in capsys.readouterr().out
-    out = tmp_path / "ranking.json"
-    assert main([*arguments, "--long-candidates", "windows", "--json", str(out)]) == 0
-    text = capsys.readouterr().out
-    assert "(shortened)" not in text
-    rows = json.loads(out.read_text())["ranking"]
-    [window] = [row["window"] for row in rows if row["index"] == 1]
-    assert f"(characters {window[0]:,} to {window[1]:,})" in text
-    assert CANDIDATES[1][slice(*window)] in text

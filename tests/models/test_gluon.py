@@ -1,24 +1,20 @@
 """What users of Gluon call: encoders by name, lengths, float16, parts, runs of their own."""
 
-import dataclasses
 import shutil
-import subprocess
-import sys
 import warnings
 
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import ROOT, make_tar
+from conftest import make_tar
 from mxnet import autograd, gluon
-from test_models import SMALL, random_arrays, small_model
+from test_models import random_arrays, small_model
 
 from wqa.data import builtin_path, read_questions
-from wqa.errors import EncoderError, OptionError
+from wqa.errors import EncoderError
 from wqa.models import attention_mask, train_only
 from wqa.pretrained import initialize_from, load_backbone, read_backbone_config
 from wqa.systems.load import load_ranker
-from wqa.systems.pairwise.network import PairwiseTransformer
 from wqa.systems.registry import build_network
 from wqa.systems.saving import save_run
 from wqa.text import PairInputs, load_tokenizer
@@ -78,22 +74,6 @@ def test_lengths_and_types_are_optional(hybrid):
     assert abs(whole - masked).max() > 1e-3
     states = backbone.hidden_states(ids)
     np.testing.assert_allclose(states[-1].asnumpy(), whole, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("hybrid", [False, True])
-@pytest.mark.parametrize("dtype", TYPES)
-def test_lengths_of_any_type(hybrid, dtype):
-    model, (ids, types, lengths) = small_model(), rows()
-    states = model.backbone(ids, types, lengths).asnumpy()
-    scores = model(ids, types, lengths).asnumpy()
-    if hybrid:
-        model.hybridize()
-    typed = lengths.astype(dtype)
-    np.testing.assert_array_equal(model(ids, types, typed).asnumpy(), scores)
-    np.testing.assert_array_equal(model.backbone(ids, types, typed).asnumpy(), states)
-    known = [int(length) for length in lengths.asnumpy()]
-    for given in (known, np.array(known, dtype)):
-        np.testing.assert_array_equal(model.backbone(ids, types, given).asnumpy(), states)
 
 
 class FirstState(gluon.HybridBlock):
@@ -200,21 +180,6 @@ def test_a_path_trains_alone_without_a_warning():
     assert {parameter.grad_req for parameter in network.collect_params().values()} == {"write"}
 
 
-def test_constants_stay_what_they_are():
-    network = build_network("cosinet", rows=6, width=4)
-    vectors = network.vectors
-    for part in (network, network):
-        train_only(network, part)
-        assert vectors.grad_req == "null"
-    others = [p for p in network.collect_params().values() if p is not vectors]
-    assert {parameter.grad_req for parameter in others} == {"write"}
-
-
-def test_a_part_of_another_network():
-    with pytest.raises(OptionError, match="part: parameter .* is none of the network's"):
-        train_only(small_model(), small_model().path(0))
-
-
 def own_model(tiny_encoder, system="cascade", **options):
     network = build_network(system, read_backbone_config(tiny_encoder), **options)
     initialize_from(network, tiny_encoder)
@@ -236,49 +201,6 @@ def test_a_run_of_ones_own_model_ranks(tiny_encoder, tmp_path):
     shutil.move(str(tmp_path / "own"), str(tmp_path / "moved"))
     again = load_ranker(tmp_path / "moved", engine="mxnet").rank(question.question, question.texts)
     np.testing.assert_array_equal(again.scores, ranking.scores)
-
-
-class OwnTransformer(PairwiseTransformer):
-    """A network of a class that no system has."""
-
-
-def test_models_that_make_no_run(tiny_encoder, tmp_path):
-    inputs = PairInputs(load_tokenizer(tiny_encoder), max_length=48)
-    good = own_model(tiny_encoder, "pairwise")
-    with pytest.raises(OptionError, match="OwnTransformer, which is no system; .*SYSTEMS"):
-        save_run(OwnTransformer(good.config), inputs, tmp_path / "a")
-    with pytest.raises(OptionError, match="is not initialised"):
-        save_run(build_network("pairwise", good.config), inputs, tmp_path / "a")
-    with pytest.raises(OptionError, match="max_length: 5000; expected at most"):
-        save_run(good, PairInputs(inputs.tokenizer, 5000), tmp_path / "a")
-    with pytest.raises(EncoderError):
-        save_run(
-            build_initialized(dataclasses.replace(SMALL, max_positions=64)), inputs, tmp_path / "a"
-        )
-    good.head(0).out.bias.set_data(mx.nd.array([np.nan]))
-    with pytest.raises(OptionError, match="parameter .*out.bias.* holds NaN"):
-        save_run(good, inputs, tmp_path / "a")
-    good.head(0).out.bias.set_data(mx.nd.array([0]))
-    good.cast("float16")
-    with pytest.raises(OptionError, match="is float16; expected float32"):
-        save_run(good, inputs, tmp_path / "a")
-    good.cast("float32")
-    assert not (tmp_path / "a").exists()
-    save_run(good, inputs, tmp_path / "a")
-    with pytest.raises(OptionError, match="exists already"):
-        save_run(good, inputs, tmp_path / "a")
-
-
-def build_initialized(config):
-    network = build_network("pairwise", config)
-    network.initialize()
-    return network
-
-
-def test_the_marker_of_types_is_shipped(tmp_path):
-    command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert (tmp_path / "wqa" / "py.typed").is_file(), done.stderr
 
 
 @pytest.mark.parametrize("hybrid", [False, True])

@@ -5,13 +5,10 @@ import mxnet as mx
 import numpy as np
 import pytest
 from conftest import DATA
-from hypothesis import given
-from hypothesis import strategies as st
 from mxnet import autograd
 
 from wqa.config import BACKBONES, BackboneConfig
 from wqa.errors import DeviceError, OptionError
-from wqa.inference.dropping import drop_ratios, dropped
 from wqa.models import parse_devices
 from wqa.models.heads import FirstPositionHead, Head, MeanHead, score
 from wqa.pretrained import initialize_from, load_backbone
@@ -149,40 +146,6 @@ def test_default_exits():
 def test_exits_that_do_not_fit(exits):
     with pytest.raises(OptionError, match="exits"):
         CascadeTransformer(SMALL, CascadeConfig(exits))
-
-
-def test_wrong_systems_and_shapes():
-    with pytest.raises(OptionError, match="cascade, pairwise"):
-        build_network("cascad", SMALL)
-    with pytest.raises(OptionError, match="one layer"):
-        build_network("pairwise", SMALL, exits=(1, 2))
-    with pytest.raises(OptionError, match="multiple of the 12"):
-        BackboneConfig(units=100)
-
-
-@given(k=st.integers(1, 10_000), hundredths=st.integers(0, 99))
-def test_drop_rule(k, hundredths):
-    count = dropped(hundredths / 100, k)
-    assert count == hundredths * k // 100  # exact, where floating point is not
-    assert 0 <= count < k
-
-
-def test_drop_rule_of_the_paper():
-    # Section 4.3.2: alpha 0.3 takes 128 to 90 and then to 63.
-    assert 128 - dropped(0.3, 128) == 90 and 90 - dropped(0.3, 90) == 63
-
-
-@pytest.mark.parametrize(
-    "alpha", [-0.1, 1, 1.0, float("nan"), "0.3", [0.3, 1.0], [0.1] * 4, [], True]
-)
-def test_drop_ratios_that_do_not_fit(alpha):
-    with pytest.raises(OptionError, match="drop_ratio"):
-        drop_ratios(alpha, 3)
-
-
-def test_drop_ratios():
-    assert drop_ratios(0.3, 3) == [0.3, 0.3, 0.0]
-    assert drop_ratios([0.1, 0.2], 3) == drop_ratios([0.1, 0.2, 0.9], 3) == [0.1, 0.2, 0.0]
 
 
 @pytest.mark.parametrize("ctx", ["tpu", "cpu:1-0", "gpu:x", "", "cpu:"])

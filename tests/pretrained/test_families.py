@@ -9,7 +9,7 @@ import tokenizers
 from conftest import DATA
 from safetensors.numpy import load_file, save_file
 
-from wqa.config import FAMILIES, PAIR_FORMS, BackboneConfig, Family, read_run_config
+from wqa.config import FAMILIES, BackboneConfig, Family, read_run_config
 from wqa.errors import EncoderError, OptionError
 from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained.configs import from_huggingface, to_huggingface
@@ -19,7 +19,6 @@ from wqa.systems.convert import convert
 from wqa.systems.export import export_huggingface, huggingface_tensors
 from wqa.systems.load import load_ranker
 from wqa.systems.pairwise.network import PairwiseTransformer
-from wqa.text import PairInputs, load_tokenizer
 
 QUESTION = "how are caves formed"
 CANDIDATES = ["water carves caves", "the moon is bright", "caves are dark"]
@@ -34,21 +33,6 @@ def test_every_family_has_both_records():
     for name, family in FAMILIES.items():
         assert family.name == name
         assert BackboneConfig(layout=name).family is family
-
-
-def test_the_special_tokens_tell_the_pair_form():
-    forms = {(family.special_tokens, family.pair_form) for family in FAMILIES.values()}
-    assert len(forms) == len({tokens for tokens, _ in forms})
-    assert [PAIR_FORMS[name].specials for name in ("bert", "roberta")] == [3, 4]
-
-
-@pytest.mark.parametrize("field", ["pair_form", "head_activation"])
-def test_records_that_do_not_fit(field):
-    options = {"name": "x", "pair_form": "bert", "special_tokens": SPECIALS, field: "nothing"}
-    with pytest.raises(OptionError, match=f"family {field}: 'nothing'; expected"):
-        Family(**options)
-    with pytest.raises(OptionError, match="layout: 'x'; expected one of bert, roberta"):
-        BackboneConfig(layout="x")
 
 
 @pytest.fixture
@@ -136,14 +120,6 @@ def test_a_new_family_is_named_by_its_record(new_encoder):
         from_huggingface(config, path, ())
 
 
-def test_a_new_family_encodes(new_encoder, new_family):
-    inputs = PairInputs(load_tokenizer(new_encoder), max_length=32)
-    pairs = inputs.encode(QUESTION, CANDIDATES)
-    assert [pair.token_ids.tolist().count(1) for pair in pairs] == [3, 3, 3]
-    assert pairs[0].token_ids[[0, 5, 6, -1]].tolist() == [0, 1, 1, 1]
-    assert inputs.tokenizer.padding_id == 2
-
-
 def test_a_new_family_converts_and_ranks(new_encoder, tmp_path):
     report = convert(new_encoder, tmp_path / "run")
     assert str(report).startswith("family      new, 3 layers")
@@ -173,19 +149,6 @@ def edited_mpnet(folder, shape=None, **settings):
     (folder / "config.json").write_text(json.dumps({**config, **settings}))
     save_file(tensors, str(folder / "model.safetensors"))
     return folder
-
-
-@pytest.mark.parametrize(
-    ("edit", "named"),
-    [
-        ({"relative_attention_num_buckets": 64}, "relative_attention_num_buckets 64; expected 32"),
-        ({"shape": (64, 2)}, "relative_attention_bias"),
-        ({"shape": (32, 3)}, "relative_attention_bias"),
-    ],
-)
-def test_a_relative_table_that_does_not_fit_is_refused(tmp_path, edit, named):
-    with pytest.raises(EncoderError, match=named):
-        load_backbone(edited_mpnet(tmp_path / "encoder", **edit))
 
 
 @pytest.mark.parametrize("hybridized", [False, True])

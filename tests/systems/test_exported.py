@@ -48,7 +48,7 @@ DROPS = [
     {"drop_ratio": [0.5, 0, 0.5]},
     {"keep": [5, 2, None]},
     {"drop_ratio": 0.4, "pool": "batch", "pool_size": 4},
-    {"drop_ratio": 0.5, "hidden_bytes": 100, "batch_tokens": 100},
+    {"drop_ratio": 0.5, "batch_tokens": 100},
 ]
 
 

@@ -9,18 +9,16 @@ import types
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, write_family_encoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mxnet import autograd
-from safetensors.numpy import load_file, save_file
 
 import wqa.systems.train as run_module
 from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig, read_run_config
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.data.scores import COUNTS, TYPES, CandidateScores, candidate_keys, scores_output
-from wqa.errors import DataError, OptionError, RunDirectoryError
+from wqa.data.scores import COUNTS, TYPES, candidate_keys, scores_output
+from wqa.errors import DataError
 from wqa.io.arrays import write_arrays
 from wqa.systems import SYSTEMS
 from wqa.systems.load import load_ranker
@@ -28,7 +26,6 @@ from wqa.systems.registry import build_network
 from wqa.systems.scores import write_scores
 from wqa.systems.train import train
 from wqa.text import PairInputs, PairStore, build_store, load_tokenizer
-from wqa.training import PairTask
 from wqa.training.losses import (
     cross_entropy,
     distillation_loss,
@@ -70,16 +67,6 @@ def test_the_soft_loss_by_hand():
     assert gradient == pytest.approx(0.75 - 0.5, abs=1e-6)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5, 0.9, 1.0])
-@pytest.mark.parametrize("tau", [1.0, 3.0, 5.0])
-@pytest.mark.parametrize("label", [0.0, 1.0])
-def test_equation_1_by_hand(alpha, tau, label):
-    """tau squared is a factor at every alpha, at 0 too."""
-    value, gradient = value_and_gradient(distillation_loss, 0.0, label, tau * LOG3, (alpha, tau))
-    assert value == pytest.approx(alpha * math.log(2) + (1 - alpha) * tau**2 * DIVERGENCE, abs=1e-5)
-    assert gradient == pytest.approx(alpha * (0.5 - label) - (1 - alpha) * tau * 0.25, abs=1e-5)
-
-
 def softmax(outputs, tau):
     powers = np.exp(np.asarray(outputs, np.float64) / tau)
     return powers / powers.sum()
@@ -113,21 +100,6 @@ def test_log_odds_give_the_loss_of_two_outputs(student, teacher, label, alpha, t
     assert gradient == pytest.approx((losses[0] - losses[1]) / 2e-4, rel=1e-3, abs=1e-4 * tau)
 
 
-EXTREME = [0.0, 90.0, -90.0, 1e4, -1e4, 1e30, -1e30]
-
-
-@pytest.mark.parametrize("score", EXTREME)
-@pytest.mark.parametrize("teacher", EXTREME)
-def test_extreme_scores_do_not_overflow(score, teacher):
-    value, gradient = value_and_gradient(distillation_loss, score, 1.0, teacher, (0.5, 3.0))
-    assert math.isfinite(value) and math.isfinite(gradient)
-    if score == teacher:
-        assert value == pytest.approx(0.5 * max(-score, 0) + 0.5 * math.log(2) * (score == 0))
-    p, q = (0.5 * (1 + np.tanh(number / 6)) for number in (teacher, score))
-    hard = 0.5 * (1 + np.tanh(score / 2)) - 1
-    assert gradient == pytest.approx(0.5 * hard + 0.5 * 3 * (q - p), abs=1e-5)
-
-
 def test_no_gradient_reaches_the_teacher():
     teacher = mx.nd.array([1.0])
     teacher.attach_grad()
@@ -135,24 +107,6 @@ def test_no_gradient_reaches_the_teacher():
         loss = soft_loss(mx.nd.array([2.0]), teacher, 2.0)
     loss.backward()
     assert teacher.grad.asscalar() == 0
-
-
-def test_cross_entropy_keeps_the_bits_of_relu_beside_0():
-    """A training without teachers ends with the bits that it had before there were teachers."""
-    values = np.concatenate([np.random.default_rng(0).normal(0, 3, 400), [1e-8, -1e-8, 40, -90]])
-    scores, labels = mx.nd.array(values), mx.nd.array(values > 0.5)
-    gradients = []
-    for by_relu in (False, True):
-        scores.attach_grad()
-        with autograd.record():
-            if by_relu:
-                softplus = mx.nd.Activation(-mx.nd.abs(scores), act_type="softrelu")
-                loss = mx.nd.relu(scores) - scores * labels + softplus
-            else:
-                loss = cross_entropy(scores, labels)
-        loss.backward()
-        gradients.append((loss.asnumpy(), scores.grad.asnumpy()))
-    np.testing.assert_array_equal(*gradients)
 
 
 @pytest.mark.parametrize(
@@ -173,26 +127,6 @@ def test_what_teachers_teach(teaching, expected):
 
 
 # Settings
-
-
-@pytest.mark.parametrize(
-    "options, match",
-    [
-        ({"teachers": ("a", "")}, "teachers: a,"),
-        ({"teachers": ("a",), "alpha": 1.1}, "alpha: 1.1"),
-        ({"teachers": ("a",), "alpha": -0.1}, "alpha: -0.1"),
-        ({"teachers": ("a",), "alpha": 1e-320}, "alpha: "),
-        ({"teachers": ("a",), "tau": 0.0}, "tau: 0.0"),
-        ({"teachers": ("a",), "tau": 1e200}, "tau: 1e.200"),
-        ({"teachers": ("a",), "teaching": "all"}, "teaching: 'all'"),
-        ({"alpha": 0.1}, "alpha: 0.1 without teachers"),
-        ({"tau": 3.0}, "tau: 3.0 without teachers"),
-        ({"teaching": "sum"}, "teaching: sum without teachers"),
-    ],
-)
-def test_settings_out_of_range(options, match):
-    with pytest.raises(OptionError, match=match):
-        TrainingConfig(**options)
 
 
 # Tasks
@@ -319,16 +253,6 @@ def test_a_head_learns_from_its_teacher_alone_and_the_body_from_all():
     assert any((changed[name] != whole[name]).any() for name in whole if "branch_2" in name)
 
 
-@pytest.mark.parametrize("teaching, chosen", [("each", [0, 1, 2]), ("sum", [0, 1, 2] * 3)])
-def test_an_early_exit_of_a_student_learns_the_mean_of_its_heads_teachers(teaching, chosen):
-    task, batch = make_task("mhs", teaching=teaching, exits=(1,))
-    update = next(update for update in range(1, 99) if task.drawn_exit(update) == 0)
-    losses = task.losses(batch, update)
-    scores = task.scores(batch, update)
-    expected = sum(expected_loss(scores, batch, teacher) for teacher in chosen) / 3
-    np.testing.assert_allclose(losses["loss"].asnumpy(), expected, rtol=1e-5)
-
-
 def test_without_teachers_the_labels_alone_teach():
     task, batch = make_task("mhs", teaching="each")
     del batch["teacher_scores"]
@@ -405,16 +329,6 @@ def test_each_pair_has_the_score_of_its_candidate(questions, data, inputs, tmp_p
     assert scores.tolist() == [[score, score] for score in expected]
 
 
-def test_a_batch_has_the_scores_of_its_rows(questions, inputs):
-    pairs = TrainingPairs(questions, inputs, with_keys=True)
-    task = PairTask(None, inputs, pairs, TrainingConfig(teachers=("a",)))
-    assert "teacher_scores" not in task.batch(np.array([0]))
-    task.teach(lambda pairs: np.arange(2 * len(pairs), dtype=np.float32).reshape(-1, 2))
-    batch = task.batch(np.array([5, 0, 3]))
-    assert batch["teacher_scores"].tolist() == [[10, 11], [0, 1], [6, 7]]
-    assert len(batch["labels"]) == 3
-
-
 def test_a_blank_candidate_has_probability_0(questions, inputs, data, tmp_path):
     folder = write_folder(tmp_path / "scores", questions, lambda question, index: -math.inf)
     pairs = TrainingPairs(questions, inputs, with_keys=True)
@@ -448,31 +362,6 @@ def test_scores_of_other_data_are_refused(questions, data, inputs, tmp_path):
     assert f"1 of {count} training" in refusal(pairs, folder, tmp_path / "train.store")
     nothing = write_folder(tmp_path / "nothing", questions, by_length, np.arange(0))
     assert f"{count} of {count} training" in refusal(pairs, nothing, tmp_path / "train.store")
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_scores_that_are_no_numbers_are_refused(questions, data, inputs, tmp_path, value):
-    def score(question, index):
-        return value if (question.id, index) == ("blank", 1) else 0.0
-
-    pairs = TrainingPairs(questions, inputs, with_keys=True)
-    message = refusal(pairs, write_folder(tmp_path / "scores", questions, score), data)
-    assert f"scores: holds the score {value}; expected numbers" in message
-
-
-def test_damaged_keys_of_a_store_are_refused(data, inputs, tmp_path):
-    store = tmp_path / "train.store"
-    build_store(data, store, inputs)
-    content = (store / "keys.bin").read_bytes()
-    (store / "keys.bin").write_bytes(bytes([content[0] ^ 1]) + content[1:])
-    with pytest.raises(DataError, match="keys.bin: SHA-256"):
-        StoredPairs(PairStore(store), inputs)
-    meta = json.loads((store / "meta.json").read_text())
-    meta["files"]["keys"] -= 8
-    (store / "meta.json").write_text(json.dumps(meta))
-    (store / "keys.bin").write_bytes(content[:-8])
-    with pytest.raises(DataError, match="keys.bin: 5[0-9] elements; expected"):
-        PairStore(store)
 
 
 # Trainings
@@ -537,55 +426,6 @@ def test_a_student_with_heads_trains_from_three_teachers(tiny_encoder, data, tea
     line = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
     assert set(line["losses"]) == {"head_1", "head_2", "head_3"}
     assert len(read_run_config(out / "config.json").teachers_sha256) == 3
-
-
-def test_a_teacher_of_another_family_teaches(tiny_encoder, data, tmp_path):
-    """It reads the texts by its own tokenizer; each pair still has the score of its candidate."""
-    encoder = write_family_encoder(tmp_path / "roberta", "roberta")
-    assert main(command(encoder, data, tmp_path / "teacher", system="pairwise")) == 0
-    write_scores(tmp_path / "teacher", data, tmp_path / "scores")
-    for name in ("teacher", "scores"):
-        out = tmp_path / f"by_{name}"
-        assert main(command(tiny_encoder, data, out, "--teachers", tmp_path / name, *DISTIL)) == 0
-    assert parameters(tmp_path / "by_teacher") == parameters(tmp_path / "by_scores")
-    student = read_run_config(tmp_path / "by_scores" / "config.json").backbone
-    teacher = read_run_config(tmp_path / "teacher" / "config.json").backbone
-    assert student.family != teacher.family
-
-
-def test_a_teacher_in_line_scores_the_questions_that_pass_the_filter(
-    tiny_encoder, questions, teacher, tmp_path
-):
-    """An over-long question without an answer is neither trained on nor scored."""
-    long = Question("long", "the " * 130, (Candidate("the sun", 0),))
-    write_questions(tmp_path / "train.jsonl", [*questions, long])
-    words = command(tiny_encoder, tmp_path / "train.jsonl", tmp_path / "run")
-    words += ["--teachers", str(teacher / "run"), "--train-filter", "clean"]
-    assert main(words) == 0
-
-
-def test_a_teacher_in_line_runs_as_the_training_does(
-    tiny_encoder, data, questions, tmp_path, monkeypatch
-):
-    """On its first device and by its engine, with its rule for over-long questions."""
-    keys = np.concatenate([candidate_keys(question) for question in questions])
-    calls = []
-
-    def score(run, data, filter, **options):
-        calls.append((run, data, filter, options))
-        return CandidateScores(keys, np.zeros(len(keys), np.float32))
-
-    monkeypatch.setattr("wqa.systems.scores.score_in_memory", score)
-    teacher = tmp_path / "teacher.json"
-    teacher.write_text('{"rankers": ["rr"]}')
-    words = command(tiny_encoder, data, tmp_path / "run", "--max-updates", 1)
-    words += ["--teachers", str(teacher), "--long-questions", "truncate"]
-    words += ["--engine", "mxnet", "--ctx", "cpu:0-1", "--train-filter", "no-all-negative"]
-    assert main(words) == 0
-    [(run, scored, filter, options)] = calls
-    assert (run, scored, filter) == (str(teacher), str(data), "no-all-negative")
-    given = {name: str(options[name]) for name in ("ctx", "engine", "long_questions")}
-    assert given == {"ctx": "cpu:0", "engine": "mxnet", "long_questions": "truncate"}
 
 
 def test_a_student_learns_what_its_teacher_says(tiny_encoder, data, questions, tmp_path):
@@ -653,30 +493,6 @@ def test_a_stopped_student_resumes_with_its_teachers_alone(
     assert parameters(out) == parameters(tmp_path / "whole")
 
 
-def test_a_complete_run_does_not_score_again(tiny_encoder, data, teacher, tmp_path, monkeypatch):
-    words = command(tiny_encoder, data, tmp_path / "run", "--teachers", teacher / "run")
-    assert main(words) == 0
-    monkeypatch.setattr("wqa.systems.scores.score_in_memory", None)
-    assert main([*words, "--resume"]) == 0
-
-
-def test_a_run_of_an_earlier_version_resumes(tiny_encoder, data, tmp_path):
-    """Its config.json has no field of teachers."""
-    words = command(tiny_encoder, data, tmp_path / "run")
-    assert main(words) == 0
-    expected = parameters(tmp_path / "run")
-    path = tmp_path / "run" / "config.json"
-    values = json.loads(path.read_text())
-    for name in ("teachers", "alpha", "tau", "teaching"):
-        del values["training"][name]
-    del values["teachers_sha256"], values["sha256"]
-    path.write_text(json.dumps(values))
-    load_ranker(tmp_path / "run")
-    (tmp_path / "run" / "model.params").unlink()
-    assert main([*words, "--resume"]) == 0
-    assert parameters(tmp_path / "run") == expected
-
-
 # Teachers that are refused
 
 
@@ -705,60 +521,3 @@ def test_a_teacher_for_each_score(
     error = error_of(words, capsys, out)
     assert expected in error
     assert main([*words, "--teaching", "round-robin"]) == 0
-
-
-def write_three_labels(folder):
-    """A directory of Hugging Face's library with a classifier of three labels."""
-    shutil.copytree(DATA / "tiny_bert", folder)
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
-    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
-    path = folder / "model.safetensors"
-    tensors = load_file(str(path))
-    tensors["classifier.weight"] = np.zeros((3, 16), np.float32)
-    tensors["classifier.bias"] = np.zeros(3, np.float32)
-    save_file(tensors, str(path))
-    return folder
-
-
-def test_paths_that_are_no_teachers(tiny_encoder, data, inputs, teacher, tmp_path, capsys):
-    out = tmp_path / "run"
-    build_store(data, tmp_path / "train.store", inputs)
-    shutil.copytree(teacher / "scores", tmp_path / "later")
-    meta = json.loads((tmp_path / "later" / "meta.json").read_text())
-    (tmp_path / "later" / "meta.json").write_text(json.dumps({**meta, "format": 2}))
-    (tmp_path / "empty").mkdir()
-    three_labels = write_three_labels(tmp_path / "tiny_bert")
-    for path, expected in (
-        (tmp_path / "no", "no: cannot be read"),
-        (tmp_path / "train.store", "is no folder of scores, or one that is not whole"),
-        (tmp_path / "later", "a folder of scores of format 2; expected format 1"),
-        (tmp_path / "empty", "config.json: the file is missing"),
-        (data, "is a file"),
-        (three_labels, "a classifier of 3 outputs"),
-    ):
-        error = error_of(command(tiny_encoder, data, out, "--teachers", path), capsys, out)
-        assert expected in error, error
-    # A store has no texts that a ranker could score.
-    words = command(tiny_encoder, tmp_path / "train.store", out, "--teachers", teacher / "run")
-    assert "wqa score RUN" in error_of(words, capsys, out)
-
-
-def test_python_hands_in_how_a_ranker_scores(tiny_encoder, data, questions, teacher, tmp_path):
-    """A teacher that is named twice scores once."""
-    names = (str(teacher / "run"),) * 2
-    config = dataclasses.replace(FEW_UPDATES, teachers=names, teaching="sum")
-    out = tmp_path / "run"
-    arguments = ("pairwise", str(data), str(out), str(tiny_encoder))
-    with pytest.raises(OptionError, match="teachers: .*run, a ranker, and no way to score by it"):
-        train(*arguments, config=config, max_length=64)
-    keys = np.concatenate([candidate_keys(question) for question in questions])
-    named = []
-
-    def score_teacher(name):
-        named.append(name)
-        return CandidateScores(keys, np.ones(len(keys), np.float32))
-
-    train(*arguments, config=config, max_length=64, score_teacher=score_teacher)
-    assert named == [str(teacher / "run")]
-    with pytest.raises(RunDirectoryError):
-        train(*arguments, config=config, max_length=64, score_teacher=score_teacher)

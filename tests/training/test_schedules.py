@@ -18,7 +18,6 @@ from wqa.systems.train import train
 from wqa.training import Trainer
 from wqa.training.schedules import (
     Schedule,
-    decides_warmup,
     default_learning_rate,
     plan_schedule,
     plan_updates,
@@ -56,11 +55,6 @@ def test_a_slanted_schedule_rises_over_a_tenth():
         assert plan_schedule(config, range(batches)).reaches_peak
 
 
-def test_a_peak_at_the_last_update_is_within_the_warmup():
-    assert not Schedule(4, 4, 4).reaches_peak
-    assert Schedule(4, 4, 3).reaches_peak
-
-
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 0.999])
 @pytest.mark.parametrize("total", [1, 2, 3, 10, 1440])
 def test_a_share_always_reaches_the_peak(share, total):
@@ -71,26 +65,6 @@ def test_a_share_always_reaches_the_peak(share, total):
     ]
     # Without a warm-up the first update is a step below the peak.
     assert max(rates) == (1 if schedule.warmup else pytest.approx(total / (total + 1)))
-
-
-@pytest.mark.parametrize(
-    "settings, where",
-    [
-        ({"warmup_share": 1.0}, "warmup_share"),
-        ({"warmup_share": -0.1}, "warmup_share"),
-        ({"warmup_share": float("nan")}, "warmup_share"),
-        ({"warmup_share": 0.1, "warmup_updates": 10}, "warmup_updates and warmup_share"),
-        ({"schedule": "slanted", "warmup_share": 0.1}, "schedule"),
-        ({"schedule": "slanted", "warmup_updates": 10}, "schedule"),
-        ({"schedule": "cosine"}, "schedule"),
-        ({"tokens_per_update": -1}, "tokens_per_update"),
-        ({"tokens_per_update": 9, "accumulate": 2}, "accumulate and tokens_per_update"),
-    ],
-)
-def test_contradictory_settings_are_refused(settings, where):
-    with pytest.raises(OptionError) as refused:
-        TrainingConfig(**settings)
-    assert refused.value.where == where
 
 
 def test_epochs_inside_the_warmup_are_refused(data, tiny_encoder, tmp_path):
@@ -110,24 +84,6 @@ def test_epochs_inside_the_warmup_are_refused(data, tiny_encoder, tmp_path):
     assert state.epoch == 2
 
 
-def test_a_training_rises_for_its_share(data, tiny_encoder, tmp_path):
-    config = TrainingConfig(**SHORT, warmup_share=0.5, log_every=1)
-    train("pairwise", data, str(tmp_path / "run"), str(tiny_encoder), config=config)
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    rates = [json.loads(line)["learning_rate"] for line in lines]
-    # Three updates up to the peak of 1e-3, then three steps of the four down to 0.
-    assert rates == pytest.approx([1e-3 / 3, 2e-3 / 3, 1e-3, 7.5e-4, 5e-4, 2.5e-4])
-
-
-def test_a_slanted_training_falls_to_a_thirty_second(data, tiny_encoder, tmp_path):
-    settings = {**SHORT, "max_updates": 10, "epochs": 9}
-    config = TrainingConfig(**settings, schedule="slanted", log_every=1)
-    train("pairwise", data, str(tmp_path / "run"), str(tiny_encoder), config=config)
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    rates = [json.loads(line)["learning_rate"] for line in lines]
-    assert rates == pytest.approx([1e-3 * (1 + 31 * (1 - n / 9)) / 32 for n in range(10)])
-
-
 def test_the_updates_of_two_devices_are_counted(data, tiny_encoder, tmp_path):
     settings = {**SHORT, "max_updates": 0, "epochs": 2, "ctx": "cpu:0-1", "log_every": 1}
     config = TrainingConfig(**settings, warmup_share=0.5)
@@ -137,18 +93,6 @@ def test_the_updates_of_two_devices_are_counted(data, tiny_encoder, tmp_path):
     assert (state.update, json.loads(lines[-1])["epoch"]) == (4, 2)
     # Two updates up to the peak, then two steps of the three down to 0.
     assert rates == pytest.approx([5e-4, 1e-3, 2e-3 / 3, 1e-3 / 3])
-
-
-def test_a_trial_inside_the_warmup_is_noted(data, tiny_encoder, tmp_path, capsys):
-    config = TrainingConfig(**{**SHORT, "max_updates": 1}, warmup_updates=1)
-    train("pairwise", data, str(tmp_path / "run"), str(tiny_encoder), config=config)
-    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
-    assert len(notes) == 1 and "warmup_updates" in notes[0]
-    assert "ends after 1 updates, within its warm-up, warmup_updates=1:" in notes[0]
-    # A training whose last update is past the peak needs no note.
-    config = TrainingConfig(**{**SHORT, "max_updates": 2}, warmup_updates=1)
-    train("pairwise", data, str(tmp_path / "next"), str(tiny_encoder), config=config)
-    assert "note: " not in capsys.readouterr().err
 
 
 # What is chosen from the number of updates
@@ -240,32 +184,6 @@ def test_a_run_with_the_defaults_of_an_earlier_version_keeps_them(
     assert train("pairwise", data, str(out), str(tiny_encoder), config=typed, resume=True).finished
 
 
-def test_help_shows_what_is_chosen_and_what_a_system_has(capsys):
-    texts = {}
-    for system in ("cascade", "cosinet", "mspp"):
-        with pytest.raises(SystemExit):
-            parse(["train", system, "--help-all"])
-        texts[system] = " ".join(capsys.readouterr().out.split())
-    assert "peak of the schedule (default: chosen from the number of upd" in texts["cascade"]
-    assert "updates up to the peak (default: a tenth of them)" in texts["cascade"]
-    assert "peak of the schedule (default: 0.0002)" in texts["cosinet"]
-    assert "updates up to the peak (default: 1000)" in texts["mspp"]
-    assert "None" not in "".join(texts.values())
-
-
-def test_a_share_takes_the_place_of_a_warmup_that_a_system_has():
-    command = ["train", "mspp", "--train", "x", "--out", "y", "--encoder", "z"]
-
-    def settings(*more):
-        return training_config(parse([*command, *more]))
-
-    assert settings().warmup_updates == 1000
-    assert settings("--warmup-share", "0.2").warmup_share == 0.2
-    assert settings("--schedule", "slanted").warmup_updates is None
-    with pytest.raises(OptionError, match="warmup_updates and warmup_share"):
-        settings("--warmup-share", "0.2", "--warmup-updates", "7")
-
-
 # Runs of earlier versions
 
 
@@ -279,43 +197,6 @@ def stop_after(monkeypatch, updates):
         step(trainer, rate)
 
     monkeypatch.setattr(Trainer, "step", stopped)
-
-
-def test_a_run_of_an_earlier_version_is_resumed(data, tiny_encoder, tmp_path, monkeypatch):
-    config = TrainingConfig(**SHORT, warmup_updates=2, checkpoint_every=2)
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    train("pairwise", data, str(whole), str(tiny_encoder), config=config)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        stop_after(patch, 3)
-        train("pairwise", data, str(stopped), str(tiny_encoder), config=config)
-    record = json.loads((stopped / "config.json").read_text())
-    for name in ("warmup_share", "tokens_per_update"):
-        del record["training"][name]
-    (stopped / "config.json").write_text(json.dumps(record))
-    shared = dataclasses.replace(config, warmup_updates=4000, warmup_share=0.5)
-    with pytest.raises(RunDirectoryError, match="warmup_updates was 2"):
-        train("pairwise", data, str(stopped), str(tiny_encoder), config=shared, resume=True)
-    large = dataclasses.replace(config, tokens_per_update=900)
-    with pytest.raises(RunDirectoryError, match="tokens_per_update was 0"):
-        train("pairwise", data, str(stopped), str(tiny_encoder), config=large, resume=True)
-    train("pairwise", data, str(stopped), str(tiny_encoder), config=config, resume=True)
-    assert (stopped / "model.params").read_bytes() == (whole / "model.params").read_bytes()
-
-
-def test_a_run_of_an_earlier_version_ends_inside_its_warmup(
-    data, tiny_encoder, tmp_path, monkeypatch, capsys
-):
-    settings = {**SHORT, "max_updates": 0, "epochs": 1}
-    config, out = TrainingConfig(**settings, warmup_updates=1), tmp_path / "run"
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        stop_after(patch, 1)
-        train("pairwise", data, str(out), str(tiny_encoder), config=config)
-    record = json.loads((out / "config.json").read_text())
-    record["training"]["warmup_updates"] = 4000
-    (out / "config.json").write_text(json.dumps(record))
-    long = dataclasses.replace(config, warmup_updates=4000)
-    train("pairwise", data, str(out), str(tiny_encoder), config=long, resume=True)
-    assert "within its warm-up, warmup_updates=4000" in capsys.readouterr().err
 
 
 # Patience
@@ -399,51 +280,6 @@ def schedule_of(train_file, config, devices):
     pairs, tokens = next(CORPORA[name] for name in CORPORA if train_file.endswith(name))
     updates = math.ceil(pairs * tokens / plan_updates(config, devices).tokens)
     return plan_schedule(config, range(updates))
-
-
-@pytest.mark.parametrize(
-    "recipe, variables, count, same_on_devices",
-    [
-        ("tanda/adapt", {"CORPORA": "wikiqa trecqa gpd"}, 20, True),
-        ("cascade/adapt", {"CORPORA": "wikiqa trecqa gpd"}, 4, True),
-        ("cascade/minilm_train", {}, 18, False),
-    ],
-)
-def test_a_recipe_reaches_its_peak(recipe, variables, count, same_on_devices, tmp_path):
-    started = trainings(recipe, tmp_path, **variables)
-    assert len({str(training) for training in started}) >= 2
-    assert len(started) >= count
-    for train_file, config in started:
-        schedule = schedule_of(train_file, config, devices=1)
-        assert 0 < schedule.warmup < 0.5 * schedule.total, train_file
-        if same_on_devices:
-            assert schedule_of(train_file, config, devices=8) == schedule, train_file
-        # The least number of updates before patience ends a training.
-        every = config.eval_every or schedule.updates_per_epoch
-        if config.patience:
-            first_counted = schedule.warmup // every + 1
-            earliest = every * (first_counted + config.patience - 1)
-            assert schedule.warmup + every < earliest < schedule.total, train_file
-
-
-@pytest.mark.nightly
-def test_recipes_give_the_learning_rate_and_the_warmup(tmp_path):
-    """None is chosen, so that a recipe's trainings stay what they are."""
-    started = set()
-    for script in sorted((ROOT / "recipes").glob("*/*.sh")):
-        recipe = str(script.relative_to(ROOT / "recipes").with_suffix(""))
-        folder = tmp_path / recipe.replace("/", "_")
-        folder.mkdir()
-        for _, config in trainings(recipe, folder, SEEDS="0"):
-            assert config.learning_rate is not None and decides_warmup(config), recipe
-            started.add(recipe)
-    assert started >= {
-        "tanda/transfer",
-        "cascade/minilm_train",
-        "mhs/minilm_train",
-        "dcbert/minilm_train",
-        "cosinet/wikiqa_minilm",
-    }
 
 
 def test_the_schedule_of_the_paper(tmp_path):

@@ -1,7 +1,5 @@
 import dataclasses
 import json
-import math
-import shutil
 
 import mxnet as mx
 import numpy as np
@@ -9,8 +7,7 @@ import pytest
 
 from wqa.cli import main
 from wqa.config import TrainingConfig, read_run_config
-from wqa.data import builtin_path, filter_questions, read_questions
-from wqa.data.digests import forget_digests
+from wqa.data import builtin_path
 from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingDiverged
 from wqa.systems.train import train
 from wqa.training.checkpoint import State
@@ -47,13 +44,6 @@ def test_slanted_triangular_schedule():
             slanted_triangular(update, 1.0, total // 10, total) for update in range(1, total + 1)
         ]
         assert rates[-1] == min(rates) == pytest.approx(1 / 32) and max(rates) <= 1
-
-
-def test_defaults():
-    config = TrainingConfig()
-    assert config.tokens_per_batch == 2000  # section 5.2
-    # Chosen from the number of updates.
-    assert config.learning_rate is None and config.warmup_updates is None
 
 
 def test_exits_are_drawn_uniformly_and_without_state():
@@ -266,17 +256,6 @@ def test_heads_are_kept_where_shapes_agree_and_the_log_says_so(
         assert values_kept and all(values_kept) == (layer in kept)
 
 
-def test_a_start_from_another_family_is_refused(tiny_run, tmp_path, family_encoder):
-    """The parameters of a run under the config.json of an encoder of another family or size."""
-    config = TrainingConfig(max_updates=1, tokens_per_batch=200)
-    other = tmp_path / "other"
-    begin("cascade", other, family_encoder, config=config)
-    shutil.copyfile(tiny_run / "model.params", other / "model.params")
-    forget_digests(other)
-    with pytest.raises(RunDirectoryError, match="is missing or of another shape"):
-        begin("cascade", tmp_path / "x", init=str(other), config=config)
-
-
 def test_refusals(tiny_encoder, tiny_run, tmp_path, jsonl):
     data, encoder = str(builtin_path("dev")), str(tiny_encoder)
     with pytest.raises(RunDirectoryError, match="holds a run already"):
@@ -305,55 +284,7 @@ def test_refusals(tiny_encoder, tiny_run, tmp_path, jsonl):
             TrainingConfig(**{option: 0})
 
 
-@pytest.mark.once
-def test_real_text_trains(minilm, tmp_path, wikiqa_archive):
-    """A few updates from the real encoder lower the loss on real questions."""
-    import test_wikiqa
-
-    test_wikiqa.script.main(["--archive", str(wikiqa_archive), "--out", str(tmp_path / "data")])
-    questions = filter_questions(read_questions(tmp_path / "data" / "dev.jsonl"), "clean")[:1]
-    from wqa.data import write_questions
-
-    write_questions(tmp_path / "few.jsonl", questions)
-    config = TrainingConfig(
-        max_updates=12, epochs=12, learning_rate=2e-4, warmup_updates=1, log_every=1
-    )
-    train("cascade", str(tmp_path / "few.jsonl"), str(tmp_path / "run"), str(minilm), config=config)
-    losses = [
-        json.loads(line)["loss"]
-        for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    ]
-    assert np.mean(losses[-3:]) < 0.75 * losses[0]
-
-
-def test_figures_may_be_negative_and_must_be_there(make_trainer):
-    trainer = make_trainer(max_updates=8, eval_every=2, patience=2)
-    figures = iter([-3.0, -2.0, -1.5, -2.5])
-    trainer.evaluator = lambda network: {"map": next(figures)}
-    state = trainer.fit()
-    assert (state.update, state.best_update, state.best_figure) == (8, 6, -1.5)
-    for number, (figure, error) in enumerate(
-        (({"mrr": 1.0}, OptionError), ({"map": math.nan}, TrainingDiverged))
-    ):
-        trainer = make_trainer(f"run{number}", max_updates=1)
-        trainer.evaluator = lambda network, figure=figure: figure
-        with pytest.raises(error, match="map"):
-            trainer.fit()
-
-
 # Development questions
-
-
-def test_development_questions_that_show_nothing_are_refused(tiny_encoder, tmp_path):
-    dev = tmp_path / "dev.jsonl"
-    candidates = [{"text": "a", "label": 0}, {"text": "b", "label": 0}]
-    dev.write_text(json.dumps({"id": "1", "question": "q", "candidates": candidates}) + "\n")
-    for filter in ("no-all-negative", "all"):
-        config = TrainingConfig(max_updates=1, learning_rate=1e-3, dev_filter=filter)
-        run = tmp_path / filter
-        with pytest.raises(DataError, match="dev.jsonl.*none has a correct candidate"):
-            begin("pairwise", run, tiny_encoder, dev=str(dev), config=config)
-        assert not (run / "model.params").exists()
 
 
 def test_train_takes_development_questions_as_the_command_does(tiny_encoder, tmp_path):
@@ -375,16 +306,3 @@ def test_train_takes_development_questions_as_the_command_does(tiny_encoder, tmp
     assert figures == [state.best_figure] * 2
     with pytest.raises(OptionError, match="dev and make_evaluator: both"):
         train("cascade", data, str(tmp_path / "c"), dev=dev, make_evaluator=print, **options)
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"dev_file": "a"}, "unknown field 'dev_file'"),
-        ({"epochs": 3}, "epochs: a setting"),
-        ({"distillation": "a"}, "field distillation: 'a'"),
-    ],
-)
-def test_an_argument_that_train_does_not_know(options, message, tmp_path):
-    with pytest.raises(OptionError, match=message):
-        train("cascade", str(builtin_path("train")), str(tmp_path / "run"), **options)

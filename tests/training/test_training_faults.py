@@ -8,8 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -18,19 +16,15 @@ from safetensors.numpy import load_file
 
 from wqa.cli import main
 from wqa.config import TrainingConfig
-from wqa.data import builtin_path, read_json, read_questions, write_questions
+from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import (
     OutputLocked,
-    RunDirectoryError,
     StorageError,
     TrainingDiverged,
     TrainingStopped,
 )
 from wqa.io.files import (
-    atomic_writer,
     lock_output,
-    scratch_folder,
-    temporary_path,
 )
 from wqa.systems.train import train
 from wqa.training.checkpoint import Checkpoints
@@ -43,23 +37,6 @@ import sys, time
 from wqa.io.files import lock_output
 with lock_output(sys.argv[1]):
     print("locked", flush=True)
-    time.sleep(60)
-"""
-#: Begins to write a file and waits to be killed.
-WRITER = """
-import sys, time
-from wqa.io.files import atomic_writer
-with atomic_writer(sys.argv[1]) as file:
-    print("open", flush=True)
-    time.sleep(60)
-"""
-#: Makes a scratch folder and waits to be killed.
-SCRATCH = """
-import sys, time
-from wqa.io.files import scratch_folder
-with scratch_folder(sys.argv[1]) as folder:
-    (folder / "big").write_text("x")
-    print(folder, flush=True)
     time.sleep(60)
 """
 
@@ -104,58 +81,6 @@ def test_a_lock_dies_with_its_holder(tmp_path, started):
     kill(process)
     take(out)
     assert names(tmp_path / "runs") == []
-
-
-def test_a_lock_holds_between_threads_and_is_free_after_an_error(tmp_path):
-    out = tmp_path / "out"
-    with pytest.raises(KeyError), lock_output(out):
-        with pytest.raises(OutputLocked):
-            take(out)
-        with ThreadPoolExecutor(1) as threads, pytest.raises(OutputLocked):
-            threads.submit(take, out).result()
-        raise KeyError
-    take(out)
-
-
-# Temporary files of dead processes
-
-
-def test_the_next_writer_removes_what_a_killed_one_left(tmp_path, started):
-    path = tmp_path / "table.tsv"
-    process, _ = started(WRITER, path)
-    (left,) = names(tmp_path)
-    with atomic_writer(path) as file:
-        file.write("a")
-    assert left in names(tmp_path)  # its writer lives
-    kill(process)
-    with atomic_writer(path) as file:
-        file.write("b")
-    assert names(tmp_path) == ["table.tsv"] and path.read_text() == "b"
-
-
-def test_scratch_folders_of_killed_processes_are_removed(tmp_path, monkeypatch, started):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    process, folder = started(SCRATCH, "test")
-    assert pathlib.Path(folder).parent == tmp_path
-    kill(process)
-    with scratch_folder("test") as own:
-        assert names(tmp_path) == [own.name]
-    assert names(tmp_path) == []
-
-
-def test_a_new_directory_replaces_what_a_killed_process_left(tmp_path, monkeypatch):
-    from wqa.io.files import new_directory
-
-    dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "getpid", lambda: int(dead.stdout))
-        left = temporary_path(tmp_path / "out")
-    left.mkdir()
-    (left / "model.params").write_text("half")
-    with new_directory(tmp_path / "out") as folder:
-        (folder / "config.json").write_text("{}")
-    assert names(tmp_path) == ["out"] and names(tmp_path / "out") == ["config.json"]
 
 
 # Locks of the commands
@@ -308,29 +233,6 @@ def test_resumed_from_arrays_it_gives_the_same_bits(interrupted, tiny_encoder, f
 # The state of the training
 
 
-def changed(**fields):
-    return lambda record: {**record, "state": {**record["state"], **fields}}
-
-
-STATES = {
-    "text": (changed(update="2"), "field update"),
-    "extra": (changed(more=1), "unknown field 'more'"),
-    "a list": (lambda record: [record], "a JSON object"),
-    "another format": (lambda record: {**record, "format": 99}, "format 99"),
-    "no digests": (lambda record: {**record, "sha256": {}}, "SHA-256"),
-}
-
-
-@pytest.mark.parametrize("name", STATES)
-def test_a_forged_state_is_refused(name, interrupted, tiny_encoder, few):
-    out = interrupted()
-    path, (forge, said) = out / "checkpoints" / "update-00000002" / "state.json", STATES[name]
-    path.write_text(json.dumps(forge(json.loads(path.read_text()))))
-    with pytest.raises(RunDirectoryError) as caught:
-        trained(tiny_encoder, few, out, resume=True)
-    assert "checkpoints" in str(caught.value) and said in str(caught.value)
-
-
 MOMENTS = {
     "an update": (Trainer, "step", 5),
     "an evaluation": (Trainer, "_evaluate", 2),
@@ -370,18 +272,6 @@ def test_an_exception_at_any_moment_leaves_a_run_that_resumes(
     assert updates == [1, 2, 3, 3, 4, 5, 6, 6]
 
 
-def test_what_killed_processes_left_in_a_run_is_removed(interrupted, tiny_encoder, few, whole):
-    out = interrupted()
-    (out / "checkpoints" / ".update-00000004.tmp").mkdir()
-    temporary_path(out / "checkpoints" / "best-00000003.params").write_text("half")
-    (out / "checkpoints" / "update-notes").mkdir()
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-        at_call(patch, Trainer, "step", 1)
-        trained(tiny_encoder, few, out, resume=True)
-    assert names(out / "checkpoints") == ["update-00000002", "update-notes"]
-    assert trained(tiny_encoder, few, out, resume=True) == whole["cpu"]
-
-
 SIGNALLED = {
     "the first update": (Trainer, "backward", 1),
     "a checkpoint": (Checkpoints, "save", 1),
@@ -403,47 +293,6 @@ def test_a_signal_at_any_moment_leaves_a_run_that_resumes(
 
 
 # Standard error
-
-
-STDERR = {
-    "pipe": 'exec "$@" 2>&1',
-    "full": 'exec "$@" 2>/dev/full',
-    "closed": 'exec "$@" 2>&-',
-}
-
-
-@needs_full_device
-def test_a_training_outlives_its_standard_error(few, tiny_encoder, tmp_path, popen):
-    processes = {}
-    for kind, shell in STDERR.items():
-        out = tmp_path / kind
-        arguments = COMMANDS["train"].format(encoder=tiny_encoder, data=few, out=out).split()
-        arguments += ["--max-updates", "4", "--epochs", "99"]
-        processes[kind] = popen(
-            ["sh", "-c", shell, "sh", sys.executable, "-m", "wqa", *arguments],
-            stdout=subprocess.PIPE,
-            env=child_environment(),
-        )
-    processes["pipe"].stdout.readline()
-    processes["pipe"].stdout.close()  # as head -1 does
-    processes["pipe"].wait(timeout=120)
-    for kind in ("full", "closed"):
-        said, _ = processes[kind].communicate(timeout=120)
-        assert processes[kind].returncode == 0 and "4 updates" in said
-    for kind in STDERR:
-        out = tmp_path / kind
-        assert (out / "model.params").exists() and not (out / "checkpoints").exists()
-        assert json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])["update"] == 4
-
-
-def test_a_complete_run_without_a_file_is_complete_still(tiny_encoder, few, interrupted):
-    out = interrupted()
-    parameters = trained(tiny_encoder, few, out, resume=True)
-    (out / "tokenizer.json").unlink()
-    (out / "config.json").write_text(json.dumps({**read_json(out / "config.json"), "sha256": {}}))
-    assert trained(tiny_encoder, few, out, resume=True) == parameters
-    digests = read_json(out / "config.json")["sha256"]
-    assert list(digests) == ["model.params", "config.json"]
 
 
 # metrics.jsonl
@@ -472,30 +321,7 @@ def test_damaged_lines_of_metrics_are_dropped(interrupted, tiny_encoder, few):
     assert [json.loads(line)["update"] for line in path.open()] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_start_that_was_not_written_is_written_again(tiny_run, few, tmp_path):
-    config = TrainingConfig(max_updates=2, tokens_per_batch=300, checkpoint_every=1, log_every=1)
-    start = {"init": str(tiny_run), "max_length": 64, "exits": (1, 2, 3), "config": config}
-    out = tmp_path / "run"
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-        at_call(patch, Trainer, "step", 2)
-        train("cascade", str(few), str(out), **start)
-    first, *rest = (out / "metrics.jsonl").read_text().splitlines()
-    for left in ("", first[:10], "\n".join(rest) + "\n"):
-        (out / "metrics.jsonl").write_text(left)
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-            at_call(patch, Trainer, "step", 1)
-            train("cascade", str(few), str(out), resume=True, **start)
-        assert (out / "metrics.jsonl").read_text().splitlines()[0] == first
-
-
 # Divergence
-
-
-def test_the_advice_after_divergence_can_be_followed(tiny_encoder, few, tmp_path):
-    with pytest.raises(TrainingDiverged) as caught:
-        trained(tiny_encoder, few, tmp_path / "run", learning_rate=1e30, max_updates=40)
-    assert "train again into another directory" in str(caught.value)
-    trained(tiny_encoder, few, tmp_path / "other", learning_rate=1e-3)
 
 
 def test_best_parameters_are_finite(tiny_encoder, few, tmp_path):

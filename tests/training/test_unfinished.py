@@ -1,8 +1,6 @@
 """Runs whose training has not ended say so, and the bar of a training estimates its end."""
 
-import io
 import json
-import re
 import shlex
 
 import pytest
@@ -11,7 +9,6 @@ from wqa.cli import main
 from wqa.config import read_run_config
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import RunDirectoryError
-from wqa.io.progress import progress_bar
 from wqa.systems.load import load_ranker
 from wqa.training import Trainer
 
@@ -79,36 +76,3 @@ def test_a_finished_run_that_lacks_its_parameters_is_damaged(tiny_run, tmp_path)
     assert read_run_config(run / "config.json").sha256 == {}
     (run / "model.params").write_bytes((tiny_run / "model.params").read_bytes())
     assert load_ranker(run)
-
-
-class Clock:
-    """Seconds that a test counts."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
-def test_a_bar_estimates_the_time_after_a_share_of_its_items(monkeypatch):
-    """A pass of 28 s over 500 questions: the first ones take 10 s, in which kernels compile."""
-    clock, screen = Clock(), io.StringIO()
-    monkeypatch.setattr("tqdm.std.time", clock)
-    monkeypatch.setattr("sys.stderr", screen)
-    with progress_bar(500, "scoring", "question", progress=True) as bar:
-        for number in range(500):
-            clock.now += 18 / 499 if number else 10
-            bar.update()
-            bar.refresh()
-    lines = screen.getvalue().split("\r")
-    assert "1/500 [00:10<?, ?question/s]" in lines[1]
-    estimates = [re.search("<(..):(..),", line) for line in lines]
-    seconds = [60 * int(left[1]) + int(left[2]) for left in estimates if left]
-    assert max(seconds) < 300 and len(seconds) > 450
-    with progress_bar(10**6, "scoring", "question", progress=True, initial=500) as bar:
-        clock.now += 100
-        bar.update(9)
-        assert bar.format_dict["rate"] == 0
-        bar.update(1)
-        assert bar.format_dict["rate"] is None

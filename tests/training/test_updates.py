@@ -83,11 +83,6 @@ def test_weights_decay_by_their_own_rate_and_biases_do_not():
     assert left == [0.75, 0.875, 1.0]
 
 
-@pytest.mark.parametrize("steps, workers, most", [(1, 1, 400), (4, 1, 150), (1, 2, 250)])
-def test_tokens_of_a_step(steps, workers, most):
-    assert UpdatePlan(400, steps).step_tokens(50, workers) == most
-
-
 @given(st.integers(1, 200), st.integers(1, 64), st.integers(1, 12), st.integers(1, 8), st.data())
 def test_parts_have_all_rows_and_fit_the_tokens_of_a_step(rows, width, steps, devices, data):
     tokens = data.draw(st.integers(rows * width, 2 * rows * width))
@@ -139,18 +134,6 @@ def test_steps_of_unequal_rows_have_the_gradient_of_the_mean(make_trainer):
         np.testing.assert_allclose(gradient, whole[name], rtol=1e-3, atol=1e-7, err_msg=name)
 
 
-def test_an_update_with_fewer_rows_than_steps(make_trainer):
-    # Each pair is a batch of its own, of which three steps have no row.
-    options = {"tokens_per_update": 4, "max_updates": 3}
-    several = make_trainer("several", tokens_per_batch=1, **options)
-    one = make_trainer("one", tokens_per_batch=4, **options)
-    assert several._plan.steps == 4
-    several.fit()
-    one.fit()
-    for name, value in values(one).items():
-        np.testing.assert_array_equal(value, values(several)[name], err_msg=name)
-
-
 @needs_onednn
 def test_onednn_trains_in_steps_as_mxnet_does(make_trainer):
     # 64 tokens are fewer than the longest row and its share of the update.
@@ -200,25 +183,6 @@ def test_only_fresh_gradients_are_summed_over_devices(make_trainer, reduced, mor
     trainer.fit()
     assert reduced == expected
     assert sum(expected.values()) < 0.8 * 8 * len(trainer._parameters)
-
-
-@pytest.mark.parametrize("more", [{}, {"accumulate": 2, "clip_norm": 0.05, "weight_decay": 0.1}])
-def test_the_sums_leave_the_parameters_bit_for_bit(make_trainer, monkeypatch, reduced, more):
-    options = {"tokens_per_batch": 200, "ctx": "cpu:0-1", "max_updates": 8, **more}
-    ours, gluons = make_trainer("ours", **options), make_trainer("gluons", **options)
-    ours.fit()
-    fresh = sum(reduced.values())
-    monkeypatch.setattr(AdamTrainer, "_allreduce_grads", gluon.Trainer._allreduce_grads)
-    gluons.fit()
-    assert sum(reduced.values()) == fresh + 8 * len(gluons._parameters)
-    for device in (0, 1):
-        for name, value in values(gluons, device).items():
-            np.testing.assert_array_equal(values(ours, device)[name], value, err_msg=name)
-
-
-def test_one_device_sums_nothing(make_trainer, reduced):
-    make_trainer("run", tokens_per_batch=200, max_updates=2).fit()
-    assert not reduced
 
 
 def test_a_loss_of_one_device_changes_the_parameter_on_all():

@@ -131,17 +131,6 @@ def test_worker_0_comes_first():
     assert order[0] == 0 and sorted(order) == [0, 1, 2]
 
 
-def test_parameters_that_differ_are_an_error():
-    def check(rank, worker, difference):
-        value = np.float32(1 + (rank == 1) * difference)
-        return worker.check_same([mx.nd.array([value])], 5)
-
-    assert together(members(2), lambda rank, worker: check(rank, worker, 0)) == [None, None]
-    errors = together(members(2), lambda rank, worker: check(rank, worker, 1.2e-7))
-    for error in errors:
-        assert isinstance(error, OptionError) and "after update 5' on worker 1" in str(error)
-
-
 @pytest.mark.parametrize(
     "changes, name",
     [
@@ -263,13 +252,6 @@ def test_the_launcher_sets_the_variables(variables, scheduler, counts):
     assert sorted(out.splitlines()) == [f"{role} {counts} 5" for role in roles]
 
 
-@pytest.mark.parametrize("arguments", [["0", "true"], ["2"], ["two", "true"]])
-def test_a_wrong_launch(arguments):
-    done = launch(*arguments)
-    _, error = done.communicate(timeout=60)
-    assert done.returncode == 2 and error.startswith("usage: ")
-
-
 @pytest.mark.parametrize(
     "scripts, status",
     [
@@ -298,15 +280,3 @@ def test_a_signal_to_the_launcher_reaches_the_workers(name, tmp_path):
     done.wait(timeout=60)
     subprocess.run(["pkill", "-f", f"^sleep {LONG}"])  # what the workers' shells left
     assert done.returncode == 143 and note.read_text().split() == ["TERM"] * 2
-
-
-def test_slurm_signals_the_workers_itself():
-    script = "trap 'exit 143' TERM; echo ready; sleep 1 & wait; wait; exit 0"
-    done = launch(
-        "2", *in_roles(worker=script, server="exit 0", scheduler="exit 0"), SLURM_STEP_ID="0"
-    )
-    for _ in range(2):
-        assert done.stdout.readline() == "ready\n"
-    done.send_signal(signal.SIGTERM)
-    done.communicate(timeout=60)
-    assert done.returncode == 0

@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> None:
             index.check_sentences()
         if options.ranker or not options.reader:
             run = options.ranker or "minilm"
-            ranker = load_ranker(run, progress=True, **drops, **ranking_options(options))
+            ranker = load_ranker(run, **drops, **ranking_options(options))
         (_read if options.reader else _rank)(options, index, questions, ranker)
 
 

@@ -67,5 +67,5 @@ def run(options: argparse.Namespace) -> None:
     count = options.rounds
     if options.count is not None:
         measure, count = time_latency, options.count
-    rows = measure(ranks, prepared.questions, count, progress=True, column="drop_ratio")
+    rows = measure(ranks, prepared.questions, count, column="drop_ratio")
     show(table(rows), rows, options.json)

@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa quantize`` and print the name of the file."""
-    from wqa.engines.onednn.library import where_int8_runs
     from wqa.systems.quantize import quantize
 
     if options.questions < 1:
@@ -42,8 +41,7 @@ def run(options: argparse.Namespace) -> None:
     questions = _questions(options)
     pairs = quantize(options.run, questions, options.questions, strength, options.long_questions)
     file = f"{options.run}/int8.safetensors"
-    text = f"{printable(file)}: calibrated on {pairs} pairs\n"
-    text += f"it ranks by --precision int8 on {where_int8_runs()}"
+    text = f"{printable(file)}: calibrated on {pairs} pairs; it ranks by --precision int8"
     show(text, {"file": file, "pairs": pairs, "strength": strength}, options.json)
 
 

@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
     from wqa.systems.load import load_ranker
     from wqa.text import note_long_questions
 
-    ranker = load_ranker(options.run, progress=True, **drops, **ranking_options(options))
+    ranker = load_ranker(options.run, **drops, **ranking_options(options))
     ranking = ranker.rank(question, candidates, options.top_k, return_documents=True)
     if options.long_questions == "truncate":
         note_long_questions(ranker.prepare([Question("", question, ())]).truncated, 0)

@@ -73,8 +73,6 @@ def add_system_arguments(parser: CommandParser, system: str) -> None:
     add_number(parser, "--max-length", 128, text, "TOKENS")
     parser.add_argument("--resume", action="store_true", help="resume the run in --out")
     add_json(parser)
-    text = "folder to write the figures to for TensorBoard"
-    parser.add_argument("--log-dir", metavar="DIR", help=text)
     training = parser.add_argument_group("training")
     add_fields(training, TrainingConfig, _FILTERS, config().training_defaults())
     of_training = TrainingConfig()
@@ -121,7 +119,6 @@ def run(options: argparse.Namespace) -> None:
         config=config,
         command=command,
         score_teacher=teacher_scorer(options.train, config),
-        log_dir=options.log_dir or "",
         dev=options.dev or "",
         **values_of(options, "system", "out", "encoder", "init", "max_length", "resume"),
         **fields_of(options, _config_of(options.system)),

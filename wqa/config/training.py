@@ -45,8 +45,6 @@ class EngineConfig:
         Device, as `wqa.models.parse_devices` takes it.
     batch_tokens : int, optional
         Tokens of a micro-batch; the default depends on the engine.
-    hidden_bytes : int
-        Bytes of encodings that are held in memory between two exits; more go to a temporary file.
 
     Raises
     ------
@@ -59,7 +57,6 @@ class EngineConfig:
     threads: Optional[int] = None
     ctx: str = "cpu"
     batch_tokens: Optional[int] = None
-    hidden_bytes: int = 1 << 29
 
     def __post_init__(self) -> None:
         check_choice("engine", self.engine, RANKING_ENGINES)

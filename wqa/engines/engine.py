@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-import operator
 import os
-import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import (
@@ -33,14 +31,13 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
-    Tuple,
     TypeVar,
 )
 
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.errors import ProcessError, StorageError
+from wqa.errors import ProcessError
 
 #: Lock of all that MXNet computes for rankers: networks share blocks, whose tracing is not safe in
 #: several threads. A thread may take it while it holds that of an engine, never the reverse.
@@ -89,74 +86,26 @@ def _mxnet_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="wqa MXNet")
 
 
-class EncodingStore:
-    """Encodings of pairs between two runs, in memory up to a budget and then in a temporary file.
+#: Encodings of pairs between two runs, (length, C) each, by the numbers of the pairs.
+Encodings = Dict[int, np.ndarray]
 
-    Parameters
-    ----------
-    budget : int
-        Most bytes in memory.
+
+def store_encodings(
+    store: Encodings, numbers: np.ndarray, lengths: np.ndarray, rows: np.ndarray
+) -> None:
+    """Store the encodings of a micro-batch without padding.
+
+    Shapes: `numbers, lengths` (pairs,), `rows` (sum of lengths, C).
     """
+    store.update(zip(numbers.tolist(), np.split(rows, np.cumsum(lengths)[:-1])))
 
-    def __init__(self, budget: int) -> None:
-        self._left = budget
-        self._blocks: Dict[int, Any] = {}  # an array, or where it is in the file
-        self._positions: Dict[int, Tuple[int, int, int]] = {}  # pair: block, first row, end
-        self._numbers = itertools.count()
-        self._file: Any = None
 
-    def put(self, pairs: Sequence[int], lengths: np.ndarray, rows: np.ndarray) -> None:
-        """Store the encodings of a micro-batch, which become the store's.
+def take_encodings(store: Encodings, numbers: np.ndarray) -> List[np.ndarray]:
+    """Take the encodings of a micro-batch out of a store.
 
-        Shapes: `lengths` (pairs,), `rows` (sum of lengths, C).
-        """
-        block = next(self._numbers)
-        ends = np.cumsum(lengths)
-        for pair, start, end in zip(pairs, (ends - lengths).tolist(), ends.tolist()):
-            self._positions[pair] = (block, start, end)
-        self._blocks[block] = rows
-        if rows.nbytes > self._left:
-            self._blocks[block] = self._spill(rows)
-        else:
-            self._left -= rows.nbytes
-
-    def take(self, pairs: Sequence[int]) -> List[np.ndarray]:
-        """Encodings of pairs, which must be taken in the order in which they were put.
-
-        Blocks before that of the first pair are freed. Shapes: the result (length, C).
-        """
-        rows: List[np.ndarray] = []
-        positions = [self._positions[pair] for pair in pairs]
-        for number in [number for number in self._blocks if number < positions[0][0]]:
-            freed = self._blocks.pop(number)
-            self._left += freed.nbytes if isinstance(freed, np.ndarray) else 0
-        for number, group in itertools.groupby(positions, key=operator.itemgetter(0)):
-            block = self._blocks[number]
-            if not isinstance(block, np.ndarray):
-                offset, kind, shape = block
-                # It is read, not mapped: a mapped page counts as memory.
-                block = np.fromfile(self._file, kind, int(np.prod(shape)), offset=offset)
-                self._file.seek(0)
-                block = block.reshape(shape)
-            rows += [block[start:end] for _, start, end in group]
-        return rows
-
-    def _spill(self, rows: np.ndarray) -> Tuple[int, np.dtype, Tuple[int, ...]]:
-        """Write a block to the file; returns its offset, element type and shape."""
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - as the store
-            offset = self._file.seek(0, os.SEEK_END)
-            rows.tofile(self._file)
-            self._file.seek(0)  # `numpy.fromfile` counts from here
-        except OSError as error:
-            raise StorageError(
-                "temporary file",
-                f"encodings between two exits cannot be written ({error})",
-                f"room for {rows.nbytes} bytes in the folder of temporary files",
-                "free space, set TMPDIR to another folder, or raise hidden_bytes",
-            ) from None
-        return offset, rows.dtype, rows.shape
+    Shapes: `numbers` (pairs,), the result (length, C).
+    """
+    return [store.pop(number) for number in numbers.tolist()]
 
 
 class MicroBatch(NamedTuple):
@@ -170,17 +119,17 @@ class MicroBatch(NamedTuple):
         (pairs,) numbers of the pairs in the stores.
     pairs : sequence of TextInput
         Pairs of the micro-batch, or others that the engine's inputs read.
-    store : EncodingStore, optional
-        Store that holds the encodings of the pairs; None for the first stage.
-    next_store : EncodingStore, optional
-        Store for the encodings after the last of the stages; None if nothing reads them.
+    store : dict of int to numpy.ndarray, optional
+        Encodings of the pairs by their numbers; None for the first stage.
+    next_store : dict of int to numpy.ndarray, optional
+        Takes the encodings after the last of the stages; None if nothing reads them.
     """
 
     stages: Sequence[int]
     numbers: np.ndarray
     pairs: Sequence[Any]
-    store: Optional[EncodingStore] = None
-    next_store: Optional[EncodingStore] = None
+    store: Optional[Encodings] = None
+    next_store: Optional[Encodings] = None
 
     @property
     def lengths(self) -> np.ndarray:
@@ -237,10 +186,6 @@ class Engine:
             Indices of the pairs of each micro-batch.
         """
         raise NotImplementedError
-
-    def store(self) -> EncodingStore:
-        """Create an empty store for encodings between two runs."""
-        return EncodingStore(self._config.hidden_bytes)
 
     def run_all(self, batches: Iterable[MicroBatch]) -> Iterator[Readings]:
         """Run consecutive stages on micro-batches, of which an engine may compute several at once.

@@ -8,7 +8,6 @@ from wqa.models.runtime import parse_devices
 
 import mxnet as mx
 import numpy as np
-from mxnet.gluon import HybridBlock
 
 from wqa.config import EngineConfig
 from wqa.engines.engine import (
@@ -18,6 +17,8 @@ from wqa.engines.engine import (
     Readings,
     check_process,
     in_mxnet_thread,
+    store_encodings,
+    take_encodings,
 )
 from wqa.engines.inputs import EngineInputs, pad_rows, real_rows
 from wqa.models.embeddings import break_cycles
@@ -27,20 +28,23 @@ from wqa.text import bucketed, plan_batches
 TOKENS = 2048
 
 
-class BlockEngine(Engine):
-    """Base class of engines whose blocks MXNet traces and runs on one device, by one lock.
+class MXNetEngine(Engine):
+    """The stages of a network on padded micro-batches.
 
     Parameters
     ----------
+    inputs : EngineInputs
+        Pads the pairs; its network has its parameters on the device.
     config : EngineConfig
-        Device and threads.
-    blocks : sequence of mxnet.gluon.HybridBlock
-        Blocks to trace. Their current parameters are read at each run.
+        Device, threads and sizes.
     """
 
-    def __init__(self, config: EngineConfig, blocks: Sequence[HybridBlock]) -> None:
+    def __init__(self, inputs: EngineInputs, config: EngineConfig) -> None:
+        inputs.network.apply(break_cycles)
         super().__init__(config, MXNET_LOCK)
-        self._ctx, self._traced = parse_devices(config.ctx)[0], blocks
+        self._inputs, self._stages = inputs, inputs.blocks()
+        self._traced = self._stages if inputs.is_traced else []
+        self._ctx = parse_devices(config.ctx)[0]
         self._hybridize()
         if config.threads is not None:
             mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(config.threads))
@@ -62,28 +66,11 @@ class BlockEngine(Engine):
         """Copies on the device."""
         return [mx.nd.array(array, ctx=self._ctx, dtype=array.dtype) for array in arrays]
 
-
-class MXNetEngine(BlockEngine):
-    """The stages of a network on padded micro-batches.
-
-    Parameters
-    ----------
-    inputs : EngineInputs
-        Pads the pairs; its network has its parameters on the device.
-    config : EngineConfig
-        Device, threads and sizes.
-    """
-
-    def __init__(self, inputs: EngineInputs, config: EngineConfig) -> None:
-        inputs.network.apply(break_cycles)
-        self._inputs, self._stages = inputs, inputs.blocks()
-        super().__init__(config, self._stages if inputs.is_traced else [])
-
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return plan_batches(lengths, self._config.batch_tokens or TOKENS)
 
     def _run(self, batch: MicroBatch) -> Readings:
-        numbers, lengths = batch.numbers.tolist(), batch.lengths
+        lengths = batch.lengths
         if batch.store is None:
             arrays = self._inputs.arrays(batch.pairs)
             positions = self._inputs.positions(arrays)
@@ -91,7 +78,7 @@ class MXNetEngine(BlockEngine):
         else:
             config = self._inputs.network.config
             positions = bucketed(int(lengths.max()), config and config.max_positions)
-            stored = pad_rows(batch.store.take(numbers), positions)  # (B, L, C)
+            stored = pad_rows(take_encodings(batch.store, batch.numbers), positions)  # (B, L, C)
             inputs = self._arrays([stored, lengths.astype(np.float32)])
         rows = []
         for stage in batch.stages:
@@ -103,6 +90,7 @@ class MXNetEngine(BlockEngine):
             else:  # a network that is its own only stage
                 rows.append(outputs)
         if batch.next_store is not None:
-            batch.next_store.put(numbers, lengths, real_rows(hidden.asnumpy(), lengths))
+            rows_of_pairs = real_rows(hidden.asnumpy(), lengths)
+            store_encodings(batch.next_store, batch.numbers, lengths, rows_of_pairs)
         scores = [stage_scores.asnumpy() for stage_scores in rows]
-        return Readings(np.full(len(numbers), positions), scores)
+        return Readings(np.full(len(lengths), positions), scores)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
 import contextlib
 import functools
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Callable, List, Sequence, TypeVar
+from typing import Callable, Dict, List, Sequence, TypeVar
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -18,46 +17,28 @@ def in_threads(
 ) -> List[Result]:
     """Call a function for each part, in this thread and in others.
 
-    Each thread takes the next part that is left. Other calls may have all other threads; this one
-    then computes by itself. Where a part fails, or this thread is interrupted, the others end after
-    the part that they are at, and are waited for: what they read and write is the caller's.
+    Other threads begin with the first parts, this one with the last, so that it computes by itself
+    where other calls have all of them. If a part fails, or this thread is interrupted, the parts
+    that have begun are waited for, as they read and write what the caller owns.
     """
     if threads == 1 or len(parts) == 1:
         return [function(part) for part in parts]
-    remaining = collections.deque(enumerate(parts))
-    results: List[Any] = [None] * len(parts)
-
-    def compute() -> None:
-        try:
-            while True:
-                try:
-                    number, part = remaining.popleft()
-                except IndexError:
-                    return
-                results[number] = function(part)
-        finally:
-            remaining.clear()
-
-    helpers: List[Future] = []
-    with contextlib.suppress(RuntimeError):  # no executor takes work once the main thread has ended
-        for _ in range(min(threads, len(parts)) - 1):
-            helpers.append(_pool(threads).submit(compute))
+    futures: List[Future] = []
+    results: Dict[int, Result] = {}
     try:
-        compute()
-        _await(helpers)
-    except BaseException:
-        remaining.clear()
-        _await(helpers)
-        raise
-    for helper in helpers:
-        if not helper.cancelled():
-            helper.result()
-    return results
-
-
-def _await(helpers: Sequence[Future]) -> None:
-    """Wait for those that have begun."""
-    concurrent.futures.wait([helper for helper in helpers if not helper.cancel()])
+        with contextlib.suppress(RuntimeError):  # the interpreter ends: this thread computes alone
+            for part in parts:
+                futures.append(_pool(threads).submit(function, part))
+        for number in reversed(range(len(parts))):
+            if number < len(futures) and not futures[number].cancel():
+                break
+            results[number] = function(parts[number])
+        for number, future in enumerate(futures):
+            if not future.cancelled():
+                results[number] = future.result()
+    finally:
+        concurrent.futures.wait([future for future in futures if not future.cancel()])
+    return [results[number] for number in range(len(parts))]
 
 
 @functools.lru_cache(maxsize=None)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.engines.engine import Engine, MicroBatch
+from wqa.engines.engine import Engine
 from wqa.engines.inputs import TextInputs
 from wqa.engines.onnx.engine import OnnxEngine
 from wqa.errors import InputError, OptionError
@@ -79,16 +79,11 @@ class DocumentEncoder:
         """
         lengths = np.array([len(ids) for ids in token_ids], dtype=np.int64)
         self._check(token_ids, lengths)
-        encodings: List[Any] = [None] * len(token_ids)
-        store = self._engine.store()
-        batches = []
-        for numbers in micro_batches(self._engine, lengths):
-            texts = [TextInput(token_ids[n], lengths[n], False, False) for n in numbers]
-            batches.append(MicroBatch([0], numbers, texts, next_store=store))
-        for batch, _ in zip(batches, self._engine.run_all(batches)):
-            for number, rows in zip(batch.numbers, store.take(batch.numbers.tolist())):
-                encodings[number] = rows
-        return encodings
+        store: Dict[int, np.ndarray] = {}
+        texts = [TextInput(ids, len(ids), False, False) for ids in token_ids]
+        for _ in self._engine.run_all(micro_batches(self._engine, texts, lengths, store)):
+            pass
+        return [store[number] for number in range(len(token_ids))]
 
     def _check(self, token_ids: Sequence[np.ndarray], lengths: np.ndarray) -> None:
         """Check lengths and token ids, which the engines use as indices."""

@@ -11,14 +11,12 @@ Nothing outlives a group: its pairs, scores and stored encodings belong to one `
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
-from tqdm import tqdm
 
 from wqa.data import Question
-from wqa.engines.engine import MicroBatch
+from wqa.engines.engine import Encodings, MicroBatch
 from wqa.errors import OptionError
 from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import GroupPairs, InputsRanker, check_finite
@@ -170,7 +168,7 @@ class QuestionGroup:
         """Score candidates at consecutive stages; returns the store of their encodings."""
         ranker, engine = self._ranker, self._ranker._engine
         is_last = stages[-1] == len(self._drops) - 1
-        next_store = None if is_last else engine.store()
+        next_store: Optional[Encodings] = None if is_last else {}
         batches = engine.plan(self._lengths[surviving])
         readings: List[List[np.ndarray]] = [[] for _ in stages]
         works = []
@@ -178,7 +176,7 @@ class QuestionGroup:
             batch = surviving[indices]
             pairs = [self._pairs[pair] for pair in batch]
             works.append(MicroBatch(stages, batch, pairs, store, next_store))
-        for work, done in zip(self._with_bar(works, stages[-1]), engine.run_all(works)):
+        for work, done in zip(works, engine.run_all(works)):
             self._padded[work.numbers] += ranker._stage_work[stages].sum() * done.positions
             for stage_readings, stage_rows in zip(readings, done.rows):
                 stage_readings.append(stage_rows)
@@ -201,13 +199,6 @@ class QuestionGroup:
         shared = self._scores[stage, self._originals[pairs]]
         is_scored = ~np.isnan(shared)  # the first may have been dropped in a pool of its own
         self._scores[stage, pairs[is_scored]] = shared[is_scored]
-
-    def _with_bar(self, batches: List[MicroBatch], stage: int) -> Iterable[MicroBatch]:
-        """Micro-batches up to a stage, with a bar if the ranker shows progress."""
-        if not self._ranker._progress:
-            return batches  # an interrupt inside tqdm can leave the lock that all bars share
-        title = f"to exit {self._layers[stage]}"
-        return tqdm(batches, desc=title, unit="batch", delay=2, leave=False, file=sys.stderr)
 
     def _check(self, stage: int, pairs: np.ndarray, scores: np.ndarray) -> None:
         """Refuse scores that are not finite: NaN stands for a candidate that was not scored."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import os
+import contextlib
 import queue
 import threading
 from typing import Any, Callable, Iterable, Iterator, List, Tuple, TypeVar
 
 from wqa.data import Question
-from wqa.errors import ProcessError
+from wqa.engines.engine import check_process
 
 #: Seconds after which the thread looks whether its reader has ended.
 POLL = 0.1
@@ -41,24 +41,21 @@ def read_ahead(
     list
         What is made of the items of a group.
     """
+    check_process()
     groups: queue.Queue[Any] = queue.Queue(maxsize=1)
     ended = threading.Event()
     arguments = (source, prepare, limit, groups, ended)
     thread = threading.Thread(target=_read, args=arguments, name="wqa look-ahead", daemon=True)
-    process = os.getpid()
 
     def end() -> None:
         ended.set()
-        # A forked child has no such thread.
-        if os.getpid() == process and thread is not threading.current_thread():
-            thread.join(POLL)
+        thread.join(POLL)
 
     atexit.register(end)
     thread.start()
     try:
         while True:
-            if os.getpid() != process:
-                raise _forked()
+            check_process()  # a forked child does not have the thread
             group = groups.get()
             if isinstance(group, BaseException):
                 raise group
@@ -67,17 +64,8 @@ def read_ahead(
             yield group
     finally:
         group = None  # no cycle with the traceback of an error
-        end()
+        ended.set()
         atexit.unregister(end)
-
-
-def _forked() -> ProcessError:
-    return ProcessError(
-        "rank_all",
-        "was begun before the process was forked, and its thread is not in the child",
-        "a call in the process that reads the rankings",
-        "call rank_all in the child",
-    )
 
 
 def _read(
@@ -88,6 +76,13 @@ def _read(
     ended: threading.Event,
 ) -> None:
     """Read a source to its end: its groups, then None, or the exception that ended it."""
+
+    def put(entry: Any) -> None:
+        while not ended.is_set():
+            with contextlib.suppress(queue.Full):
+                groups.put(entry, timeout=POLL)
+                return
+
     group: List[Any] = []
     total = 0
     last = None
@@ -95,7 +90,7 @@ def _read(
         for item in source:
             prepared, size = prepare(item)
             if group and total + size > limit:
-                _put(group, groups, ended)
+                put(group)
                 group, total = [], 0
             group.append(prepared)
             total += size
@@ -104,18 +99,8 @@ def _read(
     except BaseException as error:  # noqa: B036 - the reader raises it
         last = error
     if group:
-        _put(group, groups, ended)
-    _put(last, groups, ended)
-
-
-def _put(entry: Any, groups: queue.Queue[Any], ended: threading.Event) -> None:
-    """Hand an entry to the reader, unless it has ended."""
-    while not ended.is_set():
-        try:
-            groups.put(entry, timeout=POLL)
-            return
-        except queue.Full:
-            continue
+        put(group)
+    put(last)
 
 
 def with_size(question: Question) -> Tuple[Question, int]:

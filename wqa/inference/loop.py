@@ -25,7 +25,7 @@ import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data import Candidate, Question
-from wqa.engines.engine import MicroBatch
+from wqa.engines.engine import Encodings, MicroBatch
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.onnx.engine import OnnxEngine
 from wqa.errors import InputError, OptionError, check_choice
@@ -36,21 +36,6 @@ from wqa.inference.ranking import Ranking, candidate_name, question_name, score_
 
 if TYPE_CHECKING:
     from wqa.engines.onednn.quantize import QuantizedLayers
-
-
-def score_in_groups(
-    items: Iterable[Any],
-    encode: Callable[[Any], Tuple[Any, int]],
-    run: Callable[[List[Any]], Iterable[Any]],
-    limit: int,
-) -> Iterator[Any]:
-    """Encode items in a thread, and run them in groups.
-
-    ``encode`` takes an item and returns what runs, and its size in tokens. ``run`` takes a group of
-    these and returns the decoded result of each. A group has at most ``limit`` tokens, or one item.
-    """
-    for group in read_ahead(items, encode, limit):
-        yield from run(group)
 
 
 #: Candidates that an exit compares: all of a question, or a batch of them.
@@ -82,9 +67,6 @@ class InputsRanker(Ranker):
         b, for ``pool="batch"``.
     group_tokens : int
         Most tokens of a group of questions; a longer question is a group of its own.
-    progress : bool
-        Show a bar on standard error while a stage of a group takes longer than two seconds, where
-        there are several stages.
     system : str
         Name of the system, for `Ranker.capabilities`; by default that of the network's class.
 
@@ -108,7 +90,6 @@ class InputsRanker(Ranker):
         pool: str = "question",
         pool_size: int = 128,
         group_tokens: int = 65536,
-        progress: bool = False,
         system: str = "",
     ) -> None:
         check_choice("pool", pool, POOLS)
@@ -117,7 +98,7 @@ class InputsRanker(Ranker):
         self.network, self.inputs = network, inputs
         self._system = system or type(network).__name__
         self._pool_size = pool_size if pool == "batch" else 0
-        self._group_tokens, self._progress = group_tokens, progress
+        self._group_tokens = group_tokens
         self._config = engine or EngineConfig(engine="mxnet")
         self.set_drops(drop_ratio, keep)
         self._engine = self._build_engine(quantized)
@@ -132,7 +113,8 @@ class InputsRanker(Ranker):
         return build_engine(inputs, self._config, quantized)
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        yield from score_in_groups(questions, self._encode, self._rank_group, self._group_tokens)
+        for group in read_ahead(questions, self._encode, self._group_tokens):
+            yield from self._rank_group(group)
 
     def rank_pairs(self, group: Sequence[Sequence[Any]]) -> List[Ranking]:
         """Rank tokenized questions as one group.
@@ -209,17 +191,6 @@ class InputsRanker(Ranker):
         )
 
 
-def micro_batches(engine: Any, lengths: np.ndarray) -> Iterator[np.ndarray]:
-    """Indices of inputs in micro-batches of similar lengths, as the engine plans them.
-
-    Shapes: `lengths` (n,).
-    """
-    order = np.argsort(lengths, kind="stable")
-    if len(order):
-        for indices in engine.plan(lengths[order]):
-            yield order[indices]
-
-
 def score_inputs(engine: Any, inputs: Sequence[Any], outputs: int) -> Tuple[np.ndarray, np.ndarray]:
     """Outputs of a network of one stage for inputs, and the positions that ran, with padding.
 
@@ -229,10 +200,10 @@ def score_inputs(engine: Any, inputs: Sequence[Any], outputs: int) -> Tuple[np.n
     values = np.zeros((len(inputs), outputs))
     positions = np.zeros(len(inputs))
     numbers, rows = [], []
-    works = works_of(engine, inputs, np.array([one.length for one in inputs], dtype=int))
-    for work, done in zip(works, engine.run_all(works)):
-        positions[work.numbers] = done.positions
-        numbers.append(work.numbers)
+    batches = micro_batches(engine, inputs, np.array([one.length for one in inputs], dtype=int))
+    for batch, done in zip(batches, engine.run_all(batches)):
+        positions[batch.numbers] = done.positions
+        numbers.append(batch.numbers)
         rows += done.rows
     if numbers:
         scores = engine.scores(0, np.concatenate(rows))
@@ -240,15 +211,22 @@ def score_inputs(engine: Any, inputs: Sequence[Any], outputs: int) -> Tuple[np.n
     return values, positions
 
 
-def works_of(engine: Any, inputs: Sequence[Any], lengths: np.ndarray) -> List[MicroBatch]:
-    """Micro-batches of all inputs, for a network of one stage.
+def micro_batches(
+    engine: Any,
+    inputs: Sequence[Any],
+    lengths: np.ndarray,
+    next_store: Optional[Encodings] = None,
+) -> List[MicroBatch]:
+    """Micro-batches of inputs of similar lengths, for a network of one stage.
 
     Shapes: `lengths` (inputs,).
     """
-    works = []
-    for batch in micro_batches(engine, lengths):
-        works.append(MicroBatch([0], batch, [inputs[number] for number in batch]))
-    return works
+    order, batches = np.argsort(lengths, kind="stable"), []
+    for indices in engine.plan(lengths[order]) if len(order) else []:
+        batch = order[indices]
+        own = [inputs[number] for number in batch]
+        batches.append(MicroBatch([0], batch, own, next_store=next_store))
+    return batches
 
 
 def check_ids(

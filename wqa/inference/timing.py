@@ -6,9 +6,8 @@ What is compared takes turns, as the speed of a machine changes over time.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -53,7 +52,6 @@ def time_rankers(
     ranks: Mapping[str, Rank],
     questions: Sequence[Any],
     rounds: int = 5,
-    progress: bool = False,
     column: str = "ranker",
 ) -> List[Row]:
     """Time the ranking of all questions by each of several rankers.
@@ -66,8 +64,6 @@ def time_rankers(
         Questions to rank.
     rounds : int
         Number of timed rounds, which follow one round of warm-up.
-    progress : bool
-        Show a progress bar on standard error.
     column : str
         Column of the names.
 
@@ -84,12 +80,11 @@ def time_rankers(
     OptionError
         If ``rounds`` is below 1, or there is no question.
     """
-    if rounds < 1:
-        raise OptionError("rounds", rounds, "a whole number above 0")
-    _check_questions(questions)
+    if rounds < 1 or not questions:
+        raise OptionError("rounds", f"{rounds} of {len(questions)} questions", "at least one each")
     seconds: Dict[str, List[float]] = {name: [] for name in ranks}
     rankings: Dict[str, Sequence[Ranking]] = {}
-    for _ in _bar(rounds + 1, "rounds", "round", progress):
+    for _ in range(rounds + 1):
         for name, rank in ranks.items():
             elapsed, rankings[name] = _timed(rank, questions)
             seconds[name].append(elapsed)
@@ -118,14 +113,13 @@ def time_latency(
     ranks: Mapping[str, Rank],
     questions: Sequence[Any],
     count: int,
-    progress: bool = False,
     column: str = "ranker",
 ) -> List[Row]:
     """Time the ranking of single questions, from text to ranking.
 
     Parameters
     ----------
-    ranks, progress, column
+    ranks, column
         As `time_rankers` takes them.
     questions : sequence of Question
         Questions to rank one by one; after the last comes the first again.
@@ -143,13 +137,12 @@ def time_latency(
     OptionError
         If ``count`` is below 2, or there is no question.
     """
-    if count < 2:
-        raise OptionError("count", count, "at least 2 questions")
-    _check_questions(questions)
+    if count < 2 or not questions:
+        raise OptionError("count", f"{count} of {len(questions)} questions", "at least 2 of some")
     rows = []
     for name, rank in ranks.items():
         seconds = []
-        for number in _bar(count + 1, name, "question", progress):
+        for number in range(count + 1):
             question = questions[max(number - 1, 0) % len(questions)]
             seconds.append(_timed(rank, [question])[0])
         first, *rest = (1000 * second for second in seconds)
@@ -168,16 +161,3 @@ def _timed(rank: Rank, questions: Sequence[Any]) -> Tuple[float, Sequence[Rankin
     begin = time.perf_counter()
     rankings = rank(questions)
     return time.perf_counter() - begin, rankings
-
-
-def _bar(count: int, title: str, unit: str, progress: bool) -> Iterable[int]:
-    """Numbers below ``count``, behind a bar."""
-    from tqdm import tqdm
-
-    off = not progress
-    return tqdm(range(count), desc=title, unit=unit, delay=1, disable=off, file=sys.stderr)
-
-
-def _check_questions(questions: Sequence[Any]) -> None:
-    if not questions:
-        raise OptionError("questions", "none", "at least one")

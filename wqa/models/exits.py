@@ -133,10 +133,6 @@ class ExitNetwork(Network):
         raise NotImplementedError
 
     @property
-    def encoders(self) -> List[Backbone]:
-        return [self.backbone]
-
-    @property
     def heads(self) -> List[Head]:
         return [self._children[f"head_{layer}"] for layer in self.exits]
 
@@ -255,10 +251,6 @@ class OneHeadNetwork(Network):
     def make_head(self) -> Head:
         """A new head; the network's configurations are set already."""
         raise NotImplementedError
-
-    @property
-    def encoders(self) -> List[Backbone]:
-        return [self.backbone]
 
     @property
     def heads(self) -> List[Head]:

@@ -112,6 +112,8 @@ class Network(HybridBlock):
     Config: Any = NetworkConfig
     #: Layers after which the network scores, if its stages are layers of one encoder.
     exits: Tuple[int, ...] = ()
+    #: Backbone of a network of one encoder; None for others.
+    backbone: Any = None
     #: Backbone that encodes candidates by themselves; None where there is none.
     document_encoder: Any = None
     #: Predictor of masked tokens, which starts from that of a pretrained encoder where it has one.
@@ -177,7 +179,7 @@ class Network(HybridBlock):
     @property
     def encoders(self) -> List[Backbone]:
         """Backbones that are initialised from a pretrained encoder."""
-        return []
+        return [] if self.backbone is None else [self.backbone]
 
     @property
     def heads(self) -> List[Head]:
@@ -304,10 +306,6 @@ class EncoderNetwork(Network):
     def __init__(self, backbone: Backbone, **kwargs) -> None:
         super().__init__(backbone.config, **kwargs)
         self.backbone = backbone
-
-    @property
-    def encoders(self) -> List[Backbone]:
-        return [self.backbone]
 
     def stages(self) -> List[HybridBlock]:
         return self.encoder_stages()

@@ -6,14 +6,14 @@ A checkpoint is a pickle of names and descriptions of tensors beside their numbe
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import math
 import pathlib
 import pickle
-import pickletools
 import zipfile
-from typing import Any, BinaryIO, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -37,24 +37,8 @@ STORAGES = {
 #: First number of a checkpoint from before the zip format.
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
-#: Opcodes that PyTorch's pickles need. Those left out make sets and dictionaries of any keys, or
-#: objects with states of their own.
-_NAMES = """
-PROTO FRAME STOP NONE NEWTRUE NEWFALSE BININT1 BININT2 BININT LONG1 BINFLOAT BINUNICODE
-SHORT_BINUNICODE BINSTRING SHORT_BINSTRING MARK EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 TUPLE EMPTY_LIST
-APPEND APPENDS EMPTY_DICT SETITEM SETITEMS BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET GLOBAL
-STACK_GLOBAL BINPERSID REDUCE BUILD
-"""
-OPCODES = frozenset(_NAMES.split())
-
-#: Greatest number of opcodes in a pickle, and of its bytes. A checkpoint of 400 tensors has 20,000
-#: in 60,000.
-MOST_OPCODES, MOST_BYTES = 500_000, 1 << 24
-
-#: Greatest size of an axis, a stride or a storage, beyond that of any file.
-MOST_NUMBERS = 1 << 62
-#: Greatest number of axes, that of NumPy.
-MOST_AXES = 32
+#: Greatest number of bytes of a pickle. A checkpoint of 400 tensors has 60,000.
+MOST_BYTES = 1 << 24
 
 _HINT = "fetch the file again, or take the encoder's model.safetensors"
 
@@ -76,68 +60,18 @@ class PickledTensor(NamedTuple):
     strides: Tuple[int, ...]
 
 
-class _Constructor(NamedTuple):
-    """A function that a pickle may call; unlike Python's, it takes no attributes."""
-
-    build: Callable[..., Any]
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self.build(*arguments)
-
-
-class _Dictionary(Dict[str, Any]):
-    """A dictionary of a pickle. Its keys are strings, as the hash of nested tuples may not end."""
-
-    def __init__(self) -> None:  # a pickle fills it by SETITEMS
-        super().__init__()
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        if type(key) is not str:
-            raise ValueError(f"a key of type {type(key).__name__}")
-        super().__setitem__(key, value)
-
-    def __setstate__(self, attributes: Any) -> None:
-        """Ignore attributes, such as PyTorch's ``_metadata`` of a module's tensors."""
-
-
-def _sizes(sizes: Any) -> Tuple[int, ...]:
-    """Sizes of axes, offsets or strides."""
-    if type(sizes) not in (tuple, list) or len(sizes) > MOST_AXES:
-        raise ValueError(f"a tensor's sizes are no tuple of at most {MOST_AXES}")
-    for size in sizes:
-        if type(size) is not int or not 0 <= size <= MOST_NUMBERS:
-            raise ValueError(f"a tensor's size is {_describe(size)}")
-    return tuple(sizes)
-
-
-def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> PickledTensor:
-    """A tensor; since 0.4 PyTorch writes its gradient's flag and hooks behind it."""
-    if type(storage) is not Storage:
-        raise ValueError("a tensor without numbers")
-    if len(_sizes(shape)) != len(_sizes(strides)):
-        raise ValueError(f"a tensor of {len(shape)} axes with {len(strides)} strides")
-    return PickledTensor(storage, _sizes((offset,))[0], tuple(shape), tuple(strides))
-
-
-def _parameter(tensor: Any, *_: Any) -> Any:
-    """The tensor of a parameter, without its gradient's flag and hooks."""
-    return tensor
-
-
-def _describe(value: Any) -> str:
-    """Quote a value of a pickle, but never one that holds others."""
-    if isinstance(value, (str, int, float)):
-        return shorten(value)
-    return f"a {type(value).__name__}"
+def _tensor(storage: Storage, offset: int, shape: Any, strides: Any, *_: Any) -> PickledTensor:
+    """A tensor, without its gradient's flag and hooks."""
+    return PickledTensor(storage, offset, tuple(shape), tuple(strides))
 
 
 #: What stands for the objects that a pickle may name; the type of a storage is its name.
 _KNOWN: Dict[Tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): _Dictionary,
-    ("torch._utils", "_rebuild_tensor"): _Constructor(_tensor),
-    ("torch._utils", "_rebuild_tensor_v2"): _Constructor(_tensor),
-    ("torch._utils", "_rebuild_parameter"): _Constructor(_parameter),
-    ("torch", "Size"): _Constructor(_sizes),
+    ("collections", "OrderedDict"): collections.OrderedDict,
+    ("torch._utils", "_rebuild_tensor"): _tensor,
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
+    ("torch", "Size"): tuple,
     **{("torch", kind): kind for kind in STORAGES},
 }
 
@@ -152,30 +86,15 @@ class _Unpickler(pickle.Unpickler):
         return _KNOWN[module, name]
 
     def persistent_load(self, pid: Any) -> Storage:
-        # (word, type, key, device, size), and before the zip format a view of another storage
-        if type(pid) is tuple and len(pid) in (5, 6) and pid[0] == "storage":
-            _, kind, key, _, size, *view = pid
-            if type(kind) is type(key) is str and kind in STORAGES and not any(view):
-                return Storage(key, kind, *_sizes((size,)))
-        raise pickle.UnpicklingError(f"it refers to {_describe(pid)}, not to numbers of a tensor")
+        # Before the zip format, a view of another storage may follow.
+        _, kind, key, _, size, *view = pid
+        if kind not in STORAGES or any(view):
+            raise pickle.UnpicklingError("it refers to more than numbers of a tensor")
+        return Storage(key, kind, size)
 
 
 def _load(stream: io.BytesIO) -> Any:
-    """Read the next pickle of a stream, after its opcodes are checked."""
-    parts = []
-    for count, (opcode, argument, position) in enumerate(pickletools.genops(stream)):
-        if opcode.name not in OPCODES:
-            raise pickle.UnpicklingError(f"opcode {opcode.name} at byte {position}")
-        if count >= MOST_OPCODES:
-            raise pickle.UnpicklingError(f"more than {MOST_OPCODES:,} opcodes")
-        # Python takes memory for a memo of as many entries as an index says.
-        if opcode.name.endswith("BINPUT") and argument > count:  # type: ignore[operator]
-            raise pickle.UnpicklingError(f"entry {argument} of a memo of less than {count}")
-        if opcode.name == "EMPTY_DICT":
-            parts.append(b"ccollections\nOrderedDict\n)R")  # which is a `_Dictionary`
-        elif opcode.name != "FRAME":  # its length is that of the original opcodes
-            parts.append(stream.getvalue()[position : stream.tell()])
-    return _Unpickler(io.BytesIO(b"".join(parts))).load()
+    return _Unpickler(stream).load()
 
 
 class _Block(NamedTuple):
@@ -248,6 +167,8 @@ class PickledTensors:
         Without the last comparison, strides of 0 make an array of any size from one number.
         """
         storage, offset, shape, strides = tensor
+        if len(shape) != len(strides) or min(offset, *shape, *strides, 0) < 0:
+            raise ValueError(f"tensor {shorten(name)} has no shape and strides that fit")
         last = sum((size - 1) * step for size, step in zip(shape, strides))
         extent = 0 if 0 in shape else 1 + last
         if offset + extent > storage.size or math.prod(shape) > storage.size:
@@ -295,8 +216,6 @@ def _read_legacy(file: BinaryIO) -> Tuple[Any, Dict[str, _Block]]:
             widths[tensor.storage.key] = dtype.itemsize
     blocks, position = {}, stream.tell()
     for key in keys:
-        if type(key) is not str:  # the hash of nested tuples may not end
-            raise ValueError(f"a storage's key of type {type(key).__name__}")
         file.seek(position)
         count = int.from_bytes(file.read(8), "little")
         blocks[key] = _Block(count * widths[key], offset=position + 8)

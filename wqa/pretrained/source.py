@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 import pathlib
 import re
 from typing import (
@@ -66,19 +65,10 @@ class TensorMap:
                 f"a network with all layers of the {self.content}",
                 "train the network: its task knows how it starts",
             )
-        numbers = 0
         for name, tensors in names.items():
             shape = parameters[name].shape
             for plain in tensors:
                 self._check_shape(plain, (shape[0] // len(tensors), *shape[1:]), name)
-                numbers += math.prod(self._shape(plain))
-        if numbers > self.weights.size:
-            raise EncoderError(
-                self.weights.path,
-                f"{numbers} numbers in {self.weights.size} bytes",
-                "files whose tensors have numbers of their own",
-                self.fetch,
-            )
 
     def _require(self, names: Names) -> None:
         """Check that the files hold the tensors of some names."""

@@ -97,9 +97,7 @@ class Weights:
         self.path = where if where.is_file() else weights_path(where)
         self._files: Dict[str, TensorFile] = {}
         self.shapes: Dict[str, Tuple[int, ...]] = {}
-        self.size = 0
         for path in _shards(self.path):
-            self.size += path.stat().st_size
             file = FORMATS[path.suffix](path)
             self._files.update(dict.fromkeys(file.shapes, file))
             self.shapes.update(file.shapes)

@@ -93,7 +93,6 @@ def load_ranker(
     threads: Optional[int] = None,
     engine: str = "auto",
     batch_tokens: Optional[int] = None,
-    hidden_bytes: int = 1 << 29,
     long_questions: str = "error",
     long_candidates: str = "truncate",
     cache: Union[PathLike, DocumentCache, None] = None,
@@ -134,8 +133,6 @@ def load_ranker(
         ``onnxruntime`` exports a run to a temporary folder.
     batch_tokens : int, optional
         Tokens of a micro-batch; the default depends on the engine.
-    hidden_bytes : int
-        Bytes of encodings that are held in memory between two exits.
     long_questions : {"error", "truncate", "skip"}
         What to do with a question that leaves fewer than 16 tokens for its candidates: raise an
         error, keep as many of its first tokens as leave 16, or leave it out, which
@@ -166,7 +163,7 @@ def load_ranker(
     OptionError, DeviceError, PrecisionError, MissingDependency
         If an option does not fit the run, or this machine lacks what it needs.
     """
-    config = EngineConfig(engine, precision, threads, ctx, batch_tokens, hidden_bytes)
+    config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
     options.update(long_questions=long_questions, calibrated=calibrated)
     drops = {"drop_ratio": drop_ratio, "keep": keep}
     check_choice("long_candidates", long_candidates, LONG_CANDIDATES)

@@ -33,7 +33,7 @@ from wqa.systems.registry import find_system, system_config
 from wqa.systems.saving import write_model_card
 from wqa.text import PairInputs
 from wqa.training.checkpoint import Checkpoints, State
-from wqa.training.logs import MetricsFile, TensorBoardLog
+from wqa.training.logs import MetricsFile
 from wqa.training.schedules import (
     Schedule,
     decides_warmup,
@@ -88,7 +88,6 @@ def train(
     make_evaluator: Optional[Callable[[PairInputs], Evaluator]] = None,
     command: str = "",
     score_teacher: Optional[ScoreTeacher] = None,
-    log_dir: str = "",
     dev: str = "",
     **options: Any,
 ) -> Trained:
@@ -126,8 +125,6 @@ def train(
         Takes a name in ``config.teachers`` that is no folder of scores, such as that of a run, and
         returns the `wqa.data.scores.CandidateScores` of the training data by it. Without it,
         teachers are folders that `wqa score` wrote.
-    log_dir : str
-        Folder in which TensorBoard finds the figures of ``metrics.jsonl``; empty for none.
     dev : str
         Development questions, or what else the system is evaluated on; empty for none. The run
         keeps the parameters with the best figure, as of those of ``make_evaluator``. The model card
@@ -155,7 +152,6 @@ def train(
     if dev:
         make_evaluator = Development(dev, system, own_config, config).evaluator
     with _joined(run, config) as workers:
-        log = TensorBoardLog(log_dir) if log_dir and workers.writes else None
         if resume:
             config = _with_earlier(config, run)
         with open_start(encoder, init) as start:
@@ -194,7 +190,7 @@ def train(
                 _begin(run, record, task)
             _seed(config.seed)
             _log_start(run, task.initialize(start, devices), workers)
-        state = _fit(task, config, run, evaluator, resume, schedule, log, workers)
+        state = _fit(task, config, run, evaluator, resume, schedule, workers)
         return Trained(**vars(state), rank=workers.rank)
 
 
@@ -280,17 +276,12 @@ def _fit(
     evaluator: Optional[Evaluator],
     resume: bool,
     schedule: Schedule,
-    log: Optional[TensorBoardLog],
     workers: Workers,
 ) -> State:
-    trainer = Trainer(task, config, run, evaluator, schedule, log.add if log else None, workers)
-    try:
-        if resume:
-            trainer.resume()
-        state = trainer.fit()
-    finally:
-        if log:
-            log.close()
+    trainer = Trainer(task, config, run, evaluator, schedule, workers)
+    if resume:
+        trainer.resume()
+    state = trainer.fit()
     if workers.writes:
         trainer.checkpoints.finish(task.network, run / "model.params")
         record_digests(run)

@@ -32,6 +32,8 @@ FLAGS = (
 
 #: Greatest size of a vocabulary file in bytes. The largest published ones have 15 million.
 MOST_BYTES = 1 << 26
+#: Greatest number of words of a byte-level vocabulary.
+MOST_WORDS = 1 << 24
 
 #: Start of the name of the zoo's file of merges.
 ZOO_MERGES = "openai_webtext_bpe_ranks"
@@ -137,6 +139,9 @@ def byte_level(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer
 
 def _byte_level(path: pathlib.Path, model: models.BPE, settings: Settings) -> tokenizers.Tokenizer:
     inner = tokenizers.Tokenizer(model)
+    greatest = max(inner.get_vocab(with_added_tokens=False).values(), default=0)
+    if greatest >= MOST_WORDS:  # the library takes memory for all ids below it
+        raise EncoderError(path, f"a word of id {greatest}", f"ids below {MOST_WORDS}")
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     missing = [byte for byte in alphabet if inner.token_to_id(byte) is None]
     if missing:

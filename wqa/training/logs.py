@@ -1,4 +1,4 @@
-"""Figures of a training while it runs: ``metrics.jsonl`` and TensorBoard."""
+"""Figures of a training while it runs, in ``metrics.jsonl``."""
 
 from __future__ import annotations
 
@@ -6,28 +6,22 @@ import contextlib
 import json
 import os
 import pathlib
-import re
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List
 
 from wqa.config import parse_json
-from wqa.errors import MissingDependency, how_to_install
 from wqa.io.files import atomic_writer, storage_errors
 
 
 class MetricsFile:
     """The file ``metrics.jsonl`` of a run directory: one JSON object a line."""
 
-    def __init__(
-        self, path: pathlib.Path, listener: Optional[Callable[[Dict[str, Any]], None]] = None
-    ) -> None:
-        self.path, self._listener = path, listener
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
 
     def append(self, line: Dict[str, Any]) -> None:
         """Append a line."""
         with storage_errors(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-        if self._listener is not None:
-            self._listener(line)
 
     def sync(self) -> None:
         """Flush all lines to the disk."""
@@ -62,49 +56,3 @@ class MetricsFile:
     def _write(self, lines: List[Dict[str, Any]]) -> None:
         with atomic_writer(self.path) as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
-
-
-class TensorBoardLog:
-    """A folder of event files."""
-
-    def __init__(self, folder: str) -> None:
-        try:
-            import tensorboardX
-        except ImportError:
-            raise MissingDependency(
-                "log_dir",
-                "tensorboardX is not installed",
-                "the library that writes TensorBoard's files",
-                f"{how_to_install('tensorboard')}, or leave log_dir out",
-            ) from None
-        self._folder, self._make = folder, tensorboardX.SummaryWriter
-        self._writer: Optional[Any] = None
-
-    def add(self, line: Dict[str, Any]) -> None:
-        """Add the figures of a line of ``metrics.jsonl``."""
-        update = line["update"]
-        if self._writer is None:
-            with storage_errors(self._folder):
-                # TensorBoard drops what a killed process wrote for this update and later ones. The
-                # thread that writes has a queue without a bound, as it would block on a full disk.
-                self._writer = self._make(
-                    self._folder, purge_step=update, max_queue=0, filename_suffix=f".{update}"
-                )
-        for name, value in line.items():
-            if isinstance(value, dict):
-                for inner, number in value.items():
-                    self._writer.add_scalar(_tag(f"{name}/{inner}"), number, update)
-            elif name != "update":
-                self._writer.add_scalar(_tag(name), value, update)
-
-    def close(self) -> None:
-        """Write what is buffered, and end the thread that writes."""
-        if self._writer is not None:
-            with storage_errors(self._folder):
-                self._writer.close()
-            self._writer = None
-
-
-def _tag(name: str) -> str:
-    """Name that TensorBoard takes: ``dev/p_1`` of p@1."""
-    return re.sub(r"[^-/\w.]", "_", name)

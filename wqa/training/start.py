@@ -290,10 +290,6 @@ class Origin(Network):
             setattr(self, name, part)
 
     @property
-    def encoders(self) -> List[Backbone]:
-        return [self.backbone]
-
-    @property
     def heads(self) -> List[Head]:
         return [part for name, part in self._children.items() if name.startswith("head")]
 

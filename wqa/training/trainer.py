@@ -62,8 +62,6 @@ class Trainer:
         Computes figures on the development questions. Without it the last parameters are final.
     schedule : Schedule, optional
         Numbers of updates; counted in the task's plan of an epoch by default.
-    listener : callable, optional
-        Takes each line of ``metrics.jsonl``.
     workers : Workers, optional
         Workers that train together; by default this process alone. Each computes its rows of an
         update. Worker 0 evaluates and writes.
@@ -81,7 +79,6 @@ class Trainer:
         run: pathlib.Path,
         evaluator: Optional[Evaluator] = None,
         schedule: Optional[Schedule] = None,
-        listener: Optional[Callable[[Dict[str, Any]], None]] = None,
         workers: Optional[Workers] = None,
     ) -> None:
         self.workers, self.devices = workers or Workers(), parse_devices(config.ctx)
@@ -92,7 +89,7 @@ class Trainer:
         self.task, self.config, self.evaluator = task, config, evaluator
         self.network = task.network
         self.state, self.checkpoints = State(), Checkpoints(run)
-        self.metrics = MetricsFile(run / "metrics.jsonl", listener)
+        self.metrics = MetricsFile(run / "metrics.jsonl")
         # Ordered by structure, so that the optimizer's state fits a network that is built again.
         # Parameters that blocks share are listed under each of their names; one is enough.
         self._parameters: Dict[str, gluon.Parameter] = {}
@@ -126,7 +123,6 @@ class Trainer:
         with self.workers.in_turn():  # worker 0 deletes what dead processes left
             loaded = self.checkpoints.load_latest(self.network, self._optimizer)
         self.state, self._epoch = loaded or State(), -1
-        self._check_same()
         if self.workers.writes:
             self.metrics.keep_until(self.state.update)
 
@@ -372,7 +368,6 @@ class Trainer:
     def _checkpoint(self) -> None:
         self._check_parameters()
         begin = time.perf_counter()
-        self._check_same()
         if self.workers.writes:
             self.metrics.sync()  # a resumed training does not write the lines before its checkpoint
             self.checkpoints.save(self.state, self.network, self._optimizer)
@@ -382,10 +377,6 @@ class Trainer:
         for name, parameter in self._parameters.items():
             if not np.isfinite(parameter.data(self.devices[0]).asnumpy()).all():
                 self._raise_diverged(f"parameter {name} is not finite", "finite numbers")
-
-    def _check_same(self) -> None:
-        arrays = [parameter.data(self.devices[0]) for parameter in self._parameters.values()]
-        self.workers.check_same(arrays, self.state.update)
 
     def _raise_diverged(self, problem: str, expected: str) -> NoReturn:
         # A resumed run keeps its settings, and so would diverge again.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import json
 import logging
 import math
@@ -99,20 +98,6 @@ class Workers:
             if theirs != values[0]:
                 problem = f"{shorten(theirs)} on worker {rank}, {shorten(values[0])} on worker 0"
                 raise OptionError(what, problem, expected, hint)
-
-    def check_same(self, parameters: Sequence[mx.nd.NDArray], update: int) -> None:
-        """Check that all workers have the same parameters, bit for bit."""
-        if self.count == 1:
-            return
-        digest = hashlib.sha256()
-        for array in parameters:
-            digest.update(array.asnumpy().tobytes())
-        self.check_equal(
-            "parameters",
-            f"{digest.hexdigest()[:12]} after update {update}",
-            "the same ones on all workers",
-            "let all workers read the run from one file system, on processors of one kind",
-        )
 
     def start(self, trainer: gluon.Trainer) -> None:
         """Give all workers the parameters of worker 0, before the first update."""

@@ -18,7 +18,15 @@ import numpy as np
 from mxnet.gluon import nn
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import MXNET_LOCK, Engine, MicroBatch, Readings, in_mxnet_thread
+from wqa.engines.engine import (
+    MXNET_LOCK,
+    Engine,
+    MicroBatch,
+    Readings,
+    in_mxnet_thread,
+    store_encodings,
+    take_encodings,
+)
 from wqa.engines.inputs import EngineInputs, as_float32
 from wqa.engines.onednn.last_layer import ATTENDING
 from wqa.engines.onednn.layers import PackedLayers
@@ -245,11 +253,7 @@ class OneDNNEngine(Engine):
         layers = PackedLayers(*parts, self.kind, self._tokens, quantized)
         streams = count_streams(self._threads)
         self._layers = [layers] + [layers.sibling() for _ in range(1, streams)]
-        self._at_once = streams
-        if streams > 1:
-            bytes_of_batch = self._tokens * network.config.units * 4
-            ahead = config.hidden_bytes // (bytes_of_batch * streams)
-            self._at_once *= max(1, min(AHEAD, ahead))
+        self._at_once = streams * AHEAD if streams > 1 else 1
         self._stages: List[PackedStage] = []
         start = 0
         for stage in stages:
@@ -284,20 +288,23 @@ class OneDNNEngine(Engine):
         streams = min(len(batches), len(self._layers))
         parts = []
         for batch in batches:
-            stored = None if batch.store is None else batch.store.take(batch.numbers.tolist())
+            stored = None
+            if batch.store is not None:
+                stored = take_encodings(batch.store, batch.numbers)
             parts.append((batch, stored))
 
         def run(part: Tuple[MicroBatch, Optional[List[np.ndarray]]]) -> Any:
             layers = free.get()
-            with openmp_threads(self._threads // streams):
-                result = self._run_packed(layers, *part)
-            free.put(layers)
-            return result
+            try:
+                with openmp_threads(self._threads // streams):
+                    return self._run_packed(layers, *part)
+            finally:
+                free.put(layers)
 
         results = in_threads(run, parts, streams)
         for batch, (readings, encodings) in zip(batches, results):
             if batch.next_store is not None:
-                batch.next_store.put(batch.numbers.tolist(), readings.positions, encodings)
+                store_encodings(batch.next_store, batch.numbers, readings.positions, encodings)
         return [readings for readings, _ in results]
 
     def _run_packed(

@@ -25,14 +25,27 @@ ACTIVATIONS = {"relu": 32, "tanh": 33, "gelu_tanh": 43, "gelu": 49}
 _LINEAR = 38
 
 #: oneDNN's numbers of an operation's arguments.
-SRC, SRC_1, DST, WEIGHTS, BIAS = 1, 2, 17, 33, 41
-MEAN, VARIANCE, GAMMA, BETA, SCRATCH = 49, 50, 51, 52, 80
-DIFF_SRC, DIFF_DST, DIFF_GAMMA, DIFF_BETA = 129, 145, 255, 256
-SCALES, _POST_OP = 4096, 32768
+ARGUMENTS = {
+    "src": 1,
+    "src_1": 2,
+    "dst": 17,
+    "weights": 33,
+    "bias": 41,
+    "mean": 49,
+    "variance": 50,
+    "gamma": 51,
+    "beta": 52,
+    "diff_src": 129,
+    "diff_dst": 145,
+    "diff_gamma": 255,
+    "diff_beta": 256,
+    "weight_scales": 4096 | 33,
+}
+_SCRATCH, _SECOND, _POST_OP = 80, 2, 32768
 
 #: oneDNN's numbers of operations on two arrays.
 ADD, MULTIPLY = 131056, 131057
-_QUERY_IMPLEMENTATION, _QUERY_WEIGHTS, _QUERY_SCRATCH = 8, 131, 136
+_QUERY_WEIGHTS, _QUERY_SCRATCH = 131, 136
 _USER_SCRATCH = 1
 
 #: A step after an operation, as `Attributes` takes it.
@@ -53,26 +66,18 @@ class Kernel(Handle):
         self.scratch_bytes = library().dnnl_memory_desc_get_size(self._scratch)
         super().__init__("primitive", create("primitive_create", description))
 
-    @property
-    def implementation(self) -> str:
-        """oneDNN's name of the code that it has chosen."""
-        text = ctypes.c_char_p()
-        library().dnnl_primitive_desc_query(
-            self.description.handle, _QUERY_IMPLEMENTATION, 0, ctypes.byref(text)
-        )
-        return (text.value or b"").decode()
-
     def layout_of(self, query: int) -> Pointer:
         """oneDNN's description of an operand's memory."""
         return Pointer(library().dnnl_primitive_desc_query_md(self.description.handle, query, 0))
 
     def bind(
-        self, arrays: Dict[int, Memory], step_operands: Sequence[Memory], scratch: Scratch
+        self, scratch: Scratch, step_operands: Sequence[Memory] = (), /, **arrays: Memory
     ) -> Call:
-        """Bind the operation to arrays."""
-        bound = {**arrays, **dict(zip(self._step_arguments, step_operands))}
+        """Bind the operation to arrays by the names of `ARGUMENTS`."""
+        bound = {ARGUMENTS[name]: array for name, array in arrays.items()}
+        bound.update(zip(self._step_arguments, step_operands))
         if self.scratch_bytes:
-            bound[SCRATCH] = Memory(self._scratch, scratch.take(self.scratch_bytes))
+            bound[_SCRATCH] = Memory(self._scratch, scratch.take(self.scratch_bytes))
         return Call(self, bound)
 
 
@@ -99,7 +104,7 @@ class PackedWeights(Memory):
         Shapes: `source` (in, out).
         """
         reorder = Kernel("reorder", source.layout, engine(), self._blocked, engine())
-        return reorder.bind({SRC: source, DST: self}, (), Scratch())
+        return reorder.bind(Scratch(), src=source, dst=self)
 
     def fits(self, kernel: Kernel) -> bool:
         """Whether another product has chosen the same layout."""
@@ -123,7 +128,7 @@ class Attributes(Handle):
             if isinstance(operand, Layout):
                 operation = {"add": ADD, "multiply": MULTIPLY}[step]
                 calls.dnnl_post_ops_append_binary(chain.handle, operation, operand.handle)
-                self.arguments.append(_POST_OP * number | SRC_1)
+                self.arguments.append(_POST_OP * number | _SECOND)
             elif step == "sum":
                 kind = TYPES["float32"][0]
                 calls.dnnl_post_ops_append_sum(chain.handle, ctypes.c_float(1), 0, kind)

@@ -19,20 +19,22 @@ more than computing a few rows.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.engines.inputs import as_float32
-from wqa.engines.onednn.library import Array, Call, Layout, Scratch
+from wqa.engines.onednn.library import Array, Call, Layout, MovingCalls, Scratch
 from wqa.engines.onednn.operations import Operations
 from wqa.engines.onednn.packed_rows import (
+    ATTENTIONS,
     Group,
     PackedBatch,
     PackedLayer,
-    Recent,
     RowBuffers,
+    bind_attention,
     product_parameter,
     round_up,
 )
@@ -81,51 +83,34 @@ def _converted(
     return copy
 
 
-class FoldedAttention:
-    """Attention of pairs of one length, by queries into which the weight of the keys is folded.
+def compile_folded(
+    scratch: Scratch,
+    config: BackboneConfig,
+    kind: str,
+    buffers: Tuple[Scratch, Scratch],
+    is_biased: bool,
+    pairs: int,
+    length: int,
+    queries: int,
+) -> MovingCalls:
+    """Compile the attention of pairs of one length, by queries that hold the weight of the keys.
 
-    ``biased`` says whether `bias`, (pairs, queries, length), is added to the scores.
+    It takes the addresses of the queries, which the sums of encodings replace, twice that of the
+    encodings, and where scores are biased of the bias, (pairs, queries, length).
     """
-
-    def __init__(
-        self,
-        pairs: int,
-        length: int,
-        queries: int,
-        config: BackboneConfig,
-        kind: str,
-        biased: bool,
-        scratch: Scratch,
-        buffers: Tuple[Scratch, Scratch],
-    ) -> None:
-        units = config.units
-        row_layout = Layout((pairs, length, units), kind)
-        transposed = Layout((pairs, units, length), kind, (length * units, 1, units))
-        query_layout = Layout((pairs, queries, units), kind)
-        shape = (pairs, queries, length)
-        items = int(np.prod(shape))
-        scores = Array(Layout(shape, "float32"), buffers[0].take(4 * items))
-        weights = Array(Layout(shape, kind), buffers[1].take(4 * items))
-        # Each call sets their addresses. The sums of encodings replace the queries.
-        self._queries = Array(query_layout, np.zeros(1, np.float32))
-        self._rows = Array(row_layout, np.zeros(1, np.float32))
-        self._transposed = Array(transposed, np.zeros(1, np.float32))
-        operations = Operations(config.layer_norm_eps, scratch)
-        self._calls = [operations.product(self._queries, self._transposed, scores)]
-        if biased:
-            self.bias = np.zeros(shape, np.float32)
-            added = Array(Layout(shape, "float32"), self.bias)
-            self._calls.append(operations.add(scores, added, scores))
-        self._calls.append(operations.softmax(scores, weights))
-        self._calls.append(operations.product(weights, self._rows, self._queries))
-
-    def __call__(self, queries: int, rows: int) -> None:
-        """Run the attention; takes the addresses of the queries and of the encodings."""
-        self._queries.move(queries)
-        self._rows.move(rows)
-        self._transposed.move(rows)
-        for call in self._calls:
-            call()
+    units = config.units
+    layouts = [
+        Layout((pairs, queries, units), kind),
+        Layout((pairs, length, units), kind),
+        Layout((pairs, units, length), kind, (length * units, 1, units)),
+    ]
+    if is_biased:
+        layouts.append(Layout((pairs, queries, length), "float32"))
+    operands = [Array.elsewhere(layout) for layout in layouts]
+    query, rows, transposed, *biases = operands
+    operations = Operations(config.layer_norm_eps, scratch)
+    roles = query, transposed, rows, query
+    return MovingCalls(operands, bind_attention(operations, buffers, kind, roles, biases))
 
 
 class LastLayer:
@@ -145,12 +130,13 @@ class LastLayer:
         buffers: Tuple[Scratch, Scratch],
     ) -> None:
         self._config, self._kind = config, kind
-        self._operations, self._scores = operations, buffers
+        self._operations = operations
         self._attending = RowBuffers(config, kind, ATTENDING, operations)
         self._finishing = RowBuffers(config, kind, FINISHING, operations)
         self._layers, self._weights, self._relative = layers, weights, relative
         self._calls: Dict[tuple, Any] = {}
-        self._attentions: Recent[FoldedAttention] = Recent()
+        sizes = (operations.scratch, config, kind, buffers, relative is not None)
+        self._attention = functools.lru_cache(ATTENTIONS)(functools.partial(compile_folded, *sizes))
 
     def attend(self, index: int, encodings: np.ndarray, batch: PackedBatch) -> np.ndarray:
         """Run the attention of a layer for the rows that are read.
@@ -165,7 +151,7 @@ class LastLayer:
         bias = self._weights[index].bias
         address, row_bytes = encodings.ctypes.data, units * encodings.itemsize
         folded = self._attending.memory("folded", self._config.num_heads * units).ctypes.data
-        most = ATTENDING // count
+        most, queries = ATTENDING // count, count * self._config.num_heads
         for groups in _chunks(batch.groups_of(GROUP_NUMBERS // units, most), most):
             start, end = groups[0].pair, groups[-1].pair + groups[-1].pairs
             rows = batch.read_rows[start:end].ravel()
@@ -175,13 +161,15 @@ class LastLayer:
             for call in before:
                 call()
             for group in groups:
-                offset = (group.pair - start) * count * self._config.num_heads * row_bytes
-                attention = self._attention(group, count)
+                offset = (group.pair - start) * queries * row_bytes
+                attention = self._attention(group.pairs, group.length, queries)
+                rows_address = address + group.row * row_bytes
+                operands = [folded + offset, rows_address, rows_address]
                 if self._relative is not None:
                     positions = batch.positions[group.pair : group.pair + group.pairs]
-                    relative = self._relative.rows(positions, group.length)  # (pairs, n, H, L)
-                    attention.bias[:] = relative.reshape(attention.bias.shape)
-                attention(folded + offset, address + group.row * row_bytes)
+                    relative = self._relative.rows(positions, group.length).copy()
+                    operands.append(relative.ctypes.data)  # (pairs, n, H, L)
+                attention(*operands)
             after()
             values[:used] += bias
             out[start:end, :, 0] = as_float32(x[:used]).reshape(-1, count, units)
@@ -206,16 +194,6 @@ class LastLayer:
                 call()
             out[start : start + len(part)] = as_float32(x[: len(part)])
         return out.reshape(len(rows), -1)
-
-    def _attention(self, group: Group, count: int) -> FoldedAttention:
-        queries = count * self._config.num_heads
-        key = (group.pairs, group.length, queries)
-
-        def build() -> FoldedAttention:
-            biased, scratch = self._relative is not None, self._operations.scratch
-            return FoldedAttention(*key, self._config, self._kind, biased, scratch, self._scores)
-
-        return self._attentions.get(key, build)
 
     def _calls_of(self, index: int, rows: int) -> Tuple[List[Call], Call]:
         """Calls before the attention, and the one after it."""

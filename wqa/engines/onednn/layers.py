@@ -14,6 +14,7 @@ section 4).
 from __future__ import annotations
 
 import copy
+import functools
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -25,12 +26,12 @@ from wqa.engines.onednn.last_layer import HeadWeights, LastLayer
 from wqa.engines.onednn.library import Array, Call, Layout, Scratch, one
 from wqa.engines.onednn.operations import Operations, Quantized
 from wqa.engines.onednn.packed_rows import (
-    PackedAttention,
+    ATTENTIONS,
     PackedBatch,
     PackedEmbeddings,
     PackedLayer,
-    Recent,
     RowBuffers,
+    compile_attention,
     round_up,
 )
 from wqa.engines.onednn.relative import RelativeBias
@@ -105,7 +106,10 @@ class PackedLayers:
         parts = (self._layers, self._head_weights, self._relative)
         self._read = LastLayer(config, kind, *parts, self._operations, self._buffers)
         self._calls: Dict[tuple, Dict[str, List[Call]]] = {}
-        self._attentions: Recent[PackedAttention] = Recent()
+        sizes = (self._operations.scratch, config, kind, self._buffers, self._relative is not None)
+        self._attention = functools.lru_cache(ATTENTIONS)(
+            functools.partial(compile_attention, *sizes)
+        )
 
     def sibling(self) -> PackedLayers:
         """The same layers, by the same parameters, with buffers of their own for another thread."""
@@ -288,13 +292,6 @@ class PackedLayers:
                 bias = self._relative.matrix(group.length)  # this name keeps it in memory
                 operands.append(bias.ctypes.data)
             attention(*operands)
-
-    def _attention(self, pairs: int, length: int) -> PackedAttention:
-        def build() -> PackedAttention:
-            sizes = (self._operations.scratch, pairs, length, self.config, self.kind)
-            return PackedAttention(*sizes, self._buffers, self._relative is not None)
-
-        return self._attentions.get((pairs, length), build)
 
     # Compiling
 

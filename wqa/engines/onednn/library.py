@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import functools
 import importlib.metadata
-from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -180,13 +180,6 @@ def check_precision(precision: str) -> None:
         )
 
 
-def where_int8_runs() -> str:
-    """Processors that run 8-bit products, and whether this one does."""
-    bits, name = NEEDED["int8"]
-    here = "this one among them" if instruction_set() & bits == bits else "not on this one"
-    return f"a CPU with {name} or more and the oneDNN package, {here}; fastest with VNNI or AMX"
-
-
 def encoding_kind(precision: str) -> str:
     """Element type of the encodings between two products.
 
@@ -286,6 +279,32 @@ class Array(Memory):
     def __init__(self, layout: Layout, data: Optional[np.ndarray] = None) -> None:
         self.layout = layout
         super().__init__(layout.handle, zeros(layout.shape, layout.kind) if data is None else data)
+
+    @classmethod
+    def elsewhere(cls, layout: Layout) -> Array:
+        """An operand whose address `move` sets before it is used."""
+        return cls(layout, np.zeros(1, np.float32))
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Array:
+        """The memory of an array of NumPy, or of a view; uint16 holds bfloat16."""
+        kind = next(name for name, (_, carrier) in TYPES.items() if carrier == values.dtype)
+        strides = [step // values.itemsize for step in values.strides]
+        return cls(Layout(values.shape, kind, strides), values)
+
+
+class MovingCalls(NamedTuple):
+    """Operations in sequence, and operands of theirs whose addresses each run sets."""
+
+    operands: Sequence[Array]
+    calls: Sequence[Call]
+
+    def __call__(self, *addresses: int) -> None:
+        """Run the operations; takes the addresses of the operands in their order."""
+        for operand, address in zip(self.operands, addresses):
+            operand.move(address)
+        for call in self.calls:
+            call()
 
 
 class Scratch:

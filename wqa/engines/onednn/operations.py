@@ -18,32 +18,13 @@ import numpy as np
 from wqa.engines.onednn.kernels import (
     ACTIVATIONS,
     ADD,
-    BETA,
-    BIAS,
-    DIFF_BETA,
-    DIFF_DST,
-    DIFF_GAMMA,
-    DIFF_SRC,
-    DST,
-    GAMMA,
+    ARGUMENTS,
     MULTIPLY,
-    SCALES,
-    SRC,
-    SRC_1,
-    WEIGHTS,
     Attributes,
     Kernel,
     PackedWeights,
 )
-from wqa.engines.onednn.library import (
-    Array,
-    Call,
-    Layout,
-    Memory,
-    Scratch,
-    count_threads,
-    engine,
-)
+from wqa.engines.onednn.library import Array, Call, Layout, Memory, Scratch, count_threads, engine
 
 #: Products of a layer by name, and the step of the layer to which a product belongs.
 PRODUCTS = {
@@ -230,14 +211,14 @@ class Operations:
             self._kernels[key] = Kernel(operation, *layouts, attributes=attributes)
         return self._kernels[key]
 
-    def _bind(self, kernel: Kernel, arrays: Dict[int, Memory], steps: Sequence[Step] = ()) -> Call:
+    def _bind(self, kernel: Kernel, steps: Sequence[Step] = (), /, **arrays: Memory) -> Call:
         operands = [operand for _, operand in steps if isinstance(operand, Array)]
-        return kernel.bind(arrays, operands, self.scratch)
+        return kernel.bind(self.scratch, operands, **arrays)
 
     def product(self, left: Array, right: Array, out: Array, *steps: Step) -> Call:
         """Bind ``out = steps(left @ right)``."""
         kernel = self._kernel("matmul", engine(), left, right, None, out, steps=steps)
-        return self._bind(kernel, {SRC: left, WEIGHTS: right, DST: out}, steps)
+        return self._bind(kernel, steps, src=left, weights=right, dst=out)
 
     def dense(
         self, source: Array, weight: Dense, out: Array, *steps: Step, backward: bool = False
@@ -246,27 +227,26 @@ class Operations:
         shape = (source.layout.shape[1], out.layout.shape[1])
         right = Layout(shape, source.layout.kind, any_layout=True)
         bias = None if backward else weight.bias
-        scales = {WEIGHTS: 2} if weight.scale is not None else None  # one a column
+        scales = {ARGUMENTS["weights"]: 2} if weight.scale is not None else None  # one a column
         operands = (engine(), source, right, bias, out)
         kernel = self._kernel("matmul", *operands, scales=scales, steps=steps)
-        arrays: Dict[int, Memory] = {SRC: source, DST: out}
-        arrays[WEIGHTS] = weight.packed(kernel, backward)
+        arrays: Dict[str, Memory] = {"weights": weight.packed(kernel, backward)}
         if bias is not None:
-            arrays[BIAS] = bias
+            arrays["bias"] = bias
         if weight.scale is not None:
-            arrays[SCALES | WEIGHTS] = weight.scale
-        return self._bind(kernel, arrays, steps)
+            arrays["weight_scales"] = weight.scale
+        return self._bind(kernel, steps, src=source, dst=out, **arrays)
 
     def norm(
-        self, source: Array, norm: Norm, out: Array, statistics: Optional[Dict[int, Memory]] = None
+        self, source: Array, norm: Norm, out: Array, statistics: Optional[Dict[str, Memory]] = None
     ) -> Call:
         """Bind a layer normalisation.
 
         Shapes: `source, out` (rows, width), `statistics` (rows,).
         """
         kernel = self._norm_kernel(source, out, statistics is not None)
-        arrays: Dict[int, Memory] = {SRC: source, DST: out, GAMMA: norm.gamma, BETA: norm.beta}
-        return self._bind(kernel, {**arrays, **(statistics or {})})
+        arrays = {"gamma": norm.gamma, "beta": norm.beta, **(statistics or {})}
+        return self._bind(kernel, src=source, dst=out, **arrays)
 
     def _norm_kernel(self, source: Array, out: Array, training: bool) -> Kernel:
         rows = Layout((source.layout.shape[0],), "float32") if training else None
@@ -280,7 +260,7 @@ class Operations:
         out: Array,
         gradient: Array,
         result: Array,
-        statistics: Dict[int, Memory],
+        statistics: Dict[str, Memory],
         parameters: Sequence[Array],
     ) -> Call:
         """Bind the gradients of a normalisation."""
@@ -289,10 +269,9 @@ class Operations:
         forward = self._norm_kernel(source, out, True)
         name = "layer_normalization_backward"
         kernel = self._kernel(name, engine(), _BACKWARD, *layouts, forward)
-        arrays: Dict[int, Memory] = {SRC: source, DIFF_DST: gradient, DIFF_SRC: result}
-        arrays.update({GAMMA: norm.gamma, BETA: norm.beta, **statistics})
-        arrays.update({DIFF_GAMMA: parameters[0], DIFF_BETA: parameters[1]})
-        return self._bind(kernel, arrays)
+        arrays = {"gamma": norm.gamma, "beta": norm.beta, **statistics}
+        arrays.update(diff_gamma=parameters[0], diff_beta=parameters[1])
+        return self._bind(kernel, src=source, diff_dst=gradient, diff_src=result, **arrays)
 
     def _activation_kernel(self, name: str, source: Array) -> Kernel:
         arguments = (_TRAINING, ACTIVATIONS[name], source, source, 0.0, 0.0)
@@ -300,14 +279,14 @@ class Operations:
 
     def activation(self, name: str, source: Array, out: Array) -> Call:
         """Bind an activation."""
-        return self._bind(self._activation_kernel(name, source), {SRC: source, DST: out})
+        return self._bind(self._activation_kernel(name, source), src=source, dst=out)
 
     def activation_backward(self, name: str, source: Array, gradient: Array, result: Array) -> Call:
         """Bind the gradient of an activation."""
         arguments = (ACTIVATIONS[name], source, source, source, 0.0, 0.0)
         forward = self._activation_kernel(name, source)
         kernel = self._kernel("eltwise_backward", engine(), *arguments, forward)
-        return self._bind(kernel, {SRC: source, DIFF_DST: gradient, DIFF_SRC: result})
+        return self._bind(kernel, src=source, diff_dst=gradient, diff_src=result)
 
     def _softmax_kernel(self, source: Array, out: Array, training: bool) -> Kernel:
         last = len(source.layout.shape) - 1
@@ -316,14 +295,14 @@ class Operations:
 
     def softmax(self, source: Array, out: Array, training: bool = False) -> Call:
         """Bind a softmax over the last axis."""
-        return self._bind(self._softmax_kernel(source, out, training), {SRC: source, DST: out})
+        return self._bind(self._softmax_kernel(source, out, training), src=source, dst=out)
 
     def softmax_backward(self, source: Array, out: Array, gradient: Array, result: Array) -> Call:
         """Bind the gradient of a softmax."""
         arguments = (_ACCURATE_SOFTMAX, out, out, out, len(out.layout.shape) - 1)
         forward = self._softmax_kernel(source, out, True)
         kernel = self._kernel("softmax_backward", engine(), *arguments, forward)
-        return self._bind(kernel, {DST: out, DIFF_DST: gradient, DIFF_SRC: result})
+        return self._bind(kernel, dst=out, diff_dst=gradient, diff_src=result)
 
     def multiply(self, source: Array, factors: Array, out: Array) -> Call:
         """Bind ``out = source * factors``, rounded and clipped where ``out`` is int8.
@@ -338,12 +317,12 @@ class Operations:
 
     def _binary(self, number: int, source: Array, second: Array, out: Array) -> Call:
         kernel = self._kernel("binary", engine(), number, source, second, out)
-        return self._bind(kernel, {SRC: source, SRC_1: second, DST: out})
+        return self._bind(kernel, src=source, src_1=second, dst=out)
 
     def convert(self, source: Array, out: Array) -> Call:
         """Bind a copy to another element type or other strides."""
         kernel = self._kernel("reorder", source, engine(), out, engine())
-        return self._bind(kernel, {SRC: source, DST: out})
+        return self._bind(kernel, src=source, dst=out)
 
 
 def _kind(training: bool) -> int:

@@ -6,25 +6,30 @@ layer that works on each row by itself.
 
 from __future__ import annotations
 
-import collections
 import functools
 from typing import (
     Any,
     Callable,
     Dict,
-    Generic,
     List,
     NamedTuple,
     Optional,
     Sequence,
     Tuple,
-    TypeVar,
 )
 
 import numpy as np
 
 from wqa.config import BackboneConfig
-from wqa.engines.onednn.library import Array, Call, Layout, Scratch, multiplies_bytes, zeros
+from wqa.engines.onednn.library import (
+    Array,
+    Call,
+    Layout,
+    MovingCalls,
+    Scratch,
+    multiplies_bytes,
+    zeros,
+)
 from wqa.engines.onednn.operations import (
     PRODUCTS,
     Dense,
@@ -126,8 +131,6 @@ class PackedBatch:
 #: Size of the cache of compiled attentions.
 ATTENTIONS = 512
 
-Item = TypeVar("Item")
-
 
 def product_parameter(
     layer: EncoderLayer, name: str, kind: str, config: BackboneConfig
@@ -142,25 +145,6 @@ def product_parameter(
     index = ("query", "key", "value").index(name)
     part = split_queries(getattr(layer.qkv, kind).data().asnumpy())[index]
     return part * np.float32(config.attention_scale) if name == "query" else part
-
-
-class Recent(Generic[Item]):
-    """At most `ATTENTIONS` objects by key; the least recently used is freed first."""
-
-    def __init__(self) -> None:
-        self._items: collections.OrderedDict[tuple, Item] = collections.OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def get(self, key: tuple, build: Callable[[], Item]) -> Item:
-        """The object of a key."""
-        if key not in self._items:
-            self._items[key] = build()
-            while len(self._items) > ATTENTIONS:
-                self._items.popitem(last=False)
-        self._items.move_to_end(key)
-        return self._items[key]
 
 
 class PackedLayer:
@@ -234,50 +218,55 @@ class PackedEmbeddings:
         np.add(out[:tokens], buffer[:tokens], out=out[:tokens])
 
 
-class PackedAttention:
-    """Attention of pairs of one length, with queries at all positions.
+def bind_attention(
+    operations: Operations,
+    buffers: Tuple[Scratch, Scratch],
+    kind: str,
+    operands: Sequence[Array],
+    biases: Sequence[Array],
+) -> List[Call]:
+    """Bind ``out = softmax(query @ key + bias) @ value``; the operands are query, key, value, out.
 
-    ``biased`` says whether a bias is added to the scores, the same for all pairs.
+    The two buffers hold the scores, in float32, and the weights.
     """
+    query, key, value, out = operands
+    shape = (*query.layout.shape[:-1], key.layout.shape[-1])
+    items = int(np.prod(shape))
+    scores = Array(Layout(shape, "float32"), buffers[0].take(4 * items))
+    weights = Array(Layout(shape, kind), buffers[1].take(4 * items))
+    calls = [operations.product(query, key, scores)]
+    calls += [operations.add(scores, bias, scores) for bias in biases]
+    calls.append(operations.softmax(scores, weights))
+    calls.append(operations.product(weights, value, out))
+    return calls
 
-    def __init__(
-        self,
-        scratch: Scratch,
-        pairs: int,
-        length: int,
-        config: BackboneConfig,
-        kind: str,
-        buffers: Tuple[Scratch, Scratch],
-        biased: bool,
-    ) -> None:
-        heads, width = config.num_heads, config.units
-        size = width // heads
-        query_layout = Layout((pairs, heads, length, size), kind, (length * width, size, width, 1))
-        key_layout = Layout((pairs, heads, size, length), kind, (length * width, size, 1, width))
-        shape = (pairs, heads, length, length)
-        items = int(np.prod(shape))
-        scores = Array(Layout(shape, "float32"), buffers[0].take(4 * items))
-        weights = Array(Layout(shape, kind), buffers[1].take(4 * items))
-        layouts = (query_layout, key_layout, query_layout, query_layout)
-        # Each call sets their addresses.
-        self._operands = [Array(layout, np.zeros(1, np.float32)) for layout in layouts]
-        query, key, value, context = self._operands
-        # A cache of kernels of its own, which is freed with this object.
-        operations = Operations(config.layer_norm_eps, scratch)
-        self._calls = [operations.product(query, key, scores)]
-        if biased:
-            bias = Array(Layout((1, heads, length, length), "float32"), np.zeros(1, np.float32))
-            self._operands.append(bias)
-            self._calls.append(operations.add(scores, bias, scores))
-        self._calls.append(operations.softmax(scores, weights))
-        self._calls.append(operations.product(weights, value, context))
 
-    def __call__(self, *addresses: int) -> None:
-        """Run the attention; takes the addresses of queries, keys, values, context and bias."""
-        for array, address in zip(self._operands, addresses):
-            array.move(address)
-        for call in self._calls:
-            call()
+def compile_attention(
+    scratch: Scratch,
+    config: BackboneConfig,
+    kind: str,
+    buffers: Tuple[Scratch, Scratch],
+    is_biased: bool,
+    pairs: int,
+    length: int,
+) -> MovingCalls:
+    """Compile the attention of pairs of one length, with queries at all positions.
+
+    It takes the addresses of queries, keys, values and context, and where scores are biased of the
+    bias, the same for all pairs.
+    """
+    heads, width = config.num_heads, config.units
+    size = width // heads
+    query_layout = Layout((pairs, heads, length, size), kind, (length * width, size, width, 1))
+    key_layout = Layout((pairs, heads, size, length), kind, (length * width, size, 1, width))
+    layouts = [query_layout, key_layout, query_layout, query_layout]
+    if is_biased:
+        layouts.append(Layout((1, heads, length, length), "float32"))
+    operands = [Array.elsewhere(layout) for layout in layouts]
+    # A cache of kernels of its own, which is freed with the calls.
+    operations = Operations(config.layer_norm_eps, scratch)
+    calls = bind_attention(operations, buffers, kind, operands[:4], operands[4:])
+    return MovingCalls(operands, calls)
 
 
 class RowBuffers:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence
+import functools
+from typing import Optional, Sequence
 
 import numpy as np
 
-from wqa.engines.onednn.library import TYPES, Array, Call, Layout, Scratch
+from wqa.engines.onednn.library import TYPES, Array, Layout, MovingCalls, Scratch
 from wqa.engines.onednn.operations import Operations
-from wqa.engines.onednn.packed_rows import Recent
+from wqa.engines.onednn.packed_rows import ATTENTIONS
 
 #: Element type by the NumPy type that carries it.
 _KINDS = {np.dtype(carrier): kind for kind, (_, carrier) in TYPES.items()}
-
-
-class _Compiled(NamedTuple):
-    """Calls that write a text, and the operands whose addresses are those of the text."""
-
-    source: Array
-    target: Array
-    calls: List[Call]
 
 
 class TextWriter:
@@ -32,7 +25,7 @@ class TextWriter:
     def __init__(self, tables: Sequence[Optional[np.ndarray]], kind: str, units: int) -> None:
         self._kind, self._units, self._tables = kind, units, tables
         self._operations, self._buffer = Operations(0.0), Scratch()
-        self._compiled: Recent[_Compiled] = Recent()
+        self._compiled = functools.lru_cache(ATTENTIONS)(self._compile)
 
     def write(self, rows: np.ndarray, text: int, out: np.ndarray) -> None:
         """Write the encodings of a text.
@@ -41,19 +34,15 @@ class TextWriter:
         """
         kind = _KINDS[rows.dtype]
         key = (kind, len(rows), text)
-        compiled = self._compiled.get(key, lambda: self._compile(*key))
-        compiled.source.move(rows.ctypes.data)
-        compiled.target.move(out.ctypes.data)
-        for call in compiled.calls:
-            call()
+        self._compiled(*key)(rows.ctypes.data, out.ctypes.data)
 
-    def _compile(self, kind: str, length: int, text: int) -> _Compiled:
-        shape, nothing = (length, self._units), np.zeros(1, np.float32)
-        source = Array(Layout(shape, kind), nothing)  # each call sets the address
-        target = Array(Layout(shape, self._kind), nothing)
+    def _compile(self, kind: str, length: int, text: int) -> MovingCalls:
+        shape = (length, self._units)
+        source = Array.elsewhere(Layout(shape, kind))
+        target = Array.elsewhere(Layout(shape, self._kind))
         convert, table = self._operations.convert, self._tables[text]
         if table is None:
-            return _Compiled(source, target, [convert(source, target)])
+            return MovingCalls((source, target), [convert(source, target)])
         addend = Array(Layout(shape, "float32"), np.ascontiguousarray(table, np.float32))
         # Sums are float32, as those of the embeddings.
         total = target
@@ -63,4 +52,4 @@ class TextWriter:
         calls.append(self._operations.add(total if calls else source, addend, total))
         if total is not target:
             calls.append(convert(total, target))
-        return _Compiled(source, target, calls)
+        return MovingCalls((source, target), calls)

@@ -23,6 +23,7 @@ positions are not those that these positions have in a layer of all.
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -34,22 +35,17 @@ from wqa.config import BackboneConfig
 from wqa.engines.engine import check_process
 from wqa.engines.onednn.library import count_streams, count_threads, openmp_threads
 from wqa.engines.onednn.operations import Operations, address
-from wqa.engines.onednn.training_buffers import Chunk, TrainingMemory
-from wqa.engines.onednn.training_layers import (
-    Compiled,
-    compile_embeddings,
-    compile_layers,
-)
+from wqa.engines.onednn.training_layers import Compiled, compile_embeddings, compile_layers
+from wqa.engines.onednn.training_memory import Chunk, TrainingMemory
 from wqa.engines.onednn.training_parameters import (
     ADD,
     NULL,
-    Gradient,
     TrainedEmbeddings,
     TrainedLayer,
     record,
     view,
 )
-from wqa.engines.onednn.training_tape import Run
+from wqa.engines.onednn.training_tape import Operation
 from wqa.engines.threads import in_threads
 from wqa.errors import OptionError
 from wqa.models.backbone import LayerStack
@@ -177,8 +173,9 @@ class GradientEngine:
         with self._lock:
             layers = tuple(self._parameters(stack, TrainedLayer))
             compiled = self._compile(compile_layers, layers, self._begin(), keys, queries)
-            if read is not None and queries != keys:
-                compiled.set_positions(read, keys.length)
+            if compiled.positions is not None and read is not None:
+                starts = np.arange(0, keys.rows, keys.length)
+                np.add(read, starts[:, None], out=compiled.positions)
             is_padding = np.arange(keys.length) >= lengths[:, None]
             mask = np.where(is_padding, MASKED_SCORE, 0).ravel()
             self._memory.padding.data[: keys.rows] = mask
@@ -250,31 +247,29 @@ class GradientEngine:
         self._forward(compiled)
         if autograd.is_recording():
             inputs = [hidden]
-            for trained in compiled.starts:
+            for trained in compiled.blocks():
                 inputs += trained.data
             inputs += biases
             record(inputs, out, functools.partial(self._backward, compiled, inputs))
         return out
 
     def _forward(self, compiled: Compiled) -> None:
-        is_training, seed = autograd.is_training(), self._masks_seed
-        numbered = []  # the number of a mask in the pass, and each thread's chunk of it
-        for part in compiled.parts:
-            for masks in zip(*(tape.masks for tape in part.tapes)):
-                numbered.append((self._masks_drawn, masks))
-                if is_training:
-                    self._masks_drawn += 1
+        """Draw the masks, numbered by their order in the pass, and run all parts."""
+        first, is_training = self._masks_drawn, autograd.is_training()
 
         def run(thread: int) -> None:
-            for number, masks in numbered:
+            tapes = [part.tapes[thread] for part in compiled.parts]
+            masks = itertools.chain.from_iterable(tape.masks for tape in tapes)
+            for number, mask in enumerate(masks, first):
                 if is_training:
-                    masks[thread].draw(seed, number)
+                    mask.draw(self._masks_seed, number)
                 else:
-                    masks[thread].values[:] = 1
-            for part in compiled.parts:
-                for call in part.tapes[thread].forward:
-                    call()
+                    mask.values[:] = 1
+            for tape in tapes:
+                _call_all(tape.forward)
 
+        if is_training:
+            self._masks_drawn += sum(len(part.tapes[0].masks) for part in compiled.parts)
         self._in_threads(run, range(len(compiled.source)))
 
     def _in_threads(self, function: Callable[[Any], None], parts: Sequence[Any]) -> None:
@@ -291,15 +286,15 @@ class GradientEngine:
         compiled: Compiled,
         inputs: Sequence[mx.nd.NDArray],
         of_out: int,
-        gradients: Sequence[Gradient],
+        gradients: Sequence[Tuple[int, int]],
     ) -> None:
         """Write or add the gradients of the inputs: encodings, parameters and bias."""
         with self._lock:
             self._backward_began = True
             targets = []
-            for index, (array, gradient) in enumerate(zip(inputs, gradients)):
-                target = view(gradient.address, array.size)
-                if gradient.request in (NULL, ADD):
+            for index, (array, (start, request)) in enumerate(zip(inputs, gradients)):
+                target = view(start, array.size)
+                if request in (NULL, ADD):
                     key = (index, array.size)
                     if key not in self._spare:
                         self._spare[key] = np.zeros(array.size, np.float32)
@@ -313,23 +308,26 @@ class GradientEngine:
             self._run_backward(compiled, [target.ctypes.data for target in targets])
             if compiled.bias is not None:
                 np.sum(compiled.bias_sums, axis=0, out=targets[-1])
-            for target, gradient in zip(targets, gradients):
-                if gradient.request == ADD:
-                    view(gradient.address, target.size)[:] += target
+            for target, (start, request) in zip(targets, gradients):
+                if request == ADD:
+                    view(start, target.size)[:] += target
 
     def _run_backward(self, compiled: Compiled, addresses: Sequence[int]) -> None:
         """Run parts backward, each with the gradients of its parameters."""
-        done = set()
-        for part in reversed(compiled.parts):
-            self._in_threads(_call_all, [tape.backward for tape in part.tapes])
+        remaining, done = iter(addresses[1:]), set()
+        by_block = {}
+        for trained in compiled.blocks():
+            by_block[trained] = list(itertools.islice(remaining, len(trained.parameters)))
+        for trained, tapes in reversed(compiled.parts):
+            self._in_threads(_call_all, [tape.backward for tape in tapes])
             # A shared layer sums the gradients of its uses.
-            own = addresses[compiled.starts[part.trained] :]
-            with openmp_threads(self._threads // len(part.tapes)):
-                calls = part.gradient_calls(own, add=part.trained in done)
+            own, add = by_block[trained], trained in done
+            with openmp_threads(self._threads // len(tapes)):
+                calls = [tape.gradient_calls(own, add) for tape in tapes]
             self._in_threads(_call_all, calls)
-            done.add(part.trained)
+            done.add(trained)
 
 
-def _call_all(calls: Sequence[Run]) -> None:
+def _call_all(calls: Sequence[Operation]) -> None:
     for call in calls:
         call()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import traceback
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -39,27 +39,21 @@ _Backward = ctypes.CFUNCTYPE(
 _kept: Dict[int, Any] = {}
 
 
-class Gradient(NamedTuple):
-    """Address to which the gradient of an input is written."""
-
-    address: int
-    request: int  # NULL, ADD, or any other number for "write"
-
-
 def record(
     inputs: Sequence[mx.nd.NDArray],
     out: mx.nd.NDArray,
-    backward: Callable[[int, Sequence[Gradient]], None],
+    backward: Callable[[int, Sequence[Tuple[int, int]]], None],
 ) -> None:
     """Add an operation to the autograd graph.
 
-    ``backward`` takes the address of the output's gradient, and the gradients of the inputs.
+    ``backward`` takes the address of the output's gradient and, for each input, the address of its
+    gradient and the request: `NULL`, `ADD`, or any other number for "write".
     """
 
     def call_backward(output_count, input_count, handles, requests, is_train, state) -> int:
         try:
             out_gradient, *others = [_address(handles[index]) for index in range(1 + input_count)]
-            backward(out_gradient, [Gradient(*pair) for pair in zip(others, requests)])
+            backward(out_gradient, list(zip(others, requests)))
             return 1
         except BaseException:  # noqa: B036 - an exception must not propagate into C code
             traceback.print_exc()

@@ -11,7 +11,13 @@ from typing import List
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import Engine, MicroBatch, Readings
+from wqa.engines.engine import (
+    Engine,
+    MicroBatch,
+    Readings,
+    store_encodings,
+    take_encodings,
+)
 from wqa.engines.inputs import EngineInputs, pad_rows, real_rows
 from wqa.engines.onnx.sessions import MASKS, GraphSessions, graph_inputs, mask_of
 from wqa.errors import OptionError
@@ -56,14 +62,14 @@ class OnnxEngine(Engine):
         return plan_batches(lengths, self._config.batch_tokens or TOKENS)
 
     def _run(self, batch: MicroBatch) -> Readings:
-        numbers, lengths = batch.numbers.tolist(), batch.lengths
+        lengths = batch.lengths
         if batch.store is None:
             arrays = self._inputs.arrays(batch.pairs)
             positions = self._inputs.positions(arrays)
             inputs = graph_inputs(arrays)
         else:
             positions = int(lengths.max())
-            stored = pad_rows(batch.store.take(numbers), positions)  # (B, L, C)
+            stored = pad_rows(take_encodings(batch.store, batch.numbers), positions)  # (B, L, C)
             inputs = {"hidden": stored, _MASK: mask_of(lengths, positions)}
         rows = []
         for stage in batch.stages:
@@ -74,5 +80,6 @@ class OnnxEngine(Engine):
                 hidden = outputs["last_hidden_state"]
                 inputs = {"hidden": hidden, _MASK: mask_of(lengths, hidden.shape[1])}
         if batch.next_store is not None:
-            batch.next_store.put(numbers, lengths, real_rows(hidden, lengths))
-        return Readings(np.full(len(numbers), positions), rows)
+            rows_of_pairs = real_rows(hidden, lengths)
+            store_encodings(batch.next_store, batch.numbers, lengths, rows_of_pairs)
+        return Readings(np.full(len(lengths), positions), rows)

@@ -12,7 +12,7 @@ import numpy as np
 
 from wqa.data import Question
 from wqa.inference.dropping import FREE, Cost
-from wqa.inference.loop import InputsRanker, score_inputs, works_of
+from wqa.inference.loop import InputsRanker, micro_batches, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
 from wqa.systems.cosinet.inputs import ListEngineInputs, WordList, WordPair
@@ -77,7 +77,7 @@ class ListRanker(InputsRanker):
         of_lists: List[np.ndarray] = [np.zeros(0)] * len(lists)
         positions = np.zeros(len(lists))
         lengths = np.array([words.length for words in lists], dtype=int)
-        works = works_of(self._engine, lists, lengths)
+        works = micro_batches(self._engine, lists, lengths)
         for work, done in zip(works, self._engine.run_all(works)):
             positions[work.numbers] = done.positions
             for number, row in zip(work.numbers, done.rows[0]):

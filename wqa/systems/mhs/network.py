@@ -249,10 +249,6 @@ class Member(Network):
         self.path = Stage(self.backbone.embeddings, layers, branch.head, last=True)
 
     @property
-    def encoders(self) -> List[Backbone]:
-        return [self.backbone]
-
-    @property
     def heads(self) -> List[Head]:
         return [self.path.head]
 

@@ -19,7 +19,8 @@ from wqa.data import Candidate, Question, read_claims
 from wqa.data.claims import LABELS, NO_EVIDENCE, Claim
 from wqa.errors import DataError, InputError, OptionError, shorten
 from wqa.evaluation import claim_evaluator
-from wqa.inference.loop import check_finite, score_in_groups, score_inputs
+from wqa.inference.lookahead import read_ahead
+from wqa.inference.loop import check_finite, score_inputs
 from wqa.io.files import sha256
 from wqa.io.progress import note_counts
 from wqa.systems.mspp.inputs import JointInput
@@ -193,7 +194,8 @@ class Verifier(JointRanker):
         InputError, ScoreError
             As `label` raises them; after the verdicts on the claims before it.
         """
-        yield from score_in_groups(claims, self._encode, self._rank_group, self._group_tokens)
+        for group in read_ahead(claims, self._encode, self._group_tokens):
+            yield from self._rank_group(group)
 
     def _encode(self, claim: Any) -> Tuple[Any, int]:
         """Tokenize a claim with its evidence; returns its number of tokens too."""

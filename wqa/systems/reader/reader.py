@@ -21,7 +21,8 @@ from wqa.engines.choice import build_engine
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError, OptionError
-from wqa.inference.loop import check_finite, score_in_groups, works_of
+from wqa.inference.lookahead import read_ahead
+from wqa.inference.loop import check_finite, micro_batches
 from wqa.inference.ranking import candidate_name, question_name
 from wqa.models import Network
 from wqa.systems.reader.inputs import Window, WindowInputs
@@ -229,7 +230,8 @@ class Reader:
         if n_best < 1:
             raise OptionError("n_best", n_best, "a whole number above 0")
         read = functools.partial(self._read, n_best=n_best)
-        yield from score_in_groups(questions, self._encode, read, self._group_tokens)
+        for group in read_ahead(questions, self._encode, self._group_tokens):
+            yield from read(group)
 
     def _encode(self, question: Question) -> Tuple[_QuestionWindows, int]:
         """Divide the documents of a question into windows; returns the number of tokens too."""
@@ -257,7 +259,7 @@ class Reader:
         """(length, 2) logits of the positions of each window."""
         lengths = np.array([len(window.pair.token_ids) for window in windows], dtype=int)
         logits: List[np.ndarray] = [np.zeros((0, 2))] * len(windows)
-        works = works_of(self._engine, [window.pair for window in windows], lengths)
+        works = micro_batches(self._engine, [window.pair for window in windows], lengths)
         for work, done in zip(works, self._engine.run_all(works)):
             # Of MXNet (pairs, L, 2), with padding; of oneDNN (tokens, 2).
             rows = self._engine.scores(0, done.rows[0]).reshape(-1, 2)

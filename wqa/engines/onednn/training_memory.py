@@ -1,19 +1,19 @@
-"""Buffers of a training, which chunks of a mini-batch share.
+"""Buffers of a training, of the size of the largest mini-batch, which chunks of mini-batches share.
 
 Rows of a mini-batch are (B L, C). The queries, keys and values of the attention heads are views of
-them, (B, H, L, C / H). Attention scores are (B, H, Q, L), with Q queries a pair. Each buffer has
-the size of the largest mini-batch. A chunk of a mini-batch has its place in each of them, so that
-threads compute chunks of their own, and the gradients of parameters read all rows.
+them, (B, H, L, C / H). Attention scores are (B, H, Q, L), with Q queries a pair. A chunk of a
+mini-batch has its place in each buffer, so that threads compute chunks of their own, and the
+gradients of parameters read all rows.
 """
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from wqa.config import BackboneConfig
-from wqa.engines.onednn.library import STREAMS, Array, Layout, one, zeros
+from wqa.engines.onednn.library import STREAMS, Array, one, zeros
 
 
 class Chunk(NamedTuple):
@@ -39,54 +39,22 @@ class Buffer:
 
     def __init__(self, rows: int, width: int, kind: str) -> None:
         self.width, self.kind, self.data = width, kind, zeros((rows * width,), kind)
-        self._views: Dict[tuple, Array] = {}
 
-    def view(
-        self, shape: Sequence[int], start: int = 0, strides: Optional[Sequence[int]] = None
-    ) -> Array:
-        """An operand from an element on."""
-        key = (tuple(shape), start, strides)
-        if key not in self._views:
-            self._views[key] = Array(Layout(shape, self.kind, strides), self.data[start:])
-        return self._views[key]
-
-    def rows(self, chunk: Chunk) -> Array:
+    def rows(self, chunk: Chunk) -> np.ndarray:
         """Rows of a chunk, (B L, width)."""
-        start = chunk.first * chunk.length * self.width
-        return self.view((chunk.rows, self.width), start)
-
-    def numbers(self, chunk: Chunk) -> Array:
-        """Rows of width 1 as a vector, (B L,)."""
-        return self.view((chunk.rows,), chunk.first * chunk.length)
-
-    def values(self, chunk: Chunk) -> np.ndarray:
-        """The same rows for NumPy."""
         start = chunk.first * chunk.length * self.width
         return self.data[start : start + chunk.rows * self.width].reshape(chunk.rows, self.width)
 
-    def columns(self, chunk: Chunk, start: int, end: int, transposed: bool = False) -> Array:
-        """Columns of a mini-batch's rows, (B L, end - start)."""
-        shape, strides = (chunk.rows, end - start), (self.width, 1)
-        if transposed:
-            shape, strides = shape[::-1], strides[::-1]
-        return self.view(shape, start, strides)
+    def heads(self, chunk: Chunk, heads: int) -> np.ndarray:
+        """Rows of a chunk by attention head, (B, H, L, C / H)."""
+        rows = self.rows(chunk).reshape(chunk.pairs, chunk.length, heads, self.width // heads)
+        return rows.swapaxes(1, 2)
 
-    def heads(self, chunk: Chunk, count: int, transposed: bool = False) -> Array:
-        """Rows of a chunk by attention head, (B, H, L, C / H), or (B, H, C / H, L)."""
-        size, steps = self.width // count, chunk.length * self.width
-        shape, strides = (chunk.length, size), (self.width, 1)
-        if transposed:
-            shape, strides = shape[::-1], strides[::-1]
-        sizes = (chunk.pairs, count, *shape)
-        return self.view(sizes, chunk.first * steps, (steps, size, *strides))
-
-    def scores(self, queries: Chunk, length: int, heads: int, transposed: bool = False) -> Array:
+    def scores(self, queries: Chunk, length: int, heads: int) -> np.ndarray:
         """Attention scores of a chunk's queries for keys of a length, (B, H, Q, L)."""
-        shape, strides, items = (queries.length, length), (length, 1), queries.length * length
-        if transposed:
-            shape, strides = shape[::-1], strides[::-1]
-        sizes = (queries.pairs, heads, *shape)
-        return self.view(sizes, queries.first * heads * items, (heads * items, items, *strides))
+        size = heads * queries.length * length
+        own = self.data[queries.first * size : (queries.first + queries.pairs) * size]
+        return own.reshape(queries.pairs, heads, queries.length, length)
 
 
 class Tensor(NamedTuple):
@@ -95,10 +63,6 @@ class Tensor(NamedTuple):
     value: Buffer
     gradient: Buffer
     rounded: Optional[Buffer] = None  # the gradient where a product reads it
-
-    def rows(self, chunk: Chunk) -> Tuple[Array, Array]:
-        """Values and gradient of a chunk."""
-        return self.value.rows(chunk), self.gradient.rows(chunk)
 
 
 class TrainingMemory:
@@ -113,6 +77,14 @@ class TrainingMemory:
         self.bias_sums = Buffer(STREAMS, items, "float32")
         self._activations: Dict[Tuple[int, int, bool], Activations] = {}
         self._embeddings: Dict[int, EmbeddingTensors] = {}
+        self._operands: Dict[tuple, Array] = {}
+
+    def operand(self, values: np.ndarray) -> Array:
+        """A view of a buffer as an operand."""
+        key = (values.ctypes.data, values.shape, values.strides, values.dtype)
+        if key not in self._operands:
+            self._operands[key] = Array.of(values)
+        return self._operands[key]
 
     def numbers(self) -> Buffer:
         """A number for each row."""
@@ -174,24 +146,20 @@ class Activations:
     """What a layer computes forward, and its gradients read."""
 
     def __init__(self, memory: TrainingMemory, is_read: bool) -> None:
-        shared, row, scores = memory.gradients, memory.row, memory.scores
-        self.x, self.after = (
-            Tensor(row(), shared.x_read if is_read else shared.x) for _ in range(2)
-        )
-        self.query, self.key, self.value, self.context = (
-            Tensor(row(), gradient)
-            for gradient in (shared.query, shared.key, shared.value, shared.context)
-        )
-        self.middle = Tensor(row(), shared.middle)
-        self.attention_sum = Tensor(row("float32"), shared.attention_sum, shared.attention_rounded)
-        self.ffn_sum = Tensor(row("float32"), shared.ffn_sum, shared.ffn_rounded)
-        self.inner = Tensor(memory.inner(), shared.inner)
-        self.active = Tensor(memory.inner(), shared.active)
-        self.raw = shared.raw_read if is_read else shared.raw
+        g, row, scores, numbers = memory.gradients, memory.row, memory.scores, memory.numbers
+        of_x = g.x_read if is_read else g.x
+        self.x, self.after = Tensor(row(), of_x), Tensor(row(), of_x)
+        self.query, self.key = Tensor(row(), g.query), Tensor(row(), g.key)
+        self.value, self.context = Tensor(row(), g.value), Tensor(row(), g.context)
+        self.attention_sum = Tensor(row("float32"), g.attention_sum, g.attention_rounded)
+        self.middle = Tensor(row(), g.middle)
+        self.ffn_sum = Tensor(row("float32"), g.ffn_sum, g.ffn_rounded)
+        self.inner, self.active = Tensor(memory.inner(), g.inner), Tensor(memory.inner(), g.active)
+        self.raw = g.raw_read if is_read else g.raw
         self.weights, self.kept, self.kept_mask = scores(), scores(), scores("float32")
         self.attention_mask, self.ffn_mask = row("float32"), row("float32")
-        self.attention_statistics = memory.numbers(), memory.numbers()
-        self.ffn_statistics = memory.numbers(), memory.numbers()
+        self.attention_statistics = numbers(), numbers()
+        self.ffn_statistics = numbers(), numbers()
 
 
 class EmbeddingTensors:
@@ -201,5 +169,5 @@ class EmbeddingTensors:
         self.mask, self.dropped = memory.wide("float32"), memory.wide("float32")
         self.normed = Tensor(memory.wide("float32"), memory.wide("float32"))
         self.embedded = Tensor(memory.wide(), memory.wide("float32"))
-        self.projected = Tensor(memory.row(), memory.row("float32"), memory.row())
+        self.projected = Tensor(memory.row(), memory.row())
         self.statistics = memory.numbers(), memory.numbers()
