@@ -278,13 +278,10 @@ def prepared_alike(
     for entry in rankers:
         prepared = entry.ranker.prepare(questions)
         if first and prepared.questions != counted:
-            raise DataError(
-                entry.title,
-                f"skips other over-long questions than {first}: {prepared.skipped} of "
-                f"{len(questions)}",
-                f"the same {len(counted)} questions for all runs",
-                'set long_questions="truncate"',
-            )
+            problem = f"skips other over-long questions than {first}: {prepared.skipped} of "
+            problem += f"{len(questions)}"
+            expected = f"the same {len(counted)} questions for all runs"
+            raise DataError(entry.title, problem, expected, 'set long_questions="truncate"')
         counted = prepared.questions
         first = first or entry.title
         yield entry, prepared

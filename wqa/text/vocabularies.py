@@ -264,9 +264,6 @@ def _load(folder: pathlib.Path) -> Tokenizer:
             raise
         problem = f"the tokenizer cannot be read ({error})"
         raise EncoderError(folder, problem, hint="fetch the files again") from None
-    raise EncoderError(
-        folder,
-        "holds no tokenizer",
-        "tokenizer.json, vocab.txt, or vocab.json with merges.txt",
-        "for spiece.model: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) of transformers",
-    )
+    expected = "tokenizer.json, vocab.txt, or vocab.json with merges.txt"
+    hint = "for spiece.model: transformers' AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"
+    raise EncoderError(folder, "holds no tokenizer", expected, hint)
