@@ -61,7 +61,6 @@ TOKENIZER = (
     "vocab.txt",
     "vocab.json",
     "merges.txt",
-    "spiece.model",
 )
 
 

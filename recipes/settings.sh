@@ -43,9 +43,11 @@ SEEDS=${SEEDS:-0} CTX=${CTX:-cpu} PRECISION=${PRECISION:-float32}
 # WARMUP sets a number of updates for both. The paper names no number of epochs: training ends when the dev MAP has not risen
 # for PATIENCE evaluations after the peak, at the latest after TRANSFER_EPOCHS or ADAPT_EPOCHS.
 LEARNING_RATE=${LEARNING_RATE:-1e-6} CASCADE_LEARNING_RATE=${CASCADE_LEARNING_RATE:-$LEARNING_RATE}
+ADAPT_RATE=${ADAPT_RATE:-$LEARNING_RATE}     # of TANDA's second step
 CASCADE_OPTIONS=${CASCADE_OPTIONS:-}         # how a cascade trains beyond the paper, such as --trained-exits all
 TOKENS=${TOKENS:-2000} UPDATE_TOKENS=${UPDATE_TOKENS:-16000} WARMUP_SHARE=${WARMUP_SHARE:-0.1} PATIENCE=${PATIENCE:-5}
 TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-3} TRANSFER_EVAL_EVERY=${TRANSFER_EVAL_EVERY:-20000} ADAPT_EPOCHS=${ADAPT_EPOCHS:-60}
+SHALLOW_TIMES=${SHALLOW_TIMES:-4}            # section 5.3: a monolithic ranker of 4 layers takes so many times the iterations
 device=${CTX%%-*}  # the first one ranks
 mkdir -p "$RUNS" "$RESULTS"
 
@@ -131,6 +133,8 @@ keep_logs() {  # FOLDER PREFIX: of all runs in a folder
   "$python" recipes/trainings.py "$LOGS"
 }
 
+epochs_of() { if [ "$1" = 4 ]; then echo $(($2 * SHALLOW_TIMES)); else echo "$2"; fi; }  # DEPTH EPOCHS: of a monolithic ranker
+
 mono_run() {  # CORPUS DEPTH SEED: on ASNQ the transferred ranker itself
   case $1 in asnq) echo "$RUNS/tanda/transfer_$2" ;; *) echo "$RUNS/tanda/$1_$2${SUFFIX:-}_seed$3" ;; esac
 }
@@ -161,13 +165,16 @@ mono_row() {  # TABLE CORPUS DEPTH: a monolithic ranker, over the seeds that wer
   [ ${#files[@]} = 0 ] || collect "$table" "MT $depth layers${NOTE:-}" 0 "$corpus" "${files[@]}"
 }
 
-cascade_rows() {  # TABLE CORPUS RATIO...: each exit on its own, then the whole cascade at drop ratios
-  local table=$1 corpus=$2 files=() seed run ratio exit; shift 2
+# TABLE CORPUS RATIO...: each exit on its own, then the whole cascade at drop ratios, which drops from a whole question, or
+# with POOL=batch from batches of its candidates.
+cascade_rows() {
+  local table=$1 corpus=$2 files=() seed run ratio exit json; shift 2
   for seed in $(seeds_of "$corpus"); do
     run=$(cascade_run "$corpus" "$seed")
     if [ -e "$run/model.params" ]; then
-      evaluate "$run/test.json" "$corpus" "$run" --per-exit --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5
-      files+=("$run/test.json")
+      json=$run/test${POOL:+_$POOL}.json
+      evaluate "$json" "$corpus" "$run" --per-exit --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5 ${POOL:+--pool "$POOL"}
+      files+=("$json")
     fi
   done
   [ ${#files[@]} = 0 ] && return

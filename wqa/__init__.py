@@ -8,7 +8,7 @@ where it needs a network. `wqa.systems`, `wqa.inference`, `wqa.data`, `wqa.evalu
 from importlib import import_module
 from typing import Any, List
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 #: Names of this package, and where they are defined.
 _NAMES = {

@@ -16,7 +16,7 @@ cd "$(dirname "$0")/../.."
 if [ "${SMOKE:-0}" != 1 ]; then
   data=${DATA:-data}
   export WIKIQA=$data/wikiqa TRECQA=$data/trecqa TRECQA_TRAIN=$data/trecqa/train-clean.jsonl
-  export ASNQ_DEV= TRANSFER_EPOCHS=1 ADAPT_EPOCHS=3 PATIENCE=0 WARMUP=100
+  export ASNQ_DEV= TRANSFER_EPOCHS=1 ADAPT_EPOCHS=3 SHALLOW_TIMES=1 PATIENCE=0 WARMUP=100
   export UPDATE_TOKENS=${UPDATE_TOKENS:-0}  # these corpora are small: an update has one mini-batch
   export PRECISION=${PRECISION:-bfloat16}
   if [ "${SIZE:-minilm}" = base ]; then

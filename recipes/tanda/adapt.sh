@@ -18,7 +18,7 @@ for corpus in ${CORPORA:-wikiqa trecqa}; do
         name=tanda/${corpus}_${depth} start=(--init "$RUNS/tanda/transfer_$depth")
       fi
       train "${name}_seed$seed" pairwise "$corpus" "${start[@]}" --exits "$depth" --seed "$seed" \
-        --learning-rate "$LEARNING_RATE" --epochs "$ADAPT_EPOCHS"
+        --learning-rate "$ADAPT_RATE" --epochs "$(epochs_of "$depth" "$ADAPT_EPOCHS")"
     done
   done
 done

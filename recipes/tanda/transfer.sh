@@ -9,5 +9,5 @@
 tokenize_asnq
 for depth in $DEPTHS; do
   train "tanda/transfer_$depth" pairwise asnq --encoder "$ENCODER" --exits "$depth" --seed 0 \
-    --learning-rate "$LEARNING_RATE" --epochs "$TRANSFER_EPOCHS" --eval-every "$TRANSFER_EVAL_EVERY"
+    --learning-rate "$LEARNING_RATE" --epochs "$(epochs_of "$depth" "$TRANSFER_EPOCHS")" --eval-every "$TRANSFER_EVAL_EVERY"
 done

@@ -190,21 +190,6 @@ def test_tune_and_what_it_stores(tiny_run, tmp_path, run_main):
         assert code == 2 and "tuned.json" in err and err.count("\n") == 1
 
 
-def test_tune_places_exits(tiny_run, tmp_path, run_main):
-    run = shutil.copytree(tiny_run, tmp_path / "run")
-    code, out, err = run_main(
-        f"tune {run} --data {builtin_path('dev')} --place-exits 2 --grid 0.2,0.5 --min-map 0.01 "
-        f"--out {tmp_path}/tables"
-    )
-    assert code == 0 and "4 configurations" in out, err
-    ratios = json.loads((run / "tuned.json").read_text())["drop_ratio"]
-    assert ratios in ([0.2, 0, 0], [0, 0.2, 0], [0.5, 0, 0], [0, 0.5, 0])
-    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == [
-        "configurations.tsv",
-        "pareto.tsv",
-    ]
-
-
 def test_two_runs_are_compared(tiny_run, run_main):
     dev = builtin_path("dev")
     runs = ("evaluate", tiny_run, tiny_run, "--data", dev)
@@ -593,12 +578,6 @@ def test_an_error_is_one_line_and_exit_code_2(kind, words, run_main):
     assert not words["out"].exists()
 
 
-def test_no_traceback_in_a_real_process(tiny_run):
-    done = wqa("rank", tiny_run, "--question", "", "--candidates", "-", text="x\n")
-    assert done.returncode == 2 and done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     "arguments, name, expected",
     [
@@ -626,14 +605,6 @@ def test_rank_reads_all_files_of_candidates(tmp_path, capsys):
     assert main([*words, *(word for file in files for word in ("--candidates", str(file)))]) == 0
     ranking = json.loads(capsys.readouterr().out)["ranking"]
     assert sorted(row["index"] for row in ranking) == [0, 1, 2] and ranking[0]["index"] == 1
-
-
-def test_runs_over_seeds(tiny_run, run_main):
-    runs = ("evaluate", tiny_run, tiny_run, "--data", builtin_path("dev"), "--metrics", "map")
-    code, out, _ = run_main(*runs, "--seeds", "--json", "-")
-    rows = json.loads(out)
-    assert [row["run"] for row in rows[2:]] == ["mean", "deviation"]
-    assert rows[2]["map"] == pytest.approx(rows[0]["map"]) and rows[3]["map"] == 0
 
 
 def test_a_command_that_is_gone_names_what_took_its_place(capsys):

@@ -65,7 +65,7 @@ def test_reads_the_answers_of_a_question_without_candidates(jsonl):
     path = jsonl('{"id": "Q1", "question": "who ?", "answers": ["he", "him"]}')
     questions = list(read_questions(path, with_candidates=False))
     assert questions == [Question("Q1", "who ?", (), ("he", "him"))]
-    with pytest.raises(DataError, match="no key 'candidates'.*wqa retrieve"):
+    with pytest.raises(DataError, match="no key 'candidates'"):
         list(read_questions(path))
 
 

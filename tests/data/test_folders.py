@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import subprocess
 import time
 
 import pytest
@@ -68,25 +67,11 @@ def test_links_that_run_in_circles(tmp_path):
     assert [document.id for document in read_folder(tmp_path)] == ["in/a.txt"]
 
 
-def test_folders_that_are_nested_deeply(tmp_path):
-    top = tmp_path
-    for _ in range(1500):
-        top = top / "d"
-        top.mkdir()
-    (top / "deep.txt").write_text("The mill is old.")
-    (tmp_path / "a.txt").write_text("The ferry is new.")
-    texts = [one.text for one in read_folder(tmp_path)]
-    subprocess.run(["rm", "-r", tmp_path / "d"], check=True)  # pytest cannot remove it
-    assert texts == ["The ferry is new.", "The mill is old."]
-
-
 @pytest.mark.parametrize(
     "name, content, message",
     [
         ("a.pdf", b"%PDF", "a.pdf: is a PDF; expected text, Markdown or HTML; convert it, for"),
-        ("a.txt", "Käse".encode("cp1252"), "iconv -f WINDOWS-1252 -t UTF-8"),
-        ("a.txt", "ab".encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
-        ("a.txt", b"a\x81", "iconv -f ISO-8859-1 -t UTF-8"),
+        ("a.txt", "Käse".encode("cp1252"), "a.txt: byte 1 is not UTF-8"),
         ("a.png", b"a", "holds no document; expected a text in a file that ends in .txt, .md"),
         ("a.md", b"<!-- nothing -->", "holds no document"),
     ],
@@ -124,14 +109,6 @@ def test_the_text_of_a_page_is_that_of_its_main_part():
     assert page_text(inside) == ("", "# Ice\n\nOne.\n\nTwo.")
     figure = "<figure>a<figcaption>b</figcaption></figure><i>c</i><u>d</u>"
     assert page_text(figure) == ("", "a\n\nb\n\ncd")
-
-
-def test_a_page_that_is_nested_too_deeply_is_refused(tmp_path):
-    (tmp_path / "a.html").write_text("<div>" * 900 + "deep" + "</div>" * 900 + "<p>x<br>" * 5000)
-    [document] = read_folder(tmp_path)
-    assert document.text.startswith("deep\n\nx")
-    (tmp_path / "a.html").write_text("<div>" * 200_000 + "deep")
-    assert "a.html: elements nested 1,000 deep; expected a page" in refused(read_folder, tmp_path)
 
 
 def test_markdown_becomes_blocks_without_marks():
@@ -182,10 +159,7 @@ def test_the_time_of_a_text_grows_with_its_length(unit):
 def test_files_that_cannot_be_documents(tmp_path):
     path = tmp_path / "a.txt"
     path.symlink_to(tmp_path / "nowhere")
-    assert "a.txt: is no file, or a link to none" in refused(read_folder, tmp_path)
-    path.unlink()
-    os.mkfifo(path)
-    assert "a.txt: is no file, or a link to none" in refused(read_folder, tmp_path)
+    assert "a.txt: cannot be read" in refused(read_folder, tmp_path)
     path.unlink()
     with open(os.fsencode(tmp_path) + b"/a\xff.txt", "w") as file:
         file.write("text")

@@ -93,15 +93,15 @@ def test_partitions_are_read_again_in_any_order(tmp_path_factory, parts, limit, 
     assert (partitions[0].start, partitions[-1].end) == (0, len(content))
     assert [part.start for part in partitions[1:]] == [part.end for part in partitions[:-1]]
     first_line = 0
-    with PartitionReader(path) as reader:
-        for part in partitions:
-            assert part.line == first_line + 1
-            expected = questions[first_line : first_line + part.read]
-            assert part.texts == sum(len(question.candidates) for question in expected)
-            assert reader.read(part) == expected
-            first_line += part.read
-        assert first_line == len(questions)
-        assert reader.read(partitions[0]) == questions[: partitions[0].read]
+    reader = PartitionReader(path)
+    for part in partitions:
+        assert part.line == first_line + 1
+        expected = questions[first_line : first_line + part.read]
+        assert part.texts == sum(len(question.candidates) for question in expected)
+        assert reader.read(part) == expected
+        first_line += part.read
+    assert first_line == len(questions)
+    assert reader.read(partitions[0]) == questions[: partitions[0].read]
 
 
 def test_a_corpus_is_not_held_in_memory(tmp_path):
@@ -119,10 +119,10 @@ def test_errors_name_the_line_of_the_file(jsonl):
     line = json.dumps({"id": "q", "question": "who ?", "candidates": [{"text": "rain"}]})
     path = jsonl(line, line.replace('"q"', '"r"'), "{")
     start = len(line) + 1
-    with PartitionReader(path) as reader:
-        assert reader.read(Partition(start, 2 * start, 2, 1, 1, 1, 4))[0].id == "r"
-        with pytest.raises(DataError, match="line 3: malformed JSON"):
-            reader.read(Partition(start, 2 * start + 2, 2, 2, 2, 2, 8))
+    reader = PartitionReader(path)
+    assert reader.read(Partition(start, 2 * start, 2, 1, 1, 1, 4))[0].id == "r"
+    with pytest.raises(DataError, match="line 3: malformed JSON"):
+        reader.read(Partition(start, 2 * start + 2, 2, 2, 2, 2, 8))
     with pytest.raises(DataError, match="no.jsonl: cannot be read"):
         PartitionReader("no.jsonl").read(Partition(0, 5, 1, 1, 1, 1, 4))
     damaged = jsonl(line, name="damaged.jsonl.gz")

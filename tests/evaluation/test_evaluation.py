@@ -84,7 +84,7 @@ QRELS = st.dictionaries(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(run=RUNS, qrels=QRELS)
 def test_equal_to_trec_eval(run, qrels):
     names = {
@@ -200,6 +200,7 @@ def ranked_questions(draw):
     return questions, rankings
 
 
+@settings(max_examples=25)
 @given(ranked_questions())
 def test_a_run_that_is_read_has_the_documents_that_were_ranked(tmp_path_factory, ranked):
     questions, rankings = ranked

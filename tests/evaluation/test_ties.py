@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 from conftest import needs_onednn
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wqa.cli import main
@@ -148,8 +148,8 @@ def test_evaluation_keeps_the_original_order_for_rankers_that_read_it():
 def test_a_dead_network_is_not_the_best_on_dev(tiny_run, dead):
     questions = positives_first()
     expected = map_of_equal_scores(questions)
-    for settings in SETTINGS.values():
-        ranker = load_ranker(tiny_run, engine="mxnet", **settings)
+    for drops in SETTINGS.values():
+        ranker = load_ranker(tiny_run, engine="mxnet", **drops)
         on_dev = dev_evaluator(questions, lambda _: ranker)("network")  # noqa: B023 - used at once
         for name in ("map", "exit_1_map", "exit_2_map"):
             assert on_dev[name] == pytest.approx(expected), name
@@ -222,6 +222,7 @@ candidates = st.lists(
 )
 
 
+@settings(max_examples=30)
 @given(
     st.lists(candidates, min_size=1, max_size=3),
     st.sampled_from([{}, {"drop_ratio": 0.3}, {"drop_ratio": 0.5}, {"keep": 2}]),

@@ -88,7 +88,6 @@ TARGETS = {
     "vectors": ("input.txt", _vectors),
     "binary_vectors": ("input.bin", _vectors),
     "wordpiece": ("vocab.txt", _tokenizer),
-    "sentencepiece": ("spiece.model", _tokenizer),
     "tokenizer": ("tokenizer.json", _tokenizer),
     "tar": ("input.tar", _tar),
 }
@@ -152,7 +151,6 @@ def seeds(name, folder):
         "params": [path.read_bytes() for path in sorted((FILES / "run_0_2_0").glob("*.params"))],
         "vectors": [b"2 3\ncave 1 2 3\nice 0.5 -1e2 0\n", b"cave 1 2\nthe 3 4\n"],
         "binary_vectors": [b"2 2\ncave " + np.ones(2, "<f4").tobytes() + b"ice " + bytes(8)],
-        "sentencepiece": [(FILES / "tokenizers" / "sentencepiece" / "spiece.model").read_bytes()],
         "wordpiece": [b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nice\n##s\nm\n"],
         "tokenizer": [_tokenizer_file(folder)],
         "tar": [_tar_file()],

@@ -15,14 +15,13 @@ from test_relevance import follows, ranker_of, ranking_of
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.digests import forget_digests
-from wqa.errors import DataError, OptionError, OutputLocked, RunDirectoryError
+from wqa.errors import DataError, OptionError, RunDirectoryError
 from wqa.evaluation.reliability import (
     best_threshold,
     expected_calibration_error,
     negative_log_likelihood,
 )
-from wqa.inference import Calibration, CascadeRanker, EnsembleRanker, SequentialRanker
-from wqa.io.files import lock_output
+from wqa.inference import Calibration, EnsembleRanker, SequentialRanker
 from wqa.systems import SYSTEMS
 from wqa.systems.load import load_ranker
 from wqa.systems.saving import save_run
@@ -181,44 +180,7 @@ def test_a_calibrated_run(calibrated, tiny_run, dev):
     assert blank == -math.inf
 
 
-def test_figures_of_the_last_exit(calibrated, dev):
-    """The figures again, from the rankings and the labels."""
-    run, result = calibrated
-    questions = list(read_questions(dev))
-    ranker = load_ranker(run, engine="mxnet")
-    scores, labels, answered, right = [], [], 0, 0
-    for ranking, question in zip(ranker.rank_all(questions), questions):
-        scores += ranking.scores.tolist()
-        labels += question.labels
-        if ranking.answered():
-            answered += 1
-            right += question.labels[ranking.order[0]]
-    last, best = result.exits[-1], result.triggering
-    scores, labels = np.array(scores), np.array(labels)
-    assert last.nll_before == pytest.approx(negative_log_likelihood(scores, labels), rel=1e-4)
-    after = expit(scores / last.temperature)
-    assert last.ece_after == pytest.approx(expected_calibration_error(after, labels), abs=1e-3)
-    assert result.counts["candidates"] == len(labels)
-    assert result.counts["positives"] == labels.sum()
-    assert answered == best.answered and best.precision == pytest.approx(right / answered)
-    assert best.recall == pytest.approx(right / result.counts["answerable"])
-
-
-def test_calibrating_twice_and_moving(copy, calibrated, tmp_path, dev):
-    _, result = calibrated
-    moved = tmp_path / "moved"
-    copy.rename(moved)
-    assert load_ranker(moved, engine="mxnet").calibration == result.calibration
-    before = (moved / "calibration.json").read_bytes()
-    again = calibrate(moved, dev, engine="mxnet")
-    assert dataclasses.replace(again, path=result.path) == result
-    assert (moved / "calibration.json").read_bytes() == before
-    record = json.loads(before)
-    assert record["threshold"] == result.triggering.threshold
-    assert record["temperatures"] == [figures.temperature for figures in result.exits]
-
-
-@pytest.mark.parametrize("system", ["cascade", "mspp", "dcbert", "compare_aggregate"])
+@pytest.mark.parametrize("system", ["cascade", "compare_aggregate"])
 def test_every_kind_of_system(system, tiny_encoder, tmp_path):
     ranker = ranker_of(system, tiny_encoder)
     texts = [" ".join(TEXTS[:1] * number + ["slow river", "moon"]) for number in range(6)]
@@ -276,19 +238,6 @@ def replace_ranker(monkeypatch, ranker):
     """Let cascades be ranked by another ranker."""
     replaced = dataclasses.replace(SYSTEMS["cascade"], ranker=ranker)
     monkeypatch.setitem(SYSTEMS, "cascade", replaced)
-
-
-def test_nothing_is_dropped(copy, calibrated, dev, monkeypatch):
-    """Though the ranker of the run drops by itself."""
-
-    class Dropping(CascadeRanker):
-        def __init__(self, *arguments, **options):
-            super().__init__(*arguments, **{**options, "drop_ratio": 0.5})
-
-    expected = load_ranker(copy, engine="mxnet").calibration
-    replace_ranker(monkeypatch, Dropping)
-    got = calibrate(copy, dev, engine="mxnet").calibration
-    np.testing.assert_allclose(got.temperatures, expected.temperatures, rtol=1e-4)
 
 
 # None of these
@@ -385,12 +334,10 @@ def rewrite(run, **changes):
     "changes, message",
     [
         ({"model_sha256": "0" * 64}, "fitted to the scores of other weights than model.params"),
-        ({"model_sha256": None}, "other weights"),
         ({"temperatures": [1.0, 2.0]}, "expected 3 numbers from 0.01 to 100, one for each exit"),
         ({"temperatures": [1.0, math.nan, 1.0]}, "calibration.json"),
         ({"temperatures": "1, 1, 1"}, "temperatures is"),
         ({"threshold": 1.5}, "threshold is 1.5; expected a number from 0 to 1"),
-        ({"threshold": None}, "threshold is"),
     ],
 )
 def test_a_calibration_that_does_not_fit(copy, changes, message, dev):
@@ -400,10 +347,9 @@ def test_a_calibration_that_does_not_fit(copy, changes, message, dev):
     load_ranker(copy, calibrated=False)
 
 
-@pytest.mark.parametrize("content", ["[]", "{", "\udcff"])
-def test_a_damaged_file(copy, content, capsys):
+def test_a_damaged_file(copy):
     path = copy / "calibration.json"
-    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    path.write_bytes(b"{")
     with pytest.raises(RunDirectoryError, match="calibration.json: has changed.*wqa calibrate"):
         load_ranker(copy)
     forget_digests(copy, ["calibration.json"])
@@ -419,11 +365,6 @@ def test_a_lost_file_and_a_new_calibration(copy, calibrated, dev):
         load_ranker(copy)
     calibrate(copy, dev, engine="mxnet")
     assert load_ranker(copy).calibration == calibrated[1].calibration
-
-
-def test_a_run_that_is_being_written(copy, dev):
-    with lock_output(copy), pytest.raises(OutputLocked):
-        calibrate(copy, dev, engine="mxnet")
 
 
 # The commands

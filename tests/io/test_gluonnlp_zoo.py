@@ -128,7 +128,7 @@ def test_bert_s_pairs_are_gluonnlp_s(zoo):
 def test_a_directory_with_the_zoo_s_files(zoo, tmp_path):
     for file in (zoo.file("roberta*"), zoo.file("tiny_cased*")):
         shutil.copy(file, tmp_path)
-    with pytest.raises(EncoderError, match="without openai_webtext_bpe_ranks.*GPT2BPETokenizer"):
+    with pytest.raises(EncoderError, match="without .*openai_webtext_bpe_ranks.*GPT2BPETokenizer"):
         load_tokenizer(tmp_path)
     merges = tmp_path / zoo.file("openai*").name
     shutil.copy(zoo.file("openai*"), merges)

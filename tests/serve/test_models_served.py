@@ -124,7 +124,7 @@ def test_names_of_rankers():
         served_runs("wo", ServeConfig(models=("wo=rr",)))
     for wrong in ("wo", "=wo", "fast="):
         with pytest.raises(OptionError, match="model: .*; expected NAME=RUN"):
-            ServeConfig(models=(wrong,))
+            served_runs("rr", ServeConfig(models=(wrong,)))
 
 
 def test_a_wrong_model_is_one_line(capsys):

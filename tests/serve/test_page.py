@@ -406,17 +406,18 @@ def test_a_ranker_of_one_stage_has_one_column(visit):
         assert "log-odds" not in page.inner_text("#results")
 
 
-@pytest.mark.parametrize("threshold, says_none", [(0.96, True), (0.95, False)])
-def test_a_calibrated_ranker_may_say_that_none_answers(visit, threshold, says_none):
+def test_a_calibrated_ranker_may_say_that_none_answers(visit):
     ranker = ThreeExits()
     ranker.set_drops(0.25)
-    ranker.threshold = threshold
+    ranker.threshold = 0.96
     with served(ranker) as address:
         page = visit(address)
         ask(page)  # the relevance of the first is that of log-odds 3, 0.9526
         said = "None of these answers the question, by the threshold of 0.960."
-        assert (said in page.inner_text("#status")) == says_none
-        assert ("None of these" in page.inner_text("#results")) == says_none
+        assert said in page.inner_text("#status")
+        ranker.threshold = 0.95
+        ask(page)
+        until(page, "!document.getElementById('results').innerText.includes('None of these')")
 
 
 # Bad input
@@ -430,21 +431,6 @@ def test_markup_is_shown_as_text(visit, server):
     assert shown == {markup, "text a"}
     assert page.locator("#ranking :is(img, script, i:not(.meter i))").count() == 0
     assert page.title().startswith("wqa")
-
-
-def test_the_browser_runs_no_script_that_comes_in(visit, server):
-    page = visit(server)
-    blocked = page.evaluate(
-        """() => new Promise(resolve => {
-            document.addEventListener("securitypolicyviolation",
-                                      event => resolve(event.effectiveDirective));
-            const script = document.createElement("script");
-            script.textContent = "document.title = 'run'";
-            document.body.append(script);
-        })"""
-    )
-    assert blocked.startswith("script-src") and page.title().startswith("wqa")
-    page.failures.clear()  # the console has the violation
 
 
 def test_empty_fields_are_named_and_get_the_focus(visit, server):
@@ -734,32 +720,6 @@ def test_no_screen_scrolls_sideways(visit, server):
         # On a narrow screen the columns stand one below the other, in the order of the ranking.
         tops = [box.bounding_box()["y"] for box in page.locator(".exit").all()]
         assert tops[::-1] == sorted(tops) and (len(set(tops)) == 3) == (width < 700)
-
-
-def test_every_score_is_seen_on_a_narrow_screen(visit, server):
-    page = visit(server, width=400)
-    page.check("#compare")
-    ask(page)
-    right = "cells => Math.max(...cells.map(cell => cell.getBoundingClientRect().right))"
-    assert page.eval_on_selector_all("#ranking td", right) <= 400
-    script = """cells => cells.map(cell => getComputedStyle(cell, "::before").content)"""
-    labels = page.eval_on_selector_all("tbody tr:first-child td:not(:first-child)", script)
-    names = ["Layer 2", "Layer 4", "Layer 6", "Relevance", "Rank, no dropping"]
-    assert [label.split('"')[1].strip() for label in labels] == [*names, "Score, no dropping"]
-    # It is a table all the same.
-    roles = page.eval_on_selector_all("tbody tr:first-child *", "all => all.map(c => c.role)")
-    assert roles[:3] == ["cell", "rowheader", "cell"]
-    assert page.get_attribute("table", "role") == "table"
-
-
-def test_motion_is_reduced_where_that_is_wanted(visit, server):
-    durations = []
-    for motion in ("reduce", "no-preference"):
-        page = visit(server, reduced_motion=motion)
-        ask(page)
-        script = "getComputedStyle(document.querySelector('.meter i')).transitionDuration"
-        durations.append(page.evaluate(script))
-    assert durations == ["0s", "0.25s"]
 
 
 def test_the_page_works_by_keyboard_alone(visit, server):

@@ -21,7 +21,7 @@ from wqa.inference import Capabilities
 from wqa.serve import ServeConfig, create_app, read_api_key
 from wqa.serve.batching import dropping
 from wqa.serve.requests import BODIES, read_request
-from wqa.serve.server import LOGS, JsonLines, ranker_name
+from wqa.serve.server import LOGS, JsonLines
 from wqa.serve.service import RequestError
 from wqa.systems.load import load_ranker
 
@@ -112,7 +112,7 @@ def test_the_openapi_page_lists_every_path():
     for path, methods in page["paths"].items():
         [described] = methods.values()
         assert described["operationId"] == path.strip("/").replace("/", "_")
-        assert described["description"] == described["summary"]
+        assert described["description"]
 
 
 def test_cohere_and_jina_share_an_answer():
@@ -129,14 +129,6 @@ def test_cohere_and_jina_share_an_answer():
     assert set(first) == {"index", "relevance_score", "document"} | OWN
     assert first["document"] == {"text": TEXTS[1]}
     assert set(got["cost"]) == {"relative", "multiply_adds", "full_multiply_adds"}
-
-
-def test_cohere_2_leaves_documents_out():
-    got = answer("/v2/rerank", body_for("/v2/rerank", max_tokens_per_doc=4096, priority=0)).json
-    assert set(got) == {"id", "results", "meta", "cost", "seconds"}
-    assert got["meta"]["api_version"] == {"version": "2"}
-    assert [row["index"] for row in got["results"]] == ORDER
-    assert all(set(row) == {"index", "relevance_score"} | OWN for row in got["results"])
 
 
 def test_documents_as_objects_keep_their_other_fields():
@@ -170,19 +162,19 @@ def test_tei_answers_with_a_bare_list_that_its_scores_order():
     assert [row["score"] for row in raw] == [3.0, 0.0, 0.0, -100.0]  # words in common
 
 
-def test_tei_info():
-    got = answer("/info", b"", method="GET").json
-    assert got["model_id"] == "tested"
-    assert set(got["model_type"]) == {"reranker"}
-    assert got["max_client_batch_size"] == 1000
-    assert got["max_concurrent_requests"] == 128
-    assert got["max_input_length"] == 100_000
-    assert got["max_batch_tokens"] == 256 * 100_000
-
-
 @pytest.fixture(scope="module")
 def cascade(tiny_run):
     return load_ranker(tiny_run, drop_ratio=0.3)
+
+
+def test_the_ranker_describes_itself_in_two_dialects(cascade):
+    got = answer("/info", b"", cascade, method="GET").json
+    assert (got["model_id"], got["max_input_length"]) == ("tested", cascade.inputs.max_length)
+    assert (got["max_client_batch_size"], got["max_concurrent_requests"]) == (1000, 128)
+    got = answer("/api/ranker", b"", cascade, method="GET").json
+    assert (got["system"], got["exits"], got["num_layers"]) == ("cascade", [1, 2, 3], 3)
+    assert (got["drop_ratios"], got["keep"]) == ([0.3, 0.3, 0.0], [None, None, None])
+    assert got["limits"]["candidates"] == 1000
 
 
 def test_scores_of_every_dialect_follow_the_order(cascade):
@@ -211,19 +203,12 @@ def test_tokens_are_those_of_the_pairs(cascade):
 
 
 @pytest.mark.parametrize("path", DIALECTS)
-def test_truncated_candidates_are_refused_only_where_the_client_says_so(cascade, path):
-    texts = ["short", "ice " * 200]
-    for truncate in (True, None):
-        assert answer(path, body_for(path, texts, truncate=truncate), cascade).status == 200
-    refused = answer(path, body_for(path, texts, truncate=False), cascade)
-    assert refused.status == 413
-    name = BODIES[path].model_fields["documents"].alias or "documents"
-    assert f"{name}[1]: loses tokens" in message_of(path, refused)
-
-
-@pytest.mark.parametrize("path", DIALECTS)
-def test_a_question_that_is_too_long_is_cut_with_a_note(path, tiny_run):
+def test_long_texts_are_cut_unless_the_client_says_otherwise(path, tiny_run):
     ranker = load_ranker(tiny_run, long_questions="truncate")
+    texts = ["short", "ice " * 200]
+    assert answer(path, body_for(path, texts), ranker).status == 200
+    refused = answer(path, body_for(path, texts, truncate=False), ranker)
+    assert refused.status == 413 and "[1]: loses tokens" in message_of(path, refused)
     body = body_for(path, question="ice " * 300)
     got = answer(path, body, ranker)
     assert got.status == 200
@@ -281,29 +266,6 @@ def test_own_endpoint_says_whether_a_candidate_answers(cascade, monkeypatch, sha
     assert (got["threshold"], got["answered"]) == (threshold, expected)
 
 
-def test_ranker_describes_itself(cascade):
-    got = answer("/api/ranker", b"", cascade, method="GET").json
-    assert (got["system"], got["exits"], got["num_layers"]) == ("cascade", [1, 2, 3], 3)
-    assert got["drop_ratios"] == [0.3, 0.3, 0.0]
-    assert got["keep"] == [None, None, None]
-    assert got["limits"]["candidates"] == 1000
-
-
-def test_a_ranker_describes_itself_as_it_was_loaded():
-    async def run():
-        ranker = Stages()
-        async with running(ranker) as app:
-            task = await start_ranking(app, ranker, path="/api/rank", drop_ratio=0.5)
-            assert ranker.drop_ratio[0] == 0.5
-            got = (await call(app, "/api/ranker", method="GET")).json
-            ranker.gate.set()
-            assert (await task).status == 200
-            return got
-
-    got = asyncio.run(run())
-    assert (got["stages"], got["drop_ratios"]) == (3, [0.0])
-
-
 def test_a_sequence_without_dropping_keeps_the_drops_of_its_rankers(cascade):
     from wqa.inference import SequentialRanker
 
@@ -335,16 +297,9 @@ def test_a_body_that_is_no_json(path, raw):
     assert message_of(path, response).startswith("body: ")
 
 
-@pytest.mark.parametrize("path", DIALECTS)
-def test_an_empty_list_of_candidates(path):
-    response = answer(path, body_for(path, texts=[]))
-    assert response.status == (422 if path == "/api/rank" else 400)
-    assert "must not be empty" in message_of(path, response)
-    assert path != "/rerank" or response.json["error_type"] == "Empty"
-
-
 WRONG = [
     (lambda path: {}, "{question}: is missing"),
+    (lambda path: body_for(path, texts=[]), "{texts}: list must not be empty"),
     (lambda path: body_for(path, texts="ice"), "{texts}: "),
     (lambda path: body_for(path, texts=["ice", 3]), "{texts}[1]: "),
     (lambda path: body_for(path, texts=["ice", None]), "{texts}[1]: "),
@@ -359,9 +314,21 @@ WRONG = [
 @pytest.mark.parametrize("body, words", WRONG)
 def test_wrong_values_are_named_as_in_json(path, body, words):
     response = answer(path, body(path))
-    assert response.status == (400 if path in ("/v1/rerank", "/v2/rerank") else 422)
+    is_empty = path == "/rerank" and response.json["error_type"] == "Empty"
+    assert response.status == (400 if is_empty or path[:3] in ("/v1", "/v2") else 422)
     question, texts = list(body_for(path))
     assert message_of(path, response).startswith(words.format(question=question, texts=texts))
+
+
+@pytest.mark.parametrize("path", DIALECTS)
+def test_requests_above_the_limits(path):
+    limits = {"max_candidates": 3, "max_characters": 50}
+    for texts, words in (
+        (["a"] * 4, "has 4 entries; expected at most 3"),
+        (["a", "b" * 51], "[1]: has 51 characters; expected at most 50"),
+    ):
+        response = answer(path, body_for(path, texts, question="ice ?"), settings=limits)
+        assert response.status == 413 and words in message_of(path, response)
 
 
 @pytest.mark.parametrize(
@@ -401,33 +368,15 @@ def test_control_characters_and_unknown_fields_are_taken(path):
     assert len(found) == 3
 
 
-@pytest.mark.parametrize("path", DIALECTS)
-def test_too_many_candidates(path):
-    for count, most in ((100_001, 100_000), (4, 3)):
-        body = body_for(path, ["a"] * count)
-        response = answer(path, body, settings={"max_candidates": most})
-        assert response.status == 413
-        expected = f"has {count:,} entries; expected at most {most:,}"
-        assert expected in message_of(path, response)
-
-
-@pytest.mark.parametrize("path", DIALECTS)
-def test_too_many_characters(path):
-    texts = ["a", "b" * 51]
-    response = answer(path, body_for(path, texts), settings={"max_characters": 50})
-    assert response.status == 413
-    assert "[1]: has 51 characters" in message_of(path, response)
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=3), values),
-    max_leaves=8,
+    lambda values: st.lists(values, max_size=2) | st.dictionaries(st.just("text"), values),
+    max_leaves=3,
 )
 NAMES = ("query", "documents", "texts", "question", "candidates", "top_n", "rank_fields", "text")
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     path=st.sampled_from(DIALECTS),
     body=st.dictionaries(st.sampled_from([*NAMES, "drop_ratio", "truncate"]), JSON),
@@ -480,37 +429,26 @@ def test_a_body_is_refused_before_it_is_whole():
     response = answer("/v2/rerank", headers=headers, chunks=chunks())
     assert (response.status, sent) == (413, [])
 
-
-def test_a_slow_client_is_refused():
-    async def chunks():
+    async def slow():
         yield b"{"
         await asyncio.sleep(5)
         raise AssertionError("it is waited for")
 
-    response = answer("/rerank", settings={"timeout": 0.05}, chunks=chunks())
+    response = answer("/rerank", settings={"timeout": 0.05}, chunks=slow())
     assert response.status == 408
-    assert "body: took more than 0.05 seconds" in response.json["error"]
 
 
-@pytest.mark.parametrize("path", ["/health", "/ready"])
-def test_the_head_of_health_checks(path):
-    response = answer(path, b"", method="HEAD")
-    assert response.status == 200
-
-
-@pytest.mark.parametrize("path", [*DIALECTS, "/info", "/api/ranker", "/health", "/"])
-def test_a_method_that_a_path_does_not_take(path):
+@pytest.mark.parametrize("path", ["/v2/rerank", "/info", "/health", "/v1/embed", "/rerank2"])
+def test_paths_and_methods(path):
     response = answer(path, b"", method="DELETE")
-    assert response.status == 405
-    assert response.headers["allow"] in ("GET", "POST", "GET, HEAD", "HEAD, GET")
-    assert message_of(path, response).startswith("method: is DELETE; expected ")
-
-
-@pytest.mark.parametrize("path", ["/v1/embed", "/v2/", "/rerank2", "/api", "/\udcff"])
-def test_a_path_that_is_not_served(path):
-    response = answer(path)
-    assert response.status == 404
-    assert message_of(path, response).startswith("path: is '/")
+    if path in ("/v1/embed", "/rerank2"):
+        assert response.status == 404 and message_of(path, response).startswith("path: is '/")
+    else:
+        assert (response.status, response.headers["allow"]) in ((405, "GET"), (405, "POST"))
+        assert message_of(path, response).startswith("method: is DELETE; expected ")
+    if path == "/health":
+        assert answer(path, b"", method="HEAD").status == 200
+        assert answer("/ready", b"", method="HEAD").status == 200
 
 
 def test_wrong_keys():
@@ -703,25 +641,6 @@ def test_a_client_that_goes_away_leaves_its_place():
     assert asyncio.run(run()).groups == [["first"], ["last"]]
 
 
-def test_a_client_that_goes_away_while_it_sends():
-    async def run():
-        async with running(Controlled()) as app:
-
-            async def receive():
-                return {"type": "http.disconnect"}
-
-            sent = []
-
-            async def send(message):
-                sent.append(message)
-
-            scope = {"type": "http", "method": "POST", "path": "/rerank", "query_string": b""}
-            await app({**scope, "headers": []}, receive, send)
-            return sent[0]["status"]
-
-    assert asyncio.run(run()) == 499
-
-
 def test_a_request_that_fails_takes_no_other_with_it():
     async def run():
         ranker = Controlled()
@@ -756,20 +675,6 @@ class Stages(Controlled):
         if self.error is not None:
             raise self.error
         super().set_drops(drop_ratio, keep)
-
-
-def test_a_drop_ratio_does_not_outlive_its_request():
-    async def run():
-        ranker = Stages()
-        before = ranker.drops
-        async with running(ranker) as app:
-            for ratio in (0.5, 0):
-                ratio = {"drop_ratio": ratio}
-                assert (await start(app, "/api/rank", **ratio)).status == 200
-                assert ranker.drops == before
-            return await start(app, "/v2/rerank")
-
-    assert asyncio.run(run()).status == 200
 
 
 def test_drops_that_cannot_be_set_fail_their_request_alone():
@@ -933,18 +838,6 @@ def test_the_key_is_read_and_not_shown(tmp_path, monkeypatch):
             read_api_key(str(path))
     with pytest.raises(DataError, match="cannot be read"):
         read_api_key(str(tmp_path / "absent"))
-
-
-@pytest.mark.parametrize(
-    "run, name",
-    [
-        ("runs/wikiqa/", "wikiqa"),
-        ("rankers/two.json", "two.json"),
-        ("maxsim:encoders/foo", "maxsim:encoders/foo"),
-    ],
-)
-def test_the_name_of_a_ranker(run, name):
-    assert ranker_name(run) == name
 
 
 def test_missing_libraries_name_the_extra(monkeypatch):

@@ -221,11 +221,10 @@ def check_silent_connections(server):
         assert server.post()[0] == 200
 
 
-def test_a_worker_that_dies_comes_back(popen):
+def test_workers_from_the_death_of_one_to_sigterm(popen):
     server = Server(popen, "wo", "--workers", "2")
     server.wait_for("ready", 2)
     before = server.workers()
-    assert server.post()[0] == 200
     os.kill(before[0], signal.SIGKILL)
     start = time.monotonic()
     assert server.post()[0] == 200  # the other goes on
@@ -233,15 +232,14 @@ def test_a_worker_that_dies_comes_back(popen):
     assert time.monotonic() - start < 10
     assert back not in before and set(server.workers()) == {*before[1:], back}
     assert [server.post()[0] for _ in range(10)] == [200] * 10
-    count = 'wqa_requests_total{path="/v2/rerank",status="200"} 12.0'
+    count = 'wqa_requests_total{path="/v2/rerank",status="200"} 11.0'
     assert count in server.get("/metrics").splitlines()
-    assert server.stop() == 0
+    check_end_under_load(server)
     assert not server.workers()
 
 
-def test_no_request_of_busy_clients_is_lost_at_the_end(popen):
-    server = Server(popen, "wo", "--workers", "2")
-    server.wait_for("ready", 2)
+def check_end_under_load(server):
+    """No request of busy clients is lost at the end."""
     answers, lost = [], []
 
     def send():
@@ -300,7 +298,7 @@ def test_a_ranker_that_cannot_be_loaded_is_an_exit_status(popen, tmp_path):
     run = tmp_path / "ranker.json"
     run.write_text("{")
     server = Server(popen, str(run), until="failed")
-    assert server.process.wait(timeout=60) == 2
+    assert server.process.wait(timeout=20) == 2  # it waits for no answer of the worker
     assert str(run) in server.events("failed")[0]["message"]
 
 

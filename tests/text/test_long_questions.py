@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import DATA, needs_onednn
+from conftest import DATA
 
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
@@ -200,23 +200,13 @@ def test_tokenize(tiny_encoder, corpora, tmp_path, wqa):
     code, out, err = wqa(*arguments, "--long-questions", "truncate")
     assert code == 0 and "7 questions, " in out
     assert err.splitlines()[-1].endswith("long.jsonl: 1 over-long question truncated")
-    train = ("train", "pairwise", "--encoder", tiny_encoder, "--train", tmp_path / "long.store")
-    train = (*train, "--out", tmp_path / "run", "--max-length", 64, "--max-updates", 1)
-    code, _, err = wqa(*train)
-    assert code == 2 and "made with --long-questions truncate" in err
-    code, _, err = wqa(*train, "--long-questions", "truncate")
-    assert code == 0 and "long.store: 1 over-long question truncated" in err
 
 
-@pytest.mark.parametrize("split", ["--train", "--dev"])
-def test_train(tiny_encoder, corpora, tmp_path, wqa, split):
-    run = tmp_path / "run"
-    files = {"--train": corpora / "short.jsonl", "--dev": corpora / "short.jsonl"}
-    files[split] = corpora / "long.jsonl"
+def test_train(tiny_encoder, corpora, tmp_path, wqa):
+    run, data = tmp_path / "run", corpora / "long.jsonl"
     arguments = ["train", "pairwise", "--encoder", tiny_encoder, "--out", run, "--max-length", 64]
-    arguments += ["--max-updates", 2, "--eval-every", 1, "--checkpoint-every", 1]
-    for flag, path in files.items():
-        arguments += [flag, path]
+    arguments += ["--max-updates", 2, "--eval-every", 1, "--train", corpora / "short.jsonl"]
+    arguments += ["--dev", data]
     code, _, err = wqa(*arguments)
     assert_names_all(code, err)
     assert not (run / "metrics.jsonl").exists()  # it fails before it trains
@@ -227,12 +217,6 @@ def test_train(tiny_encoder, corpora, tmp_path, wqa, split):
     assert {line["dev"]["questions"] for line in lines if "dev" in line} == {6}
     code, _, err = wqa(*arguments, "--long-questions", "truncate", "--resume")
     assert code == 2 and "long_questions was skip" in err.splitlines()[-1]
-    shutil.rmtree(run)
-    code, _, err = wqa(*arguments, "--long-questions", "truncate")
-    assert code == 0 and "long.jsonl: 1 over-long question truncated" in err
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    expected = 7 if split == "--dev" else 6
-    assert {line["dev"]["questions"] for line in lines if "dev" in line} == {expected}
 
 
 def test_evaluate(tiny_run, corpora, tmp_path, wqa):
@@ -278,69 +262,14 @@ def test_judgements_hold_the_skipped_questions(tiny_run, corpora, tmp_path, wqa)
     assert json.loads(out)["map"] == pytest.approx(skipped["map"]) and "1 judged question" in err
 
 
-def test_compare_ranks_the_same_questions(tiny_run, wide_run, corpora, wqa):
-    data = ("--data", corpora / "long.jsonl", "--json", "-")
-    code, _, err = wqa("evaluate", tiny_run, wide_run, *data)
-    assert_names_all(code, err, where="question 'long'")
-    code, out, err = wqa("evaluate", tiny_run, tiny_run, *data, "--long-questions", "skip")
-    result = json.loads(out)
-    assert code == 0 and [row["skipped_questions"] for row in result["rows"]] == [1, 1]
-    assert result["comparisons"][0]["metrics"][0]["questions"] == 6
-    assert "1 over-long question skipped" in err
-    for seeds in ([], ["--seeds"]):
-        arguments = ("evaluate", tiny_run, wide_run, *data, *seeds, "--long-questions")
-        code, _, err = wqa(*arguments, "skip")
-        assert code == 2 and "skips other over-long questions" in err
-        assert "--long-questions truncate" in err
-        code, out, err = wqa(*arguments, "truncate")
-        result = json.loads(out)
-        rows = result if seeds else result["rows"]
-        assert code == 0 and [row["truncated_questions"] for row in rows[:2]] == [1, 0]
-        assert rows[0]["questions"] == 7
-    code, out, _ = wqa("evaluate", tiny_run, tiny_run, *data, "--seeds", "--long-questions", "skip")
-    assert [row["skipped_questions"] for row in json.loads(out)] == [1, 1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    "command, options",
-    [
-        ("tune", ["--grid", "0.3", "--max-cost", "1"]),
-        ("bench", ["--rounds", "1"]),
-        pytest.param("quantize", [], marks=needs_onednn),
-    ],
-)
-def test_commands_that_read_a_corpus(tiny_run, corpora, tmp_path, wqa, command, options):
-    run = shutil.copytree(tiny_run, tmp_path / "run")
-    arguments = (command, run, "--data", corpora / "long.jsonl", *options)
-    code, _, err = wqa(*arguments)
-    assert_names_all(code, err, where="question 'long'")
-    pairs = sum(len(question.candidates) for question in SHORT)
-    for option, note, questions in (("skip", "skipped", 6), ("truncate", "truncated", 7)):
-        code, out, err = wqa(*arguments, "--long-questions", option)
-        assert code == 0 and f"1 over-long question {note}" in err
-        if command == "tune":
-            tuned = json.loads((run / "tuned.json").read_text())
-            assert (tuned["questions"], tuned["skipped_questions"]) == (questions, 7 - questions)
-        if command == "quantize":
-            assert f"calibrated on {pairs + 2 * (questions - 6)} pairs" in out
-
-
-@pytest.mark.parametrize("command", ["evaluate", "train"])
-def test_a_corpus_of_over_long_questions_alone(tiny_run, tiny_encoder, tmp_path, wqa, command):
-    """No option of the command is at fault, such as the number --questions."""
-    path = tmp_path / "all.jsonl"
-    write_questions(path, [LONG])
-    arguments = (tiny_run, "--data", path)
-    if command == "train":
-        arguments = ("pairwise", "--encoder", tiny_encoder, "--train", builtin_path("train"))
-        arguments = (*arguments, "--dev", path, "--dev-filter", "all", "--max-length", 64)
-        arguments = (*arguments, "--warmup-share", 0.1, "--out", tmp_path / "run")
-    code, _, err = wqa(command, *arguments, "--long-questions", "skip")
-    message = "the questions: all 1 are over-long, and skipped"
-    if command == "train":
-        message = f"{path}, {message}"
-    assert code == 2 and f"error: {message}; expected at least one" in err
-    assert "--long-questions truncate" in err
+def test_runs_that_are_compared_rank_the_same_questions(tiny_run, wide_run, corpora, wqa):
+    arguments = ("evaluate", tiny_run, wide_run, "--data", corpora / "long.jsonl", "--json", "-")
+    code, _, err = wqa(*arguments, "--long-questions", "skip")
+    assert code == 2 and "skips other over-long questions" in err
+    code, out, _ = wqa(*arguments, "--long-questions", "truncate")
+    assert code == 0
+    rows = json.loads(out)["rows"]
+    assert [(row["questions"], row["truncated_questions"]) for row in rows] == [(7, 1), (7, 0)]
 
 
 def test_rank(tiny_run, tmp_path, wqa):

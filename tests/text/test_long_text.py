@@ -75,13 +75,13 @@ def test_first_ids_are_those_of_the_whole_text(inner, margin, monkeypatch):
             assert first_ids(inner, text, count) == ids[:count], (count, text)
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(text=st.text(max_size=60), count=st.integers(1, 40))
 def test_first_ids_of_any_characters(text, count):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(long_text, "CHARACTERS_A_TOKEN", 1)
         for inner in TOKENIZERS:
-            long = text + " moon" * 500
+            long = text + " moon" * 250
             ids = inner.encode(long, add_special_tokens=False).ids
             assert first_ids(inner, long, count) == ids[:count]
 

@@ -138,7 +138,7 @@ def test_missing_and_broken_tokenizers(tmp_path, bert):
 def test_a_tokenizer_of_another_encoder_is_refused(bert, roberta):
     config = BackboneConfig(vocab_size=bert.vocab_size)
     bert.check_fits(config, "here")
-    with pytest.raises(EncoderError, match="a tokenizer for roberta.s pairs"):
+    with pytest.raises(EncoderError, match="a tokenizer of roberta.s pairs"):
         roberta.check_fits(config, "here")
     with pytest.raises(EncoderError, match="here: a tokenizer of"):
         bert.check_fits(BackboneConfig(vocab_size=bert.vocab_size - 1), "here")

@@ -12,7 +12,7 @@ from wqa.evaluation import evaluate
 from wqa.inference.dropping import Cost, Drop, dropped
 from wqa.inference.ranker import Capabilities, Ranker, Ranking
 from wqa.tuning import GRID, Configuration, pareto_front, pick
-from wqa.tuning.configurations import full_grid, placements
+from wqa.tuning.drops import placements
 from wqa.tuning.replay import ScoredQuestions
 
 EXITS, DEPTH = (2, 3, 6), 6
@@ -134,22 +134,6 @@ def test_the_pick_by_a_loss():
     picked = [pick(all_, max_loss=loss).cost for loss in (0, 0.01, 0.02, 0.1, 0.5)]
     assert picked == [0.6, 0.6, 0.5, 0.4, 0.4]
     assert pick([full, configuration(0.5, 0.79)], max_loss=0) is full
-
-
-def test_the_papers_grid_takes_seconds():
-    """340 questions of 100 candidates, as GPD's dev, and all 1,296 configurations."""
-    import time
-
-    rng = np.random.default_rng(0)
-    draws = [
-        [(tuple(rng.normal(size=5)), int(rng.random() < 0.03), False) for _ in range(100)]
-        for _ in range(340)
-    ]
-    ranker = Stored(draws, (4, 6, 8, 10, 12))
-    scored = ScoredQuestions(ranker, ranker.questions())
-    begin = time.perf_counter()
-    evaluated = scored.evaluate(full_grid(list(map(Drop, GRID)), 5))
-    assert len(evaluated) == 1296 and time.perf_counter() - begin < 60
 
 
 def test_what_can_be_tuned(tiny_run, tmp_path):

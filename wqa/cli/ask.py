@@ -48,9 +48,8 @@ _OF_READERS = ("read", "max_answer_tokens", "out", "cache")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa ask`` to its parser."""
-    parser.add_argument(
-        "index", metavar="INDEX", help="folder that `wqa index` wrote, or documents that it reads"
-    )
+    text = "folder that `wqa index` wrote, or documents that it reads"
+    parser.add_argument("index", metavar="INDEX", help=text)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--question", metavar="Q", help="the question")
     text = "questions, JSONL, .csv or .tsv; they need no candidates"
@@ -118,11 +117,9 @@ def _questions(options: argparse.Namespace) -> List[Any]:
     questions = list(read_questions(options.data, with_candidates=False))
     unknown = [question for question in questions if not question.answers]
     if unknown and len(unknown) < len(questions):
-        raise DataError(
-            f"{options.data}, question {shorten(unknown[0].id)}",
-            f"no answers, as {len(unknown):,} of {len(questions):,} questions",
-            "answers on all questions, or on none",
-        )
+        where = f"{options.data}, question {shorten(unknown[0].id)}"
+        problem = f"no answers, as {len(unknown):,} of {len(questions):,} questions"
+        raise DataError(where, problem, "answers on all questions, or on none")
     return questions
 
 
@@ -134,7 +131,7 @@ def _rank(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
 
     note_long_questions(ranker.prepare(questions).truncated, 0)
     items = Pipeline(index, ranker=ranker, top=options.top).ask_all(questions)
-    figures, results = Figures(options.n_best), []
+    figures, results = Figures(), []
     for item in with_bar(items, len(questions), "asking", progress=bool(options.data)):
         results.append(item.to_dict(options.n_best, options.threshold))
         if options.data:
@@ -142,7 +139,7 @@ def _rank(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
     if not options.data:
         show(_sentences_text(results[0]), results[0], options.json)
         return
-    shares = figures.of_sentences() if figures.are_known else {}
+    shares = figures.of_sentences(options.n_best) if figures.are_known else {}
     _show_all(options, {**figures.counts, **shares}, results)
 
 
@@ -161,7 +158,7 @@ def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
     note_long_questions(max(model.prepare(questions).truncated for model in models), 0)
     pipeline = Pipeline(index, reader, ranker, options.top, options.read)
     items = pipeline.answer_all(questions, options.n_best)
-    figures, results, predictions = Figures(options.read), [], {}
+    figures, results, predictions = Figures(), [], {}
     for item in with_bar(items, len(questions), "answering", progress=True):
         results.append(item.to_dict())
         figures.add(item)
@@ -183,11 +180,10 @@ def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
 class Figures:
     """Figures of questions whose answers are known, and counts of what they lack."""
 
-    def __init__(self, n_best: int) -> None:
+    def __init__(self) -> None:
         self.are_known = False
         self.documents = 0  # questions with an answer in a document
         self.counts = {"questions": 0, "retrieved_nothing": 0}
-        self._n_best = n_best
         self._ranks: List[float] = []  # of the first sentence with an answer, infinite without one
 
     def add(self, item: Any, sentences: Sequence[str] = ()) -> None:
@@ -195,23 +191,22 @@ class Figures:
         from wqa.retrieval import contains_answer
 
         answers = item.question.answers
+        self.are_known |= bool(answers)
         self.counts["questions"] += 1
         self.counts["retrieved_nothing"] += not item.documents
-        if answers and not self.are_known:
-            self.are_known = True
-        rank = float("inf")
         if any(contains_answer(hit.document.text, answers) for hit in item.documents):
             self.documents += 1
-            ranks = enumerate(sentences, 1)
-            rank = next((rank for rank, text in ranks if contains_answer(text, answers)), rank)
-        self._ranks.append(rank)
+            hits = (
+                rank for rank, text in enumerate(sentences, 1) if contains_answer(text, answers)
+            )
+            self._ranks.append(next(hits, float("inf")))
 
-    def of_sentences(self) -> Dict[str, float]:
+    def of_sentences(self, n_best: int) -> Dict[str, float]:
         """Figures of sentences, as shares of all questions."""
-        count = len(self._ranks)
+        count = self.counts["questions"]
         figures = {"documents": self.documents / count}
         figures["sentences"] = sum(rank < float("inf") for rank in self._ranks) / count
-        for best in sorted({1, self._n_best}):
+        for best in sorted({1, n_best}):
             figures[f"hit@{best}"] = sum(rank <= best for rank in self._ranks) / count
         figures["mrr"] = sum(1 / rank for rank in self._ranks) / count
         return figures
@@ -229,10 +224,8 @@ def _show_all(
     shares = {name: value for name, value in figures.items() if isinstance(value, float)}
     title = count if shares else f"{count}, without known answers"
     if "documents" in shares:
-        reached = [
-            f"{100 * shares.pop(name):.2f} % in {name}" for name in ("documents", "sentences")
-        ]
-        title += f", with an answer {', '.join(reached)}"
+        documents, sentences = (100 * shares.pop(name) for name in ("documents", "sentences"))
+        title += f", with an answer {documents:.2f} % in documents, {sentences:.2f} % in sentences"
     text = f"{title}\n{table([shares])}" if shares else title
     show(text, {**figures, "results": results}, options.json)
 
@@ -252,10 +245,8 @@ def _sentences_text(result: Dict[str, Any]) -> str:
         lines.append(f"{row['rank']:4} {row['score']:>8.3f}  {_one_line(_shown(row))}")
         around = f"{row['document']}: {row['before'][-_CONTEXT:]} [...] {row['after'][:_CONTEXT]}"
         lines.append(f"{'':15}{_one_line(around)}")
-    lines.append(
-        f"{result['ranked']:,} sentences of {len(result['documents']):,} documents, "
-        f"cost {100 * result['cost']:.0f} % of the full encoder"
-    )
+    counts = f"{result['ranked']:,} sentences of {len(result['documents']):,} documents"
+    lines.append(f"{counts}, cost {100 * result['cost']:.0f} % of the full encoder")
     return "\n".join(lines)
 
 

@@ -38,9 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data(parser, "questions to rank, JSONL, .csv or .tsv")
     add_drops(parser, "; give it once for each row; 0, 0.3, 0.4 and 0.5 by default")
     add_number(parser, "--rounds", 5, "rounds that count, after one to warm up")
-    parser.add_argument(
-        "--latency", dest="count", type=int, metavar="N", help="time N questions one by one instead"
-    )
+    text = "time N questions one by one instead"
+    parser.add_argument("--latency", dest="count", type=int, metavar="N", help=text)
     add_json(parser)
     add_ranking(parser)
 

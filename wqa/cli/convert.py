@@ -31,11 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa convert`` to its parser."""
     parser.add_argument("source", metavar="SRC", help="directory, tar or checkpoint to read")
     parser.add_argument("out", metavar="OUT", help="new directory to write")
-    parser.add_argument(
-        "--encoder",
-        metavar="DIR",
-        help="encoder that a checkpoint without a configuration was trained from",
-    )
+    text = "encoder that a checkpoint without a configuration was trained from"
+    parser.add_argument("--encoder", metavar="DIR", help=text)
     add_json(parser)
 
 

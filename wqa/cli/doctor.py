@@ -33,12 +33,8 @@ from wqa.errors import MissingDependency, WqaError, printable
 #: Program of the process that ranks; its last line of output is the result.
 _PROBE = "import json; from wqa.cli.doctor import probe; print(); print(json.dumps(probe()))"
 #: Engines that compute networks, with the precisions that they may have.
-_COMBINATIONS = (
-    ("mxnet", "float32"),
-    ("onednn", "float32"),
-    ("onednn", "bfloat16"),
-    ("onednn", "int8"),
-)
+_COMBINATIONS = [("mxnet", "float32")]
+_COMBINATIONS += [("onednn", precision) for precision in ("float32", "bfloat16", "int8")]
 #: Requirements of the package that no user needs.
 _OTHERS = re.compile("extra == .(docs|test).|^nvidia-")
 

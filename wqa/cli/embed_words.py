@@ -57,16 +57,11 @@ def run(options: argparse.Namespace) -> None:
     )
     table = report.table
     _note_rows(table.meta, options.vectors)
-    time = f"{report.seconds:.1f} seconds"
-    if not report.seconds:
-        time = "it was there already"
-    print(
-        printable(
-            f"{options.out}: {len(table):,} words of {table.units} elements, "
-            f"{table.meta['kind']}; {report.known:,} of the {report.vocabulary:,} words of the "
-            f"texts and {100 * report.coverage:.2f} % of their occurrences have a vector; {time}"
-        )
-    )
+    time = f"{report.seconds:.1f} seconds" if report.seconds else "it was there already"
+    text = f"{options.out}: {len(table):,} words of {table.units} elements, {table.meta['kind']}; "
+    text += f"{report.known:,} of the {report.vocabulary:,} words of the texts and "
+    text += f"{100 * report.coverage:.2f} % of their occurrences have a vector; {time}"
+    print(printable(text))
 
 
 def _note_rows(meta: Mapping[str, Any], path: str) -> None:

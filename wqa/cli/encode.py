@@ -17,6 +17,7 @@ between processes; whoever encodes the last one merges them into the cache.
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from wqa.cli.options import (
     add_choice,
@@ -24,11 +25,10 @@ from wqa.cli.options import (
     add_number,
     add_partitions,
     engine_of,
-    run_in_parts,
-    state_line,
+    show_parts,
     values_of,
 )
-from wqa.cli.output import add_json, show
+from wqa.cli.output import add_json
 from wqa.errors import printable
 
 
@@ -38,15 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from wqa.systems.encode import PARTITION_TOKENS
 
     parser.add_argument("run", metavar="RUN", help="run directory, or an encoder such as minilm")
-    parser.add_argument(
-        "--documents", required=True, metavar="FILE", help="documents to encode, JSONL"
-    )
+    text = "documents to encode, JSONL"
+    parser.add_argument("--documents", required=True, metavar="FILE", help=text)
     parser.add_argument("--out", required=True, metavar="PATH", help="folder of the cache")
     text = "element type of the cache; int8 has a scale for each token"
     add_choice(parser, "--store", tuple(STORES), text)
-    add_number(
-        parser, "--first-tokens", 0, "keep the first N tokens of a document alone; 0 for all"
-    )
+    text = "keep the first N tokens of a document alone; 0 for all"
+    add_number(parser, "--first-tokens", 0, text)
     add_partitions(parser, "encode", "encoded", "documents", PARTITION_TOKENS)
     add_engine(parser, ("float32", "bfloat16"))
     add_json(parser)
@@ -60,17 +58,14 @@ def run(options: argparse.Namespace) -> None:
         options.threads = 1 if options.threads is None else options.threads
     given = values_of(options, "run", "out", "partition_tokens", "store", "first_tokens")
     task = EncodingTask(data=options.documents, engine=engine_of(options), **given)
-    report = run_in_parts(options, task)
-    figures = {"out": options.out, **report._asdict()}
-    meta = report.meta
-    if meta is None:
-        show(state_line(options, report), figures, options.json)
-        return
-    size = sum(meta["files"].values())
-    text = (
-        f"{printable(options.out)}: {meta['documents']:,} documents, {meta['truncated']:,} "
-        f"shortened, {meta['blank']:,} without a token left out; {size / 1e6:,.1f} MB"
-    )
-    if report.seconds and meta["documents"]:
-        text += f"\n{1e3 * report.seconds / meta['documents']:,.2f} ms a document"
-    show(text, figures, options.json)
+
+    def describe(report: Any) -> str:
+        meta, size = report.meta, sum(report.meta["files"].values())
+        counts = f"{meta['documents']:,} documents, {meta['truncated']:,} shortened"
+        text = f"{printable(options.out)}: {counts}, {meta['blank']:,} without a token left out; "
+        text += f"{size / 1e6:,.1f} MB"
+        if report.seconds and meta["documents"]:
+            text += f"\n{1e3 * report.seconds / meta['documents']:,.2f} ms a document"
+        return text
+
+    show_parts(options, task, describe)

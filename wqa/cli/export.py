@@ -27,12 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa export`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument("out", metavar="OUT", help="new directory to write")
-    add_choice(
-        parser,
-        "--format",
-        ("mxnet", "onnx", "huggingface"),
-        "library that reads the files",
-    )
+    text = "library that reads the files"
+    add_choice(parser, "--format", ("mxnet", "onnx", "huggingface"), text)
 
 
 def run(options: argparse.Namespace) -> None:

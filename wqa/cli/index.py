@@ -24,9 +24,8 @@ from wqa.errors import printable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa index`` to its parser."""
-    parser.add_argument(
-        "documents", metavar="DOCUMENTS", help="folder, .csv, .tsv, JSONL, or ir:NAME"
-    )
+    text = "folder, .csv, .tsv, JSONL, or ir:NAME"
+    parser.add_argument("documents", metavar="DOCUMENTS", help=text)
     parser.add_argument("--out", required=True, metavar="PATH", help="folder to write")
     text = "texts of a table (default: text)"
     parser.add_argument("--column", default="text", metavar="NAME", help=text)
@@ -57,9 +56,7 @@ def run(options: argparse.Namespace) -> None:
         **settings,
     )
     seconds = time.perf_counter() - begin
-    count = meta.get("sentences")
-    print(
-        f"{printable(options.out)}: {meta['documents']:,} documents, "
-        f"{'' if count is None else f'{count:,} sentences, '}{meta['terms']:,} terms, "
-        f"{meta['method']}, {sum(meta['files'].values()):,} bytes, {seconds:.1f} seconds"
-    )
+    names = ("documents", "sentences", "terms")
+    counts = ", ".join(f"{meta[name]:,} {name}" for name in names if name in meta)
+    size = f"{sum(meta['files'].values()):,} bytes, {seconds:.1f} seconds"
+    print(f"{printable(options.out)}: {counts}, {meta['method']}, {size}")

@@ -8,8 +8,9 @@ import logging
 import math
 import shlex
 import typing
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from wqa.cli.output import show
 from wqa.config import LONG_CANDIDATES, LONG_QUESTIONS, RANKING_ENGINES, EngineConfig
 from wqa.data.records import DEFAULT_FILTER, FILTERS
 from wqa.errors import OptionError, printable, shorten
@@ -312,8 +313,23 @@ def add_partitions(
     add_number(parser, "--partition-tokens", tokens, text)
 
 
-def run_in_parts(options: argparse.Namespace, task: PartTask) -> PartsReport:
-    """Run a task as the options of `add_partitions` say, with a bar on standard error."""
+def show_parts(
+    options: argparse.Namespace, task: PartTask, describe: Callable[[PartsReport], str]
+) -> None:
+    """Run a task as the options of `add_partitions` say, and print what it made or what lacks."""
+    report = _run_in_parts(options, task)
+    counts = f"{report.computed:,} of {report.partitions:,} partitions computed"
+    text = f"{printable(options.out)}.partitions: {counts}, "
+    if report.meta is not None:
+        text = describe(report)
+    elif report.missing:
+        text += f"{report.missing:,} are missing"
+    else:
+        text += "not merged yet; unless another process merges them, run --merge"
+    show(text, {"out": options.out, **report._asdict()}, options.json)
+
+
+def _run_in_parts(options: argparse.Namespace, task: PartTask) -> PartsReport:
     from wqa.data.parts import merge_parts, parse_shard, run_parts
     from wqa.io.progress import stop_on_signals
 
@@ -328,12 +344,3 @@ def run_in_parts(options: argparse.Namespace, task: PartTask) -> PartsReport:
             on_gpus = options.ctx.startswith("gpu")
             return run_on_ray(task, options.cluster, options.threads, on_gpus, True, stop)
         return run_parts(task, shard, progress=True, stop=stop)
-
-
-def state_line(options: argparse.Namespace, report: PartsReport) -> str:
-    """State of partitions that are not merged by this command."""
-    state = f"{report.missing:,} are missing"
-    if not report.missing:
-        state = "not merged yet; unless another process merges them, run --merge"
-    counts = f"{report.computed:,} of {report.partitions:,} partitions computed"
-    return f"{printable(str(options.out))}.partitions: {counts}, {state}"

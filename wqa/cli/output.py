@@ -13,12 +13,8 @@ from wqa.errors import UNPRINTABLE, OptionError
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add ``--json``."""
-    parser.add_argument(
-        "--json",
-        metavar="FILE",
-        type=_output_file,
-        help="write the result as JSON too; - for standard output instead of the table",
-    )
+    text = "write the result as JSON too; - for standard output instead of the table"
+    parser.add_argument("--json", metavar="FILE", type=_output_file, help=text)
 
 
 def _output_file(path: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Iterator
 
 from wqa.cli.options import add_data, add_long_questions, add_number
 from wqa.cli.output import add_json, show
+from wqa.config import STRENGTH
 from wqa.errors import OptionError, printable
 
 
@@ -24,26 +25,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run directory")
     add_data(parser, "questions to measure ranges on, JSONL, .csv or .tsv, or claims")
     add_number(parser, "--questions", 100, "number of questions to measure on")
-    parser.add_argument(
-        "--strength",
-        type=float,
-        default=None,
-        metavar="A",
-        help="SmoothQuant's alpha: share of the inputs' outliers that moves to the weights, 0 to 1",
-    )
+    text = "SmoothQuant's alpha: share of the inputs' outliers that moves to the weights, 0 to 1"
+    parser.add_argument("--strength", type=float, default=STRENGTH, metavar="A", help=text)
     add_long_questions(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa quantize`` and print the name of the file."""
-    from wqa.config import STRENGTH
     from wqa.engines.onednn.library import where_int8_runs
     from wqa.systems.quantize import quantize
 
     if options.questions < 1:
         raise OptionError("questions", options.questions, "a whole number above 0")
-    strength = STRENGTH if options.strength is None else options.strength
+    strength = options.strength
     questions = _questions(options)
     pairs = quantize(options.run, questions, options.questions, strength, options.long_questions)
     file = f"{options.run}/int8.safetensors"

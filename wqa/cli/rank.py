@@ -44,9 +44,8 @@ _WIDTH = 300  # characters of a sentence that the table shows
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa rank`` to its parser."""
-    parser.add_argument(
-        "run", metavar="RUN", help="run directory, .json file, or a name such as minilm or wo+rr"
-    )
+    text = "run directory, .json file, or a name such as minilm or wo+rr"
+    parser.add_argument("run", metavar="RUN", help=text)
     parser.add_argument("--question", required=True, metavar="Q", help="the question")
     text = "candidates, one a line; - for standard input; give it again for another file"
     keywords: Dict[str, Any] = {"required": True, "action": "append", "metavar": "FILE"}

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-from typing import Dict
 
 from wqa.cli.options import add_data, add_number
 from wqa.errors import printable
@@ -27,9 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa retrieve`` to its parser."""
     parser.add_argument("index", metavar="INDEX", help="folder that `wqa index` wrote")
     add_data(parser, "questions, JSONL, .csv or .tsv; they need no candidates")
-    parser.add_argument(
-        "--out", required=True, metavar="PATH", help="canonical JSONL to write, plain or .gz"
-    )
+    text = "canonical JSONL to write, plain or .gz"
+    parser.add_argument("--out", required=True, metavar="PATH", help=text)
     add_number(parser, "--top", 80, "documents a question")
 
 
@@ -38,27 +36,15 @@ def run(options: argparse.Namespace) -> None:
     from wqa.retrieval import write_retrieved
 
     counts = write_retrieved(options.index, options.data, options.out, options.top, progress=True)
-    _note(counts)
-    print(
-        f"{printable(options.out)}: {counts['questions']:,} questions, "
-        f"{counts['candidates']:,} candidates, {counts['positives']:,} of them with an answer"
-    )
-
-
-def _note(counts: Dict[str, int]) -> None:
-    """Print on standard error which questions lack documents, answers or labels."""
     total = counts["questions"] + counts["without"]
-    notes = []
     if counts["without"]:
-        notes.append(
-            f"{counts['without']:,} of {total:,} questions retrieve no document and are left out "
-            f"(`wqa evaluate --total {total}` counts them as 0)"
-        )
+        note = f"{counts['without']:,} of {total:,} questions retrieve no document and are left out"
+        LOGGER.warning(f"{note} (`wqa evaluate --total {total}` counts them as 0)")
     if counts["missed"]:
-        notes.append(f"{counts['missed']:,} questions retrieve no document with an answer")
+        LOGGER.warning(f"{counts['missed']:,} questions retrieve no document with an answer")
     if counts["unknown"]:
-        notes.append(
-            f"{counts['unknown']:,} questions have no answers, so their candidates have no labels"
-        )
-    for note in notes:
-        LOGGER.warning(note)
+        note = f"{counts['unknown']:,} questions have no answers"
+        LOGGER.warning(f"{note}, so their candidates have no labels")
+    candidates = f"{counts['candidates']:,} candidates, {counts['positives']:,} of them"
+    made = f"{printable(options.out)}: {counts['questions']:,} questions"
+    print(f"{made}, {candidates} with an answer")

@@ -20,6 +20,7 @@ in any order, at once, on any machines that share the folder and have the same -
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from wqa.cli.options import (
     add_choice,
@@ -29,11 +30,10 @@ from wqa.cli.options import (
     add_partitions,
     add_ranking,
     ranking_options,
-    run_in_parts,
-    state_line,
+    show_parts,
     values_of,
 )
-from wqa.cli.output import add_json, show
+from wqa.cli.output import add_json
 from wqa.errors import printable
 
 
@@ -64,15 +64,13 @@ def run(options: argparse.Namespace) -> None:
         if "cache" in keywords:
             keywords["cache"] = str(keywords["cache"].path)  # workers open it by themselves
     given = values_of(options, "run", "data", "out", "filter", "partition_tokens")
-    report = run_in_parts(options, ScoringTask(output=options.format, options=keywords, **given))
-    figures = {"out": options.out, **report._asdict()}
-    meta = report.meta
-    if meta is None:
-        show(state_line(options, report), figures, options.json)
-        return
-    note_long_questions(meta["truncated_questions"], meta["skipped_questions"], options.data)
-    text = (
-        f"{printable(options.out)}: {meta['questions']:,} questions, {meta['pairs']:,} candidates, "
-        f"{meta['blank']:,} blank, scored by {printable(options.run)} ({meta['system']})"
-    )
-    show(text, figures, options.json)
+
+    def describe(report: Any) -> str:
+        meta = report.meta
+        note_long_questions(meta["truncated_questions"], meta["skipped_questions"], options.data)
+        counts = f"{meta['questions']:,} questions, {meta['pairs']:,} candidates"
+        run = f"{printable(options.run)} ({meta['system']})"
+        return f"{printable(options.out)}: {counts}, {meta['blank']:,} blank, scored by {run}"
+
+    task = ScoringTask(output=options.format, options=keywords, **given)
+    show_parts(options, task, describe)

@@ -27,14 +27,12 @@ _COUNTS = ("questions", "pairs", "truncated", "blank", "truncated_questions", "s
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa tokenize`` to its parser."""
     start = parser.add_mutually_exclusive_group(required=True)
-    start.add_argument(
-        "--encoder", metavar="DIR", help="encoder whose tokenizer to take, as `wqa train` takes it"
-    )
+    text = "encoder whose tokenizer to take, as `wqa train` takes it"
+    start.add_argument("--encoder", metavar="DIR", help=text)
     start.add_argument("--init", metavar="RUN", help="run whose tokenizer to take instead")
     add_data(parser, "labelled questions, JSONL, .csv or .tsv")
-    parser.add_argument(
-        "--out", required=True, metavar="PATH", help="folder to write; name it .store"
-    )
+    text = "folder to write; name it .store"
+    parser.add_argument("--out", required=True, metavar="PATH", help=text)
     add_number(parser, "--max-length", 128, "limit of a pair", "TOKENS")
     add_long_questions(parser)
     add_json(parser)
@@ -55,10 +53,8 @@ def run(options: argparse.Namespace) -> None:
     meta = build_store(options.data, options.out, inputs)
     note_long_questions(meta["truncated_questions"], meta["skipped_questions"], options.data)
     size = sum(meta["files"].values())
-    text = (
-        f"{printable(options.out)}: {meta['questions']:,} questions, {meta['pairs']:,} pairs, "
-        f"{meta['truncated']:,} shortened, "
-        f"{meta['blank']:,} blank candidates left out, {size:,} bytes"
-    )
+    pairs = f"{meta['pairs']:,} pairs, {meta['truncated']:,} shortened"
+    text = f"{printable(options.out)}: {meta['questions']:,} questions, {pairs}, "
+    text += f"{meta['blank']:,} blank candidates left out, {size:,} bytes"
     counts = {name: meta[name] for name in _COUNTS}
     show(text, {"store": options.out, **counts, "bytes": size}, options.json)

@@ -59,13 +59,9 @@ def add_system_arguments(parser: CommandParser, system: str) -> None:
     """Add the arguments of ``wqa train SYSTEM`` to its parser."""
     config = _config_of(system)
     start = parser.add_mutually_exclusive_group()
-    start.add_argument(
-        "--encoder",
-        default="",
-        metavar="DIR",
-        help="pretrained encoder: a Hugging Face directory, a tar of one, or a hub name; what "
-        "`wqa convert` wrote; minilm, the installed one; gluonnlp:MODEL/DATASET",
-    )
+    text = "pretrained encoder: a Hugging Face directory, a tar of one, or a hub name; what `wqa "
+    text += "convert` wrote; minilm, the installed one; gluonnlp:MODEL/DATASET"
+    start.add_argument("--encoder", default="", metavar="DIR", help=text)
     text = "run to start from instead, as TANDA's adapt step does"
     start.add_argument("--init", default="", metavar="RUN", help=text)
     text = "training questions, JSONL, .csv or .tsv, or a store that `wqa tokenize` wrote"

@@ -31,11 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa verify`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run of `wqa train mspp_claims`")
     parser.add_argument("--claim", required=True, metavar="TEXT", help="the claim")
-    parser.add_argument(
-        "--evidence",
-        metavar="FILE",
-        help="evidence, one piece a line; - for standard input (default: none)",
-    )
+    text = "evidence, one piece a line; - for standard input (default: none)"
+    parser.add_argument("--evidence", metavar="FILE", help=text)
     add_json(parser)
     add_engine(parser)
     add_long_questions(parser, ("error", "truncate"))
@@ -92,9 +89,8 @@ def evaluate_claims(options: argparse.Namespace) -> None:
     verifier = load_verifier(options.runs[0], **loading_options(options))
     with naming_file(options.data):
         prepared = verifier.prepare(claims)
-    labelled = with_bar(
-        verifier.label_all(prepared.questions), len(prepared.questions), "labelling", True, "claim"
-    )
+    verdicts, count = verifier.label_all(prepared.questions), len(prepared.questions)
+    labelled = with_bar(verdicts, count, "labelling", True, "claim")
     predictions = {}
     cut = unread = 0
     for claim, verdict in zip(prepared.questions, labelled):

@@ -9,19 +9,14 @@ import logging
 import os
 import pathlib
 import re
-import shlex
 from typing import Callable, Dict, Iterator, Optional, Set, Tuple
 
 from wqa.data.documents import LONGEST_DOCUMENT, Document, read_documents
-from wqa.data.markup import check_nesting, markdown_text, page_text
+from wqa.data.ir_names import is_ir_name
+from wqa.data.markup import markdown_text, page_text
 from wqa.data.records import check_id
 from wqa.data.tables import is_table, read_rows
-from wqa.errors import (
-    DataError,
-    OptionError,
-    printable,
-    shorten,
-)
+from wqa.errors import DataError, OptionError, printable, shorten
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import UniqueIds, open_bytes, without_mark
 
@@ -125,43 +120,34 @@ def read_text(path: PathLike) -> Iterator[Document]:
 
 def _read(file: pathlib.Path) -> Tuple[str, str]:
     """Title and text of a file."""
-    form = FORMS[file.suffix.lower()]
-    content = _decoded(file)
-    if form == "html":
-        check_nesting(content, file)
-    return _READERS[form](content)
+    return _READERS[FORMS[file.suffix.lower()]](_decoded(file))
 
 
 def _files(folder: pathlib.Path) -> Iterator[Tuple[pathlib.Path, str]]:
     """Files of a folder and those in it, each folder once, with their paths in the folder."""
-    seen: Set[Tuple[int, int]] = set()
-
-    ahead = [str(folder)]  # os.walk calls itself for each folder in a folder
-    while ahead:
-        top = ahead.pop()
-        try:
-            state = os.stat(top)
-            if (state.st_dev, state.st_ino) in seen:  # a link that runs in a circle
-                continue
-            seen.add((state.st_dev, state.st_ino))
-            with os.scandir(top) as entries:
-                inside = sorted((entry.name, entry.is_dir()) for entry in entries)
-        except OSError as error:
-            problem = f"cannot be read ({error.strerror})"
-            raise DataError(error.filename or top, problem, hint="check the path") from None
-        shown = [(name, is_folder) for name, is_folder in inside if not name.startswith(".")]
-        ahead += [os.path.join(top, name) for name, is_folder in reversed(shown) if is_folder]
-        for name, is_folder in shown:
-            file = pathlib.Path(top, name)
-            if not is_folder:
+    seen: Set[str] = set()
+    for top, inside, names in os.walk(folder, followlinks=True, onerror=_refuse):
+        real = os.path.realpath(top)
+        if real in seen:  # a link that runs in a circle
+            inside.clear()
+            continue
+        seen.add(real)
+        inside[:] = sorted(name for name in inside if not name.startswith("."))
+        for name in sorted(names):
+            if not name.startswith("."):
+                file = pathlib.Path(top, name)
                 if printable(name) != name:
                     raise DataError(file, "its name cannot be shown", "UTF-8", "rename it")
                 yield file, file.relative_to(folder).as_posix()
 
 
+def _refuse(error: OSError) -> None:
+    """Raise an error of `os.walk`."""
+    problem = f"cannot be read ({error.strerror})"
+    raise DataError(error.filename, problem, hint="check the path") from None
+
+
 def _decoded(path: pathlib.Path) -> str:
-    if not path.is_file():
-        raise DataError(path, "is no file, or a link to none", "a file", "delete or mend it")
     with open_bytes(path) as file:
         raw = file.read(LONGEST_DOCUMENT + 1)
     if len(raw) > LONGEST_DOCUMENT:
@@ -170,23 +156,8 @@ def _decoded(path: pathlib.Path) -> str:
     try:
         return without_mark(raw).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(
-            path,
-            f"byte {error.start} is not UTF-8",
-            "UTF-8 text",
-            f"convert it: iconv -f {_encoding_of(raw)} -t UTF-8 {shlex.quote(str(path))}",
-        ) from None
-
-
-def _encoding_of(raw: bytes) -> str:
-    """An encoding that a text which is not UTF-8 may have."""
-    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "UTF-16"
-    try:
-        raw.decode("cp1252")
-    except UnicodeDecodeError:
-        return "ISO-8859-1"
-    return "WINDOWS-1252"
+        problem, hint = f"byte {error.start} is not UTF-8", "convert the file, as by iconv"
+        raise DataError(path, problem, "UTF-8 text", hint) from None
 
 
 def _of_name(path: pathlib.Path) -> str:
@@ -251,15 +222,24 @@ def is_collection(path: PathLike) -> bool:
     return os.path.isdir(path) or is_table(path) or _form(path) is not None
 
 
-def collection_digest(path: PathLike, column: str) -> str:
-    """SHA-256 of the content of a folder or a table, from which its documents follow."""
+def collection_digest(path: PathLike, column: str = "text") -> str:
+    """SHA-256 of the content of a collection, from which its documents follow."""
     digest = hashlib.sha256()
-    if not os.path.isdir(path):
-        digest.update(json.dumps([column, sha256(path)]).encode("ascii"))
-        return digest.hexdigest()
-    for file, name in _files(pathlib.Path(path)):
-        if file.suffix.lower() in FORMS:
-            digest.update(json.dumps([name, sha256(file)]).encode("ascii"))
+    try:
+        if is_ir_name(path):
+            for document in read_documents(path):
+                digest.update(json.dumps([document.id, document.text]).encode("ascii"))
+        elif not is_collection(path):
+            return sha256(path)
+        elif not os.path.isdir(path):
+            digest.update(json.dumps([column, sha256(path)]).encode("ascii"))
+        else:
+            for file, name in _files(pathlib.Path(path)):
+                if file.suffix.lower() in FORMS:
+                    digest.update(json.dumps([name, sha256(file)]).encode("ascii"))
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror})"
+        raise DataError(error.filename or path, problem, hint="check the path") from None
     return digest.hexdigest()
 
 

@@ -142,17 +142,10 @@ def read_candidates(path: PathLike) -> List[Candidate]:
 
 
 def _question(value: Any, where: str, with_candidates: bool) -> Question:
-    needed = {"id", "question"}
+    needed, optional = {"id", "question"}, {"candidates", "answers"}
     if with_candidates:
         needed.add("candidates")
-        if isinstance(value, dict) and needed - set(value) == {"candidates"}:
-            raise DataError(
-                where,
-                "no key 'candidates'",
-                "a question with its candidates",
-                "add them, or let `wqa retrieve` find them in documents",
-            )
-    fields = object_of(value, needed, {"candidates", "answers"}, where)
+    fields = object_of(value, needed, optional, where)
     for name in ("id", "question"):
         if not text_of(fields[name], name, where).strip():
             raise DataError(where, f"{name} is empty", "text")
@@ -174,11 +167,8 @@ def _question(value: Any, where: str, with_candidates: bool) -> Question:
 
 def _answers(items: Any, where: str) -> Tuple[str, ...]:
     if not isinstance(items, list) or not items:
-        raise DataError(
-            where,
-            f"answers is {shorten(items)}",
-            "a list of at least one text, or no answers where they are not known",
-        )
+        expected = "a list of at least one text, or no answers where they are not known"
+        raise DataError(where, f"answers is {shorten(items)}", expected)
     for number, item in enumerate(items, 1):
         if not text_of(item, f"answer {number}", where).strip():
             raise DataError(where, f"answer {number} is empty", "text")
@@ -190,12 +180,9 @@ def _candidate(value: Any, where: str) -> Candidate:
     text = text_of(fields["text"], "text", where)
     label = fields.get("label")
     if "label" in fields and (type(label) is not int or label not in (0, 1)):
-        raise DataError(
-            where, f"label is {shorten(label)}", "0 or 1, or no label where it is not known"
-        )
-    document_id = None
-    if "id" in fields:
-        document_id = text_of(fields["id"], "id", where)
+        expected = "0 or 1, or no label where it is not known"
+        raise DataError(where, f"label is {shorten(label)}", expected)
+    document_id = text_of(fields["id"], "id", where) if "id" in fields else None
     meta = meta_of(fields["meta"], where) if "meta" in fields else None
     return Candidate(text, label, document_id, meta=meta)
 

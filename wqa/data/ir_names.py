@@ -139,34 +139,22 @@ def _load(name: str) -> Any:
 
         ir_datasets.log.easy().logger()  # which sets the level when it is made
     except ImportError as error:
-        raise MissingDependency(
-            name,
-            f"ir_datasets cannot be imported ({error})",
-            "the library that knows this name",
-            how_to_install("ir") + ", or name a file of canonical JSONL",
-        ) from None
+        problem, hint = f"ir_datasets cannot be imported ({error})", how_to_install("ir")
+        raise MissingDependency(name, problem, "the library that knows this name", hint) from None
     try:
         with _reading(name):
             return ir_datasets.load(name[len(PREFIX) :])
     except KeyError:
-        raise DataError(
-            name,
-            "there is no such dataset",
-            _EXAMPLES,
-            "`ir_datasets list` prints all of them",
-        ) from None
+        hint = "`ir_datasets list` prints all of them"
+        raise DataError(name, "there is no such dataset", _EXAMPLES, hint) from None
 
 
 def _check_parts(dataset: Any, name: str, with_candidates: bool) -> None:
     if not dataset.has_queries():
         raise DataError(name, "a dataset without questions", _EXAMPLES, "name one of its parts")
     if with_candidates and not (dataset.has_scoreddocs() and dataset.has_docs()):
-        raise DataError(
-            name,
-            "a dataset without ranked documents (scoreddocs)",
-            "a reranking set",
-            "name another one, or let `wqa retrieve` find candidates in documents",
-        )
+        hint = "name another one, or let `wqa retrieve` find candidates in documents"
+        raise DataError(name, "a dataset without scoreddocs", "a reranking set", hint)
 
 
 @contextlib.contextmanager
@@ -182,12 +170,9 @@ def _reading(name: str) -> Iterator[None]:
         yield
     except (OSError, RuntimeError, EOFError, ValueError) as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise DataError(
-            name,
-            f"cannot be fetched or read ({reason})",
-            "a network, or the files of an earlier fetch",
-            "connect this machine, or copy ~/.ir_datasets (or IR_DATASETS_HOME) of one that has it",
-        ) from None
+        hint = "connect this machine, or copy ~/.ir_datasets (IR_DATASETS_HOME) of one that has it"
+        problem, expected = f"cannot be fetched or read ({reason})", "a network, or fetched files"
+        raise DataError(name, problem, expected, hint) from None
     finally:
         logger.setLevel(level)
 

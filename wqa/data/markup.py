@@ -6,11 +6,10 @@ The texts keep headings, lists, tables and code, by which `wqa.data.sentences` d
 from __future__ import annotations
 
 import html
-import pathlib
 import re
 from typing import Any, Iterator, Tuple
 
-from wqa.errors import DataError, MissingDependency, how_to_install
+from wqa.errors import MissingDependency, how_to_install
 
 _SPACE = re.compile(r"\s+")
 _WORD = re.compile(r"\w")
@@ -19,15 +18,6 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _FRONT_MATTER = re.compile(r"---[ \t]*\n((?:(?!---|\.\.\.).*\n)*?)(?:---|\.\.\.)[ \t]*(?:\n|$)")
 _YAML_KEY = re.compile(r"[\w\"'-][^:\n]{0,100}:(?:\s|$)|#")
 _YAML = re.compile(r"[ \t]|-(?:\s|$)|[]}]|" + _YAML_KEY.pattern)
-#: What holds one page apart from another; pages that are nested more deeply take too long.
-_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
-_DEEPEST = 1000
-#: Elements that need no end.
-_OPEN = re.compile(
-    "p|li|td|tr|th|dt|dd|option|thead|tbody|tfoot|colgroup|area|base|br|col|embed|hr|img|input|link|"
-    "meta|source|track|wbr|html|head|body",
-    re.IGNORECASE,
-)
 #: Elements of a page that are not part of its text.
 _OUTSIDE = "script,style,noscript,template,nav,footer,aside,button,select,textarea,svg,iframe"
 #: An element of these that XHTML closes at once; HTML would take what follows for its content.
@@ -176,13 +166,3 @@ def _text_of(root: Any) -> str:
         if _WORD.search(block):
             blocks.append(block)
     return "\n\n".join(blocks)
-
-
-def check_nesting(source: str, where: pathlib.Path) -> None:
-    """Refuse a page whose elements are nested so deeply that reading it would take minutes."""
-    depth = 0
-    for end, name in _TAG.findall(source):
-        if not _OPEN.fullmatch(name):
-            depth = max(0, depth + (-1 if end else 1))
-        if depth > _DEEPEST:
-            raise DataError(where, f"elements nested {_DEEPEST:,} deep", "a page of HTML")

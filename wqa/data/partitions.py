@@ -111,7 +111,7 @@ def partitions_of(
 
 
 class PartitionReader:
-    """Reads the records of partitions from a file, which stays open. It is a context manager.
+    """Reads the records of partitions from a file, which stays open.
 
     A packed file is unpacked up to a partition, and records without positions, such as those of a
     table, are read up to it; one after another, in order, they cost one pass.
@@ -129,14 +129,6 @@ class PartitionReader:
         self._file: Optional[IO[bytes]] = None
         self._records: Optional[Iterator[Any]] = None  # those without positions
         self._next = 0  # index of the next of them
-
-    def __enter__(self) -> PartitionReader:
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
     def read(self, partition: Partition) -> List[Any]:
         """Read the records of a partition, those that a filter leaves out among them."""

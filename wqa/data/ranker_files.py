@@ -24,9 +24,6 @@ _FIELDS = {
     "ensemble": {"ensemble", "weights", "tuned"},
 }
 
-#: Greatest number of rankers of a file, those of the files inside it included.
-MOST_RANKERS = 100
-
 
 class Entry(NamedTuple):
     """A ranker of a file."""
@@ -54,23 +51,16 @@ def ranker_file_kind(path: PathLike) -> str:
     return read_ranker_file(source.path).kind if source.kind == "file" else ""
 
 
-def read_ranker_file(path: pathlib.Path) -> RankerFile:
-    """Read a file of rankers, and check the files inside it."""
+def read_ranker_file(path: pathlib.Path, around: Tuple[pathlib.Path, ...] = ()) -> RankerFile:
+    """Read a file of rankers, and check the files inside it; ``around`` has those it is inside."""
     content = _read(path)
-    waiting: List[Tuple[pathlib.Path, Tuple[pathlib.Path, ...]]] = [(path, ())]
-    count = 0
-    while waiting:
-        inner, around = waiting.pop()
-        resolved = inner.resolve()
-        kind, entries = _read(inner)[:2]
-        if resolved in around:
-            raise RunDirectoryError(inner, f"the {kind} is inside itself", CONTENT[kind])
-        count += len(entries)
-        if count > MOST_RANKERS:
-            raise RunDirectoryError(path, f"{count} rankers or more", f"at most {MOST_RANKERS}")
-        for entry in entries:
-            if entry.source.kind == "file":
-                waiting.append((entry.source.path, (*around, resolved)))
+    resolved = path.resolve()
+    if resolved in around:
+        problem = f"the {content.kind} is inside itself"
+        raise RunDirectoryError(path, problem, CONTENT[content.kind])
+    for entry in content.entries:
+        if entry.source.kind == "file":
+            read_ranker_file(entry.source.path, (*around, resolved))
     return content
 
 
@@ -86,13 +76,11 @@ def _read(path: pathlib.Path) -> RankerFile:
         weights = values.get("weights")
         if not (weights is None or isinstance(weights, list)):
             raise ValueError(f"weights is {shorten(weights)}")
-        entries = [_entry(path.parent, entry) for entry in values[field][: MOST_RANKERS + 1]]
+        entries = [_entry(path.parent, entry) for entry in values[field]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         expected = CONTENT.get(kind, " or ".join(CONTENT.values()))
-        problem = f"is no {kind or ' or '.join(CONTENT)} of rankers"
-        raise RunDirectoryError(
-            path, f"{problem} ({type(error).__name__}: {error})", expected
-        ) from None
+        problem = f"is no {kind or ' or '.join(CONTENT)} of rankers ({error})"
+        raise RunDirectoryError(path, problem, expected) from None
     return RankerFile(kind, entries, values.get("drop_ratio"), values.get("keep"), weights)
 
 

@@ -112,12 +112,13 @@ def check_document_ids(question: Question, where: str) -> None:
             check_id(candidate.id, f"{where}, candidate {number}", _CANDIDATE_ID)
     for number, document_id in enumerate(question.document_ids, 1):
         if document_id in numbers:
+            problem = f"document id {shorten(document_id)} belongs to candidate "
+            problem += f"{numbers[document_id]} too"
+            expected = (
+                "ids that are unique in a question; a candidate without one is QUESTION-INDEX"
+            )
             raise DataError(
-                f"{where}, candidate {number}",
-                f"document id {shorten(document_id)} belongs to candidate "
-                f"{numbers[document_id]} too",
-                "ids that are unique in a question; a candidate without one is QUESTION-INDEX",
-                "rename one of the two",
+                f"{where}, candidate {number}", problem, expected, "rename one of the two"
             )
         numbers[document_id] = number
 
@@ -237,11 +238,8 @@ def known_labels(question: Question) -> Tuple[int, ...]:
     labels = []
     for number, label in enumerate(question.labels, 1):
         if label is None:
-            raise DataError(
-                f"question {shorten(question.id)}",
-                f"candidate {number} has no label",
-                "a label, 0 or 1, on each",
-            )
+            where = f"question {shorten(question.id)}"
+            raise DataError(where, f"candidate {number} has no label", "a label, 0 or 1, on each")
         labels.append(label)
     return tuple(labels)
 

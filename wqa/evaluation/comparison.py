@@ -213,17 +213,9 @@ def _compared(results: Sequence[_Result]) -> Comparisons:
         rho, deviation = rank_correlation(first.orders, second.orders)
         metrics = []
         for name, values in first.values.items():
-            comparison = compare(values, second.values[name], name)
-            metrics.append(dataclasses.asdict(comparison))
-        comparisons.append(
-            {
-                "first": first.title,
-                "second": second.title,
-                "spearman": rho,
-                "spearman_deviation": deviation,
-                "metrics": metrics,
-            }
-        )
+            metrics.append(dataclasses.asdict(compare(values, second.values[name], name)))
+        row: Row = {"first": first.title, "second": second.title, "spearman": rho}
+        comparisons.append({**row, "spearman_deviation": deviation, "metrics": metrics})
     return {"rows": [result.row for result in results], "comparisons": comparisons}
 
 

@@ -148,11 +148,8 @@ def _order(ranking: Any, question: Question, ties: str) -> List[int]:
     count = len(question.candidates)
     indices = list(range(count))
     if sorted(order) != indices:
-        raise DataError(
-            f"question {shorten(question.id)}",
-            f"a ranking of {len(order)} candidates",
-            f"each of its {count} candidates once",
-        )
+        problem, expected = f"a ranking of {len(order)} candidates", f"each of its {count} once"
+        raise DataError(f"question {shorten(question.id)}", problem, expected)
     return break_ties(ranking, question, ties)
 
 

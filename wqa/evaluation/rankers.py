@@ -174,12 +174,8 @@ def evaluate_ranker(
         drops = itertools.chain.from_iterable(inner.drops for inner in ranker.with_inner())
         settings = {"stored" if any(drop.discards for drop in drops) else "0": None}
     if trec_run and len(settings) > 1 and "{}" not in trec_run:
-        raise OptionError(
-            "trec_run",
-            f"{len(settings)} drop ratios",
-            "a file for each",
-            "put {} in its name for the ratio",
-        )
+        hint = "put {} in its name for the ratio"
+        raise OptionError("trec_run", f"{len(settings)} drop ratios", "a file for each", hint)
     if per_exit and not ranker.capabilities.exits:
         kind = f"{ranker.capabilities.kind} ({ranker.capabilities.system})"
         raise OptionError("per_exit", kind, "a ranker with exits")
@@ -236,8 +232,7 @@ def _rows_of_exits(
         share = layers / capabilities.num_layers
         row: Row = {"drop_ratio": f"exit {layer}", "filter": filter}
         row.update(evaluate(orders, questions, metrics=metrics, total=total))
-        for kind, cost in before.items():
-            row[kind] = share + cost
+        row.update((kind, share + cost) for kind, cost in before.items())
         row["seconds"] = None
         rows.append(row)
     return rows

@@ -121,34 +121,6 @@ def header_of(metadata: Mapping[str, Any]) -> List[str]:
     return [START, *lines, END]
 
 
-def read_metadata(path: PathLike) -> Dict[str, Any]:
-    """Read the header of a run.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Run file, plain or ``.gz``.
-
-    Returns
-    -------
-    dict
-        Its fields; empty if the run has no header.
-
-    Raises
-    ------
-    DataError
-        If the header does not end, or is no YAML of fields.
-    """
-    import yaml
-
-    header, _ = split_header(path)
-    try:
-        metadata = yaml.safe_load("\n".join(line[2:] for line in header))
-        return dict(metadata or {})
-    except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
-        raise DataError(path, f"a header that cannot be read ({error})", "YAML fields") from None
-
-
 def split_header(path: PathLike) -> Tuple[List[str], Iterator[Tuple[int, str]]]:
     """Lines of a run's header without its marks, and its other lines with their numbers."""
     lines = text_lines(path)

@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _KINDS = "an encoder's directory, a tar of one, a hub name such as FacebookAI/roberta-base"
 _FILES = (
     *("config.json", "tokenizer_config.json", "tokenizer.json"),
-    *("vocab.txt", "vocab.json", "merges.txt", "spiece.model"),
+    *("vocab.txt", "vocab.json", "merges.txt"),
 )
 #: Files of weights and their indexes, in the order in which they are looked for.
 _WEIGHTS = ("model*.safetensors*", "pytorch_model*.bin*")

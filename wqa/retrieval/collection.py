@@ -10,7 +10,6 @@ import array
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
 import os
@@ -22,11 +21,10 @@ import numpy as np
 
 from wqa.data import Candidate, Document, Question, read_questions, write_questions
 from wqa.data.folders import collection_digest, is_collection, read_collection
-from wqa.data.ir_names import is_ir_name
 from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError
 from wqa.io.arrays import ArrayWriter, output_of, reusable_folder, write_arrays
-from wqa.io.files import PathLike, lock_output, scratch_folder, sha256, storage_errors
+from wqa.io.files import PathLike, lock_output, scratch_folder, storage_errors
 from wqa.io.progress import with_bar
 from wqa.retrieval.index import FORMAT, KIND, SENTENCES, TEXTS, TYPES, Index
 from wqa.retrieval.methods import BUCKETS, Method, contains_spans, count_terms, joined, method_of
@@ -100,7 +98,7 @@ def build_index(
         splitter = SentenceSplitter()
     with lock_output(out):
         made_with: Dict[str, Any] = {
-            "documents_sha256": _digest(documents, column),
+            "documents_sha256": collection_digest(documents, column),
             "method": method,
             "settings": dataclasses.asdict(weights),
         }
@@ -109,36 +107,19 @@ def build_index(
             types = {name: TYPES[name] for name in TYPES if name not in SENTENCES}
         else:
             made_with["splitter"] = splitter.name
-        changed = "the documents or the settings have changed"
-        hint = f"{changed}: replace it with --replace, or choose another folder"
-        output = output_of(out, FORMAT, KIND, list(TYPES))
+        output, existing = output_of(out, FORMAT, KIND, list(TYPES)), None
         try:
+            hint = "replace it with --replace, or choose another folder"
             existing = reusable_folder(output, made_with, hint)
         except DataError:
             if not replace:
                 raise
-            existing = None
         if existing is None:
             with write_arrays(output, types, made_with) as writer:
                 read = read_collection(documents, column)
                 shown = with_bar(read, None, "indexing", progress, "document")
                 writer.finish(_write(writer, shown, documents, weights, splitter))
         return Index(out).meta
-
-
-def _digest(path: PathLike, column: str) -> str:
-    if is_ir_name(path):
-        digest = hashlib.sha256()
-        for document in read_collection(path):
-            digest.update(json.dumps([document.id, document.text]).encode("ascii"))
-        return digest.hexdigest()
-    try:
-        if is_collection(path):
-            return collection_digest(path, column)
-        return sha256(path)
-    except OSError as error:
-        name = error.filename or path
-        raise DataError(name, f"cannot be read ({error.strerror})", hint="check the path") from None
 
 
 def _write(
@@ -168,11 +149,8 @@ def _write(
         _write_texts(writer, waiting, splitter)
         names = np.flatnonzero(frequencies)
         if not len(names):
-            raise DataError(
-                path,
-                "its documents hold only stop words and punctuation marks",
-                "words that questions could find",
-            )
+            problem = "its documents hold only stop words and punctuation marks"
+            raise DataError(path, problem, "words that questions could find")
         ends = np.cumsum(frequencies[names])
         writer.append("terms", names)
         writer.append("term_ends", ends)

@@ -8,15 +8,15 @@ compressed sparse matrix of terms by documents, without rows for the terms that 
 
 from __future__ import annotations
 
+import json
 from typing import Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
 from wqa.data import Document
-from wqa.errors import DataError, OptionError, shorten
+from wqa.errors import DataError, OptionError
 from wqa.io.arrays import ArrayFolder
 from wqa.io.files import PathLike
-from wqa.io.lines import json_value, meta_of
 from wqa.io.progress import with_bar
 from wqa.retrieval.methods import Method, count_terms, method_of
 
@@ -54,7 +54,6 @@ TYPES: Dict[str, np.dtype] = {
 }
 
 _HINT = "make it with `wqa index`"
-_DAMAGE_HINT = f"delete the folder, then {_HINT}"
 
 
 class Hit(NamedTuple):
@@ -105,42 +104,20 @@ class Index:
         folder = ArrayFolder(path, FORMAT, KIND, _HINT, ("documents", "terms"))
         self.path = folder.path
         self.meta = folder.meta
-        self.method = self._method()
+        try:
+            self.method: Method = method_of(self.meta["method"], **self.meta["settings"])
+        except (KeyError, TypeError, OptionError) as error:
+            where = self.path / "meta.json"
+            raise DataError(where, f"no method of this version ({error})", hint=_HINT) from None
         types = dict(TYPES)
         for group in (_META, SENTENCES):
             if group[0] not in folder:
                 for name in group:
                     del types[name]
         self._folder, self._arrays = folder, folder.arrays(types)
-        self._check_lengths()
         self._terms, self._term_ends = self._arrays["terms"], self._arrays["term_ends"]
         self._documents = self._arrays["posting_documents"]
         self._weights = self._arrays["posting_weights"]
-
-    def _method(self) -> Method:
-        """The method that ``meta.json`` names, with its settings."""
-        where = self.path / "meta.json"
-        name, settings = str(self.meta.get("method")), self.meta.get("settings")
-        try:
-            return method_of(name, **dict(settings))  # type: ignore[arg-type]
-        except (TypeError, ValueError, OptionError):
-            found = f"method {shorten(name)} with settings {shorten(settings)}"
-            raise DataError(where, found, "a method of this version", _DAMAGE_HINT) from None
-
-    def _check_lengths(self) -> None:
-        """Check that the lengths of the arrays agree with the facts and with one another."""
-        facts, arrays = self.meta, self._arrays
-        lengths = {"terms": facts["terms"], "term_ends": facts["terms"]}
-        ends: Dict[str, Tuple[str, ...]] = {"term_ends": ("posting_documents", "posting_weights")}
-        for name in TEXTS:
-            if f"{name}_ends" in arrays:
-                ends[f"{name}_ends"] = (f"{name}_bytes",)
-        if SENTENCES[0] in arrays:
-            ends["document_sentences"] = ("sentence_starts", "sentence_ends")
-        for name, others in ends.items():
-            lengths.setdefault(name, facts["documents"])
-            lengths.update(dict.fromkeys(others, int(arrays[name][-1]) if len(arrays[name]) else 0))
-        self._folder.check_lengths(arrays, lengths, _DAMAGE_HINT)
 
     def check_digests(self, progress: bool = False) -> None:
         """Read all of the index, and compare it with the digests that were written with it.
@@ -174,28 +151,16 @@ class Index:
         -------
         Document
             Its id, text, title and ``meta``.
-
-        Raises
-        ------
-        DataError
-            If it is not UTF-8, or ``meta`` is no JSON object.
         """
         texts = {name: self._text(name, index) for name in TEXTS if f"{name}_ends" in self._arrays}
-        meta = None
-        if texts.get("meta"):
-            where = f"{self.path / 'meta_bytes.bin'}, document {index}"
-            meta = meta_of(json_value(texts["meta"], where), where)
+        meta = json.loads(texts.get("meta") or "null")
         return Document(texts["id"], texts["text"], texts["title"], meta)
 
     def check_sentences(self) -> None:
         """Raise a `DataError` if the index does not hold the sentences of its documents."""
         if SENTENCES[0] not in self._arrays:
-            raise DataError(
-                self.path,
-                "an index of documents without their sentences",
-                "one with sentences",
-                "make it with `wqa index --sentences` and another --out",
-            )
+            hint = "make it with `wqa index --sentences` and another --out"
+            raise DataError(self.path, "an index without sentences", "one with sentences", hint)
 
     def sentences(self, index: int) -> List[Tuple[int, int]]:
         """Read where the sentences of a document begin and end.
@@ -222,14 +187,7 @@ class Index:
 
     def _text(self, name: str, index: int) -> str:
         start, end = _bounds(self._arrays[f"{name}_ends"], index)
-        try:
-            return self._arrays[f"{name}_bytes"][start:end].tobytes().decode("utf-8")
-        except UnicodeDecodeError:
-            raise DataError(
-                self.path / f"{name}_bytes.bin",
-                f"the {name} of document {index} is not UTF-8",
-                hint=_DAMAGE_HINT,
-            ) from None
+        return self._arrays[f"{name}_bytes"][start:end].tobytes().decode("utf-8", "replace")
 
     def scores(self, question: str) -> np.ndarray:
         """Score all documents for a question.
@@ -245,10 +203,10 @@ class Index:
             (N,) float64 scores from 0 on, by document.
         """
         terms, counts = count_terms(question, self.method.longest)
-        rows = self._rows(terms)
-        known = rows >= 0
-        rows = rows[known]
-        bounds = [_bounds(self._term_ends, row) for row in rows]
+        after = np.searchsorted(self._terms, terms)
+        rows = np.minimum(after, len(self._terms) - 1)
+        known = self._terms[rows] == terms
+        bounds = [_bounds(self._term_ends, row) for row in rows[known]]
         frequencies = np.array([end - start for start, end in bounds])
         idf = self.method.idf(frequencies, len(self))
         weights = self.method.in_question(counts[known], idf)
@@ -257,12 +215,6 @@ class Index:
             # A document occurs once among those of a term.
             scores[self._documents[start:end]] += weight * self._weights[start:end].astype(float)
         return scores
-
-    def _rows(self, terms: np.ndarray) -> np.ndarray:
-        """Index of each term among those of the index; -1 for one that no document holds."""
-        after = np.searchsorted(self._terms, terms)
-        rows = np.minimum(after, len(self._terms) - 1)
-        return np.where(self._terms[rows] == terms, rows, -1)
 
     def search(self, question: str, top: int = 80) -> List[Hit]:
         """Retrieve documents for a question.
@@ -311,7 +263,4 @@ def best(scores: np.ndarray, top: int) -> np.ndarray:
 
 
 def _bounds(ends: np.ndarray, index: int) -> Tuple[int, int]:
-    start = 0
-    if index > 0:
-        start = int(ends[index - 1])
-    return start, int(ends[index])
+    return int(ends[index - 1]) if index > 0 else 0, int(ends[index])

@@ -16,11 +16,11 @@ import signal
 import time
 import uuid
 import zlib
-from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Tuple
+from typing import Any, AsyncIterator, Awaitable
 
 import anyio
 import prometheus_client as prometheus
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -39,8 +39,6 @@ LOGGER = logging.getLogger(__name__)
 #: Seconds in which the service still takes connections after it is told to stop. It closes each
 #: with its answer, so that clients that keep connections lose no request.
 LAST_REQUESTS = 0.5
-#: Health checks, without the checks of key and Host.
-HEALTH = ("/health", "/ready")
 
 # Metrics. With several workers each process writes its values to files, and any of them answers for
 # all of them.
@@ -54,6 +52,8 @@ GROUP = prometheus.Histogram(
     "wqa_group_requests", "Requests ranked together.", buckets=(1, 2, 4, 8, 16, 32)
 )
 QUEUE = prometheus.Gauge("wqa_queue_requests", "Requests that wait.", multiprocess_mode="livesum")
+
+router = APIRouter()
 
 #: Files of the page, and the headers of each.
 FOLDER = pathlib.Path(__file__).parent / "page"
@@ -98,18 +98,10 @@ def build_app(service: Service) -> FastAPI:
     for path, body in BODIES.items():
         if path != "/ask" or service.config.index:
             content = {"application/json": {"schema": body.model_json_schema()}}
-            more = {"requestBody": {"required": True, "content": content}}
-            summary = (body.__doc__ or path).rstrip(".")  # python -OO has no docstrings
-            # Without a description FastAPI takes the docstring of the endpoint.
-            about = {"summary": summary, "description": summary}
-            app.post(path, openapi_extra=more, **about)(_rank)  # type: ignore[arg-type]
-    for path, (endpoint, summary) in ENDPOINTS.items():
-        app.get(path, summary=summary, description=summary)(endpoint)
-    for path in HEALTH:
-        app.head(path, include_in_schema=False)(ENDPOINTS[path][0])
-    app.get("/", include_in_schema=False)(_page)
-    app.head("/", include_in_schema=False)(_page)
-    app.mount("/page", Page(directory=FOLDER))
+            described = {"requestBody": {"required": True, "content": content}}
+            app.post(path, description=body.__doc__, openapi_extra=described)(rank)
+    app.include_router(router)
+    app.mount("/page", StaticFiles(directory=FOLDER))
     app.add_exception_handler(HTTPException, _not_served)  # type: ignore[arg-type]
     app.add_exception_handler(RequestError, refuse)  # type: ignore[arg-type]
     app.add_middleware(Watch, service=service)
@@ -129,16 +121,6 @@ def _drain_before_the_end(service: Service) -> None:
         if callable(handler):
             with contextlib.suppress(ValueError, RuntimeError):  # not the main thread
                 loop.add_signal_handler(number, drain, number, handler)
-
-
-class Page(StaticFiles):
-    """The files of the page, with its headers."""
-
-    def file_response(self, *args: Any, **options: Any) -> Response:
-        """The response of a file."""
-        response = super().file_response(*args, **options)
-        response.headers.update(PAGE_HEADERS)
-        return response
 
 
 def _log(event: str, **fields: Any) -> None:
@@ -168,6 +150,8 @@ class Watch:
                 headers["x-request-id"] = id
                 if self._service.is_draining:
                     headers["connection"] = "close"
+                if scope["path"] == "/" or scope["path"].startswith("/page/"):
+                    headers.update(PAGE_HEADERS)
                 self._note(scope, message["status"], time.monotonic() - start, **state["log"])
             await send(message)
 
@@ -229,7 +213,7 @@ def _service(request: Request) -> Service:
     return service
 
 
-async def _rank(request: Request) -> Response:
+async def rank(request: Request) -> Response:
     """Answer a request for a ranking."""
     service = _service(request)
     path, timeout = request.scope["route"].path, service.config.timeout
@@ -253,7 +237,8 @@ async def _rank(request: Request) -> Response:
         LOGGER.error("request_failed", exc_info=error)
         text = str(error) if isinstance(error, WqaError) else "internal error"
         raise RequestError("failed", "service", text) from None
-    for job, ranking in zip(answered.jobs, answered.rankings):
+    for job in answered.jobs:
+        ranking = job.ranking
         CANDIDATES.inc(job.size)
         GROUP.observe(job.group)
         for layer in ranking.exits[ranking.dropped].tolist():
@@ -304,7 +289,9 @@ async def _unless_gone(request: Request, work: Awaitable[Any], seconds: float) -
         gone.cancel()
 
 
-async def _info(request: Request) -> Response:
+@router.get("/info")
+async def info(request: Request) -> Response:
+    """Describe the ranker, as Text Embeddings Inference does."""
     service = _service(request)
     config, name = service.config, service.names[0]
     # Clients read numbers, whatever the ranker: without a limit of tokens that of characters holds.
@@ -326,7 +313,9 @@ async def _info(request: Request) -> Response:
     return _respond({**facts, **unknown})
 
 
-async def _describe(request: Request) -> Response:
+@router.get("/api/ranker")
+async def describe(request: Request) -> Response:
+    """Describe a ranker and the limits of requests."""
     service = _service(request)
     config = service.config
     name = service.name_of(request.query_params.get("model"))
@@ -340,13 +329,18 @@ async def _describe(request: Request) -> Response:
     return _respond({**facts, "limits": limits, "version": wqa.__version__})
 
 
-async def _models(request: Request) -> Response:
+@router.get("/models")
+@router.get("/v1/models")
+async def models(request: Request) -> Response:
+    """List the rankers, of which the first one is the default."""
     descriptions = _service(request).descriptions
     models = [{"id": name, "object": "model", **facts} for name, facts in descriptions.items()]
     return _respond({"object": "list", "data": models})
 
 
-async def _metrics(request: Request) -> Response:
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Metrics of Prometheus."""
     QUEUE.set(len(_service(request).batcher.waiting))
     registry = prometheus.REGISTRY
     if METRICS_FOLDER in os.environ:
@@ -355,27 +349,23 @@ async def _metrics(request: Request) -> Response:
     return Response(prometheus.generate_latest(registry), media_type=prometheus.CONTENT_TYPE_LATEST)
 
 
-async def _health(request: Request) -> Response:
+@router.head("/health", include_in_schema=False)
+@router.get("/health")
+async def health(request: Request) -> Response:
+    """Whether the service runs."""
     return _respond({"status": "ok"})
 
 
-async def _ready(request: Request) -> Response:
+@router.head("/ready", include_in_schema=False)
+@router.get("/ready")
+async def ready(request: Request) -> Response:
+    """Whether the service takes requests: 200, otherwise 503."""
     is_draining = request.app.state.service.is_draining
     return _respond({"status": "draining"}, 503) if is_draining else _respond({"status": "ready"})
 
 
-async def _page(request: Request) -> Response:
-    return FileResponse(FOLDER / "index.html", headers=PAGE_HEADERS)
-
-
-_LIST = "List the rankers, of which the first one is the default"
-#: Endpoints beside those of the dialects, and their summaries, by path.
-ENDPOINTS: Dict[str, Tuple[Callable[[Request], Awaitable[Response]], str]] = {
-    "/info": (_info, "Describe the ranker, as Text Embeddings Inference does"),
-    "/api/ranker": (_describe, "Describe a ranker and the limits of requests"),
-    "/models": (_models, _LIST),
-    "/v1/models": (_models, _LIST),
-    "/health": (_health, "Whether the service runs"),
-    "/ready": (_ready, "Whether the service takes requests: 200, otherwise 503"),
-    "/metrics": (_metrics, "Metrics of Prometheus"),
-}
+@router.head("/", include_in_schema=False)
+@router.get("/", include_in_schema=False)
+async def page(request: Request) -> Response:
+    """The page."""
+    return FileResponse(FOLDER / "index.html")

@@ -12,11 +12,10 @@ import contextlib
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Deque, Dict, Iterator, List, Optional, Sequence, Union
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence
 
 from wqa.data import Candidate, Question
 from wqa.inference.ranker import Ranker
-from wqa.inference.ranking import Ranking
 
 LOGGER = logging.getLogger(__name__)
 
@@ -26,15 +25,15 @@ class QueueFull(Exception):
 
 
 class Job:
-    """A question that waits for its ranking, the result of ``future``, or for an exception."""
+    """A question that waits for its ``ranking``, or for the exception that is in its place."""
 
     def __init__(
         self, model: str, question: str, texts: Sequence[str], drop_ratio: Optional[float]
     ) -> None:
         self.question = Question("", question, tuple(map(Candidate, texts)))
         self.model, self.drop_ratio = model, drop_ratio
-        self.future: asyncio.Future[Union[Ranking, Exception]]
-        self.future = asyncio.get_running_loop().create_future()
+        self.done = asyncio.get_running_loop().create_future()
+        self.ranking: Any = None
         self.since = time.monotonic()
         self.waited, self.seconds, self.group = 0.0, 0.0, 0
 
@@ -71,26 +70,23 @@ class Batcher:
         loop = asyncio.get_running_loop()
         self.rankers = await loop.run_in_executor(self._executor, load)
 
-    async def rank(self, jobs: Sequence[Job]) -> List[Ranking]:
+    async def rank(self, jobs: Sequence[Job]) -> None:
         """Rank jobs; where nobody waits for them any more, they leave the queue."""
         if len(self.waiting) >= self._most_jobs:
             raise QueueFull
         self.waiting.extend(jobs)
         if self._working is None or self._working.done():
             self._working = asyncio.ensure_future(self._work())
-        rankings = []
         try:
             for job in jobs:
-                result = await job.future
-                if isinstance(result, Exception):
-                    raise result
-                rankings.append(result)
+                await job.done
+                if isinstance(job.ranking, Exception):
+                    raise job.ranking
         finally:
             for job in jobs:
-                job.future.cancel()
+                job.done.cancel()
                 with contextlib.suppress(ValueError):
                     self.waiting.remove(job)
-        return rankings
 
     def close(self) -> None:
         """End the thread after the group that it ranks."""
@@ -100,10 +96,10 @@ class Batcher:
         loop = asyncio.get_running_loop()
         while self.waiting:
             group = self._next_group()
-            results = await loop.run_in_executor(self._executor, self._rank, group)
-            for job, result in zip(group, results):
-                if not job.future.done():
-                    job.future.set_result(result)
+            await loop.run_in_executor(self._executor, self._rank, group)
+            for job in group:
+                if not job.done.done():
+                    job.done.set_result(None)
 
     def _next_group(self) -> List[Job]:
         """The first job, and those behind it that fit; no later one overtakes one that would."""
@@ -118,28 +114,29 @@ class Batcher:
                 room -= job.size
         return group
 
-    def _rank(self, group: List[Job]) -> List[Union[Ranking, Exception]]:
+    def _rank(self, group: List[Job]) -> None:
         """Rank a group, in the thread. A job that fails takes no other with it."""
         start = time.monotonic()
         ranker = self.rankers[group[0].model]
-        results: List[Union[Ranking, Exception]] = []
+        rankings: List[Any] = []
         try:
             with dropping(ranker, group[0].drop_ratio):
                 if len(group) > 1:
                     with contextlib.suppress(Exception):  # which one of them raises again
-                        results = list(ranker.rank_all([job.question for job in group]))
-                if not results:
-                    results = [_rank_one(ranker, job) for job in group]
+                        rankings = list(ranker.rank_all([job.question for job in group]))
+                if not rankings:
+                    rankings = [_rank_one(ranker, job) for job in group]
         except Exception as error:  # of the drop ratio
-            results = [_logged(error)] * len(group)
+            rankings = [_logged(error)] * len(group)
         seconds = time.monotonic() - start
-        for job in group:
+        for job, ranking in zip(group, rankings):
+            job.ranking = ranking
             job.waited, job.seconds, job.group = start - job.since, seconds, len(group)
-        return results
 
 
-def _rank_one(ranker: Ranker, job: Job) -> Union[Ranking, Exception]:
-    if job.future.done():  # nobody waits any more
+def _rank_one(ranker: Ranker, job: Job) -> Any:
+    """The ranking of a job, or the exception that it raises."""
+    if job.done.done():  # nobody waits any more
         return TimeoutError()
     try:
         return ranker.rank(job.question.question, job.question.candidates)

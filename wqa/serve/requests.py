@@ -8,7 +8,7 @@ both.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, Union
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,10 +16,9 @@ from typing_extensions import Annotated
 
 from wqa.inference.pipeline import in_order
 from wqa.inference.ranking import Ranking
+from wqa.serve.batching import Job
+from wqa.serve.server import ServeConfig
 from wqa.serve.service import Answered, RankRequest, RequestError
-
-if TYPE_CHECKING:
-    from wqa.serve.server import ServeConfig
 
 #: Types of fields, with what the page says of them.
 Question = Annotated[str, Field(examples=["how are caves formed ?"])]
@@ -99,17 +98,15 @@ def read_request(path: str, raw: bytes, config: ServeConfig) -> RankRequest:
         body = BODIES[path].model_validate_json(raw)
     except ValidationError as error:
         raise _first_error(error) from None
-    names = {}
+    names = {field: info.alias or field for field, info in type(body).model_fields.items()}
     given: Dict[str, Any] = {"retrieve": 80, "top": 3} if path == "/ask" else {}
-    for field, info in type(body).model_fields.items():
-        names[field] = info.alias or field
-        if getattr(body, field) is not None:
-            given[field] = getattr(body, field)
+    given.update((field, value) for field, value in body if value is not None)
     keys = given.pop("rank_fields", ["text"])
     documents = given.setdefault("documents", [])
-    if len(documents) > config.max_candidates:
+    most = config.max_candidates
+    if len(documents) > most:
         found = f"has {len(documents):,} entries"
-        raise RequestError("size", names["documents"], found, f"at most {config.max_candidates:,}")
+        raise RequestError("size", names["documents"], found, f"at most {most:,}")
     texts = [_text_of(document, keys, index) for index, document in enumerate(documents)]
     _check_characters([given["question"]], names["question"], config.max_characters)
     _check_characters(texts, names.get("documents", "") + "[{}]", config.max_characters)
@@ -146,9 +143,9 @@ def _text_of(document: Any, keys: Sequence[str], index: int) -> str:
 
 
 def _check_characters(texts: Sequence[str], name: str, most: int) -> None:
-    for index, text in enumerate(texts):
-        if len(text) > most:
-            found = f"has {len(text):,} characters"
+    for index, size in enumerate(map(len, texts)):
+        if size > most:
+            found = f"has {size:,} characters"
             raise RequestError("size", name.format(index), found, f"at most {most:,}")
 
 
@@ -210,18 +207,18 @@ def _cost(ranking: Ranking) -> Dict[str, float]:
 
 
 def _answer_cohere_1(answered: Answered) -> Dict[str, Any]:
-    [ranking] = answered.rankings
-    tokens, cost = 0, ranking.cost
+    [job] = answered.jobs
+    tokens, cost = 0, job.ranking.cost
     if cost.full_candidate_work:
-        count = int(np.sum(~ranking.blank))
+        count = int(np.sum(~job.ranking.blank))
         tokens = round(cost.full_multiply_adds / cost.full_candidate_work * count)
     usage = {"total_tokens": tokens, "prompt_tokens": tokens}
     return {**_answer_cohere_2(answered, "1"), "model": answered.model, "usage": usage}
 
 
 def _answer_cohere_2(answered: Answered, version: str = "2") -> Dict[str, Any]:
-    request, [ranking] = answered.request, answered.rankings
-    results = _rows(ranking.top(request.top), "relevance_score")
+    request, [job] = answered.request, answered.jobs
+    results = _rows(job.ranking.top(request.top), "relevance_score")
     if request.return_documents:  # strict clients do not take a document that is null
         for row in results:
             document = request.documents[row["index"]]
@@ -232,13 +229,14 @@ def _answer_cohere_2(answered: Answered, version: str = "2") -> Dict[str, Any]:
         "id": answered.id,
         "results": results,
         "meta": {**meta, **answered.notes},
-        "cost": _cost(ranking),
-        "seconds": answered.jobs[0].seconds,
+        "cost": _cost(job.ranking),
+        "seconds": job.seconds,
     }
 
 
 def _answer_tei(answered: Answered) -> List[Dict[str, Any]]:
-    request, [ranking] = answered.request, answered.rankings
+    request, [job] = answered.request, answered.jobs
+    ranking = job.ranking
     scores = np.where(ranking.blank, BLANK_SCORE, ranking.scores)
     # Log-odds do not rise along the order.
     scores[ranking.order] = np.minimum.accumulate(scores[ranking.order])
@@ -253,14 +251,13 @@ def _answer_tei(answered: Answered) -> List[Dict[str, Any]]:
 
 
 def _answer_own(answered: Answered) -> Dict[str, Any]:
-    rankings = []
-    for ranking, job in zip(answered.rankings, answered.jobs):
-        rankings.append(_own_ranking(answered, ranking, job.seconds))
+    rankings = [_own_ranking(answered, job) for job in answered.jobs]
     full = rankings[-1] if answered.request.compare else None
     return {"id": answered.id, **rankings[0], "without_dropping": full, **answered.notes}
 
 
-def _own_ranking(answered: Answered, ranking: Ranking, seconds: float) -> Dict[str, Any]:
+def _own_ranking(answered: Answered, job: Job) -> Dict[str, Any]:
+    ranking = job.ranking
     by_candidate = ranking.exit_scores.T.tolist()
     candidates = ranking.to_dicts()
     for row in candidates:
@@ -277,7 +274,7 @@ def _own_ranking(answered: Answered, ranking: Ranking, seconds: float) -> Dict[s
         "answered": None if threshold is None else ranking.answered(threshold),
         "exits": answered.exits,
         "cost": _cost(ranking),
-        "seconds": seconds,
+        "seconds": job.seconds,
     }
 
 
@@ -300,16 +297,17 @@ def _answer_ask(answered: Answered) -> Dict[str, Any]:
         "seconds": 0.0,
         **answered.notes,
     }
-    for ranking in answered.rankings:
+    for job in answered.jobs:
+        ranking = job.ranking
         ranked = in_order(request.sentences[: len(request.texts)], ranking)
         for rank, sentence in enumerate(ranked[: request.top], 1):
             answer["sentences"].append({"rank": rank, **sentence._asdict()})
         threshold = answer["threshold"] = ranking.threshold
         answer["answered"] = None if threshold is None else ranking.answered(threshold)
-        scored = np.count_nonzero(~np.isnan(ranking.exit_scores), axis=1).tolist()  # by exit
+        scored = ranking.scored_by_stage.tolist()
         for layer, read, left in zip(answered.exits, scored, [*scored[1:], scored[-1]]):
             answer["exits"].append({"exit": layer, "read": read, "dropped": read - left})
-        answer.update(cost=_cost(ranking), seconds=answered.jobs[0].seconds)
+        answer.update(cost=_cost(ranking), seconds=job.seconds)
     return answer
 
 

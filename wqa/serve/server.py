@@ -64,35 +64,26 @@ class ServeConfig:
 
     Parameters
     ----------
-    host : str
-        Address to listen on.
-    port : int
-        Port to listen on; 0 for any that is free.
+    host, port : str, int
+        Address to listen on, and its port; 0 for any that is free.
     workers : int
         Number of processes, each with a ranker of its own.
-    timeout : float
-        Seconds in which the body of a request has to come, and as many until its ranking.
-    drain : float
-        Seconds that requests have to finish after SIGTERM.
+    timeout, drain : float
+        Seconds in which the body of a request has to come, and as many until its ranking; seconds
+        that requests have to finish after SIGTERM.
     queue : int
         Requests of a process that may wait for its ranker; further ones are answered 429.
     group_candidates : int
         Candidates that are ranked together; a request with more is ranked by itself.
-    max_bytes : int
-        Bytes of the body of a request, decompressed.
-    max_candidates : int
-        Candidates of a request.
-    max_characters : int
-        Characters of a question or a candidate.
+    max_bytes, max_candidates, max_characters : int
+        Limits of a request: bytes of its body, decompressed, and characters of a text.
     allowed_hosts : tuple of str
         Names by which clients may address a service without a key, beside ``host``, ``localhost``
         and IP addresses; pages of these hosts may ask it. ``*`` allows all.
     index : str
-        Folder that `wqa.retrieval.build_index` wrote with sentences, whose documents ``POST /ask``
-        answers from; without one it is not served.
+        Index with sentences, whose documents ``POST /ask`` answers from; empty for none.
     models : tuple of str
-        Further rankers, each as ``NAME=RUN``, where RUN is what `wqa.load_ranker` takes. A request
-        chooses one by ``model``.
+        Further rankers, each as ``NAME=RUN``. A request chooses one by ``model``.
     api_key : str, optional
         Key that clients send as ``Authorization: Bearer KEY``; without it all clients are served.
 
@@ -128,24 +119,18 @@ class ServeConfig:
         for name in self.allowed_hosts:
             if not name.strip(".") or set(name) & set(":/ "):
                 raise OptionError("allowed_hosts", repr(name), "names of hosts, without a port")
-        for model in self.models:
-            name, _, run = model.partition("=")
-            if not name.strip() or not run:
-                raise OptionError("model", shorten(model), "NAME=RUN")
+
+
+_DEFAULTS = ServeConfig()
 
 
 def read_api_key(path: Optional[str] = None) -> Optional[str]:
-    """Read the key that clients send, from a file or the environment.
+    """Read the key that clients send, from a file or the environment; None where neither has one.
 
     Parameters
     ----------
     path : str, optional
         File with the key, in one line; by default the environment variable ``WQA_API_KEY``.
-
-    Returns
-    -------
-    str or None
-        The key; None where neither is given.
 
     Raises
     ------
@@ -189,7 +174,7 @@ class JsonLines(logging.Formatter):
 
 
 def create_app(
-    run: Union[str, os.PathLike[str]], config: Optional[ServeConfig] = None, **options: Any
+    run: Union[str, os.PathLike[str]], config: ServeConfig = _DEFAULTS, **options: Any
 ) -> Any:
     """Build the application, for a server of your own.
 
@@ -208,18 +193,12 @@ def create_app(
     -------
     fastapi.FastAPI
         An ASGI application, whose lifespan loads the rankers.
-
-    Raises
-    ------
-    MissingDependency
-        If a library of the extra ``serve`` is missing.
     """
     check_installed()
     from wqa.serve.app import build_app
     from wqa.serve.service import Service
     from wqa.systems.load import load_ranker
 
-    config = config or ServeConfig()
     options.setdefault("long_questions", "truncate")
     loads = {}
     for name, path in served_runs(run, config).items():
@@ -232,6 +211,8 @@ def served_runs(run: Any, config: ServeConfig) -> Dict[str, Any]:
     runs = {ranker_name(run): run}
     for model in config.models:
         name, _, path = model.partition("=")
+        if not name.strip() or not path:
+            raise OptionError("model", shorten(model), "NAME=RUN")
         if name in runs:
             raise OptionError("model", f"{name} twice", "a name of its own for each ranker")
         runs[name] = path
@@ -256,7 +237,7 @@ def check_installed() -> None:
 
 def serve(
     run: Union[str, os.PathLike[str]],
-    config: Optional[ServeConfig] = None,
+    config: ServeConfig = _DEFAULTS,
     on_listening: Callable[[str], None] = lambda url: None,
     **options: Any,
 ) -> int:
@@ -282,30 +263,66 @@ def serve(
 
     Raises
     ------
-    MissingDependency
-        If a library of the extra ``serve`` is missing.
-    OptionError
-        If the address cannot be listened on.
-    RunDirectoryError, DataError
-        If a run is not there, or the index is not whole.
+    MissingDependency, OptionError, RunDirectoryError, DataError
+        If a library of the extra ``serve`` is missing, the address cannot be listened on, a run is
+        not there, or the index is not whole.
     """
     check_installed()
+    from uvicorn.main import STARTUP_FAILURE
+
+    _check_paths(run, config)
+    if config.workers > 1 and options.get("threads") is None:
+        options["threads"] = max(1, len(os.sched_getaffinity(0)) // config.workers)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(listen(config.host, config.port))
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            stack.callback(signal.signal, number, signal.getsignal(number))
+        os.environ[METRICS_FOLDER] = folder  # before a worker imports prometheus_client
+        stack.callback(os.environ.pop, METRICS_FOLDER, None)
+        workers = _workers(
+            functools.partial(_create_worker, run, config, options), config, listener
+        )
+        host, port = listener.getsockname()[:2]
+        LOGGER.info("listening", extra={"fields": {"host": host, "port": port}})
+        on_listening(_page_url(config.host, port))
+        workers.run()
+    statuses = [worker.process.exitcode for worker in workers.processes]
+    if STARTUP_FAILURE in statuses:
+        return FAILED
+    return LATE if LATE in statuses else 0
+
+
+def _workers(create: Callable[[], Any], config: ServeConfig, listener: socket.socket) -> Any:
+    """The processes that answer. From now on they handle signals."""
     import uvicorn
     from uvicorn.main import STARTUP_FAILURE
     from uvicorn.supervisors import Multiprocess
 
-    config = config or ServeConfig()
-    _check_paths(run, config)
-    if config.workers > 1 and options.get("threads") is None:
-        options["threads"] = max(1, len(os.sched_getaffinity(0)) // config.workers)
+    class Workers(Multiprocess):
+        """Refuses connections as soon as the workers are told to stop."""
+
+        def keep_subprocess_alive(self) -> None:
+            if STARTUP_FAILURE in [worker.process.exitcode for worker in self.processes]:
+                self.should_exit.set()  # earlier versions would start it again for ever
+            for worker in self.processes:
+                worker.child_conn.close()  # a ping does not wait for a worker that has died
+            with contextlib.suppress(EOFError, OSError):  # of such a ping, in earlier versions
+                super().keep_subprocess_alive()
+
+        def terminate_all(self) -> None:
+            # Connections that wait when the workers close the socket are lost: one at most does.
+            listener.listen(0)
+            listener.close()
+            super().terminate_all()
+
     _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     more: Dict[str, Any] = {}
     if "timeout_worker_healthcheck" in inspect.signature(uvicorn.Config).parameters:
-        # A worker of a busy machine is not taken for one that hangs.
-        more["timeout_worker_healthcheck"] = math.ceil(config.timeout)
+        more["timeout_worker_healthcheck"] = math.ceil(config.timeout)  # of a busy machine
     settings = uvicorn.Config(
-        functools.partial(_create_worker, run, config, options),
+        create,
         factory=True,
         workers=config.workers,
         loop="asyncio",
@@ -318,41 +335,10 @@ def serve(
         timeout_graceful_shutdown=math.ceil(config.drain),
         **more,
     )
-
-    class Workers(Multiprocess):
-        """Refuses connections as soon as the workers are told to stop."""
-
-        def keep_subprocess_alive(self) -> None:
-            # Earlier versions start a worker again for ever that cannot load its ranker.
-            if STARTUP_FAILURE in [worker.process.exitcode for worker in self.processes]:
-                self.should_exit.set()
-            super().keep_subprocess_alive()
-
-        def terminate_all(self) -> None:
-            # Connections that wait when the workers close the socket are lost: one at most does.
-            listener.listen(0)
-            listener.close()
-            super().terminate_all()
-
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(listen(config.host, config.port))
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        for number in (signal.SIGINT, signal.SIGTERM):
-            stack.callback(signal.signal, number, signal.getsignal(number))
-        os.environ[METRICS_FOLDER] = folder  # before a worker imports prometheus_client
-        stack.callback(os.environ.pop, METRICS_FOLDER, None)
-        arguments: Dict[str, Any] = {"sockets": [listener]}
-        if "target" in inspect.signature(Multiprocess).parameters:  # of earlier versions
-            arguments["target"] = uvicorn.Server(settings).run
-        workers = Workers(settings, **arguments)  # from now on it handles signals
-        host, port = listener.getsockname()[:2]
-        LOGGER.info("listening", extra={"fields": {"host": host, "port": port}})
-        on_listening(_page_url(config.host, port))
-        workers.run()
-    statuses = [worker.process.exitcode for worker in workers.processes]
-    if STARTUP_FAILURE in statuses:
-        return FAILED
-    return LATE if LATE in statuses else 0
+    arguments: Dict[str, Any] = {"sockets": [listener]}
+    if "target" in inspect.signature(Multiprocess).parameters:  # of earlier versions
+        arguments["target"] = uvicorn.Server(settings).run
+    return Workers(settings, **arguments)
 
 
 def _create_worker(run: Any, config: ServeConfig, options: Dict[str, Any]) -> Any:

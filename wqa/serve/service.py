@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hmac
 import logging
 import re
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-)
-
-import numpy as np
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from wqa.data import Question
 from wqa.errors import DataError, QuestionTooLong, WqaError, shorten
 from wqa.inference.pipeline import AnswerSentence, sentences_of
 from wqa.inference.ranker import Ranker
-from wqa.inference.ranking import Ranking
 from wqa.inference.windows import first_tokens
 from wqa.serve.batching import Batcher, Job, QueueFull
-
-if TYPE_CHECKING:
-    from wqa.serve.server import ServeConfig
+from wqa.serve.server import ServeConfig
 
 LOGGER = logging.getLogger(__name__)
 #: Names that no foreign site can have.
@@ -40,11 +24,9 @@ _OWN_HOSTS = re.compile(r"(.+\.)?localhost|[0-9]+(\.[0-9]+){3}|\[[0-9a-f:.]+\]")
 class RequestError(WqaError):
     """A request that is not answered with a ranking; its dialect gives status and body by kind."""
 
-    def __init__(
-        self, kind: str, where: object, found: object, expected: object = "", hint: object = ""
-    ) -> None:
+    def __init__(self, kind: str, where: object, found: object, expected: object = "") -> None:
         self.kind = kind
-        super().__init__(where, found, expected, hint)
+        super().__init__(where, found, expected)
 
 
 class RankRequest(NamedTuple):
@@ -68,14 +50,13 @@ class RankRequest(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A request and its rankings: the one that it asks for, and with ``compare`` the full one."""
+    """A request and its jobs: the one that it asks for, and with ``compare`` the full one."""
 
     request: RankRequest
     id: str
     model: str
     exits: List[int]
-    rankings: List[Ranking]  # none where a question retrieves no sentence
-    jobs: List[Job]
+    jobs: List[Job]  # none where a question retrieves no sentence
     notes: Dict[str, List[str]]  # ``warnings`` of the answer, where there are some
 
 
@@ -185,7 +166,7 @@ class Service:
             request = await loop.run_in_executor(None, self._retrieve, request)
         notes = self._check_length(request, model)
         if request.retrieve and not request.texts:
-            return Answered(request, id, model, exits, [], [], notes)
+            return Answered(request, id, model, exits, [], notes)
         texts = request.texts
         if request.max_tokens is not None:
             given = (self.batcher.rankers[model], texts, request.max_tokens)
@@ -194,16 +175,16 @@ class Service:
         if request.compare and request.drop_ratio != 0:
             jobs.append(Job(model, request.question, texts, 0.0))
         try:
-            rankings = await self.batcher.rank(jobs)
+            await self.batcher.rank(jobs)
         except QueueFull:
             reason = f"{len(self.batcher.waiting)} requests wait for the ranker"
             raise RequestError("busy", "service", reason) from None
-        if request.max_tokens is not None:
-            rankings = [_shortened(ranking, request.texts, texts) for ranking in rankings]
-        if request.truncate is False and not request.retrieve and rankings[0].truncated.any():
-            name = f"{request.names['documents']}[{int(rankings[0].truncated.argmax())}]"
-            raise _too_long("size", name)
-        return Answered(request, id, model, exits, rankings, jobs, notes)
+        truncated = jobs[0].ranking.truncated
+        if request.max_tokens is not None:  # a text of which only the start was read is truncated
+            truncated |= [len(read) < len(text) for read, text in zip(texts, request.texts)]
+        if request.truncate is False and not request.retrieve and truncated.any():
+            raise _too_long("size", f"{request.names['documents']}[{int(truncated.argmax())}]")
+        return Answered(request, id, model, exits, jobs, notes)
 
     def _retrieve(self, request: RankRequest) -> RankRequest:
         """The request with the sentences of the documents that its question retrieves."""
@@ -232,9 +213,3 @@ def _without_port(host: str) -> str:
 
 def _too_long(kind: str, name: str) -> RequestError:
     return RequestError(kind, name, "loses tokens to the length limit", "a shorter text")
-
-
-def _shortened(ranking: Ranking, texts: List[str], read: List[str]) -> Ranking:
-    """The ranking, in which candidates of which only the start was read count as truncated."""
-    cut = np.array([len(start) < len(text) for start, text in zip(read, texts)])
-    return dataclasses.replace(ranking, truncated=ranking.truncated | cut)

@@ -100,12 +100,9 @@ class PairInputs:
     ) -> None:
         check_choice("long_questions", long_questions, LONG_QUESTIONS)
         if tokenizer.pair_form not in PAIR_FORMS:
-            raise EncoderError(
-                "tokenizer",
-                f"one of {tokenizer.pair_form}, without special tokens",
-                "the tokenizer of a pretrained encoder",
-                "take an encoder, or a run that has one",
-            )
+            problem = f"one of {tokenizer.pair_form}, without special tokens"
+            expected = "the tokenizer of a pretrained encoder, or of a run that has one"
+            raise EncoderError("tokenizer", problem, expected)
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.long_questions = long_questions

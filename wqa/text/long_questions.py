@@ -80,12 +80,10 @@ def prepare_questions(
             truncated.update(indices)
     kept = [question for index, question in enumerate(prepared) if index not in skipped]
     if skipped and not kept:
-        raise DataError(
-            "the questions",
-            f"all {len(skipped)} are over-long, and skipped",
-            "at least one that leaves room for its candidates",
-            'raise max_length, or set long_questions="truncate"',
-        )
+        expected = "at least one that leaves room for its candidates"
+        hint = 'raise max_length, or set long_questions="truncate"'
+        problem = f"all {len(skipped)} are over-long, and skipped"
+        raise DataError("the questions", problem, expected, hint)
     return PreparedQuestions(kept, len(truncated - skipped), len(skipped))
 
 

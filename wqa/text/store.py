@@ -14,12 +14,11 @@ from typing import Any, Dict, Iterator, Mapping, Optional
 
 import numpy as np
 
-from wqa.config import LONG_QUESTIONS
 from wqa.data.formats import data_digest, read_placed_questions
 from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import Partition, PartitionReader, group_questions, partitions_of
 from wqa.data.parts import Arrays, PartTask, run_parts
-from wqa.errors import DataError, OutputLocked, shorten
+from wqa.errors import DataError, OutputLocked
 from wqa.io.arrays import (
     ArrayFolder,
     ArrayWriter,
@@ -88,7 +87,6 @@ class PairStore(TokenizedPairs):
         self._folder = ArrayFolder(path, FORMAT, "store", _HINT, facts)
         self.path = self._folder.path
         self.meta = self._folder.meta
-        self._check_long_questions()
         types = array_types(self.meta["vocab_size"])
         arrays = self._folder.arrays(types)
         super().__init__(arrays, **{name: self.meta[name] for name in COUNTS})
@@ -102,14 +100,6 @@ class PairStore(TokenizedPairs):
             "keys": self.meta["pairs"],
         }
         self._folder.check_lengths(arrays, lengths, _DAMAGE_HINT)
-
-    def _check_long_questions(self) -> None:
-        """Check the option for over-long questions."""
-        option = self.meta.get("long_questions")
-        if option not in LONG_QUESTIONS:
-            found = f"long_questions is {shorten(option)}"
-            expected = "one of " + ", ".join(LONG_QUESTIONS)
-            raise DataError(self.path / "meta.json", found, expected, _DAMAGE_HINT)
 
     def check(self, inputs: PairInputs) -> None:
         """Read the whole store once, and refuse a damaged one or one of other inputs.
@@ -131,12 +121,8 @@ class PairStore(TokenizedPairs):
             self._folder.check(name)
         longest = int(self.lengths(inputs.form.specials).max(initial=0))
         if longest > inputs.max_length:
-            raise DataError(
-                self.path,
-                f"a pair of {longest} tokens",
-                f"at most {inputs.max_length}",
-                _DAMAGE_HINT,
-            )
+            expected = f"at most {inputs.max_length}"
+            raise DataError(self.path, f"a pair of {longest} tokens", expected, _DAMAGE_HINT)
 
     def check_fits(self, inputs: PairInputs) -> None:
         """Refuse a store of another form, tokenizer, length limit or over-long questions' option.
@@ -152,23 +138,17 @@ class PairStore(TokenizedPairs):
             If the store was made with another one.
         """
         if not inputs.joins_pairs:
-            raise DataError(
-                self.path,
-                "a store of pairs, whose candidates are cut to the room that a question leaves",
-                "texts, as questions and candidates are encoded apart",
-                "give the corpus as canonical JSONL",
-            )
+            problem = "a store of pairs, whose candidates are cut to the room beside a question"
+            expected = "texts, as questions and candidates are encoded apart"
+            raise DataError(self.path, problem, expected, "give the corpus as canonical JSONL")
         hint = "tokenize the corpus again with this encoder and max_length"
         check_made_with(self.path, self.meta, _settings(inputs), hint)
-        if not _fits_option(self.meta, inputs):
-            option = self.meta["long_questions"]
+        option = self.meta.get("long_questions")
+        if option != inputs.long_questions and any(self.meta[name] for name in _CHANGED):
             counts = " and ".join(f"{self.meta[name]} {name}" for name in _CHANGED)
-            raise DataError(
-                self.path,
-                f'made with long_questions="{option}", and holds {counts}',
-                inputs.long_questions,
-                f'set long_questions="{option}", or tokenize the corpus again',
-            )
+            found = f'made with long_questions="{option}", and holds {counts}'
+            hint = f'set long_questions="{option}", or tokenize the corpus again'
+            raise DataError(self.path, found, inputs.long_questions, hint)
 
 
 def _settings(inputs: PairInputs) -> Dict[str, Any]:
@@ -178,13 +158,6 @@ def _settings(inputs: PairInputs) -> Dict[str, Any]:
         "max_length": inputs.max_length,
         "vocab_size": inputs.tokenizer.vocab_size,
     }
-
-
-def _fits_option(record: Mapping[str, Any], inputs: PairInputs) -> bool:
-    """Whether a store has the pairs of an option for long questions."""
-    if not any(record[name] for name in _CHANGED):
-        return True
-    return record["long_questions"] == inputs.long_questions
 
 
 def build_store(source: PathLike, out: PathLike, inputs: PairInputs) -> Dict[str, Any]:

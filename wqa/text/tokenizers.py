@@ -94,11 +94,9 @@ class Tokenizer:
                 self.padding_id: int = ids[2]
                 self._mask_id = inner.token_to_id(family.mask_token)
                 return
-        raise EncoderError(
-            where,
-            "has none of " + ", ".join(map(" ".join, families)),
-            "a tokenizer of one of the families " + ", ".join(FAMILIES),
-        )
+        expected = "a tokenizer of one of the families " + ", ".join(FAMILIES)
+        problem = "has none of " + ", ".join(map(" ".join, families))
+        raise EncoderError(where, problem, expected)
 
     @property
     def vocab_size(self) -> int:
@@ -116,12 +114,9 @@ class Tokenizer:
         """
         if self._mask_id is None:
             masks = sorted({family.mask_token for family in FAMILIES.values()})
-            raise EncoderError(
-                self._where,
-                "has no mask token",
-                "a tokenizer with " + " or ".join(masks),
-                "take an encoder that was pretrained to predict masked tokens",
-            )
+            expected = "a tokenizer with " + " or ".join(masks)
+            hint = "take an encoder that was pretrained to predict masked tokens"
+            raise EncoderError(self._where, "has no mask token", expected, hint)
         return self._mask_id
 
     def special_ids(self) -> np.ndarray:
@@ -167,29 +162,18 @@ class Tokenizer:
             pairs have another form, or the encoder has too few token types for them.
         """
         if self.pair_form != config.pair_form:
-            raise EncoderError(
-                where,
-                f"a {config.family.name} encoder with a tokenizer for {self.pair_form}'s pairs",
-                f"a tokenizer for {config.pair_form}'s pairs",
-            )
+            problem = f"a {config.family.name} encoder and a tokenizer of {self.pair_form}'s pairs"
+            raise EncoderError(where, problem, f"a tokenizer for {config.pair_form}'s pairs")
         is_typed = PAIR_FORMS[self.pair_form].typed and config.family.has_token_types
         if is_typed and config.token_types < 2:
-            raise EncoderError(
-                where, "an encoder with one token type", "two: the question's and the candidate's"
-            )
+            expected = "two: the question's and the candidate's"
+            raise EncoderError(where, "an encoder with one token type", expected)
+        problem = f"a tokenizer of {self.vocab_size} ids"
         if self.vocab_size > config.vocab_size:
-            raise EncoderError(
-                where,
-                f"a tokenizer of {self.vocab_size} ids",
-                f"at most {config.vocab_size}, the encoder's",
-            )
+            raise EncoderError(where, problem, f"at most {config.vocab_size}, the encoder's")
         if self.vocab_size < LEAST_USED * config.vocab_size:
-            raise EncoderError(
-                where,
-                f"a tokenizer of {self.vocab_size} ids for {config.vocab_size} rows of word "
-                "embeddings",
-                "the encoder's own tokenizer",
-            )
+            problem += f" for {config.vocab_size} rows of word embeddings"
+            raise EncoderError(where, problem, "the encoder's own tokenizer")
 
     def encode(self, texts: Sequence[str], needed: Optional[int] = None) -> List[List[int]]:
         """Tokenize texts, without special tokens.
@@ -250,12 +234,9 @@ class Tokenizer:
         for text in texts:
             check_text(text)
             if len(text) > MOST_READ:
-                raise InputError(
-                    "text",
-                    f"{shorten(text[:100])} of {len(text):,} characters",
-                    f"at most {MOST_READ:,} where all of them are read",
-                    "divide the text",
-                )
+                problem = f"{shorten(text[:100])} of {len(text):,} characters"
+                expected = f"at most {MOST_READ:,} where all of them are read"
+                raise InputError("text", problem, expected, "divide the text")
         encodings = self._inner.encode_batch(list(texts), add_special_tokens=False)
         located = []
         for text, encoding in zip(texts, encodings):
@@ -326,9 +307,8 @@ def _count_ids(inner: tokenizers.Tokenizer, where: str) -> int:
     """The greatest token id plus one."""
     ids = inner.get_vocab(with_added_tokens=True).values()
     if len(set(ids)) < len(ids):
-        raise EncoderError(
-            where, "two tokens have one id", "an id for each token", "fetch the files again"
-        )
+        hint = "fetch the files again"
+        raise EncoderError(where, "two tokens have one id", "an id for each token", hint)
     return max(ids, default=-1) + 1
 
 
@@ -345,12 +325,9 @@ def _check_unknown(inner: tokenizers.Tokenizer, where: str) -> None:
 
 
 def _without_unknown(where: str, reason: str) -> EncoderError:
-    return EncoderError(
-        where,
-        f"cannot tokenize every text ({shorten(reason)})",
-        "a tokenizer with its unknown token",
-        "fetch the files again",
-    )
+    problem = f"cannot tokenize every text ({shorten(reason)})"
+    expected = "a tokenizer with its unknown token"
+    return EncoderError(where, problem, expected, "fetch the files again")
 
 
 def is_library_error(error: BaseException) -> bool:

@@ -6,12 +6,10 @@ tokenizer that the encoder was pretrained with. `load_tokenizer` chooses among t
 
 from __future__ import annotations
 
-import math
 import os
 import pathlib
 import re
-import struct
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Sequence, Tuple, Union
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
@@ -28,7 +26,6 @@ Settings = Dict[str, Any]
 FLAGS = (
     "add_prefix_space",
     "do_lower_case",
-    "keep_accents",
     "strip_accents",
     "tokenize_chinese_chars",
 )
@@ -71,12 +68,10 @@ def _check_kind(path: pathlib.Path, settings: Settings) -> None:
     kind = settings.get("tokenizer_class")
     words = settings.get("word_tokenizer_type")
     if kind == "BertJapaneseTokenizer" or words not in (None, "basic"):
-        raise EncoderError(
-            path,
-            f"a {shorten(kind or 'tokenizer')} with word_tokenizer_type {shorten(words)}",
-            "a tokenizer that the encoder's vocabulary defines alone",
-            "save it as tokenizer.json by the tokenizers library, if it can be",
-        )
+        problem = f"a {shorten(kind or 'tokenizer')} with word_tokenizer_type {shorten(words)}"
+        expected = "a tokenizer that the encoder's vocabulary defines alone"
+        hint = "save it as tokenizer.json by the tokenizers library, if it can be"
+        raise EncoderError(path, problem, expected, hint)
 
 
 def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
@@ -111,13 +106,10 @@ def zoo_tokenizer(path: pathlib.Path) -> tokenizers.Tokenizer:
         return _wordpiece(vocab, not _is_cased(vocab), {})
     files = sorted(path.parent.glob(f"{ZOO_MERGES}*.json"))
     if not files:
-        raise EncoderError(
-            path,
-            f"a RoBERTa's vocabulary without {ZOO_MERGES}-....json, the merges of its tokenizer",
-            "both beside the weights",
-            "copy it from the folder where nlp.data.GPT2BPETokenizer() has put it, or put "
-            "vocab.json and merges.txt there",
-        )
+        problem = f"a RoBERTa's vocabulary without its tokenizer's merges, {ZOO_MERGES}-....json"
+        hint = "copy it from the folder where nlp.data.GPT2BPETokenizer() has put it, or put "
+        hint += "vocab.json and merges.txt there"
+        raise EncoderError(path, problem, "both beside the weights", hint)
     return _byte_level(path, models.BPE(vocab, read_merges(files[0])), {})
 
 
@@ -129,9 +121,8 @@ def read_merges(path: pathlib.Path) -> List[Tuple[str, str]]:
     for number, line in enumerate(lines, start=2):
         parts = line.split(" ")
         if len(parts) != 2 or not all(parts):
-            raise EncoderError(
-                f"{path}, line {number}", shorten(line), "two parts of a word", "fetch it again"
-            )
+            where, expected = f"{path}, line {number}", "two parts of a word"
+            raise EncoderError(where, shorten(line), expected, "fetch it again")
         merges.append((parts[0], parts[1]))
     return merges
 
@@ -149,12 +140,8 @@ def _byte_level(path: pathlib.Path, model: models.BPE, settings: Settings) -> to
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     missing = [byte for byte in alphabet if inner.token_to_id(byte) is None]
     if missing:
-        raise EncoderError(
-            path,
-            f"lacks {len(missing)} of the 256 bytes",
-            "a byte-level vocabulary",
-            "fetch the file again",
-        )
+        problem, hint = f"lacks {len(missing)} of the 256 bytes", "fetch the file again"
+        raise EncoderError(path, problem, "a byte-level vocabulary", hint)
     spaced = settings.get("add_prefix_space", False)
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     inner.decoder = decoders.ByteLevel()
@@ -165,105 +152,6 @@ def _byte_level(path: pathlib.Path, model: models.BPE, settings: Settings) -> to
             ("</s>", end), ("<s>", start), add_prefix_space=spaced
         )
     return inner
-
-
-def sentencepiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
-    """ALBERT's tokenizer, a SentencePiece unigram model, from ``spiece.model``."""
-    path = folder / "spiece.model"
-    pieces, kind, unknown, charsmap = read_sentencepiece(path)
-    if kind != 1 or not pieces:
-        raise EncoderError(path, "not a unigram model", "ALBERT's spiece.model")
-    _check_words(path, [text for text, _, _ in pieces])
-    for text, score, _ in pieces:
-        if not isinstance(score, float) or not math.isfinite(score):
-            raise EncoderError(path, f"piece {shorten(text)} of score {shorten(score)}", "a number")
-    # The original splits a piece that ends in a digit and a comma.
-    scores = [(text, score - 100 * bool(re.search(r"\d,$", text))) for text, score, _ in pieces]
-    inner = tokenizers.Tokenizer(models.Unigram(scores, unknown, False))
-    steps: List[normalizers.Normalizer] = [
-        normalizers.Replace("``", '"'),
-        normalizers.Replace("''", '"'),
-    ]
-    if not settings.get("keep_accents", False):
-        steps += [normalizers.NFKD(), normalizers.StripAccents()]
-    if settings.get("do_lower_case", True):
-        steps.append(normalizers.Lowercase())
-    if charsmap:
-        steps.append(normalizers.Precompiled(charsmap))
-    inner.normalizer = normalizers.Sequence(steps)
-    inner.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.WhitespaceSplit(),
-            pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always"),
-        ]
-    )
-    inner.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
-    _register(inner, [text for text, _, kind in pieces if kind in (UNKNOWN, CONTROL, USER_DEFINED)])
-    _bert_pairs(inner)
-    return inner
-
-
-#: Kinds of SentencePiece's pieces that text is not split into.
-UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4
-
-
-def read_sentencepiece(path: pathlib.Path) -> Tuple[List[Tuple[str, float, int]], int, int, bytes]:
-    """Read a SentencePiece model, a protocol buffer."""
-    pieces, kind, unknown, charsmap = [], 1, 0, b""
-    try:
-        for field, value in _fields(path.read_bytes()):
-            if field == 1:  # a piece
-                parts = dict(_fields(value))
-                pieces.append((parts[1].decode("utf-8"), parts.get(2, 0.0), parts.get(3, 1)))
-            elif field == 2:  # how it was trained
-                parts = dict(_fields(value))
-                kind, unknown = parts.get(3, 1), parts.get(40, 0)
-            elif field == 3:  # how text is normalized
-                charsmap = dict(_fields(value)).get(2, b"")
-    except (IndexError, KeyError, ValueError, AttributeError, TypeError, struct.error) as error:
-        raise EncoderError(
-            path, f"cannot be read ({error})", "a SentencePiece model", "fetch the file again"
-        ) from None
-    return pieces, kind, unknown, charsmap
-
-
-def _fields(message: bytes) -> Iterator[Tuple[int, Any]]:
-    """Numbers and values of a protocol buffer's fields: whole numbers, floats, or bytes."""
-    position = 0
-    value: Any
-    while position < len(message):
-        key, position = _varint(message, position)
-        number, wire_type = key >> 3, key & 7
-        if wire_type == 0:
-            value, position = _varint(message, position)
-        elif wire_type == 5:
-            value = struct.unpack_from("<f", message, position)[0]
-            position += 4
-        elif wire_type in (1, 2):
-            size = 8
-            if wire_type == 2:
-                size, position = _varint(message, position)
-            value = message[position : position + size]
-            position += size
-        else:
-            raise ValueError(f"field of unknown type {wire_type}")
-        if position > len(message):
-            raise ValueError("the file ends within a field")
-        yield number, value
-
-
-def _varint(message: bytes, position: int) -> Tuple[int, int]:
-    """A number of seven bits a byte, the lowest first, and the position behind it."""
-    value = 0
-    shift = 0
-    while shift < 70:  # longer numbers have more than 64 bits
-        byte = message[position]
-        value |= (byte & 127) << shift
-        shift += 7
-        position += 1
-        if byte < 128:
-            return value, position
-    raise ValueError("a number of more than 64 bits")
 
 
 def _wordpiece(vocab: Dict[str, int], lowercase: bool, settings: Settings) -> tokenizers.Tokenizer:
@@ -285,12 +173,8 @@ def _check_words(path: pathlib.Path, words: Sequence[str]) -> None:
     first: Dict[str, int] = {}
     for index, word in enumerate(words):
         if word and first.setdefault(word, index) != index:
-            raise EncoderError(
-                path,
-                f"word {shorten(word)} has the ids {first[word]} and {index}",
-                "each word once",
-                "fetch the file again",
-            )
+            problem = f"word {shorten(word)} has the ids {first[word]} and {index}"
+            raise EncoderError(path, problem, "each word once", "fetch the file again")
 
 
 def _is_cased(vocab: Dict[str, int]) -> bool:
@@ -307,16 +191,13 @@ def _bert_pairs(inner: tokenizers.Tokenizer) -> None:
         )
 
 
-def _register(inner: tokenizers.Tokenizer, names: Sequence[Optional[str]]) -> None:
-    # RoBERTa's and ALBERT's mask takes the space before it, as in their released tokenizers.
-    strips = ("<mask>", "[MASK]") if inner.token_to_id("[PAD]") is None else ()
-    inner.add_special_tokens(
-        [
-            tokenizers.AddedToken(name, lstrip=name in strips, special=True, normalized=False)
-            for name in names
-            if name and inner.token_to_id(name) is not None
-        ]
-    )
+def _register(inner: tokenizers.Tokenizer, names: Sequence[str]) -> None:
+    for name in names:
+        if inner.token_to_id(name) is not None:
+            # RoBERTa's mask takes the space before it, as in its released tokenizer.
+            strips = name == "<mask>"
+            token = tokenizers.AddedToken(name, lstrip=strips, special=True, normalized=False)
+            inner.add_special_tokens([token])
 
 
 #: Greatest size of ``tokenizer.json`` in bytes. The largest published ones have 30 million.
@@ -330,12 +211,11 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
     ----------
     directory : str or path-like
         A directory with ``tokenizer.json``, or ``vocab.txt`` (WordPiece), or ``vocab.json`` and
-        ``merges.txt`` (byte-level BPE), or ``spiece.model`` (SentencePiece), or a ``.vocab`` file
-        of GluonNLP's zoo (WordPiece, or byte-level BPE with the zoo's file of merges). The first of
-        these that exists is read. ``tokenizer.json`` may hold words, as
-        `wqa.text.words.WordTokenizer.save` writes them. Or a tar of such a directory, or the name
-        of an installed encoder, such as ``minilm``, of one of the Hugging Face hub, or of one of
-        GluonNLP's zoo.
+        ``merges.txt`` (byte-level BPE), or a ``.vocab`` file of GluonNLP's zoo (WordPiece, or
+        byte-level BPE with the zoo's file of merges). The first of these that exists is read.
+        ``tokenizer.json`` may hold words, as `wqa.text.words.WordTokenizer.save` writes them. Or a
+        tar of such a directory, or the name of an installed encoder, such as ``minilm``, of one of
+        the Hugging Face hub, or of one of GluonNLP's zoo.
 
     Returns
     -------
@@ -364,7 +244,6 @@ def _load(folder: pathlib.Path) -> Tokenizer:
         for names, build in (
             (("vocab.txt",), wordpiece),
             (("vocab.json", "merges.txt"), byte_level),
-            (("spiece.model",), sentencepiece),
         ):
             if all((folder / name).exists() for name in names):
                 for name in names:
@@ -378,11 +257,11 @@ def _load(folder: pathlib.Path) -> Tokenizer:
     except BaseException as error:  # the library raises bare Exception for a malformed file
         if not is_library_error(error):
             raise
-        raise EncoderError(
-            folder, f"the tokenizer cannot be read ({error})", hint="fetch the files again"
-        ) from None
+        problem = f"the tokenizer cannot be read ({error})"
+        raise EncoderError(folder, problem, hint="fetch the files again") from None
     raise EncoderError(
         folder,
         "holds no tokenizer",
-        "tokenizer.json, vocab.txt, vocab.json with merges.txt, or spiece.model",
+        "tokenizer.json, vocab.txt, or vocab.json with merges.txt",
+        "for spiece.model: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) of transformers",
     )

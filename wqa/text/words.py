@@ -18,7 +18,7 @@ import itertools
 import json
 import pathlib
 import re
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import mmh3
 import numpy as np
@@ -147,11 +147,8 @@ class WordTokenizer(Tokenizer):
         EncoderError
             Always.
         """
-        raise EncoderError(
-            where,
-            f"a {config.family.name} encoder with a tokenizer of words",
-            "the encoder's own tokenizer",
-        )
+        problem = f"a {config.family.name} encoder with a tokenizer of words"
+        raise EncoderError(where, problem, "the encoder's own tokenizer")
 
     def encode(self, texts: Sequence[str], needed: Optional[int] = None) -> List[List[int]]:
         """Look up the ids of the words of texts.
@@ -322,8 +319,6 @@ def embedding_matrix(table: WordVectors, buckets: int = BUCKETS) -> np.ndarray:
 _START = re.compile(rb'\s*\{\s*"words_format"')
 #: Bytes of a file that are searched for this start.
 _START_BYTES = 100
-#: Fields of the file, and the type of each.
-_FIELDS = {"words_format": int, "buckets": int, "masks_digits": bool, "words": list}
 
 
 def is_word_tokenizer(path: pathlib.Path) -> bool:
@@ -336,34 +331,11 @@ def read_word_tokenizer(path: pathlib.Path) -> WordTokenizer:
     """Read a tokenizer of words."""
     try:
         fields = parse_json(path.read_bytes())
-        _check_fields(fields)
+        if fields["words_format"] != FORMAT:
+            version = shorten(fields["words_format"])
+            raise ValueError(f"words_format is {version}, this version of wqa reads {FORMAT}")
         "".join(fields["words"]).encode("utf-8")  # an escape may be half a surrogate pair
         return WordTokenizer(fields["words"], fields["buckets"], fields["masks_digits"])
-    except OSError as error:
-        reason = error.strerror or str(error)
-    except (ValueError, TypeError) as error:
-        reason = str(error)
-    except OptionError as error:
-        reason = f"{error.where}: {error.found}"
-    raise EncoderError(
-        path,
-        f"cannot be read ({reason})",
-        "a tokenizer of words, as a run directory holds it",
-        "copy the run directory again",
-    ) from None
-
-
-def _check_fields(fields: Dict[str, Any]) -> None:
-    """Check names and types of a ``tokenizer.json``; `WordTokenizer` checks the values."""
-    if set(fields) != set(_FIELDS):
-        names = ", ".join(map(shorten, sorted(fields)))
-        raise ValueError(f"its fields are {names}")
-    for name, kind in _FIELDS.items():
-        if type(fields[name]) is not kind:
-            raise ValueError(f"{name} is {shorten(fields[name])}")
-    if fields["words_format"] != FORMAT:
-        version = shorten(fields["words_format"])
-        raise ValueError(f"words_format is {version}, this version of wqa reads {FORMAT}")
-    for number, word in enumerate(fields["words"], 1):
-        if type(word) is not str or not word:
-            raise ValueError(f"word {number} is {shorten(word)}")
+    except (OSError, ValueError, TypeError, KeyError, OptionError) as error:
+        problem, expected = f"cannot be read ({error})", "a tokenizer of words, as a run holds it"
+        raise EncoderError(path, problem, expected, "copy the run directory again") from None

@@ -7,8 +7,8 @@ Guo et al. 2017 for calibration.
 """
 
 from wqa.tuning.calibration import Calibrated, ExitCalibration, calibrate, fit_temperature
-from wqa.tuning.configurations import GRID, KEEPS, Configuration, pareto_front, pick
-from wqa.tuning.drops import Tuning, tune
+from wqa.tuning.drops import GRID, KEEPS, Tuning, pareto_front, pick, tune
+from wqa.tuning.replay import Configuration
 from wqa.tuning.weights import TunedWeights, tune_weights
 
 __all__ = [

@@ -29,7 +29,7 @@ from wqa.inference.calibrated import TEMPERATURES, Calibration, calibration_path
 from wqa.inference.ranking import Ranking
 from wqa.io.files import PathLike, lock_output, sha256, write_json
 from wqa.systems.load import load_ranker
-from wqa.tuning.configurations import tuning_record
+from wqa.tuning.replay import tuning_record
 
 
 class ExitCalibration(NamedTuple):
@@ -150,6 +150,7 @@ def calibrate(run: PathLike, data: PathLike, progress: bool = False, **options: 
     prepared = ranker.prepare(judged)
     questions = prepared.questions
     with lock_output(folder):
+        path = calibration_path(folder)
         rankings = rank_questions(ranker, questions, "scoring", progress)
         scores, labels = _scored(rankings, questions, data)
         layers = ranker.capabilities.exits or range(1, len(scores) + 1)
@@ -163,25 +164,20 @@ def calibrate(run: PathLike, data: PathLike, progress: bool = False, **options: 
             **prepared.counts,
         }
         triggering = _trigger(rankings, questions, calibration, counts["answerable"], data)
-        result = Calibrated(
-            calibration_path(folder),
-            dataclasses.replace(calibration, threshold=triggering.threshold),
-            tuple(exits),
-            triggering,
-            counts,
-        )
+        calibration = dataclasses.replace(calibration, threshold=triggering.threshold)
+        result = Calibrated(path, calibration, tuple(exits), triggering, counts)
         choice = {"precision": options.get("precision", "float32")}
         values = {
             "model_sha256": digest,
-            "temperatures": list(result.calibration.temperatures),
-            "threshold": result.calibration.threshold,
+            "temperatures": list(calibration.temperatures),
+            "threshold": calibration.threshold,
             **result.to_dict(),
             **tuning_record(choice, data, "all", prepared),
         }
         del values["file"]
-        forget_digests(folder, [result.path.name])
-        write_json(result.path, values)
-        record_digests(folder, [result.path.name])
+        forget_digests(folder, [path.name])
+        write_json(path, values)
+        record_digests(folder, [path.name])
     return result
 
 
@@ -229,12 +225,9 @@ def _scored(
     joined = np.concatenate(labels)
     if not len(joined) or joined.min() == joined.max():
         kind = "an answer" if len(joined) and joined[0] else "no answer"
-        raise DataError(
-            str(data),
-            f"every candidate with text is {kind}",
-            "candidates of both labels, 0 and 1",
-            "calibrate on questions with answers and other candidates",
-        )
+        problem, expected = f"every candidate with text is {kind}", "candidates of both labels"
+        hint = "calibrate on questions with answers and other candidates"
+        raise DataError(str(data), problem, expected, hint)
     return np.concatenate(scores, axis=1), joined
 
 
@@ -271,10 +264,7 @@ def _trigger(
             relevance.append(float(calibrated.relevance[first]))
             is_right.append(question.labels[first] == 1)
     if not any(is_right):
-        raise DataError(
-            str(data),
-            "no question has an answer as its first candidate",
-            "at least one, to choose a threshold",
-            "train the run further, or calibrate on more questions",
-        )
+        problem = "no question has an answer as its first candidate"
+        hint = "train the run further, or calibrate on more questions"
+        raise DataError(str(data), problem, "at least one, to choose a threshold", hint)
     return best_threshold(np.array(relevance), np.array(is_right), answerable)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
+import math
 import pathlib
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -24,19 +26,12 @@ from wqa.inference.dropping import Drop
 from wqa.inference.ranker import Capabilities
 from wqa.io.files import PathLike, lock_output, write_json
 from wqa.systems.load import load_ranker
-from wqa.tuning.configurations import (
-    GRID,
-    KEEPS,
-    Configuration,
-    Drops,
-    check_limits,
-    full_grid,
-    pareto_front,
-    pick,
-    placements,
-    tuning_record,
-)
-from wqa.tuning.replay import ScoredQuestions
+from wqa.tuning.replay import Configuration, Drops, ScoredQuestions, tuning_record
+
+#: The grid of section 5.5.
+GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+#: Numbers of candidates that a ranker of a sequence may keep, by default.
+KEEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +151,13 @@ def tune(
     OutputLocked
         If another process writes to the run, the file or the folder.
     """
-    limits = check_limits(max_cost=max_cost, min_metric=min_metric, max_loss=max_loss)
+    given = {"max_cost": max_cost, "min_metric": min_metric, "max_loss": max_loss}
+    limits = {name: value for name, value in given.items() if value is not None}
+    if len(limits) > 1:
+        raise OptionError(" and ".join(limits), "together", "one of them")
+    for name, value in limits.items():
+        if not 0 <= value < math.inf:
+            raise OptionError(name, value, "a number from 0")
     source = probe(run)
     if source.kind in ("", "baseline"):  # before the lock, which makes folders
         expected = "a run with several exits, or the .json file of a sequence"
@@ -187,21 +188,15 @@ def tune(
         front = pareto_front(configurations, metric)
         _write(folder / "configurations.tsv", configurations, columns)
         _write(folder / "pareto.tsv", front, columns)
-        result = Tuning(
-            len(prepared.questions),
-            configurations,
-            front,
-            columns,
-            folder,
-            truncated_questions=prepared.truncated,
-            skipped_questions=prepared.skipped,
-        )
-        if not limits:
-            return result
-        picked = pick(configurations, metric, **limits)
-        limits = {name.replace("min_metric", "least"): value for name, value in limits.items()}
-        record = tuning_record({"metric": metric, **limits}, data, filter, prepared)
-        return dataclasses.replace(result, picked=picked, path=_store(path, picked, record))
+        picked, stored = None, None
+        if limits:
+            picked = pick(configurations, metric, **limits)
+            limits = {name.replace("min_metric", "least"): value for name, value in limits.items()}
+            record = tuning_record({"metric": metric, **limits}, data, filter, prepared)
+            stored = _store(path, picked, record)
+        count = len(prepared.questions)
+        counts = prepared.truncated, prepared.skipped
+        return Tuning(count, configurations, front, columns, folder, picked, stored, *counts)
 
 
 def _choices(
@@ -240,27 +235,120 @@ def _drops(
         columns = tuple(f"exit_{layer}" for layer in exits[:-1])
         if place_exits is not None:
             return columns, placements(choices, len(exits), place_exits)
-        return columns, full_grid(choices, len(exits))
+        return columns, list(itertools.product(choices, repeat=len(exits) - 1))
     stages = len(capabilities.rankers)
     if stages < 2:
         raise OptionError("run", f"{path}, a sequence of one ranker", "at least two rankers")
-    kinds = []
-    if any(drop.keep for drop in choices):
-        kinds.append("keep")
-    if not all(drop.keep for drop in choices):
+    # Choices have the numbers to keep first.
+    kinds = ["keep"] if choices[0].keep else []
+    if not choices[-1].keep:
         kinds.append("drop_ratio")
     columns = tuple(f"{kind}_{number}" for number in range(1, stages) for kind in kinds)
     kept = [drop for drop in choices if drop.discards and drop.keep < most]
-    return columns, full_grid([*kept, Drop()], stages)
+    return columns, list(itertools.product([*kept, Drop()], repeat=stages - 1))
+
+
+def placements(choices: Sequence[Drop], exits: int, place_exits: int) -> List[Drops]:
+    """Configurations that use some of the exits, the last among them, with one drop for all.
+
+    An exit that is not used drops nothing.
+    """
+    if not 1 <= place_exits <= exits:
+        expected = f"a whole number from 1 to {exits}, the exits of the run"
+        raise OptionError("place_exits", place_exits, expected)
+    configurations = []
+    for drop in [drop for drop in choices if drop.discards] or [Drop()]:
+        for used in itertools.combinations(range(exits - 1), place_exits - 1):
+            drops = [drop if index in used else Drop() for index in range(exits - 1)]
+            configurations.append(tuple(drops))
+    return configurations
+
+
+def pareto_front(
+    configurations: Sequence[Configuration], metric: str = "map"
+) -> List[Configuration]:
+    """Configurations that no other configuration beats.
+
+    One configuration beats another if it costs no more and is better, or costs less and is as
+    good.
+
+    Parameters
+    ----------
+    configurations : sequence of Configuration
+        Configurations of the grid.
+    metric : str
+        Name of the metric by which they are compared.
+
+    Returns
+    -------
+    list of Configuration
+        The Pareto front, by ascending cost.
+    """
+
+    def by_cost(configuration: Configuration) -> Tuple:
+        value = configuration.metrics[metric]
+        return configuration.cost, -value, configuration.paper_cost, configuration.drops
+
+    front: List[Configuration] = []
+    for configuration in sorted(configurations, key=by_cost):
+        if not front or configuration.metrics[metric] > front[-1].metrics[metric]:
+            front.append(configuration)
+    return front
+
+
+def pick(
+    configurations: Sequence[Configuration],
+    metric: str = "map",
+    max_cost: Optional[float] = None,
+    min_metric: Optional[float] = None,
+    max_loss: Optional[float] = None,
+) -> Configuration:
+    """Pick a configuration of the Pareto front.
+
+    Parameters
+    ----------
+    configurations, metric
+        As `pareto_front` takes them.
+    max_cost : float, optional
+        Greatest cost; the best configuration up to it is picked.
+    min_metric : float, optional
+        Least metric; the cheapest configuration from it on is picked.
+    max_loss : float, optional
+        Greatest loss of the metric beside the configuration that drops nothing, which is one of the
+        configurations; the cheapest that loses no more is picked.
+
+    Returns
+    -------
+    Configuration
+        Picked configuration.
+
+    Raises
+    ------
+    OptionError
+        If no configuration qualifies, or a limit is no finite number from 0.
+    """
+    front = pareto_front(configurations, metric)
+    if max_cost is not None:
+        fits = [configuration for configuration in front if configuration.cost <= max_cost]
+        if not fits:
+            cheapest = f"at least {front[0].cost:.4f}, the cheapest configuration's"
+            raise OptionError("max_cost", max_cost, cheapest)
+        return fits[-1]
+    if max_loss is not None:
+        full = [row for row in configurations if not row.discards][0]
+        # The same figures summed in another order may differ in the last bits.
+        min_metric = full.metrics[metric] - max_loss - 1e-12
+    for configuration in front:
+        if configuration.metrics[metric] >= (min_metric or 0.0):
+            return configuration
+    best = front[-1].metrics[metric]
+    raise OptionError("min_metric", min_metric, f"at most {best:.4f}, the best configuration's")
 
 
 def _write(path: pathlib.Path, configurations: Sequence[Configuration], columns: Any) -> None:
-    rows = []
-    for configuration in configurations:
-        row = configuration.row(columns)
-        for name, value in row.items():
-            row[name] = value if isinstance(value, str) else f"{value:.6g}"
-        rows.append(row)
+    rows = [configuration.row(columns) for configuration in configurations]
+    for row in rows:
+        row.update((name, f"{value:.6g}") for name, value in row.items() if value != str(value))
     write_rows(path, rows)
 
 

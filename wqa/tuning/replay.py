@@ -7,6 +7,7 @@ Shapes: Q questions of up to W candidates.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import operator
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
@@ -14,12 +15,72 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tu
 import numpy as np
 
 from wqa.data import Question
+from wqa.data.formats import data_digest
 from wqa.evaluation import METRICS, by_document_id
 from wqa.evaluation.rankers import cost_before_stages, rank_questions
-from wqa.inference.dropping import relative_cost
+from wqa.inference.dropping import Drop, relative_cost
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
-from wqa.tuning.configurations import Configuration, Drops
+from wqa.io.files import PathLike
+from wqa.text import PreparedQuestions
+
+#: What each stage but the last drops.
+Drops = Tuple[Drop, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """What each stage drops, and its cost and metrics on the scored questions.
+
+    Attributes
+    ----------
+    drops : tuple of Drop
+        What each exit, or each ranker of a sequence, drops; the last one drops nothing and has no
+        entry.
+    cost : float
+        Layers x candidates that run, with whole candidates dropped, over those of the full
+        encoder; texts that are encoded by themselves count too. Of a sequence, the multiply-adds of
+        all rankers over those of the last one on every candidate.
+    paper_cost : float
+        `wqa.inference.relative_cost` of the ratios, the x-axis of Figure 2. Of a sequence,
+        ``Cost.paper``.
+    metrics : dict of str to float
+        Means over the questions, in [0, 1].
+    """
+
+    drops: Drops
+    cost: float
+    paper_cost: float
+    metrics: Dict[str, float]
+
+    @property
+    def discards(self) -> bool:
+        """Whether a candidate can be dropped."""
+        return any(drop.discards for drop in self.drops)
+
+    def stored(self) -> Dict[str, List]:
+        """Fields of a sequence's file that set these drops."""
+        if not any(drop.keep for drop in self.drops):
+            return {"drop_ratio": [drop.ratio for drop in self.drops]}
+        fields: Dict[str, List] = {"keep": [drop.keep or None for drop in self.drops]}
+        if None in fields["keep"]:
+            ratios = [None if drop.keep else drop.ratio for drop in self.drops]
+            fields = {"drop_ratio": ratios, **fields}
+        return fields
+
+    def row(self, columns: Sequence[str]) -> Dict[str, Any]:
+        """The configuration as one flat row, its drops under the names of columns."""
+        row: Dict[str, Any] = {}
+        per_stage = len(columns) // len(self.drops)
+        for index, column in enumerate(columns):
+            drop = self.drops[index // per_stage]
+            value: Any = drop.ratio
+            if column.startswith("keep"):
+                value = drop.keep or ("-" if drop.ratio else "all")
+            elif drop.keep:
+                value = "-"
+            row[column] = value
+        return {**row, "cost": self.cost, "paper_cost": self.paper_cost, **self.metrics}
 
 
 class _Stage(NamedTuple):
@@ -157,14 +218,12 @@ def _ranked(stage: _Stage, state: _State) -> Tuple[_State, np.ndarray]:
     blank = state.blank.copy()
     np.put_along_axis(blank, left, is_blank, axis=1)
     scored = np.count_nonzero(is_left & (ranks < most), axis=1)
-    state = _State(
-        order,
-        state.counts,
-        blank,
-        state.candidates,
-        np.where(scored, stage.full_work, state.full_work),
-        state.work + float((scored * stage.work).sum()),
-        state.paper_work + float((scored * stage.paper_work).sum()),
+    state = state._replace(
+        order=order,
+        blank=blank,
+        full_work=np.where(scored, stage.full_work, state.full_work),
+        work=state.work + float((scored * stage.work).sum()),
+        paper_work=state.paper_work + float((scored * stage.paper_work).sum()),
     )
     return state, scored
 
@@ -254,3 +313,16 @@ def mean_metrics(labels: np.ndarray) -> Dict[str, float]:
         "ndcg@10": gains / np.cumsum(discounts)[np.minimum(answered, 10) - 1],
     }
     return {name: float(values[name].mean()) for name in METRICS}
+
+
+def tuning_record(
+    choice: Dict[str, Any], data: PathLike, filter: str, prepared: PreparedQuestions
+) -> Dict[str, Any]:
+    """What a choice was made by, as files of tuned settings record it."""
+    return {
+        "chosen_by": choice,
+        "data_sha256": data_digest(data),
+        "filter": filter,
+        "questions": len(prepared.questions),
+        **prepared.counts,
+    }

@@ -24,8 +24,7 @@ from wqa.inference.ranking import Ranking
 from wqa.io.files import PathLike, lock_output, write_json
 from wqa.io.progress import with_bar
 from wqa.systems.load import load_ranker
-from wqa.tuning.configurations import tuning_record
-from wqa.tuning.replay import mean_metrics, padded
+from wqa.tuning.replay import mean_metrics, padded, tuning_record
 
 #: Trials of a search by default.
 TRIALS = 200
@@ -155,8 +154,8 @@ def tune_weights(
         values = {**read_json(path), "weights": list(weights)}
         values["tuned"] = {"metrics": metrics, "metrics_of_equal_weights": equal, **record}
         write_json(path, values)
-    counts = prepared.truncated, prepared.skipped
-    return TunedWeights(names, weights, metrics, equal, len(prepared.questions), path, *counts)
+    figures = weights, metrics, equal, len(prepared.questions)
+    return TunedWeights(names, *figures, path, **prepared.counts)
 
 
 class _Search:
