@@ -50,7 +50,6 @@ NAMING = {
     "systems/registry.py": "the registry",
     "pretrained/source.py": "a run of the monolithic ranker is also an encoder with a classifier",
     "cli/ask.py": "its option --reader",
-    "cli/embed_words.py": "a command of one paper",
 }
 
 
