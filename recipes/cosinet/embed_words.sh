@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Which table of word vectors: the authors', or a pretrained encoder's, distilled word by word. Makes both, trains Cosinet with a BiRNN on each with three seeds, and chooses by the mean MAP on WikiQA's
-# dev. Writes $RESULTS/embed_words.tsv; $RUNS/cosinet/chosen_words.txt names the table that was chosen. No test question is scored.
+# Which table of word vectors: the authors', or a pretrained encoder's, distilled word by word. Makes both, trains Cosinet with a
+# BiRNN on each with three seeds, and chooses by the mean MAP on WikiQA's dev. Writes $RESULTS/embed_words.tsv;
+# $RUNS/cosinet/chosen_words.txt names the table that was chosen. No test question is scored.
 #
-#   recipes/cosinet/embed_words.sh   settings: recipes/cosinet/settings.bash
+#   KINDS=distilled recipes/cosinet/embed_words.sh   without Numberbatch's file; settings: recipes/cosinet/settings.bash
 #   SMOKE=1 recipes/cosinet/embed_words.sh
 if [ "${SMOKE:-0}" != 1 ]; then SEEDS=${SEEDS:-0 1 2}; else KINDS=distilled; fi
 . "$(dirname "$0")/settings.bash"
