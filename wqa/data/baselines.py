@@ -56,7 +56,7 @@ def parse_baseline(
     rule, colon, argument = name.partition(":")
     if name not in (*_PLAIN, *INSTALLED) and rule not in (_RANDOM, *SIMILARITIES):
         return None
-    if _exists(pathlib.Path(folder) / name):
+    if os.path.exists(os.path.join(folder, name)):
         return None
     if name in INSTALLED:
         return BaselineName("maxsim", encoder=name)
@@ -73,13 +73,6 @@ def _parse_similarity(rule: str, encoder: str, folder: pathlib.Path) -> Baseline
     if not encoder:
         expected = f"{rule}:ENCODER, such as {rule}:{next(iter(INSTALLED))}"
         raise OptionError("run", rule, expected)
-    if _exists(folder / encoder):
+    if os.path.exists(folder / encoder):
         encoder = os.fspath(folder / encoder)
     return BaselineName(rule, encoder=encoder)
-
-
-def _exists(path: pathlib.Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long
-        return False
