@@ -133,6 +133,14 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path, started):
     assert names(tmp_path) == ["table.tsv"] and path.read_text() == "b"
 
 
+def test_a_writer_leaves_what_another_writes(tmp_path):
+    with atomic_writer(tmp_path / "a.5") as file:
+        file.write("five")
+        with atomic_writer(tmp_path / "a") as other:
+            other.write("a")
+    assert (tmp_path / "a.5").read_text() == "five" and names(tmp_path) == ["a", "a.5"]
+
+
 def test_scratch_folders_of_killed_processes_are_removed(tmp_path, monkeypatch, started):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
