@@ -122,7 +122,7 @@ def read_vector_file(
 
 
 class _Chosen:
-    """The rows of a vocabulary, the first of each word; a cased word is second to its lower-case."""
+    """The rows of a vocabulary: the first of each word, or else of a cased form of it."""
 
     def __init__(self, keys: Collection[str]) -> None:
         self._keys = keys
