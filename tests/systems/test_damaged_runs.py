@@ -15,13 +15,12 @@ from safetensors.numpy import load_file, save_file
 
 import wqa.systems.quantize as quantizing
 import wqa.systems.train as training
-from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig, config_digest
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import RUN_FILES, file_digests, forget_digests, record_digests
 from wqa.engines.onednn.operations import PRODUCTS, Quantized
 from wqa.engines.onednn.quantize import read_quantized, write_quantized
-from wqa.errors import EncoderError, RunDirectoryError, WqaError
+from wqa.errors import RunDirectoryError, WqaError
 from wqa.io.parameter_files import read_array, read_layout
 from wqa.pretrained import load_backbone
 from wqa.systems.convert import convert
@@ -159,8 +158,6 @@ def test_a_file_is_refused_wherever_it_is_cut(tmp_path):
         path.write_bytes(whole[:length])
         with pytest.raises(ValueError):
             read_layout(path)
-
-
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -23,7 +23,7 @@ from wqa.config import (
 from wqa.config.runs import as_json
 from wqa.config.systems import KINDS
 from wqa.data.digests import check_digest
-from wqa.data.probe import BASELINE_NAMES, DESCRIPTIONS, Probe, probe
+from wqa.data.probe import DESCRIPTIONS, Probe, probe
 from wqa.engines.choice import packing_obstacle
 from wqa.engines.onednn import check_precision, read_quantized
 from wqa.engines.onednn.quantize import QuantizedLayers

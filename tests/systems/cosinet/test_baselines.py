@@ -14,7 +14,6 @@ from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.digests import ranker_digest
 from wqa.data.formats import write_questions
-from wqa.data.probe import BASELINE_NAMES, BaselineName, parse_baseline
 from wqa.data.scores import StoredScores
 from wqa.errors import InputError, RunDirectoryError
 from wqa.evaluation import METRICS, evaluate, evaluate_ranker
