@@ -65,8 +65,8 @@ ABSENT = "{}: cannot open shared object file: No such file or directory"
 def test_a_missing_driver_is_no_missing_extra():
     problem = environment.import_problem(OSError(ABSENT.format("libcuda.so.1")))
     assert isinstance(problem, MissingDependency)
-    assert str(problem).startswith("libcuda.so.1: the NVIDIA driver is missing")
-    assert "install the driver" in str(problem) and ".[cu112]" not in str(problem)
+    assert str(problem).startswith("libcuda.so.1: ")
+    assert "install the NVIDIA driver" in str(problem) and ".[cu112]" not in str(problem)
 
 
 @pytest.mark.parametrize("name", environment.LIBRARIES)

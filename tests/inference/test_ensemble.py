@@ -227,8 +227,8 @@ def test_a_file_ranks_wherever_a_run_does(runs, write, questions, tiny_run):
         ('{"ensemble": ["seed1"], "drop_ratio": 0.3}', "is no ensemble .*besides"),
         ('{"rankers": ["seed1"], "weights": [1]}', "is no sequence .*besides"),
         ('{"ensemble": ["seed1", 3]}', "run is 3"),
-        ('{"ensemble": [], "ensemble": ["seed1"]}', "ValueError: key 'ensemble' occurs twice"),
-        ('{"rankers": [{"run": "a", "run": "b"}]}', "ValueError: key 'run' occurs twice"),
+        ('{"ensemble": [], "ensemble": ["seed1"]}', "key 'ensemble' occurs twice"),
+        ('{"rankers": [{"run": "a", "run": "b"}]}', "key 'run' occurs twice"),
         ('{"weights": [1]}', "is no sequence or ensemble .*neither rankers nor ensemble"),
         ('{"ensemble": []}', "rankers: none"),
         ('{"ensemble": ["seed1", "seed2"], "weights": [1]}', "weights: 1 values"),
@@ -237,7 +237,6 @@ def test_a_file_ranks_wherever_a_run_does(runs, write, questions, tiny_run):
         ('{"ensemble": ["seed1", "absent"]}', "no such directory"),
         ('{"ensemble": ["bad.json", "seed1"]}', "the ensemble is inside itself"),
         ('{"ensemble": ["way.json", "seed1"]}', "the ensemble is inside itself"),
-        ('{"ensemble": ' + json.dumps(["seed1"] * 101) + "}", "101 rankers or more"),
     ],
 )
 def test_files_that_do_not_fit(runs, write, text, problem):

@@ -163,20 +163,18 @@ def load_libraries(
 
 def import_problem(error: Exception) -> MissingDependency:
     """Say what is missing where MXNet cannot be imported, and what to do."""
-    text, problem = str(error), f"MXNet cannot be imported ({error})"
-    name, expected = "mxnet", "MXNet 1.9.1, on Python 3.8 to 3.11"
+    missing = [library for library in (DRIVER, *LIBRARIES) if library in str(error)]
     hint = f"install it {how_to_install('cpu')}, or '.[cu112]' on a machine with an NVIDIA driver; "
     hint += "`wqa doctor` says more"
-    missing = [library for library in LIBRARIES if library in text]
-    if DRIVER in text:
-        name, problem = DRIVER, "the NVIDIA driver is missing, which brings this library"
-        expected = "a driver for CUDA 11.2 or newer, as MXNet for GPUs is installed here"
-        hint = "install the driver; in a container, start it with the GPUs; on a machine without a "
-        hint += f"GPU: pip uninstall mxnet-cu112, then {how_to_install('cpu')}"
+    if DRIVER in missing:
+        hint = (
+            "install the NVIDIA driver, for CUDA 11.2 or newer; in a container, start it with the "
+        )
+        hint += f"GPUs; without a GPU: pip uninstall mxnet-cu112, then {how_to_install('cpu')}"
     elif missing:
-        name, problem = missing[0], "MXNet for GPUs cannot load this CUDA library"
-        expected, hint = "the libraries of the extra cu112", how_to_install("cu112")
+        hint = how_to_install("cu112")
     elif sys.version_info >= (3, 12):
-        problem = f"Python {platform.python_version()} has no MXNet"
         hint = "take one of these, or rank a folder that `wqa export --format onnx` wrote"
-    return MissingDependency(name, problem, expected, hint)
+    problem = f"MXNet cannot be imported ({error})"
+    expected = "MXNet 1.9.1, on Python 3.8 to 3.11"
+    return MissingDependency((missing or ["mxnet"])[0], problem, expected, hint)

@@ -122,13 +122,12 @@ def read_vector_file(
 
 
 class _Chosen:
-    """The rows of a vocabulary, the first of each word."""
+    """The rows of a vocabulary: the first of each word, or else of a cased form of it."""
 
     def __init__(self, keys: Collection[str]) -> None:
         self._keys = keys
-        self._exact: Dict[str, Tuple[int, np.ndarray]] = {}
-        #: Rows of words that are not lower-cased, by the lower-cased word, and the word itself.
-        self._cased: Dict[str, Tuple[int, np.ndarray, str]] = {}
+        #: Number, vector and word of the row that is chosen for a key.
+        self._chosen: Dict[str, Tuple[int, np.ndarray, str]] = {}
         self.rows = self.duplicates = self.cased = 0
 
     def add(self, where: str, word: str, numbers: Any) -> None:
@@ -138,28 +137,21 @@ class _Chosen:
             if not word.startswith(_ENGLISH):
                 return
             word = word[len(_ENGLISH) :]
-        if word in self._keys:
-            if word in self._exact:
-                self.duplicates += 1
-                return
-            self._exact[word] = (self.rows, _vector(numbers, where))
+        key = word if word in self._keys else word.lower()
+        if key not in self._keys:
             return
-        lowered = word.lower()
-        if lowered in self._keys:
-            if lowered not in self._cased:
-                self._cased[lowered] = (self.rows, _vector(numbers, where), word)
-            elif self._cased[lowered][2] == word:
-                self.duplicates += 1
+        chosen = self._chosen.get(key)
+        if chosen is None or (word == key and chosen[2] != key):
+            self._chosen[key] = (self.rows, _vector(numbers, where), word)
+        else:
+            self.duplicates += chosen[2] == word
 
     def table(self) -> Tuple[List[str], np.ndarray]:
-        """Words and vectors in the order of the rows."""
-        rows = [(row, word, vector) for word, (row, vector) in self._exact.items()]
-        cased = self._cased.items()
-        rows += [(row, word, vector) for word, (row, vector, _) in cased if word not in self._exact]
-        self.cased = len(rows) - len(self._exact)
-        rows.sort(key=lambda entry: entry[0])
-        vectors = np.array([vector for _, _, vector in rows], np.float32)
-        return [word for _, word, _ in rows], vectors
+        """Keys and vectors in the order of the rows."""
+        chosen = sorted(self._chosen.items(), key=lambda item: item[1][0])
+        self.cased = sum(key != word for key, (_, _, word) in chosen)
+        vectors = np.array([vector for _, (_, vector, _) in chosen], np.float32)
+        return [key for key, _ in chosen], vectors
 
 
 def _number(text: bytes) -> float:

@@ -44,7 +44,7 @@ def temporary_path(target: pathlib.Path) -> pathlib.Path:
 def remove_abandoned(folder: pathlib.Path, prefix: str) -> None:
     """Remove the temporary files and folders of a prefix that dead processes left in a folder."""
     for path in folder.glob(f"{glob.escape(prefix)}*.tmp"):
-        pid = path.name[len(prefix) :].partition(".")[0]
+        pid = path.name.split(".")[-2]
         if pid.isdigit() and not _is_alive(int(pid)):
             remove(path)
 
@@ -75,10 +75,10 @@ def scratch_folder(name: str) -> Iterator[pathlib.Path]:
     It lies in the system's folder for temporary files (``TMPDIR``). Folders of the same name that
     dead processes left there are removed.
     """
-    parent, prefix = pathlib.Path(tempfile.gettempdir()), f".wqa-{name}."
+    parent, prefix = pathlib.Path(tempfile.gettempdir()), f".wqa-{name}-"
     remove_abandoned(parent, prefix)
-    owned = f"{prefix}{os.getpid()}."
-    with tempfile.TemporaryDirectory(prefix=owned, suffix=".tmp", dir=parent) as folder:
+    suffix = f".{os.getpid()}.tmp"
+    with tempfile.TemporaryDirectory(suffix, prefix, parent) as folder:
         yield pathlib.Path(folder)
 
 

@@ -46,7 +46,6 @@ def bounded_lines(
     file: IO[bytes], where: object, longest: int = LONGEST_LINE, first: int = 1
 ) -> Iterator[Tuple[int, bytes]]:
     """Read the lines of an open file, from its position on."""
-    number = first - 1
     read_line = functools.partial(file.readline, longest + 1)
     with damage_errors(where):
         for number, line in enumerate(iter(read_line, b""), first):

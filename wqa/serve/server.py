@@ -22,7 +22,7 @@ import traceback
 from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from wqa.config.systems import option, without_option
-from wqa.data.baselines import parse_baseline
+from wqa.data.probe import parse_baseline
 from wqa.errors import (
     DataError,
     MissingDependency,

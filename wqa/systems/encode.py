@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.data.baselines import parse_baseline
 from wqa.data.digests import ranker_digest
 from wqa.data.documents import (
     LONGEST_DOCUMENT,
@@ -28,6 +27,7 @@ from wqa.data.documents import (
 from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import CHARACTERS, Partition, PartitionReader, bounded_groups
 from wqa.data.parts import Arrays, PartTask, run_whole
+from wqa.data.probe import parse_baseline
 from wqa.errors import DataError, OptionError, check_choice
 from wqa.inference.document_cache import (
     STORES,

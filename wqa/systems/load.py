@@ -21,8 +21,7 @@ from typing import (
 from wqa.config import LONG_CANDIDATES, LONG_QUESTIONS, STRENGTH, EngineConfig
 from wqa.config.systems import KINDS
 from wqa.data import Question, read_questions
-from wqa.data.baselines import BASELINE_NAMES, BaselineName
-from wqa.data.probe import Probe, probe
+from wqa.data.probe import BASELINE_NAMES, BaselineName, Probe, probe
 from wqa.data.ranker_files import Entry, read_ranker_file
 from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
 from wqa.inference.calibrated import read_calibration

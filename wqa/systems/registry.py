@@ -26,7 +26,7 @@ SYSTEMS: Dict[str, System] = {
 }
 
 #: Full names of what builds rankers that need no training, by the rule of a
-#: `wqa.data.baselines.BaselineName`.
+#: `wqa.data.probe.BaselineName`.
 BASELINES: Dict[str, str] = {**cosinet.BASELINES, **dcbert.BASELINES}
 
 #: The system that is built where none is named.

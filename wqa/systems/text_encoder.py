@@ -12,8 +12,7 @@ import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data import builtin_path, read_questions
-from wqa.data.baselines import BaselineName, parse_baseline
-from wqa.data.probe import DESCRIPTIONS, probe
+from wqa.data.probe import DESCRIPTIONS, BaselineName, parse_baseline, probe
 from wqa.engines.choice import choose_engine
 from wqa.engines.inputs import TextInputs
 from wqa.engines.onednn.quantize import QuantizedLayers, quantize_network

@@ -10,7 +10,7 @@ from sentences import pairs
 
 from wqa.cli import main
 from wqa.data import builtin_path, read_questions
-from wqa.data.baselines import BaselineName, parse_baseline
+from wqa.data.probe import BaselineName, parse_baseline
 from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.systems.dcbert.similarity import MIDPOINT, SCALE, Similarity
 from wqa.systems.encode import encode_documents

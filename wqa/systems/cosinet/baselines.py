@@ -14,7 +14,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Type
 import numpy as np
 
 from wqa.data import Question
-from wqa.data.baselines import BaselineName
+from wqa.data.probe import BaselineName
 from wqa.errors import InputError
 from wqa.inference.dropping import FREE
 from wqa.inference.ranker import Capabilities, Ranker
