@@ -75,9 +75,8 @@ setup(
         ],
         "plots": ["matplotlib"],  # the pictures of the recipes
         "tune": ["optuna>=3"],  # weights of ensembles, as the paper tunes them
-        "corpora": [
-            "pysbd"
-        ],  # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
+        # Sentences of documents; SpaCy, which the papers use, needs models from a hub.
+        "corpora": ["sentencex"],
         "html": ["selectolax", "markdown-it-py"],  # documents of a folder that are HTML or Markdown
         "tensorboard": ["tensorboardX"],  # the files of `wqa train --log-dir`, without TensorFlow
         # `--cluster` of `wqa score` and `wqa encode`; grpcio is for ray:// addresses. Older Pythons
@@ -118,7 +117,7 @@ setup(
             "fastapi",
             "uvicorn",
             "prometheus-client",
-            "pysbd",
+            "sentencex",
             "selectolax",
             "markdown-it-py",
             "onnx>=1.14",

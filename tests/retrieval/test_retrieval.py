@@ -301,13 +301,13 @@ def test_an_index_holds_the_sentences_of_its_documents(build, tmp_path):
         Document("D3", "\U0001f9ca ice floats."),
     ]
     index = build(documents, sentences=True)
-    assert index.meta["splitter"].startswith("pysbd ") and index.meta["sentences"] == 3
+    assert index.meta["splitter"].startswith("sentencex ") and index.meta["sentences"] == 3
     assert [index.sentences(number) for number in range(3)] == [[(0, 10), (11, 22)], [], [(0, 13)]]
     plain = build(documents, name="plain")
     with pytest.raises(DataError, match="without sentences.*`wqa index --sentences`"):
         plain.sentences(0)
     assert index.search("caves")[0].score == plain.search("caves")[0].score
-    with pytest.raises(DataError, match="made with splitter None; expected 'pysbd"):
+    with pytest.raises(DataError, match="made with splitter None; expected 'sentencex"):
         build(documents, name="plain", sentences=True)
 
 
