@@ -250,7 +250,8 @@ class Source(TensorMap):
         if is_answer[0] == is_answer[1] and set(map(str, names.values())) != DEFAULT_LABELS:
             listed = ", ".join(shorten(names.get(str(label))) for label in (0, 1))
             _LOGGER.warning(
-                "%s: of the labels %s the second is taken for that of answers",
+                "%s: of the labels %s the second is taken for that of answers; id2label of "
+                "config.json chooses, where it names one of them 'answer'",
                 printable(str(self.where)),
                 listed,
             )

@@ -1,0 +1,75 @@
+"""What runs without an error and says nothing: figures of nothing, and input that is misread."""
+
+import json
+
+import pytest
+
+from wqa.cli import main
+
+
+def noted(capsys, *arguments, status=0):
+    """Standard error of a command."""
+    capsys.readouterr()
+    assert main(list(map(str, arguments))) == status
+    return capsys.readouterr().err
+
+
+def refused(capsys, *arguments):
+    """The one line of a command that is refused."""
+    error = noted(capsys, *arguments, status=2)
+    assert error.count("\nerror: ") + error.startswith("error: ") == 1
+    return error
+
+
+def write_questions(path, labels):
+    with open(path, "w") as file:
+        for number in range(6):
+            candidates = []
+            for place, label in enumerate(labels):
+                candidates.append({"text": f"Text {place} of {number}.", "label": label})
+            row = {"id": str(number), "question": f"why {number} ?", "candidates": candidates}
+            file.write(json.dumps(row) + "\n")
+    return path
+
+
+# Figures of nothing
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_training_pairs_of_one_label(capsys, tmp_path, tiny_encoder, label):
+    data = write_questions(tmp_path / "q.jsonl", (label, label))
+    train = ("train", "pairwise", "--encoder", tiny_encoder, "--train", data)
+    error = noted(capsys, *train, "--max-updates", 1, "--out", tmp_path / "run")
+    assert f"all 12 training pairs have label {label}" in error
+
+
+def test_questions_whose_candidates_all_answer(capsys, tmp_path):
+    assert "no candidate is wrong" in noted(
+        capsys, "evaluate", "bm25", "--data", write_questions(tmp_path / "q.jsonl", (1, 1))
+    )
+    assert "no candidate is wrong" not in noted(
+        capsys, "evaluate", "bm25", "--data", write_questions(tmp_path / "q.jsonl", (1, 0))
+    )
+
+
+def test_a_run_none_of_whose_documents_is_judged(capsys, tmp_path):
+    (tmp_path / "qrels").write_text("q1 0 d1 1\nq2 0 d2 1\n")
+    (tmp_path / "run").write_text("q1 Q0 x1 1 2 t\nq2 Q0 d1 1 2 t\n")
+    command = ("evaluate", "--qrels", tmp_path / "qrels", "--run", tmp_path / "run")
+    assert "no document of the run is judged" in noted(capsys, *command)
+    (tmp_path / "run").write_text("q1 Q0 x1 1 2 t\nq2 Q0 d2 1 2 t\n")
+    assert "is judged" not in noted(capsys, *command)
+
+
+def test_numbers_that_json_has_not_are_null(capsys, tmp_path):
+    (tmp_path / "qrels").write_text("q1 0 d2 1\n")
+    (tmp_path / "a").write_text("q1 Q0 d1 1 2 t\nq1 Q0 d2 2 1 t\n")
+    (tmp_path / "b").write_text("q1 Q0 d1 1 0.5 t\nq1 Q0 d2 2 1 t\n")
+    command = ["evaluate", "--qrels", tmp_path / "qrels", "--json", tmp_path / "out.json"]
+    assert (
+        main([*map(str, command), "--run", str(tmp_path / "a"), "--run", str(tmp_path / "b")]) == 0
+    )
+    assert "nan" not in capsys.readouterr().out
+    text = (tmp_path / "out.json").read_text()
+    [comparison] = json.loads(text, parse_constant=pytest.fail)["comparisons"]
+    assert [row["t_test"] for row in comparison["metrics"]] == [None] * 4
