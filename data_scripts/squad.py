@@ -50,6 +50,8 @@ def read_articles(path):
     """Return the title and the paragraphs of each article of a file, as its JSON has them."""
     with expecting(path, "a file of SQuAD"):
         articles = json_of(path)["data"]
+        if articles and "paragraphs" not in articles[0] and "context" in articles[0]:
+            raise ValueError("questions one a record, as Hugging Face's datasets have them")
         return [(article.get("title"), list(article["paragraphs"])) for article in articles]
 
 

@@ -1,6 +1,8 @@
 """What runs without an error and says nothing: figures of nothing, and input that is misread."""
 
 import json
+import os
+import shutil
 
 import pytest
 
@@ -73,3 +75,90 @@ def test_numbers_that_json_has_not_are_null(capsys, tmp_path):
     text = (tmp_path / "out.json").read_text()
     [comparison] = json.loads(text, parse_constant=pytest.fail)["comparisons"]
     assert [row["t_test"] for row in comparison["metrics"]] == [None] * 4
+
+
+# Errors that mislead
+
+
+def test_a_question_of_stop_words_alone(capsys, tmp_path):
+    (tmp_path / "a.txt").write_text("The Who played IT in 1970.\n")
+    for question, reason in (("who is The Who ?", "stop words"), ("what melts ?", "none shares")):
+        assert main(["ask", str(tmp_path), "--ranker", "bm25", "--question", question]) == 0
+        assert reason in capsys.readouterr().out
+
+
+def test_questions_from_a_pipe(capsys, tmp_path):
+    path = write_questions(tmp_path / "q.jsonl", (1, 0))
+    descriptor, end = os.pipe()  # what <(cat q.jsonl) is to a command
+    os.write(end, path.read_bytes())
+    os.close(end)
+    assert main(["evaluate", "wo", "--data", f"/dev/fd/{descriptor}"]) == 0
+    os.close(descriptor)
+    piped = capsys.readouterr().out
+    assert main(["evaluate", "wo", "--data", str(path)]) == 0
+    assert piped.splitlines()[0] == capsys.readouterr().out.splitlines()[0]
+
+
+def test_what_is_absent_is_said_to_be_absent(capsys, tmp_path):
+    for command in (
+        ("ask", "no", "--question", "x"),
+        ("retrieve", "no", "--data", "x", "--out", "y"),
+    ):
+        assert "no: there is no such file or folder" in refused(capsys, *command)
+
+
+@pytest.mark.parametrize(
+    ("flag", "nearest"), [("--lr", "--learning-rate"), ("--epoch-s", "--epochs"), ("--zzz", "")]
+)
+def test_an_unknown_option_names_the_nearest(capsys, flag, nearest):
+    error = refused(capsys, "train", "pairwise", "--train", "x", "--out", "y", flag, "3")
+    assert f"unrecognized arguments: {flag}" in error
+    assert ("did you mean" in error) == bool(nearest) and nearest in error
+
+
+@pytest.mark.parametrize(
+    ("drops", "hint"),
+    [(("--drop-ratio", "5"), "--keep 5"), (("--keep", "2", "--drop-ratio", "0.5"), "--keep 2")],
+)
+def test_advice_has_the_names_of_the_command_line(capsys, tiny_run, tmp_path, drops, hint):
+    (tmp_path / "c.txt").write_text("ice\nthe moon\n")
+    rank = ("rank", tiny_run, "--question", "why ?", "--candidates", tmp_path / "c.txt")
+    error = refused(capsys, *rank, *drops)
+    assert hint in error and "keep=" not in error
+
+
+def test_exits_and_cost_are_those_of_rankers_that_have_exits(capsys, tiny_run, tmp_path):
+    (tmp_path / "c.txt").write_text("ice\nthe moon\n")
+    for run, shown in ((tiny_run, True), ("bm25", False), ("wo", False)):
+        rank = ["rank", str(run), "--question", "moon ?", "--candidates", str(tmp_path / "c.txt")]
+        assert main(rank) == 0
+        out = capsys.readouterr().out
+        assert ("exit" in out) == ("of the full encoder" in out) == shown
+
+
+def test_a_run_of_a_newer_version(capsys, tiny_run, tmp_path):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "colour": 1}))
+    (tmp_path / "c.txt").write_text("ice\n")
+    rank = ("rank", run, "--question", "why ?", "--candidates", tmp_path / "c.txt")
+    assert (
+        "unknown field 'colour'" in (error := refused(capsys, *rank)) and "newer version" in error
+    )
+
+
+def test_a_folder_with_files_that_cannot_be_read(capsys, tmp_path):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("Lava flows.")
+    (docs / "b.txt").write_bytes("Käse".encode("cp1252"))
+    (docs / "c.pdf").write_bytes(b"%PDF")
+    (docs / "d.html").write_text("<script>x</script>")
+    error = noted(capsys, "index", docs, "--out", tmp_path / "index")
+    for text in (
+        "b.txt: byte 1 is not",
+        "iconv -f WINDOWS-1252",
+        "c.pdf: is a PDF",
+        "d.html: has no",
+    ):
+        assert text in error

@@ -782,7 +782,7 @@ def test_commands_from_documents_to_figures(tmp_path, capsys):
     [
         (["index", "absent.jsonl", "--out", "index"], "absent.jsonl: cannot be read (No such"),
         (["index", "d.jsonl", "--out", "d.jsonl"], "d.jsonl, a file"),
-        (["retrieve", "absent", "--data", "q.jsonl", "--out", "c.jsonl"], "is no document index"),
+        (["retrieve", "absent", "--data", "q.jsonl", "--out", "c.jsonl"], "no such file or folder"),
         (["retrieve", "index", "--data", "no.jsonl", "--out", "c.jsonl"], "No such file"),
         (
             ["retrieve", "index", "--data", "q.jsonl", "--out", "c.jsonl", "--top", "0"],

@@ -12,7 +12,7 @@ from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.errors import DataError, printable, shorten
 from wqa.io.files import PathLike
 from wqa.io.lines import text_lines
-from wqa.io.streams import note_counts
+from wqa.io.progress import note_counts
 
 LOGGER = logging.getLogger(__name__)
 
@@ -52,10 +52,10 @@ def read_rows(
         raise DataError(path, f"ends in {suffix or 'nothing'}", f"a table, {' or '.join(TABLES)}")
     delimiter = TABLES[suffix]
     csv.field_size_limit(LONGEST_CELL)
-    quoting = csv.QUOTE_MINIMAL
     if delimiter == "\t" and not _is_quoted(path):  # quotation marks are text there
-        quoting = csv.QUOTE_NONE
-    rows = csv.reader(_lines(path), delimiter=delimiter, quoting=quoting, strict=True)
+        rows = csv.reader(_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
+    else:
+        rows = csv.reader(_lines(path), delimiter=delimiter, strict=True)
     number = 0
     try:
         header = next(rows, [])

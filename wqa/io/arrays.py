@@ -120,6 +120,8 @@ class ArrayFolder:
                 raise ValueError("no counts")
         except (OSError, ValueError, KeyError, TypeError):
             problem = f"is no {kind}, or one that is not whole"
+            if not self.path.exists():
+                problem = "there is no such file or folder"
             raise DataError(self.path, problem, f"a whole {kind}", hint) from None
         if stored_version not in (version, *earlier):
             problem = f"a {kind} of format {shorten(stored_version)}"

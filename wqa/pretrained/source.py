@@ -333,7 +333,8 @@ def _describe_huggingface(values: dict, path: pathlib.Path, weights: Weights) ->
 def _plain_name(name: str) -> str:
     """Name of a tensor without the family's prefix, and a norm's arrays by their present names."""
     prefixes = "|".join(re.escape(names.prefix) for names in HUGGINGFACE.values())
-    name = re.sub(rf"^({prefixes})\.", "", name)
+    # DistributedDataParallel, torch.compile and trainers put the model into an attribute.
+    name = re.sub(rf"^((module|_orig_mod|model)\.)*(({prefixes})\.)?", "", name)
     # The first BERT files call a norm's arrays gamma and beta.
     name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
     return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
