@@ -125,5 +125,7 @@ setup(
             "playwright",  # drives the Chromium of the machine; it downloads none by itself
         ],
     },
+    # A path in a .pth file: setuptools' finder would come after a clone that is named wqa.
+    options={"editable_wheel": {"mode": "compat"}},
     entry_points={"console_scripts": ["wqa=wqa.__main__:main"]},
 )

@@ -2,7 +2,10 @@
 
 import ast
 import pathlib
+import shutil
 import subprocess
+import sys
+import zipfile
 
 import pytest
 from conftest import ROOT
