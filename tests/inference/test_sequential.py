@@ -246,7 +246,7 @@ def test_a_ranker_of_a_file_may_have_a_precision_of_its_own(tmp_path, monkeypatc
         ('{"rankers": ["d1"], "k": 3}', "besides"),
         ('{"rankers": []}', "rankers: none"),
         ('{"rankers": ["d1", "d2"], "drop_ratio": 1.5}', "drop_ratio: 1.5"),
-        ('{"rankers": ["d1", "d2"], "drop_ratio": 5}', "drop_ratio: 5.*pass keep"),
+        ('{"rankers": ["d1", "d2"], "drop_ratio": 5}', "drop_ratio: 5.*keep=5"),
         ('{"rankers": ["d1", "absent"]}', "no such directory"),
     ],
 )
