@@ -157,7 +157,6 @@ def test_a_folder_with_files_that_cannot_be_read(capsys, tmp_path):
     error = noted(capsys, "index", docs, "--out", tmp_path / "index")
     for text in (
         "b.txt: byte 1 is not",
-        "iconv -f WINDOWS-1252",
         "c.pdf: is a PDF",
         "d.html: has no",
     ):
