@@ -75,9 +75,8 @@ setup(
         ],
         "plots": ["matplotlib"],  # the pictures of the recipes
         "tune": ["optuna>=3"],  # weights of ensembles, as the paper tunes them
-        "corpora": [
-            "pysbd"
-        ],  # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
+        # Sentences of documents; SpaCy, which the papers use, needs models from a hub.
+        "corpora": ["sentencex"],
         "html": ["selectolax", "markdown-it-py"],  # documents of a folder that are HTML or Markdown
         # `--cluster` of `wqa score` and `wqa encode`; grpcio is for ray:// addresses. Older Pythons
         # have no such Ray.
@@ -116,7 +115,7 @@ setup(
             "fastapi",
             "uvicorn",
             "prometheus-client",
-            "pysbd",
+            "sentencex",
             "selectolax",
             "markdown-it-py",
             "onnx>=1.14",
@@ -124,5 +123,7 @@ setup(
             "playwright",  # drives the Chromium of the machine; it downloads none by itself
         ],
     },
+    # A path in a .pth file: setuptools' finder would come after a clone that is named wqa.
+    options={"editable_wheel": {"mode": "compat"}},
     entry_points={"console_scripts": ["wqa=wqa.__main__:main"]},
 )

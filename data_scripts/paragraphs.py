@@ -23,8 +23,8 @@ left out. The documents of squad are SQuAD's articles. Those of selqa are articl
 are the sections that SelQA asks about, those of wikiqa the documents of WikiQA's training
 questions, a paragraph each.
 
-Where the corpus does not have sentences apart, they are those of pysbd, at 200,000 characters a
-second or so; a large corpus is best converted in parts, side by side, into folders of their own.
+Where the corpus does not have sentences apart, they are those of sentencex. A large corpus is best
+converted in parts, side by side, into folders of their own.
 All lengths are kept: the minima are options of the training.
 """
 
@@ -45,7 +45,7 @@ from texts import read_texts
 from wikiqa import DOWNLOADS as WIKIQA
 from wikiqa import rows_of
 
-from wqa.data.sentences import make_segmenter, pieces
+from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError, StorageError
 from wqa.io.files import atomic_writer
 from wqa.io.progress import with_bar
@@ -67,25 +67,23 @@ MOST_HELD_OUT = 100_000
 MOST_FILES = 1000
 
 
-def sentences(segmenter, text):
+def sentences(splitter, text):
     """Return the sentences of a paragraph, each with single spaces."""
     text = _SPACE.sub(" ", text).strip()
-    found = []
-    for piece in pieces(text):
-        found += [span.sent.strip() for span in segmenter.segment(piece)]
+    found = [text[start:end].strip() for start, end in splitter.split(text)]
     return tuple(filter(None, found))
 
 
 def documents_of_texts(corpus, archive, left_out):
     """Yield the documents of a corpus of texts; ids are their numbers."""
-    segmenter = make_segmenter()
+    splitter = SentenceSplitter()
     number = 0
     for title, text in read_texts(archive, left_out):
         title = title.strip()
         paragraphs = []
         for part in SEPARATORS[corpus].split(text.replace("\r\n", "\n")):
             if part.strip() not in ("", title):
-                paragraphs.append(sentences(segmenter, part))
+                paragraphs.append(sentences(splitter, part))
         paragraphs = tuple(filter(None, paragraphs))
         if not paragraphs:
             left_out["without a paragraph"] += 1
@@ -96,11 +94,11 @@ def documents_of_texts(corpus, archive, left_out):
 
 def documents_of_squad(archive):
     """Yield the articles of SQuAD; ids are their titles."""
-    segmenter = make_segmenter()
+    splitter = SentenceSplitter()
     for part in read_squad(archive).values():
         for article in part:
             name = _SPACE.sub("_", article.title)
-            paragraphs = tuple(sentences(segmenter, text) for text in article.texts)
+            paragraphs = tuple(sentences(splitter, text) for text in article.texts)
             yield ParagraphDocument(name, paragraphs)
 
 

@@ -16,7 +16,7 @@ Figures on test.jsonl are those that papers give for SQuAD's dev.
 
 ``--archive`` takes a folder of train-v2.0.json and dev-v2.0.json, plain or .gz, or one such file
 under its own name. The papers split sentences with SpaCy, whose models are no package; this script
-splits them with pysbd. Texts keep their case.
+splits them with sentencex. Texts keep their case.
 """
 
 import sys
@@ -26,7 +26,7 @@ from corpus import make_main, write_public
 from releases import expecting, find_files, json_of
 
 from wqa.data import Candidate, Question
-from wqa.data.sentences import make_segmenter
+from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, shorten
 from wqa.io.lines import UniqueIds, text_of
 
@@ -50,6 +50,8 @@ def read_articles(path):
     """Return the title and the paragraphs of each article of a file, as its JSON has them."""
     with expecting(path, "a file of SQuAD"):
         articles = json_of(path)["data"]
+        if articles and "paragraphs" not in articles[0] and "context" in articles[0]:
+            raise ValueError("questions one a record, as Hugging Face's datasets have them")
         return [(article.get("title"), list(article["paragraphs"])) for article in articles]
 
 
@@ -78,26 +80,26 @@ def _entry(entry, text, where):
     return Entry(key, text_of(entry["question"], "question", where).strip(), spans)
 
 
-def sentences(segmenter, paragraph, answers):
+def sentences(splitter, paragraph, answers):
     """Return start and end of each sentence; sentences that share an answer are joined."""
     bounds = []
-    for span in segmenter.segment(paragraph):
-        inside = [begin < span.start < begin + len(text) for begin, text in answers]
+    for start, end in splitter.split(paragraph):
+        inside = [begin < start < begin + len(text) for begin, text in answers]
         if bounds and any(inside):
-            bounds[-1] = (bounds[-1][0], span.end)
+            bounds[-1] = (bounds[-1][0], end)
         else:
-            bounds.append((span.start, span.end))
+            bounds.append((start, end))
     return bounds
 
 
 def questions_of(path, unanswered=False):
     """Yield the questions of a file, those without an answer by option."""
-    segmenter, ids = make_segmenter(), UniqueIds("question")
+    splitter, ids = SentenceSplitter(), UniqueIds("question")
     paragraphs = [paragraph for _, part in read_articles(path) for paragraph in part]
     for number, paragraph in enumerate(paragraphs, 1):
         where = f"{path}, paragraph {number}"
         text, entries = read_paragraph(paragraph, where, unanswered)
-        bounds = sentences(segmenter, text, [span for entry in entries for span in entry.spans])
+        bounds = sentences(splitter, text, [span for entry in entries for span in entry.spans])
         for entry in entries:
             ids.add(entry.id, where)
             question = Question(entry.id, entry.question, _candidates(text, bounds, entry.spans))

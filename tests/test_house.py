@@ -2,7 +2,10 @@
 
 import ast
 import pathlib
+import shutil
 import subprocess
+import sys
+import zipfile
 
 import pytest
 from conftest import ROOT
@@ -240,3 +243,17 @@ def test_the_repository_names_no_machine():
         if path.suffix in (".py", ".sh", ".md", ".txt", ".toml", ".jsonl"):
             text = path.read_text(encoding="utf-8")
             assert not [folder for folder in folders if folder in text], name
+
+
+def test_an_editable_installation_is_found_beside_a_folder_of_the_same_name(tmp_path):
+    """A path in a ``.pth`` file; setuptools' finder would come after a folder named ``wqa``."""
+    for name in ("setup.py", "pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "wqa").mkdir()
+    shutil.copy(ROOT / "wqa" / "__init__.py", tmp_path / "wqa")
+    command = [sys.executable, "setup.py", "-q", "editable_wheel", "-d", "wheel"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    [wheel] = (tmp_path / "wheel").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        [path] = [name for name in archive.namelist() if name.endswith(".pth")]
+        assert archive.read(path).decode().strip() == str(tmp_path)

@@ -173,6 +173,11 @@ def how_to_install(extra: str) -> str:
     return f"in a checkout of wqa: pip install -e '.[{extra}]'"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: "1 document", "2 documents"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def printable(text: str) -> str:
     r"""Escape what must not reach a terminal.
 

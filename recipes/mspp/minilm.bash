@@ -25,7 +25,7 @@ if [ "${SMOKE:-0}" != 1 ]; then
   }
   prepare_documents() {
     if [ ! -e "$PARAGRAPHS/stats.json" ]; then
-      needs corpora pysbd
+      needs corpora sentencex
       "$python" data_scripts/paragraphs.py squad --archive "$ARCHIVE" --held-out 2 --out "$PARAGRAPHS"
     fi
   }

@@ -26,7 +26,7 @@ if [ "${SMOKE:-0}" != 1 ]; then
   held_out_of() { case $1 in wikitext) echo 18 ;; selqa) echo 60 ;; squad) echo 2 ;; *) echo 0 ;; esac; }  # documents
   prepare_documents() {
     local corpus folder
-    needs corpora pysbd
+    needs corpora sentencex
     mkdir -p "$DOCUMENTS" "$HELD_OUT"
     for corpus in wikitext selqa wikiqa squad; do
       folder=$PARAGRAPHS/$corpus

@@ -75,7 +75,7 @@ def test_one_question_by_names(index, tiny_run):
     expected = Pipeline(Index(index), ranker=ranker, top=2).ask(QUESTION)
     assert [row.text for row in answers.sentences] == [row.text for row in expected.sentences]
     assert len(answers.documents) == 2
-    with pytest.raises(DataError, match="is no document index"):
+    with pytest.raises(DataError, match="absent: there is no such file or folder"):
         wqa.ask("absent", tiny_run, QUESTION)
 
 
@@ -242,14 +242,14 @@ def test_an_index_without_sentences_is_refused_before_the_ranker_is_loaded(tmp_p
     assert "make it with `wqa index --sentences`" in capsys.readouterr().err
     arguments = ["index", tmp_path / "d.jsonl", "--sentences", "--out", tmp_path / "index"]
     assert main(list(map(str, arguments))) == 0
-    assert "1 documents, 1 sentences, " in capsys.readouterr().out
+    assert "1 document, 1 sentence, " in capsys.readouterr().out
     assert ask(tmp_path / "index", "wo", "--question", "how do tides rise ?") == 0
     (tmp_path / "t.csv").write_text("body\nIce melts . It does .\n")
     command = ["index", tmp_path / "t.csv", "--out", tmp_path / "index"]
     assert main(list(map(str, [*command, "--column", "body"]))) == 2
     assert "replace it with --replace, or choose another folder" in capsys.readouterr().err
     assert main(list(map(str, [*command, "--column", "body", "--replace"]))) == 0
-    assert "1 documents, 2 sentences, " in capsys.readouterr().out
+    assert "1 document, 2 sentences, " in capsys.readouterr().out
     command[-1] = tmp_path / "other"
     assert main(list(map(str, command))) == 2
     assert "--column; ',' divides them" in capsys.readouterr().err

@@ -39,7 +39,11 @@ def test_front_matter_ends_at_its_first_end():
 
 
 @pytest.mark.parametrize(
-    "element", ['<iframe src="x"/>', "<script src='y' />", "<title/>", "<SVG/>"]
+    "element",
+    [
+        *('<iframe src="x"/>', "<script src='y' />", "<title/>", "<SVG/>", "<xmp/>", "<aside/>"),
+        *('<iframe title="a > b"/>', "<nav class='x'/>", "<noembed/>", "<main/>"),
+    ],
 )
 def test_what_follows_an_element_that_is_closed_at_once_is_kept(element):
     pytest.importorskip("selectolax")

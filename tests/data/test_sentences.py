@@ -1,5 +1,7 @@
 """Where the sentences of documents begin and end."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,12 +88,48 @@ def test_pieces_of_a_text_are_the_text(text, longest):
         assert sentences._END.search(part[-4:]) or " " not in part.rstrip(" ") or part[-1] == " "
 
 
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "The harvest grew.[1990 1991 1992 1993 1994 1995 1996 1997 1998 1999 and later] It fell.",
+        "It grew.(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 and so on",
+        *(part * 20_000 for part in ("A. ", "1. ", "e.g. ", '"', "(", r"\(", "[1 ", "?!.", "a")),
+    ],
+)
+def test_no_text_takes_more_than_time_by_its_length(splitter, hostile):
+    """Nested repetition: a splitter by backtracking patterns would not end."""
+    start = time.process_time()
+    spans = splitter.split(hostile)
+    assert spans[0][0] == 0 and spans[-1][1] == len(hostile)
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["He works for Apple Inc. in California.", "She lives in the U.S. and works there."],
+        ["It costs $3.50.", "The No. 5 bus vs. the train: see Fig. 2, p. 17."],
+        ["Gen. Lee met Lt. Col. Brown, Rev. Jones and Sgt. Pepper.", "They talked."],
+        ["Smith et al. (2010) showed it.", "E. coli grows."],
+        ["The harvest grew.[1]", "It fell again."],
+        ["Rye keeps.", "Dr. Salo bakes it."],
+        ['"Why?" she asked.', "“It works.”", "Then he left."],
+        ["The dogs' house.", "The cats' house.", "‘Tis so.", "That’s all."],
+        ["東京は都です。", "富士山は山です。"],
+        ['The pipe is 5" wide.', 'The other is 7" wide.', "It came."],
+    ],
+)
+def test_abbreviations_and_quotation_marks(splitter, parts):
+    joint = "" if "。" in parts[0] else " "
+    assert texts(splitter, joint.join(parts)) == parts
+
+
 def test_the_same_sentence_twice(splitter):
     text = "It melts. It melts. It melts."
     assert splitter.spans(text) == [(0, 9), (10, 19), (20, 29)]
 
 
-@given(st.text(alphabet="ab .!?\n\t|#-`*_1’é\u2028", max_size=80))
+@given(st.text(alphabet="ab .!?\n\t|#-`*_1’é\u2028\0\u3000日。🙂", max_size=80))
 def test_spans_are_in_order_and_hold_every_word_of_plain_text(text):
     spans = SentenceSplitter().spans(text)
     last = 0

@@ -191,5 +191,5 @@ def test_damaged_arrays_are_refused(folder, name):
 
 
 def test_what_is_no_table(tmp_path):
-    with pytest.raises(DataError, match="is no table of word vectors.*wqa embed-words"):
+    with pytest.raises(DataError, match="no such file or folder.*wqa embed-words"):
         read_word_vectors(tmp_path / "absent")

@@ -430,6 +430,14 @@ def test_squad_that_does_not_fit(tmp_path, capsys):
         assert convert(squad, archive, tmp_path / "out") == 2
 
 
+def test_squad_with_a_record_for_each_question(tmp_path, capsys):
+    record = {"id": "1", "title": "t", "context": "The mill stands.", "question": "what ?"}
+    (tmp_path / "dev-v2.0.json").write_text(json.dumps({"data": [record]}))
+    assert convert(squad, tmp_path / "dev-v2.0.json", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert "questions one a record" in error and "KeyError" not in error
+
+
 def test_counts_of_half_of_squads_development_set(tmp_path):
     folder = SHARED / "squad"
     if not folder.is_dir():
@@ -437,9 +445,9 @@ def test_counts_of_half_of_squads_development_set(tmp_path):
     assert convert(squad, folder, tmp_path, "--unanswered") == 0
     stats = json.loads((tmp_path / "stats.json").read_text())["test"]
     # 47.88 % of the questions have an answer, as 49.92 % of the whole set's (Table 2).
-    assert (stats["all"]["questions"], stats["all"]["candidates"]) == (6078, 34079)
+    assert (stats["all"]["questions"], stats["all"]["candidates"]) == (6078, 34197)
     counts = stats["no-all-negative"]
-    assert (counts["questions"], counts["candidates"], counts["correct"]) == (2910, 16476, 3141)
+    assert (counts["questions"], counts["candidates"], counts["correct"]) == (2910, 16525, 3143)
 
 
 @pytest.fixture

@@ -267,12 +267,12 @@ def test_empty_and_absent_files(tmp_path):
 def test_table():
     lines = table(
         [
-            {"drop_ratio": "0", "map": 0.5, "seconds": 1.0},
-            {"drop_ratio": "0.3", "map": 1.0, "seconds": 0.25},
+            {"drop_ratio": "0", "map": 0.5, "cost": 1.0, "seconds": 1.0},
+            {"drop_ratio": "0.3", "map": 1.0, "cost": 0.625, "seconds": 0.25},
         ]
     )
     assert lines.splitlines() == [
-        "drop_ratio     map  seconds",
-        "         0   50.00    1.000",
-        "       0.3  100.00    0.250",
+        "drop_ratio     map    cost  seconds",
+        "         0   50.00  100.00    1.000",
+        "       0.3  100.00   62.50    0.250",
     ]

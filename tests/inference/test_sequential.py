@@ -186,7 +186,7 @@ def test_a_cascade_followed_by_another_ranker(shallow, tiny_run):
         ('{"rankers": ["d1"], "k": 3}', "besides"),
         ('{"rankers": []}', "rankers: none"),
         ('{"rankers": ["d1", "d2"], "drop_ratio": 1.5}', "drop_ratio: 1.5"),
-        ('{"rankers": ["d1", "d2"], "drop_ratio": 5}', "drop_ratio: 5.*pass keep"),
+        ('{"rankers": ["d1", "d2"], "drop_ratio": 5}', "drop_ratio: 5.*keep=5"),
         ('{"rankers": ["d1", "absent"]}', "no such directory"),
     ],
 )

@@ -186,6 +186,19 @@ def test_a_classifier_goes_back_to_its_own_library(name, tmp_path):
     assert {key for key in written if "classifier" not in key} <= set(original)
 
 
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod.", "model."])
+def test_names_of_tensors_in_a_wrapper(tmp_path, prefix):
+    folder = edited_mpnet(tmp_path / "encoder")
+    tensors = load_file(str(folder / "model.safetensors"))
+    wrapped = {prefix + name: values for name, values in tensors.items()}
+    save_file(wrapped, str(folder / "model.safetensors"))
+    expected = np.load(DATA / "tiny_mpnet" / "expected.npz")
+    rows = [mx.nd.array(expected[key]) for key in ("token_ids", "token_types", "valid_length")]
+    scores = load_classifier(folder)(*rows).asnumpy()
+    logits = expected["logits"]
+    np.testing.assert_allclose(scores, logits[:, 1] - logits[:, 0], atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("labels", "answer", "noted"),
     [

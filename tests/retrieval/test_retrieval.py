@@ -1,5 +1,6 @@
 """Documents, indexes, retrieval, distant labels and the metrics of retrieval."""
 
+import functools
 import gzip
 import json
 import math
@@ -301,14 +302,49 @@ def test_an_index_holds_the_sentences_of_its_documents(build, tmp_path):
         Document("D3", "\U0001f9ca ice floats."),
     ]
     index = build(documents, sentences=True)
-    assert index.meta["splitter"].startswith("pysbd ") and index.meta["sentences"] == 3
+    assert index.meta["splitter"].startswith("sentencex ") and index.meta["sentences"] == 3
     assert [index.sentences(number) for number in range(3)] == [[(0, 10), (11, 22)], [], [(0, 13)]]
     plain = build(documents, name="plain")
     with pytest.raises(DataError, match="without sentences.*`wqa index --sentences`"):
         plain.sentences(0)
     assert index.search("caves")[0].score == plain.search("caves")[0].score
-    with pytest.raises(DataError, match="made with splitter None; expected 'pysbd"):
+    with pytest.raises(DataError, match="made with splitter None; expected 'sentencex"):
         build(documents, name="plain", sentences=True)
+
+
+@pytest.mark.parametrize("method", ["bm25", "tfidf"])
+@pytest.mark.parametrize(
+    "question, answer, other, text",
+    [
+        ("富士山", "静冈县", "北京烤鸭是一道名菜。", "东京是日本的首都。富士山在静冈县。"),
+        ("どこで食べますか", "駅", "ここは東京です。", "わたしは駅で食べます。"),
+        ("수도는", "서울", "김치는 맛있다.", "서울은 한국의 수도이다."),
+        ("กรุงเทพ", "เมืองหลวง", "ข้าวผัดอร่อย", "เมืองหลวงคือกรุงเทพมหานคร"),
+        ("iPhone 手机", "很贵", "手表很好。", "新iPhone手机很贵。"),
+    ],
+)
+def test_scripts_without_spaces_between_words(build, method, question, answer, other, text):
+    fill = [Document(f"F{number}", f"Text {number} .") for number in range(6)]
+    index = build([Document("D1", other), Document("D2", text), *fill], method=method)
+    hits = index.search(question)
+    assert hits and hits[0].document.id == "D2"
+    assert contains_answer(text, [answer]) and not contains_answer(other, [answer])
+
+
+def test_an_index_of_whole_runs_keeps_its_terms(build, tmp_path, monkeypatch):
+    documents = [Document("J1", "富士山 在静冈县"), Document("J2", "北京 ice"), *COLLECTION]
+    with monkeypatch.context() as context:
+        context.setattr("wqa.retrieval.index.FORMAT", 1)
+        context.setattr("wqa.retrieval.collection.FORMAT", 1)
+        old = functools.partial(count_terms, divides_runs=False)
+        context.setattr("wqa.retrieval.collection.count_terms", old)
+        build(documents)
+    index = Index(tmp_path / "index")
+    assert index.meta["format"] == 1
+    assert [hit.document.id for hit in index.search("富士山")] == ["J1"]
+    assert not index.search("静冈")
+    assert build(documents).meta["format"] == 2  # the same command makes it anew
+    assert [hit.document.id for hit in Index(tmp_path / "index").search("静冈")] == ["J1"]
 
 
 def test_a_folder_and_a_table_are_indexed_with_their_sentences(tmp_path, monkeypatch):
@@ -485,7 +521,7 @@ def test_a_damaged_index_is_refused(build, tmp_path, capsys):
         path.write_bytes(whole)
     assert main(["doctor", str(folder)]) == 0
     for change, message in (
-        ({"format": 0}, "format 0; expected format 1"),
+        ({"format": 0}, "format 0; expected format 2"),
         ({"method": "other"}, "'other'"),
     ):
         meta = json.loads((folder / "meta.json").read_text())
@@ -746,7 +782,7 @@ def test_commands_from_documents_to_figures(tmp_path, capsys):
     [
         (["index", "absent.jsonl", "--out", "index"], "absent.jsonl: cannot be read (No such"),
         (["index", "d.jsonl", "--out", "d.jsonl"], "d.jsonl, a file"),
-        (["retrieve", "absent", "--data", "q.jsonl", "--out", "c.jsonl"], "is no document index"),
+        (["retrieve", "absent", "--data", "q.jsonl", "--out", "c.jsonl"], "no such file or folder"),
         (["retrieve", "index", "--data", "no.jsonl", "--out", "c.jsonl"], "No such file"),
         (
             ["retrieve", "index", "--data", "q.jsonl", "--out", "c.jsonl", "--top", "0"],

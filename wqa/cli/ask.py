@@ -33,7 +33,7 @@ from wqa.cli.options import (
 )
 from wqa.cli.output import add_json, show
 from wqa.cli.rank import threshold_of, utf8_argument
-from wqa.errors import DataError, InputError, OptionError, printable, shorten
+from wqa.errors import DataError, InputError, OptionError, counted, printable, shorten
 
 LOGGER = logging.getLogger(__name__)
 
@@ -41,7 +41,6 @@ LOGGER = logging.getLogger(__name__)
 FIRST = ("question", "data", "ranker", "reader", "drops", "top", "n_best", "threshold", "json")
 #: Characters of the text around an answer that are shown.
 _CONTEXT = 80
-_NOTHING = "the question retrieves no document: none shares a term that has weight"
 #: Options of a reader.
 _OF_READERS = ("read", "max_answer_tokens", "out", "cache")
 
@@ -137,7 +136,8 @@ def _rank(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
         if options.data:
             figures.add(item, [sentence.text for sentence in item.sentences])
     if not options.data:
-        show(_sentences_text(results[0]), results[0], options.json)
+        has_exits = ranker.capabilities.has_exits
+        show(_sentences_text(results[0], has_exits), results[0], options.json)
         return
     shares = figures.of_sentences(options.n_best) if figures.are_known else {}
     _show_all(options, {**figures.counts, **shares}, results)
@@ -230,10 +230,10 @@ def _show_all(
     show(text, {**figures, "results": results}, options.json)
 
 
-def _sentences_text(result: Dict[str, Any]) -> str:
+def _sentences_text(result: Dict[str, Any], has_exits: bool) -> str:
     """Sentences with those around them, and what was read."""
     if not result["documents"]:
-        return f"no answer found: {_NOTHING}"
+        return f"no answer found: {_nothing(result)}"
     if not result["sentences"]:
         return "no answer found: no document has a sentence"
     if result["answered"] is False:
@@ -245,15 +245,18 @@ def _sentences_text(result: Dict[str, Any]) -> str:
         lines.append(f"{row['rank']:4} {row['score']:>8.3f}  {_one_line(_shown(row))}")
         around = f"{row['document']}: {row['before'][-_CONTEXT:]} [...] {row['after'][:_CONTEXT]}"
         lines.append(f"{'':15}{_one_line(around)}")
-    counts = f"{result['ranked']:,} sentences of {len(result['documents']):,} documents"
-    lines.append(f"{counts}, cost {100 * result['cost']:.0f} % of the full encoder")
+    counts = counted(result["ranked"], "sentence")
+    counts += f" of {counted(len(result['documents']), 'document')}"
+    if has_exits:
+        counts += f", cost {100 * result['cost']:.0f} % of the full encoder"
+    lines.append(counts)
     return "\n".join(lines)
 
 
 def _spans_text(result: Dict[str, Any]) -> str:
     """Answers with the text around them, and the number of documents that were read."""
     if not result["documents"]:
-        return _NOTHING
+        return _nothing(result)
     lines = ["rank    score  answer"]
     for rank, row in enumerate(result["answers"], 1):
         lines.append(f"{rank:4} {row['score']:>8.3f}  {_one_line(row['text'])}")
@@ -263,6 +266,15 @@ def _spans_text(result: Dict[str, Any]) -> str:
         lines.append("   -        -  no document has text")
     lines.append(f"{len(result['documents'])} of {result['retrieved']} documents read")
     return "\n".join(lines)
+
+
+def _nothing(result: Dict[str, Any]) -> str:
+    """Why a question retrieves no document."""
+    from wqa.retrieval.methods import ngrams, tokenize
+
+    if ngrams(tokenize(result["question"]), 1):
+        return "the question retrieves no document: none shares a term that has weight"
+    return "the question holds stop words and punctuation marks alone, which find no document"
 
 
 def _shown(row: Dict[str, Any]) -> str:

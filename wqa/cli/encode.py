@@ -29,7 +29,7 @@ from wqa.cli.options import (
     values_of,
 )
 from wqa.cli.output import add_json
-from wqa.errors import printable
+from wqa.errors import counted, printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
 
     def describe(report: Any) -> str:
         meta, size = report.meta, sum(report.meta["files"].values())
-        counts = f"{meta['documents']:,} documents, {meta['truncated']:,} shortened"
+        counts = f"{counted(meta['documents'], 'document')}, {meta['truncated']:,} shortened"
         text = f"{printable(options.out)}: {counts}, {meta['blank']:,} without a token left out; "
         text += f"{size / 1e6:,.1f} MB"
         if report.seconds and meta["documents"]:

@@ -19,7 +19,7 @@ import argparse
 import time
 
 from wqa.cli.options import add_choice, values_of
-from wqa.errors import printable
+from wqa.errors import counted, printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +57,6 @@ def run(options: argparse.Namespace) -> None:
     )
     seconds = time.perf_counter() - begin
     names = ("documents", "sentences", "terms")
-    counts = ", ".join(f"{meta[name]:,} {name}" for name in names if name in meta)
+    counts = ", ".join(counted(meta[name], name[:-1]) for name in names if name in meta)
     size = f"{sum(meta['files'].values()):,} bytes, {seconds:.1f} seconds"
     print(f"{printable(options.out)}: {counts}, {meta['method']}, {size}")

@@ -41,6 +41,8 @@ def show(text: str, value: Any, path: str) -> None:
 
 def _document(value: Any, ensure_ascii: bool = False) -> str:
     """A value as JSON, with an escape for each character that must not reach a terminal."""
+    # JSON has no NaN and no infinity.
+    value = json.loads(json.dumps(value), parse_constant=lambda _: None)
     text = json.dumps(value, indent=2, ensure_ascii=ensure_ascii)
     lines = [
         UNPRINTABLE.sub(lambda match: json.dumps(match[0])[1:-1], line) for line in text.split("\n")

@@ -22,8 +22,8 @@ MOVED = {
     "reproduce": "recipes/tables.py writes the tables of docs/results",
 }
 
-#: An argument with its value, as Python takes it: ``ctx="cpu"``.
-_ARGUMENT = re.compile(r'\b([a-z]\w*)="([^"]*)"')
+#: An argument with its value, as Python takes it: ``ctx="cpu"``, ``keep=5``.
+_ARGUMENT = re.compile(r'\b([a-z]\w*)=("?)([\w.:/-]+)\2')
 #: Longest message of argparse that is shown, which may quote an argument of any length.
 _LONGEST = 300
 
@@ -110,7 +110,19 @@ class CommandParser(argparse.ArgumentParser):
         """Raise an `OptionError` with a message of argparse."""
         if len(message) > _LONGEST:
             message = message[: _LONGEST - 3] + "..."
-        raise OptionError(self.prog, message, hint=f"{self.prog} --help explains its arguments")
+        hint = f"{self.prog} --help explains its arguments"
+        unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
+        nearest = self._nearest(unknown[1]) if unknown else ""
+        if nearest:
+            hint = f"did you mean {nearest}? {hint}"
+        raise OptionError(self.prog, message, hint=hint)
+
+    def _nearest(self, flag: str) -> str:
+        """The option that a flag is likely meant for, by its spelling or its initials."""
+        flags = [option for action in self._actions for option in action.option_strings]
+        by_initials = {re.sub(r"-+(\w)[^-]*", r"\1", option): option for option in flags}
+        close = difflib.get_close_matches(flag, flags, n=1)
+        return by_initials.get(flag.strip("-")) or (close or [""])[0]
 
 
 class _HelpAll(argparse.Action):
@@ -135,7 +147,7 @@ def at_the_command_line(error: WqaError, parser: argparse.ArgumentParser) -> str
             flags[action.dest] = flags[flag.lstrip("-").replace("-", "_")] = flag
 
     def as_flag(match: re.Match[str]) -> str:
-        return f"{flags[match[1]]} {match[2]}" if match[1] in flags else match[0]
+        return f"{flags[match[1]]} {match[3]}" if match[1] in flags else match[0]
 
     where = " and ".join(flags.get(name, name) for name in error.where.split(" and "))
     parts = [_ARGUMENT.sub(as_flag, part) for part in (error.found, error.expected, error.hint)]

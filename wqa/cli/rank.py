@@ -80,7 +80,8 @@ def run(options: argparse.Namespace) -> None:
         note_long_questions(ranker.prepare([Question("", question, ())]).truncated, 0)
     rows = ranking.to_dicts()
     result: Dict[str, Any] = {"question": question, "cost": ranking.cost.relative, "ranking": rows}
-    text = ranking_table(rows, ranking.cost.relative)
+    has_exits = ranker.capabilities.has_exits
+    text = ranking_table(rows, ranking.cost.relative, has_exits)
     if options.threshold is not None:
         if threshold is None:
             threshold = ranking.threshold
@@ -142,9 +143,9 @@ def utf8_argument(text: str, name: str = "question") -> str:
         raise InputError(name, shorten(text), "UTF-8 text") from None
 
 
-def ranking_table(rows: List[Dict[str, Any]], cost: float) -> str:
-    """Format a ranking for a terminal."""
-    lines = ["rank    score  exit  sentence"]
+def ranking_table(rows: List[Dict[str, Any]], cost: float, has_exits: bool = True) -> str:
+    """Format a ranking for a terminal, with exits and cost of a ranker that has them."""
+    lines = [f"rank    score{'  exit' if has_exits else ''}  sentence"]
     for row in rows:
         score = "-"
         if row["score"] is not None:
@@ -155,8 +156,10 @@ def ranking_table(rows: List[Dict[str, Any]], cost: float) -> str:
         if len(sentence) > _WIDTH:
             sentence = sentence[: _WIDTH - 3] + "..."
         text = " ".join([*_notes(row), printable(sentence)])
-        lines.append(f"{row['rank']:4} {score:>8} {row['exit']:5}  {text}")
-    lines.append(f"cost {100 * cost:.0f} % of the full encoder")
+        exit_ = f" {row['exit']:5}" if has_exits else ""
+        lines.append(f"{row['rank']:4} {score:>8}{exit_}  {text}")
+    if has_exits:
+        lines.append(f"cost {100 * cost:.0f} % of the full encoder")
     return "\n".join(lines)
 
 

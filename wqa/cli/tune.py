@@ -133,7 +133,8 @@ def _show(tuning: Tuning, options: argparse.Namespace) -> None:
     row = result["picked"]
     if row:
         drops = ", ".join(f"{name} {row[name]}" for name in tuning.columns if row[name] != "-")
-        metric, cost = f"{options.metric} {100 * row[options.metric]:.2f}", f"{row['cost']:.3f}"
+        metric = f"{options.metric} {100 * row[options.metric]:.2f}"
+        cost = f"{100 * row['cost']:.2f}"
         lines.append(f"picked {drops}; {metric}, cost {cost}; stored in {printable(row['file'])}")
     show("\n".join(lines), result, options.json)
 

@@ -246,9 +246,9 @@ def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
         if name in retired and retired[name] in (None, value):
             continue
         if name not in fields:
-            raise RunDirectoryError(
-                where, f"unknown field {shorten(name)}", "one of " + ", ".join(sorted(fields))
-            )
+            known = "one of " + ", ".join(sorted(fields))
+            hint = "where a newer version of wqa wrote it, load it with that version"
+            raise RunDirectoryError(where, f"unknown field {shorten(name)}", known, hint)
         built[name] = _field(hints[name], value, f"{where}, field {name}")
     try:
         return kind(**built)

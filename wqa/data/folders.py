@@ -48,7 +48,7 @@ def read_folder(path: PathLike) -> Iterator[Document]:
     path : str or path-like
         The folder. Files whose names end in ``.txt``, ``.md``, ``.html`` or ``.htm`` are
         documents. Others, those without a text and hidden ones are left out, and counted on
-        standard error, but for PDF, which is refused.
+        standard error; those that cannot be read are named there, PDFs among them.
 
     Yields
     ------
@@ -59,26 +59,28 @@ def read_folder(path: PathLike) -> Iterator[Document]:
     Raises
     ------
     DataError
-        If a file is no UTF-8, is larger than 64 MB or a PDF, two have the same id, or no file has a
-        text.
+        If two files have the same id, or no file has a text.
     MissingDependency
         If there is a page of HTML or Markdown, and the extra ``html`` is not installed.
     """
     folder = pathlib.Path(path)
     left_out = _LeftOut()
     known: Dict[str, pathlib.Path] = {}
+    refusal: Optional[DataError] = None
     for file, name in _files(folder):
         key = _SPACE.sub("_", name)
-        if file.suffix.lower() == ".pdf":
-            raise DataError(
-                file, "is a PDF", "text, Markdown or HTML", "convert it, for example with pdftotext"
-            )
-        if _form(file) is None:
+        if _form(file) is None and file.suffix.lower() != ".pdf":
             left_out[f"of kind {shorten(file.suffix) if file.suffix else 'without suffix'}"] += 1
             continue
-        title, text = _read(file)
+        try:
+            title, text = _read(file)
+        except DataError as error:
+            LOGGER.warning(f"left out: {error}")
+            refusal = refusal or error
+            continue
         if not text.strip():
             left_out["without a text"] += 1
+            LOGGER.info(printable(f"{file}: has no text"))
             continue
         if key in known:
             expected = f"an id of its own; {known[key]} has it too"
@@ -86,6 +88,8 @@ def read_folder(path: PathLike) -> Iterator[Document]:
         known[key] = file
         yield Document(key, text, title or _of_name(file))
     left_out.note(folder)
+    if refusal and not known:
+        raise refusal
     if not known:
         expected = f"a text in a file that ends in {', '.join(FORMS)}"
         raise DataError(folder, "holds no document", expected, "check the path")
@@ -120,6 +124,9 @@ def read_text(path: PathLike) -> Iterator[Document]:
 
 def _read(file: pathlib.Path) -> Tuple[str, str]:
     """Title and text of a file."""
+    if file.suffix.lower() == ".pdf":
+        hint = "convert it, for example with pdftotext"
+        raise DataError(file, "is a PDF", "text, Markdown or HTML", hint)
     return _READERS[FORMS[file.suffix.lower()]](_decoded(file))
 
 

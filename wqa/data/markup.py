@@ -20,10 +20,10 @@ _YAML_KEY = re.compile(r"[\w\"'-][^:\n]{0,100}:(?:\s|$)|#")
 _YAML = re.compile(r"[ \t]|-(?:\s|$)|[]}]|" + _YAML_KEY.pattern)
 #: Elements of a page that are not part of its text.
 _OUTSIDE = "script,style,noscript,template,nav,footer,aside,button,select,textarea,svg,iframe"
-#: An element of these that XHTML closes at once; HTML would take what follows for its content.
+#: An element that XHTML closes at once; HTML would take what follows for its content.
 _CLOSED = re.compile(
-    r"<(iframe|noscript|script|select|style|template|textarea|title|button|svg)"
-    r"((?:\s[^<>]{0,2000})?)/>",
+    rf"<({_OUTSIDE.replace(',', '|')}|title|noembed|noframes|xmp|plaintext|header|main|article)"
+    r"((?:\s(?:[^<>\"']|\"[^\"<]{0,2000}\"|'[^'<]{0,2000}'){0,200})?)/>",
     re.IGNORECASE,
 )
 #: Elements within a line; any other is a block.

@@ -216,6 +216,8 @@ def filter_and_note(questions: Iterable[Question], name: str) -> List[Question]:
     kept = filter_questions(questions, name)
     answered = filter_questions(questions, DEFAULT_FILTER)
     note_filter(name, len(questions), len(answered), len(kept))
+    if kept and all(0 not in question.labels for question in kept):
+        LOGGER.warning("no candidate is wrong: every order of them is perfect")
     return kept
 
 
@@ -239,7 +241,8 @@ def known_labels(question: Question) -> Tuple[int, ...]:
     for number, label in enumerate(question.labels, 1):
         if label is None:
             where = f"question {shorten(question.id)}"
-            raise DataError(where, f"candidate {number} has no label", "a label, 0 or 1, on each")
+            found, hint = f"candidate {number} has no label", "in a table, its column is 'label'"
+            raise DataError(where, found, "a label, 0 or 1, on each", hint)
         labels.append(label)
     return tuple(labels)
 

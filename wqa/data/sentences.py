@@ -1,23 +1,27 @@
 """Where the sentences of a document begin and end.
 
-A document is divided into blocks, and a block into sentences by pysbd. Blocks end at blank lines.
-In the light Markdown that documents of a folder have, a row of a table and an item of a list are
-blocks of their own; headings, lines of code and rules are no sentences.
+A document is divided into blocks, and a block into sentences by sentencex. Blocks end at blank
+lines. In the light Markdown that documents of a folder have, a row of a table and an item of a list
+are blocks of their own; headings, lines of code and rules are no sentences.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Iterator, List, Sequence, Tuple
+from typing import Iterator, List, Sequence, Tuple
 
 from wqa.errors import MissingDependency, how_to_install
 
-#: Greatest length of a text that is split into sentences at once, in characters. The splitter's
-#: time grows with the square of it. Longer sentences are cut there.
+#: Greatest length of a text that is split into sentences at once, in characters. Longer sentences
+#: are cut there.
 LONGEST_PIECE = 4000
 
 #: What may end a sentence: where a long text is cut.
 _END = re.compile(r"[.!?…]['\"’”)\]]*\s")
+_MARKS = "\"“”«»„‟‹›「」『』《》'‘’‚‛"
+#: What is a space to the splitter: line ends, which it takes for ends of sentences, and quotation
+#: marks, between which it finds none, however far apart they are.
+_BLANK = re.compile(rf"[\s\\{_MARKS}]")
 _LINE = re.compile(r"[^\n]*\n?")
 _RULE = re.compile(r"\s*([-*_=])(?:\s*\1){2,}\s*$")
 _FENCE = re.compile(r"\s*(`{3,}(?=[^`]*$)|~{3,})(.*)")
@@ -25,24 +29,11 @@ _HEADING = re.compile(r"\s*#{1,6}\s")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _ROW = re.compile(r"\s*\|(?P<cells>.*?)\|?\s*$")
 _WORD = re.compile(r"\w")
-#: White space, which pysbd takes for the end of a sentence where it is the end of a line.
-_BREAKS = str.maketrans("\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029", " " * 11)
 
 #: Changes whenever the sentences of a text do, or the texts that folders give.
-RULES = 2
+RULES = 3
 
 Span = Tuple[int, int]
-
-
-def make_segmenter() -> Any:
-    """Return pysbd's splitter of English sentences, which the extra ``corpora`` installs."""
-    try:
-        import pysbd
-    except ImportError:
-        raise MissingDependency(
-            "pysbd", "is not installed", "the sentence splitter", how_to_install("corpora")
-        ) from None
-    return pysbd.Segmenter(language="en", clean=False, char_span=True)
 
 
 def pieces(text: str) -> Iterator[str]:
@@ -71,14 +62,53 @@ class SentenceSplitter:
     Raises
     ------
     MissingDependency
-        If pysbd is not installed.
+        If sentencex, the extra ``corpora``, is not installed.
     """
 
     def __init__(self) -> None:
-        self._segmenter = make_segmenter()
+        try:
+            import sentencex
+        except ImportError:
+            raise MissingDependency(
+                "sentencex", "is not installed", "the sentence splitter", how_to_install("corpora")
+            ) from None
         from importlib.metadata import version
 
-        self.name = f"pysbd {version('pysbd')}, rules {RULES}"
+        self._segment = sentencex.segment
+        self.name = f"sentencex {version('sentencex')}, rules {RULES}"
+
+    def split(self, text: str) -> List[Span]:
+        """Find the sentences of a text without blocks; together they hold all of it.
+
+        Parameters
+        ----------
+        text : str
+            Any text.
+
+        Returns
+        -------
+        list of tuple of int
+            Start and end of each sentence in characters, in order, with the white space behind it.
+        """
+        starts: List[int] = []
+        offset = 0
+        for piece in pieces(text):
+            starts += [offset + start for start in self._starts(piece)]
+            offset += len(piece)
+        return list(zip(starts, [*starts[1:], len(text)]))
+
+    def _starts(self, text: str) -> Iterator[int]:
+        """Where the sentences of a piece begin, the first at 0."""
+        yield 0
+        blanked = _BLANK.sub(" ", text)
+        end = 0  # of the words of the sentence before
+        for sentence in filter(None, map(str.strip, self._segment("en", blanked))):
+            start = blanked.index(sentence, end)
+            # A sentence in quotation marks goes on: "Why?" she asked.
+            if end and not text[start].islower():
+                between = text[end:start]
+                yield start - len(between.lstrip(_MARKS))
+            end = start + len(sentence)
 
     def spans(self, text: str) -> List[Span]:
         """Find the sentences of a text.
@@ -99,19 +129,10 @@ class SentenceSplitter:
             if is_row:
                 spans.append((start, end))
                 continue
-            for piece in pieces(text[start:end].translate(_BREAKS)):
-                spans += [(start + first, start + last) for first, last in self._split(piece)]
-                start += len(piece)
+            for first, last in self.split(text[start:end]):
+                spans.append((start + first, start + last))
         stripped = [_strip(text, *span) for span in spans]
         return [span for span in stripped if _WORD.search(text, *span)]
-
-    def _split(self, piece: str) -> List[Span]:
-        """Sentences of a piece of a block; together they hold all of it."""
-        starts = {0}
-        for sentence in self._segmenter.segment(piece):
-            starts.add(sentence.start)
-        bounds = [*sorted(starts), len(piece)]
-        return list(zip(bounds, bounds[1:]))
 
 
 def _blocks(text: str) -> Iterator[Tuple[int, int, bool]]:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import csv
+import logging
 import pathlib
+import re
 from typing import Dict, Iterator, List, Sequence, Tuple
 
 from wqa.data.records import Candidate, Question, check_document_ids
-from wqa.errors import DataError, shorten
+from wqa.errors import DataError, printable, shorten
 from wqa.io.files import PathLike
 from wqa.io.lines import text_lines
+from wqa.io.progress import note_counts
+
+LOGGER = logging.getLogger(__name__)
 
 #: What divides the cells, by the end of a file's name.
 TABLES = {".csv": ",", ".tsv": "\t"}
 #: Greatest length of a cell in characters.
 LONGEST_CELL = 1 << 26
+
+#: Between two lines that a carriage return alone divides.
+_BEHIND_RETURN = re.compile(r"(?<=\r)(?!\n|$)")
 
 #: A column of whole numbers with empty cells is one of fractions to many programs.
 _LABELS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "": None}
@@ -37,18 +45,17 @@ def read_rows(
     """Read the rows of a table that have all of some columns.
 
     Yields the name of each row, for messages, its number, counted from 1 behind the first, and its
-    cells by column; an empty row has none. ``hint`` is what to do where a column is missing.
+    cells by column; a row without text has none. ``hint`` is what to do where a column is missing.
     """
     suffix = suffix_of(path)
     if suffix not in TABLES:
         raise DataError(path, f"ends in {suffix or 'nothing'}", f"a table, {' or '.join(TABLES)}")
     delimiter = TABLES[suffix]
-    lines = (line for _, line in text_lines(path))
-    if delimiter == "\t":  # quotation marks are text there
-        rows = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
-    else:
-        rows = csv.reader(lines, delimiter=delimiter, strict=True)
     csv.field_size_limit(LONGEST_CELL)
+    if delimiter == "\t" and not _is_quoted(path):  # quotation marks are text there
+        rows = csv.reader(_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
+    else:
+        rows = csv.reader(_lines(path), delimiter=delimiter, strict=True)
     number = 0
     try:
         header = next(rows, [])
@@ -60,12 +67,34 @@ def read_rows(
             _check_column(path, header, column, "name each column once")
         for number, row in enumerate(rows, 1):
             where = f"{path}, row {number}"
+            if not any(map(str.strip, row)):
+                row = []
             if row and len(row) != len(header):
                 raise DataError(where, f"{len(row)} cells", f"{len(header)}, as in the first row")
             yield where, number, dict(zip(header, row))
     except csv.Error as error:
         hint = "close the quotation mark, or double one that belongs to a text"
         raise DataError(f"{path}, after row {number}", str(error), "a whole table", hint) from None
+
+
+def _lines(path: PathLike) -> Iterator[str]:
+    """Lines of a table, whatever ends them."""
+    for _, line in text_lines(path):
+        yield from _BEHIND_RETURN.split(line)
+
+
+def _is_quoted(path: PathLike) -> bool:
+    """Whether a table with tabs has quoted cells, and all that begin so end so (RFC 4180)."""
+    if not any(line.startswith('"') or '\t"' in line for line in _lines(path)):
+        return False
+    try:
+        widths = set(map(len, csv.reader(_lines(path), delimiter="\t", strict=True)))
+    except csv.Error:
+        return False
+    if len(widths - {0}) != 1:
+        return False
+    LOGGER.warning(printable(f"{path}: quotation marks around cells are no part of their texts"))
+    return True
 
 
 def _check_column(path: PathLike, header: List[str], column: str, hint: str) -> None:
@@ -84,13 +113,18 @@ def read_question_table(path: PathLike, with_candidates: bool = True) -> Iterato
     """
     columns = ("question", "candidate") if with_candidates else ("question",)
     candidates: Dict[str, List[Candidate]] = {}
+    blank = 0
+    others: List[str] = []
     for where, _, cells in read_rows(path, columns, "name the columns so"):
         if not cells:
+            blank += 1
             continue
         if not cells["question"].strip():
             raise DataError(where, "question is empty", "text")
         of_question = candidates.setdefault(cells["question"], [])
         if "candidate" in cells:
+            if "label" not in cells:
+                others = [name for name in cells if name not in ("question", "candidate", "id")]
             label = cells.get("label", "").strip()
             if label not in _LABELS:
                 found = f"label is {shorten(label)}"
@@ -99,6 +133,12 @@ def read_question_table(path: PathLike, with_candidates: bool = True) -> Iterato
             of_question.append(Candidate(cells["candidate"], _LABELS[label], key))
     if not candidates:
         raise DataError(path, "holds no question", "a row with one")
+    note_counts(path, [(blank, "row", "without a text left out")])
+    if others:
+        unread = ", ".join(map(shorten, others))
+        LOGGER.warning(
+            printable(f"{path}: no column 'label', whose values are 0 and 1; not {unread}")
+        )
     for number, (text, of_question) in enumerate(candidates.items(), 1):
         question = Question(str(number), text, tuple(of_question))
         check_document_ids(question, f"{path}, question {shorten(text)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import (
     Any,
     Dict,
@@ -243,10 +244,8 @@ def comparison_table(comparison: Mapping[str, Any]) -> str:
 def _readable(row: Mapping[str, Any]) -> Dict[str, Cell]:
     names = ("metric", "first", "second", "difference", "low", "high")
     cells: Dict[str, Cell] = {name: row[name] for name in names}
-    for name in ("t_test", "wilcoxon"):
-        cells[name] = f"{row[name]:.4f}"
-    cells["spearman"] = f"{row['spearman']:.3f}"
-    cells["spearman_p"] = f"{row['spearman_p']:.4f}"
+    for name in ("t_test", "wilcoxon", "spearman", "spearman_p"):
+        cells[name] = "-" if math.isnan(row[name]) else f"{row[name]:.4f}"
     cells["changed"] = f"{row['changed']} of {row['questions']}"
     return cells
 

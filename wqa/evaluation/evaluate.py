@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Dict, Iterable, List, Sequence
 
 from wqa.data import Question, filter_questions
@@ -9,6 +10,8 @@ from wqa.data.records import filter_rule
 from wqa.errors import DataError, OptionError, check_choice, shorten
 from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question
 from wqa.evaluation.trec import TIES, Qrels, Run, break_ties, trec_order
+
+LOGGER = logging.getLogger(__name__)
 
 Figures = Dict[str, float]
 
@@ -128,6 +131,8 @@ def score_run(
     figures = _mean(rows, metrics)
     figures["missing"] = sum(qid not in run for qid in kept)
     figures["unjudged"] = sum(qid not in qrels for qid in run)
+    if not any(doc in grades for qid, grades in kept.items() for doc in run.get(qid, ())):
+        LOGGER.warning("no document of the run is judged: the figures say nothing")
     return figures
 
 

@@ -18,7 +18,7 @@ from wqa.io.files import PathLike, atomic_writer
 Cell = Union[str, float, None]
 
 # Columns of shares, beside metrics at a cut-off; the second line has those of comparisons.
-_SHARES = {"map", "mrr", "em", "f1"}
+_SHARES = {"map", "mrr", "em", "f1", "cost", "token_cost", "paper_cost"}
 _SHARES |= {"first", "second", "difference", "low", "high"}
 
 
@@ -28,8 +28,8 @@ def table(rows: Sequence[Mapping[str, Cell]]) -> str:
     Parameters
     ----------
     rows : sequence of mapping
-        The rows, all with the same keys, which become the header. Metrics in [0, 1], and the
-        difference of two of them with its bounds, are shown times 100, as in the papers; None is
+        The rows, all with the same keys, which become the header. Metrics in [0, 1], costs, and
+        the difference of two metrics with its bounds are in per cent, as in the papers; None is
         shown as a dash.
 
     Returns

@@ -105,7 +105,7 @@ def _drop(ratio: Optional[float], keep: Optional[int]) -> Drop:
             "drop_ratio",
             shorten(ratio),
             "a number from 0 up to, not including, 1",
-            "to keep a number of candidates, pass keep",
+            "to keep 5 candidates, give keep=5",
         )
     return Drop(ratio=float(ratio))
 

@@ -61,6 +61,11 @@ class Capabilities:
         object.__setattr__(self, "stage_layers", tuple(layers))
 
     @property
+    def has_exits(self) -> bool:
+        """Whether candidates may leave at several places, so that the cost depends on them."""
+        return len(self.exits) > 1 or bool(self.rankers)
+
+    @property
     def kind(self) -> str:
         """What sort of ranker it is, for messages."""
         if self.rankers:

@@ -102,7 +102,13 @@ class ArrayFolder:
     """A whole folder of arrays, open for reading."""
 
     def __init__(
-        self, path: PathLike, version: int, kind: str, hint: str, facts: Sequence[str] = ()
+        self,
+        path: PathLike,
+        version: int,
+        kind: str,
+        hint: str,
+        facts: Sequence[str] = (),
+        earlier: Sequence[int] = (),
     ) -> None:
         self.path, self._hint = pathlib.Path(path), f"delete the folder, then {hint}"
         try:
@@ -114,8 +120,10 @@ class ArrayFolder:
                 raise ValueError("no counts")
         except (OSError, ValueError, KeyError, TypeError):
             problem = f"is no {kind}, or one that is not whole"
+            if not self.path.exists():
+                problem = "there is no such file or folder"
             raise DataError(self.path, problem, f"a whole {kind}", hint) from None
-        if stored_version != version:
+        if stored_version not in (version, *earlier):
             problem = f"a {kind} of format {shorten(stored_version)}"
             raise DataError(self.path, problem, f"format {version}", hint)
         self._files = {name: self._map(f"{name}.bin", size) for name, size in self._sizes.items()}

@@ -128,11 +128,12 @@ def read_records(
     """Read the records of a file of lines, whose ids are unique, with the position after each."""
     ids, number = UniqueIds(kind), 0
     with open_bytes(path) as file:
+        has_positions = file.seekable()  # a pipe has none
         for number, line in decoded_lines(bounded_lines(file, path, longest), path):
             where = f"{path}, line {number}"
             record = parse(line, where)
             ids.add(record.id, where, number)
-            yield record, file.tell()
+            yield record, file.tell() if has_positions else 0
     if not number:
         raise DataError(path, f"the file holds no {kind}", "one JSON object a line")
 

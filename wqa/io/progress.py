@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, Iterator, Optional, Tuple, TypeVar
 
 from tqdm import tqdm
 
-from wqa.errors import printable
+from wqa.errors import counted, printable
 
 LOGGER = logging.getLogger(__name__)
 Item = TypeVar("Item")
@@ -69,7 +69,7 @@ def note_counts(where: object, counts: Iterable[Tuple[int, str, str]]) -> None:
     parts = []
     for count, what, done in counts:
         if count:
-            parts.append(f"{count:,} {what}{'s' if count > 1 else ''} {done}")
+            parts.append(f"{counted(count, what)} {done}")
     if parts:
         start = f"{where}: " if str(where) else ""
         LOGGER.warning(printable(f"{start}{', '.join(parts)}"))

@@ -240,7 +240,8 @@ class Source(TensorMap):
         if is_answer[0] == is_answer[1] and set(map(str, names.values())) != DEFAULT_LABELS:
             listed = ", ".join(shorten(names.get(str(label))) for label in (0, 1))
             _LOGGER.warning(
-                "%s: of the labels %s the second is taken for that of answers",
+                "%s: of the labels %s the second is taken for that of answers; id2label of "
+                "config.json chooses, where it names one of them 'answer'",
                 printable(str(self.where)),
                 listed,
             )
@@ -322,7 +323,8 @@ def _describe_huggingface(values: dict, path: pathlib.Path, weights: Weights) ->
 def _plain_name(name: str) -> str:
     """Name of a tensor without the family's prefix, and a norm's arrays by their present names."""
     prefixes = "|".join(re.escape(names.prefix) for names in HUGGINGFACE.values())
-    name = re.sub(rf"^({prefixes})\.", "", name)
+    # DistributedDataParallel, torch.compile and trainers put the model into an attribute.
+    name = re.sub(rf"^((module|_orig_mod|model)\.)*(({prefixes})\.)?", "", name)
     # The first BERT files call a norm's arrays gamma and beta.
     name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
     return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)

@@ -22,7 +22,9 @@ from wqa.retrieval.methods import Method, count_terms, method_of
 
 #: Changes whenever older indexes can no longer be read, or their terms are no longer those of
 #: `wqa.retrieval.methods`.
-FORMAT = 1
+FORMAT = 2
+#: Whose terms are whole runs of characters of scripts without spaces.
+_OF_WHOLE_RUNS = 1
 
 KIND = "document index"
 
@@ -101,7 +103,9 @@ class Index:
     """
 
     def __init__(self, path: PathLike) -> None:
-        folder = ArrayFolder(path, FORMAT, KIND, _HINT, ("documents", "terms"))
+        folder = ArrayFolder(
+            path, FORMAT, KIND, _HINT, ("documents", "terms"), earlier=(_OF_WHOLE_RUNS,)
+        )
         self.path = folder.path
         self.meta = folder.meta
         try:
@@ -202,7 +206,8 @@ class Index:
         numpy.ndarray
             (N,) float64 scores from 0 on, by document.
         """
-        terms, counts = count_terms(question, self.method.longest)
+        divides_runs = self.meta["format"] != _OF_WHOLE_RUNS
+        terms, counts = count_terms(question, self.method.longest, divides_runs)
         after = np.searchsorted(self._terms, terms)
         rows = np.minimum(after, len(self._terms) - 1)
         known = self._terms[rows] == terms

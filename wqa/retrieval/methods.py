@@ -8,7 +8,8 @@ The terms of a text are hashed n-grams of its words, in DrQA's manner (Chen et a
 3.1). A text is normalized to Unicode NFD and lower-cased. Its tokens are those of DrQA's
 ``SimpleTokenizer``: a run of letters, digits and marks, or one other visible character. DrQA's
 published index takes the tokens of CoreNLP instead, which differ in contractions ("does", "n't"),
-abbreviations ("U.S.") and hyphens.
+abbreviations ("U.S.") and hyphens. Of scripts without spaces between words, such as Chinese,
+Japanese, Korean and Thai, each character is a token, and each two in a row are a term as well.
 
 An n-gram with a stop word or a punctuation mark is left out. The others are hashed by murmurhash
 into 2^24 buckets.
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import unicodedata
 from typing import Any, ClassVar, Dict, Iterable, List, Sequence, Tuple, Type, Union
 
@@ -174,6 +176,16 @@ BUCKETS = 1 << 24
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 _PUNCTUATION = regex.compile(r"\p{P}")
+#: Letters and marks of scripts without spaces between words: of Thai, Lao, Burmese and Khmer, of
+#: Hangul, which writes endings on the words, of Kana and of Han.
+_LETTERS = (
+    "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7ff"
+    "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uffdc\u3005-\u3007\u3021-\u3029"
+    "\u3105-\u312f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_UNSPACED = re.compile(f"[{_LETTERS}]")
+#: A letter with its marks, or a run of others.
+_PART = regex.compile(rf"(?=[{_LETTERS}])\X|[^{_LETTERS}]+")
 
 _STOP_WORDS = """
     i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she
@@ -190,13 +202,15 @@ _STOP_WORDS = """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
-def tokenize(text: str) -> List[str]:
+def tokenize(text: str, divides_runs: bool = True) -> List[str]:
     """Split a text into lower-cased tokens.
 
     Parameters
     ----------
     text : str
         Any text.
+    divides_runs : bool
+        Whether each character of a script without spaces is a token of its own.
 
     Returns
     -------
@@ -204,11 +218,14 @@ def tokenize(text: str) -> List[str]:
         The tokens in their order. A token is a run of letters, digits and marks, or one other
         character that is neither a separator nor a control character.
     """
-    normalized = unicodedata.normalize("NFD", text)
-    return _TOKEN.findall(normalized.lower())
+    normalized = unicodedata.normalize("NFD", text).lower()
+    tokens = _TOKEN.findall(normalized)
+    if not divides_runs or not _UNSPACED.search(normalized):
+        return tokens
+    return [part for token in tokens for part in _PART.findall(token)]
 
 
-def ngrams(tokens: List[str], longest: int) -> List[str]:
+def ngrams(tokens: List[str], longest: int, divides_runs: bool = True) -> List[str]:
     """N-grams of tokens that hold neither a stop word nor a punctuation mark."""
     counts = [_counts(token) for token in tokens]
     grams = []
@@ -216,6 +233,9 @@ def ngrams(tokens: List[str], longest: int) -> List[str]:
         for start in range(len(tokens) - length + 1):
             if all(counts[start : start + length]):
                 grams.append(" ".join(tokens[start : start + length]))
+    if longest == 1 and divides_runs and _UNSPACED.search("".join(tokens)):
+        pairs = zip(tokens, tokens[1:])
+        grams += [" ".join(pair) for pair in pairs if all(map(_UNSPACED.match, pair))]
     return grams
 
 
@@ -225,13 +245,15 @@ def _counts(token: str) -> bool:
     return len(token) > 1 or not _PUNCTUATION.match(token)
 
 
-def count_terms(text: str, longest: int) -> Tuple[np.ndarray, np.ndarray]:
+def count_terms(
+    text: str, longest: int, divides_runs: bool = True
+) -> Tuple[np.ndarray, np.ndarray]:
     """Count the terms of a text.
 
     Shapes: `terms` (T,), `counts` (T,).
     """
     buckets = []
-    for gram in ngrams(tokenize(text), longest):
+    for gram in ngrams(tokenize(text, divides_runs), longest, divides_runs):
         buckets.append(mmh3.hash(gram, 0, False) % BUCKETS)
     terms = np.array(buckets, np.int64)
     return np.unique(terms, return_counts=True)

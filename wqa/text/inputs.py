@@ -358,7 +358,7 @@ class PairInputs:
             where,
             f"its {tokens} tokens leave {room} of {self.max_length} for candidates",
             f"at least {LEAST_CANDIDATE_TOKENS}",
-            'shorten the question, raise max_length, or set long_questions="truncate"',
+            'shorten the question, or set long_questions="truncate"',
         )
 
 

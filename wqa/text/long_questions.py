@@ -81,7 +81,7 @@ def prepare_questions(
     kept = [question for index, question in enumerate(prepared) if index not in skipped]
     if skipped and not kept:
         expected = "at least one that leaves room for its candidates"
-        hint = 'raise max_length, or set long_questions="truncate"'
+        hint = 'set long_questions="truncate"'
         problem = f"all {len(skipped)} are over-long, and skipped"
         raise DataError("the questions", problem, expected, hint)
     return PreparedQuestions(kept, len(truncated - skipped), len(skipped))

@@ -195,7 +195,7 @@ class SplitInputs(PairInputs):
             where,
             f"{tokens} tokens",
             f"at most {self.question.room}, and {SPECIALS} special tokens",
-            'shorten the question, raise question_length, or set long_questions="truncate"',
+            'shorten the question, or set long_questions="truncate"',
         )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
@@ -19,6 +20,8 @@ from wqa.text import (
     plan_by_question,
     tokenize_pairs,
 )
+
+LOGGER = logging.getLogger(__name__)
 
 #: Units that an epoch shuffles: pairs, or blocks of whole questions. A store reads blocks in long
 #: sequential runs.
@@ -88,6 +91,11 @@ class Pairs:
                 "no labelled candidate is left",
                 "at least one question",
                 "check the filter",
+            )
+        if np.ptp(self.labels) == 0:
+            LOGGER.warning(
+                f"all {len(self):,} training pairs have label {self.labels[0]}: labels teach "
+                "nothing without the other one"
             )
 
     def __len__(self) -> int:

@@ -96,7 +96,7 @@ class ListInputs(PairInputs):
             where,
             f"{tokens} words",
             f"at most {self.max_length}",
-            'shorten the question, raise max_length, or set long_questions="truncate"',
+            'shorten the question, or set long_questions="truncate"',
         )
 
     @property

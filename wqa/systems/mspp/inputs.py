@@ -98,7 +98,7 @@ class JointInputs(SplitInputs):
             where,
             f"{tokens} tokens",
             f"at most {room}, as a segment has {self.max_length} with its special tokens",
-            'shorten the question, raise segment_length, or set long_questions="truncate"',
+            'shorten the question, or set long_questions="truncate"',
         )
 
     def settings(self) -> Dict[str, Any]:
