@@ -197,16 +197,6 @@ def test_a_data_script_keeps_files_of_the_names_that_it_writes(files, lines_of, 
     assert run(good) == 0 and run(good) == 0  # what it has written it replaces
 
 
-def test_a_run_keeps_8_bit_weights_that_quantize_has_not_written(tiny_run, tmp_path):
-    run_folder = tmp_path / "run"
-    shutil.copytree(tiny_run, run_folder)
-    (run_folder / "int8.safetensors").write_bytes(b'{"mine": 1}')
-    before = contents(run_folder)
-    assert main(["quantize", str(run_folder), "--data", DEV]) == 2
-    after = contents(run_folder)
-    assert {path: after.get(path) for path in before} == before
-
-
 #: Runs a command whose process a signal ends at some call of `os`.
 KILLED = """
 import os, signal, sys

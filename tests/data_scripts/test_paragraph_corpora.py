@@ -353,7 +353,7 @@ def test_a_corpus_without_the_sentence_splitter(tmp_path, capsys, monkeypatch):
         ("x.jsonl", b'{"text": "\\ud800"}\n', "line 1: text holds half a surrogate pair"),
         ("x.jsonl", b'{"text": "\xff"}\n', "line 1: byte 10 is not UTF-8"),
         ("wiki_00", b"<doc id='1'>\nRye.\n", "wiki_00, line 1: a <doc> without its </doc>"),
-        ("x.jsonl.gz", gzip.compress(b"{}" * 99, mtime=0)[:20], "line 0: cannot be read"),
+        ("x.jsonl.gz", gzip.compress(b"{}" * 99, mtime=0)[:20], "x.jsonl.gz: cannot be read"),
         ("x.tar", tar_of({"a.xz": b"Rye."}), "x.tar, 'a.xz': cannot be read"),
         ("x.tar", tar_of({"a.jsonl": b"{}"}), "x.tar, 'a.jsonl', line 1: {}; expected"),
         ("x.tar", tar_of({"a.txt": b"Rye."})[:600], "x.tar: cannot be read"),
