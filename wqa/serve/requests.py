@@ -17,7 +17,7 @@ from typing_extensions import Annotated
 from wqa.inference.pipeline import in_order
 from wqa.inference.ranking import Ranking
 from wqa.serve.batching import Job
-from wqa.serve.server import ServeConfig
+from wqa.serve.config import ServeConfig
 from wqa.serve.service import Answered, RankRequest, RequestError
 
 #: Types of fields, with what the page says of them.
