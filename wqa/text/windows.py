@@ -29,8 +29,7 @@ def token_windows(tokens: int, room: int, step: int = 0) -> List[Tuple[int, int]
     """
     step = min(step or max(room // 2, 1), room)
     bounds = []
-    start = 0
-    end = 0
+    start = end = 0
     while end < tokens:
         end = min(start + room, tokens)
         bounds.append((start, end))
@@ -76,6 +75,4 @@ def _characters(tokens: Located, room: int) -> List[Tuple[int, int]]:
 def _word_start(begins_word: np.ndarray, after: int, last: int) -> int:
     """The last token behind one and up to another that begins a word; the latter without one."""
     places = np.flatnonzero(begins_word[after + 1 : last + 1])
-    if not len(places):
-        return last
-    return after + 1 + int(places[-1])
+    return after + 1 + int(places[-1]) if len(places) else last
