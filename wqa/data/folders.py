@@ -155,6 +155,8 @@ def _refuse(error: OSError) -> None:
 
 
 def _decoded(path: pathlib.Path) -> str:
+    if not path.is_file():
+        raise DataError(path, "cannot be read (a link that leads nowhere, or no file)", "a file")
     with open_bytes(path) as file:
         raw = file.read(LONGEST_DOCUMENT + 1)
     if len(raw) > LONGEST_DOCUMENT:
@@ -242,7 +244,7 @@ def collection_digest(path: PathLike, column: str = "text") -> str:
             digest.update(json.dumps([column, sha256(path)]).encode("ascii"))
         else:
             for file, name in _files(pathlib.Path(path)):
-                if file.suffix.lower() in FORMS:
+                if file.suffix.lower() in FORMS and file.is_file() and os.access(file, os.R_OK):
                     digest.update(json.dumps([name, sha256(file)]).encode("ascii"))
     except OSError as error:
         problem = f"cannot be read ({error.strerror})"

@@ -36,6 +36,8 @@ LOGGER = logging.getLogger(__name__)
 #: Changes whenever older manifests, or files of parts, can no longer be read.
 FORMAT = 3
 MANIFEST = "manifest.json"
+#: Names of the files of a folder of parts, and of those that are being written.
+_OWN = re.compile(r"manifest\.json|[0-9]{6,}\.npz|\.(manifest\.json|[0-9]{6,}\.npz)\..*\.tmp")
 #: Greatest size of a manifest in bytes.
 LARGEST_MANIFEST = 1 << 30
 #: Seconds between two looks at a manifest that another process writes.
@@ -188,10 +190,15 @@ def run_parts(
     if meta is not None:
         return PartsReport(meta)
     stop = stop or StopRequest()
-    parts = open_parts(task)
-    if parts is None:  # merged by another process while this one has loaded its model
-        return PartsReport(task.finished(task.settings()))
-    computed, seconds = _compute(parts, shard, progress, stop)
+    with contextlib.ExitStack() as stack:
+        if shard == (1, 1):
+            stack.enter_context(lock_output(_folder(task)))
+            parts: Optional[Parts] = _open_alone(task)
+        else:
+            parts = open_parts(task)
+        if parts is None:  # merged by another process while this one has loaded its model
+            return PartsReport(task.finished(task.settings()))
+        computed, seconds = _compute(parts, shard, progress, stop)
     report = merge_if_whole(parts, progress, stop)
     return report._replace(computed=computed, seconds=round(seconds, 3))
 
@@ -307,23 +314,43 @@ def _finished(task: PartTask, settings: Mapping[str, Any]) -> Optional[Dict[str,
     return meta
 
 
+def _open_alone(task: PartTask) -> Parts:
+    """Read the manifest of a single process, or write it.
+
+    One of other settings is replaced as long as no part is computed, such as after an error in the
+    data.
+    """
+    parts = read_parts(task)
+    if parts is not None:
+        try:
+            _check(parts)
+            return parts
+        except DataError:
+            if not parts.is_alone or len(parts.missing()) < len(parts.partitions):
+                raise
+            parts.remove()
+    _write_manifest(task, is_alone=True)
+    written = read_parts(task)
+    assert written is not None
+    return written
+
+
+def _check(parts: Parts) -> None:
+    task = parts.task
+    parts.check(task.settings(), task.loaded_settings(), task.machine_settings())
+
+
 def open_parts(task: PartTask) -> Optional[Parts]:
     """Read the manifest of some work, or write it if nobody has; None where all is merged.
 
-    One process divides the file, and others wait meanwhile. A manifest of other settings is
-    replaced as long as no part is computed, such as after an error in the data.
+    One process divides the file, and others wait meanwhile.
     """
     waits = False
     while True:
         parts = read_parts(task)
         if parts is not None:
-            try:
-                parts.check(task.settings(), task.loaded_settings(), task.machine_settings())
-                return parts
-            except DataError:
-                if len(parts.missing()) < len(parts.partitions):
-                    raise
-                parts.remove()
+            _check(parts)
+            return parts
         try:
             with lock_output(_folder(task)):
                 if read_parts(task) is None:
@@ -342,7 +369,7 @@ def _folder(task: PartTask) -> pathlib.Path:
     return pathlib.Path(f"{os.path.realpath(task.out)}.partitions")
 
 
-def _write_manifest(task: PartTask) -> None:
+def _write_manifest(task: PartTask, is_alone: bool = False) -> None:
     folder = _folder(task)
     # Without a manifest, parts are what a killed process has left.
     if folder.is_dir() and not all(map(Parts.is_own, folder.iterdir())):
@@ -356,6 +383,7 @@ def _write_manifest(task: PartTask) -> None:
         "settings": task.settings(),
         "loaded": task.loaded_settings(),
         "machine": task.machine_settings(),
+        "is_alone": is_alone,
         "partitions": list(task.divide()),
     }
     with atomic_writer(folder / MANIFEST) as file:
@@ -393,6 +421,8 @@ class Parts:
         The work.
     settings : dict
         What the results depend on.
+    is_alone : bool
+        Whether a single process has begun the work.
     partitions : list of Partition
         How the file is divided.
     folder : pathlib.Path
@@ -403,6 +433,7 @@ class Parts:
         self.task = task
         self._kinds = [dict(manifest[kind]) for kind in ("settings", "loaded", "machine")]
         self.settings: Dict[str, Any] = {**self._kinds[0], **self._kinds[1]}
+        self.is_alone = bool(manifest.get("is_alone"))
         self.partitions = [Partition(*row) for row in manifest["partitions"]]
         self.folder = _folder(task)
         content = json.dumps(manifest, sort_keys=True).encode("utf-8")
@@ -482,5 +513,4 @@ class Parts:
     @staticmethod
     def is_own(path: pathlib.Path) -> bool:
         """Whether a path has the name of a file that is written here."""
-        is_named = path.name == MANIFEST or path.suffix in (".npz", ".tmp")
-        return is_named and path.is_file()
+        return bool(_OWN.fullmatch(path.name)) and path.is_file()

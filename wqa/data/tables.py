@@ -88,10 +88,16 @@ def _is_quoted(path: PathLike) -> bool:
     if not any(line.startswith('"') or '\t"' in line for line in _lines(path)):
         return False
     try:
-        widths = set(map(len, csv.reader(_lines(path), delimiter="\t", strict=True)))
+        rows = csv.reader(_lines(path), delimiter="\t", strict=True)
+        widths = {0}
+        for row in rows:
+            # A quotation may begin in a text, and end in that of another row.
+            if any("\n" in cell and "\t" in cell for cell in row):
+                return False
+            widths.add(len(row))
     except csv.Error:
         return False
-    if len(widths - {0}) != 1:
+    if len(widths) != 2:
         return False
     LOGGER.warning(printable(f"{path}: quotation marks around cells are no part of their texts"))
     return True

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import queue
 import threading
 from typing import Any, Callable, Iterable, Iterator, List, Tuple, TypeVar
 
 from wqa.data import Question
-from wqa.engines.engine import check_process
+from wqa.errors import ProcessError
 
 #: Seconds after which the thread looks whether its reader has ended.
 POLL = 0.1
@@ -41,7 +42,7 @@ def read_ahead(
     list
         What is made of the items of a group.
     """
-    check_process()
+    process = os.getpid()
     groups: queue.Queue[Any] = queue.Queue(maxsize=1)
     ended = threading.Event()
     arguments = (source, prepare, limit, groups, ended)
@@ -55,7 +56,10 @@ def read_ahead(
     thread.start()
     try:
         while True:
-            check_process()  # a forked child does not have the thread
+            if os.getpid() != process:
+                problem = "was begun before the process was forked, whose child has no such thread"
+                expected = "a call in the process that reads the rankings"
+                raise ProcessError("rank_all", problem, expected, "call rank_all in the child")
             group = groups.get()
             if isinstance(group, BaseException):
                 raise group

@@ -149,6 +149,9 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
                 if member.isfile() and pathlib.PurePath(member.name).suffix in NEEDED:
                     members.append(member)
             tar.extractall(folder, members, filter="data")
+    except TypeError:  # of Python before 3.8.17, 3.9.17, 3.10.12 and 3.11.4
+        hint = "update it, or unpack the tar yourself"
+        raise EncoderError(archive, "this Python cannot unpack tars safely", hint=hint) from None
     except TAR_DAMAGE as error:
         problem, expected = f"cannot be unpacked ({error})", "a tar of an encoder's directory"
         raise EncoderError(archive, problem, expected, "fetch it again") from None

@@ -1,7 +1,7 @@
 """Files: atomic writing, one writer for each output, digests, members of tars.
 
-A file is written under the temporary name ``.NAME.PID.tmp`` beside it, flushed, then renamed. A
-process that is killed leaves it. The next writer of the same name removes it.
+A file is written under the temporary name ``.NAME.MACHINE.PID.tmp`` beside it, flushed, then
+renamed. A process that is killed leaves it. The next writer of the same name removes it.
 
 The lock of ``runs/wikiqa`` is the file ``runs/.wikiqa.lock``, which is removed when it is released.
 """
@@ -15,6 +15,8 @@ import json
 import lzma
 import os
 import pathlib
+import platform
+import re
 import shutil
 import struct
 import tarfile
@@ -36,16 +38,25 @@ DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 TAR_DAMAGE = (*DAMAGE, tarfile.TarError, ValueError, OverflowError, RecursionError, struct.error)
 
 
+#: End of temporary names: the machine, as processes of others are not seen here, and the process.
+_OWNER = re.compile(r"\.([0-9a-f]{8})\.([0-9]+)\.tmp")
+
+
+def _owner() -> str:
+    return f".{zlib.crc32(platform.node().encode('utf-8')):08x}.{os.getpid()}.tmp"
+
+
 def temporary_path(target: pathlib.Path) -> pathlib.Path:
     """The temporary name of a file or folder that this process writes."""
-    return target.parent / f".{target.name}.{os.getpid()}.tmp"
+    return target.parent / f".{target.name}{_owner()}"
 
 
 def remove_abandoned(folder: pathlib.Path, prefix: str) -> None:
-    """Remove the temporary files and folders of a prefix that dead processes left in a folder."""
+    """Remove what dead processes of this machine left in a folder under a prefix."""
+    machine = _owner().split(".")[1]
     for path in folder.glob(f"{glob.escape(prefix)}*.tmp"):
-        pid = path.name.split(".")[-2]
-        if pid.isdigit() and not _is_alive(int(pid)):
+        match = _OWNER.search(path.name)
+        if match and match[1] == machine and not _is_alive(int(match[2])):
             remove(path)
 
 
@@ -77,8 +88,7 @@ def scratch_folder(name: str) -> Iterator[pathlib.Path]:
     """
     parent, prefix = pathlib.Path(tempfile.gettempdir()), f".wqa-{name}-"
     remove_abandoned(parent, prefix)
-    suffix = f".{os.getpid()}.tmp"
-    with tempfile.TemporaryDirectory(suffix, prefix, parent) as folder:
+    with tempfile.TemporaryDirectory(_owner(), prefix, parent) as folder:
         yield pathlib.Path(folder)
 
 
@@ -152,9 +162,10 @@ def replacing(path: PathLike) -> Iterator[pathlib.Path]:
             sync(target.parent)
         finally:
             remove(temporary)
-            if old.exists() and not os.path.lexists(target):  # or a process was killed in between
-                os.rename(old, target)
-            remove(old)
+            if old.is_dir():
+                if not os.path.lexists(target):  # or a process was killed in between
+                    os.rename(old, target)
+                remove(old)
 
 
 @contextlib.contextmanager
@@ -236,7 +247,10 @@ def lock_output(path: PathLike) -> Iterator[None]:
         If another process, or another thread, holds it.
     """
     target = pathlib.Path(path).resolve()
-    lock = FileLock(target.parent / f".{target.name}.lock", timeout=0)
+    name = target.parent / f".{target.name}.lock"
+    if target.is_dir() and not os.access(target.parent, os.W_OK):  # such as a container's volume
+        name = target / ".lock"
+    lock = FileLock(name, timeout=0)
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -271,3 +285,9 @@ def checked_members(tar: tarfile.TarFile, largest: int) -> Iterator[tarfile.TarI
         if member.size < 0 or total > largest:
             raise tarfile.ReadError(f"it unpacks to more than {largest:,} bytes")
         yield member
+    # `tarfile` ends quietly at a damaged header and at a cut.
+    file: Any = tar.fileobj
+    file.seek(tar.offset)
+    block = file.read(tarfile.BLOCKSIZE)
+    if not block or block.strip(b"\0"):
+        raise tarfile.ReadError("it is cut, or a header between its members is damaged")

@@ -12,6 +12,7 @@ import io
 import math
 import pathlib
 import pickle
+import pickletools
 import zipfile
 from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Tuple
 
@@ -37,8 +38,9 @@ STORAGES = {
 #: First number of a checkpoint from before the zip format.
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
-#: Greatest number of bytes of a pickle. A checkpoint of 400 tensors has 60,000.
-MOST_BYTES = 1 << 24
+#: Greatest number of opcodes of a pickle, and of its bytes; a checkpoint of 400 tensors has 20,000
+#: and 60,000.
+MOST_OPCODES, MOST_BYTES = 200_000, 1 << 24
 
 _HINT = "fetch the file again, or take the encoder's model.safetensors"
 
@@ -94,6 +96,12 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _load(stream: io.BytesIO) -> Any:
+    """Read the next pickle of a stream, unless it has more opcodes than any checkpoint."""
+    start = stream.tell()
+    for count, _ in enumerate(pickletools.genops(stream)):
+        if count >= MOST_OPCODES:
+            raise pickle.UnpicklingError(f"more than {MOST_OPCODES:,} opcodes")
+    stream.seek(start)
     return _Unpickler(stream).load()
 
 
@@ -120,6 +128,8 @@ class PickledTensors:
             self._tensors: Dict[str, PickledTensor] = {}
             for name, tensor in values.items():
                 if isinstance(tensor, PickledTensor):
+                    if type(name) is not str:
+                        raise ValueError(f"a tensor with the name {shorten(name)}")
                     self._check(name, tensor)
                     self._tensors[name] = tensor
         self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
@@ -167,6 +177,8 @@ class PickledTensors:
         Without the last comparison, strides of 0 make an array of any size from one number.
         """
         storage, offset, shape, strides = tensor
+        if not all(type(number) is int for number in (storage.size, offset, *shape, *strides)):
+            raise ValueError(f"tensor {shorten(name)} has sizes that are no whole numbers")
         if len(shape) != len(strides) or min(offset, *shape, *strides, 0) < 0:
             raise ValueError(f"tensor {shorten(name)} has no shape and strides that fit")
         last = sum((size - 1) * step for size, step in zip(shape, strides))

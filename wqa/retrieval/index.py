@@ -157,7 +157,10 @@ class Index:
             Its id, text, title and ``meta``.
         """
         texts = {name: self._text(name, index) for name in TEXTS if f"{name}_ends" in self._arrays}
-        meta = json.loads(texts.get("meta") or "null")
+        try:
+            meta = json.loads(texts.get("meta") or "null")
+        except ValueError as error:
+            raise DataError(self.path, f"damaged, document {index} ({error})", "JSON") from None
         return Document(texts["id"], texts["text"], texts["title"], meta)
 
     def check_sentences(self) -> None:

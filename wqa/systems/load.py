@@ -192,7 +192,7 @@ def _load(source: Probe, drops: Dict[str, Any], loading: _Loading) -> Ranker:
     if isinstance(drops["drop_ratio"], str) and source.kind != "file":
         if drops["drop_ratio"] != "tuned":
             raise OptionError("drop_ratio", shorten(drops["drop_ratio"]), "numbers, or tuned")
-        drops = {**drops, "drop_ratio": list(read_tuned(source.path))}
+        drops = {**drops, "drop_ratio": _tuned(source)}
     if source.baseline is not None:
         ranker = _load_baseline(source.baseline, loading)
         ranker.set_drops(**drops)
@@ -305,6 +305,14 @@ def _load_file(path: pathlib.Path, drops: Dict[str, Any], loading: _Loading) -> 
         return SequentialRanker(rankers, content.drop_ratio, content.keep)
 
 
+def _tuned(source: Probe) -> Any:
+    """Drop ratios that `wqa tune` stored in a run."""
+    if source.baseline is not None:
+        expected = "numbers, as a baseline has no exits to tune"
+        raise OptionError("drop_ratio", "tuned", expected)
+    return list(read_tuned(source.path))
+
+
 def _load_entry(path: pathlib.Path, entry: Entry, loading: _Loading) -> Ranker:
     """Load one ranker of a file."""
     engine = loading.engine
@@ -314,10 +322,10 @@ def _load_entry(path: pathlib.Path, entry: Entry, loading: _Loading) -> Ranker:
         loading = loading._replace(cache=None)
     ratio = entry.drop_ratio
     ranker = _load(entry.source, {"drop_ratio": None, "keep": None}, loading)
-    if isinstance(ratio, str):
-        ratio = read_tuned(entry.source.path)
-    if ratio is not None or entry.keep is not None:
-        with _naming(path):
+    with _naming(path):
+        if isinstance(ratio, str):
+            ratio = _tuned(entry.source)
+        if ratio is not None or entry.keep is not None:
             ranker.set_drops(ratio, entry.keep)
     return ranker
 

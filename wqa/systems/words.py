@@ -162,7 +162,8 @@ def embed_words(
     if vectors is None and length is None:
         length = LENGTH
     digests = [data_digest(path) for path in data]
-    settings = {"data_sha256": digests, **settings, "length": length}
+    # A table of version 0.2 may have been made with another count.
+    settings = {"data_sha256": digests, **settings, "length": length, "least_count": 1}
     with lock_output(out):
         stored = reusable_folder(table_output(out), settings)
     if stored is None:

@@ -23,9 +23,8 @@ class TextWriter:
     """
 
     def __init__(self, tables: Sequence[Optional[np.ndarray]], kind: str, units: int) -> None:
-        self._kind, self._units, self._tables = kind, units, tables
-        self._operations, self._buffer = Operations(0.0), Scratch()
-        self._compiled = functools.lru_cache(ATTENTIONS)(self._compile)
+        parts = Operations(0.0), Scratch(), tables, kind, units
+        self._compiled = functools.lru_cache(ATTENTIONS)(functools.partial(_compile, *parts))
 
     def write(self, rows: np.ndarray, text: int, out: np.ndarray) -> None:
         """Write the encodings of a text.
@@ -36,20 +35,31 @@ class TextWriter:
         key = (kind, len(rows), text)
         self._compiled(*key)(rows.ctypes.data, out.ctypes.data)
 
-    def _compile(self, kind: str, length: int, text: int) -> MovingCalls:
-        shape = (length, self._units)
-        source = Array.elsewhere(Layout(shape, kind))
-        target = Array.elsewhere(Layout(shape, self._kind))
-        convert, table = self._operations.convert, self._tables[text]
-        if table is None:
-            return MovingCalls((source, target), [convert(source, target)])
-        addend = Array(Layout(shape, "float32"), np.ascontiguousarray(table, np.float32))
-        # Sums are float32, as those of the embeddings.
-        total = target
-        if self._kind != "float32":
-            total = Array(Layout(shape, "float32"), self._buffer.take(4 * length * self._units))
-        calls = [] if kind == "float32" else [convert(source, total)]
-        calls.append(self._operations.add(total if calls else source, addend, total))
-        if total is not target:
-            calls.append(convert(total, target))
-        return MovingCalls((source, target), calls)
+
+def _compile(
+    operations: Operations,
+    buffer: Scratch,
+    tables: Sequence[Optional[np.ndarray]],
+    kind: str,
+    units: int,
+    given: str,
+    length: int,
+    text: int,
+) -> MovingCalls:
+    """Calls that add a table to encodings of the type ``given``."""
+    shape = (length, units)
+    source = Array.elsewhere(Layout(shape, given))
+    target = Array.elsewhere(Layout(shape, kind))
+    convert, table = operations.convert, tables[text]
+    if table is None:
+        return MovingCalls((source, target), [convert(source, target)])
+    addend = Array(Layout(shape, "float32"), np.ascontiguousarray(table, np.float32))
+    # Sums are float32, as those of the embeddings.
+    total = target
+    if kind != "float32":
+        total = Array(Layout(shape, "float32"), buffer.take(4 * length * units))
+    calls = [] if given == "float32" else [convert(source, total)]
+    calls.append(operations.add(total if calls else source, addend, total))
+    if total is not target:
+        calls.append(convert(total, target))
+    return MovingCalls((source, target), calls)
