@@ -174,6 +174,13 @@ class ListInputs(PairInputs):
 class ListEngineInputs(EngineInputs):
     """Lists of candidates, or pairs as lists of one, padded to the longest of a micro-batch."""
 
+    def __init__(self, network: Any, inputs: Any = None) -> None:
+        super().__init__(network, inputs)
+        self.is_traced = network.own_config.recurrent == "none"
+
+    def blocks(self) -> List[Any]:
+        return super().blocks() if self.is_traced else [self.network.by_pairs()]
+
     def arrays(self, pairs: Sequence[Any]) -> Dict[str, np.ndarray]:
         lists = [one.pairs() for one in pairs]
         return dict(zip(self.inputs.names, self.inputs.pad_lists(lists)))

@@ -12,20 +12,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from wqa.models.runtime import Tensor
 
 import mxnet as mx
+import numpy as np
 from mxnet.gluon import HybridBlock, Parameter, nn, rnn
 
 from wqa.config import BackboneConfig
 from wqa.config.systems import option, without_option
 from wqa.errors import OptionError, check_choice
+from wqa.models.embeddings import break_cycles
 from wqa.models.masks import real_positions
 from wqa.models.network import Network, NetworkConfig
 from wqa.systems.cosinet.inputs import ListInputs
-from wqa.text import Tokenizer
+from wqa.text import Tokenizer, bucketed, plan_batches
 from wqa.text.words import BUCKETS
 
 #: Losses: binary cross-entropy of pairs, or the divergence of a list from its labels.
@@ -34,6 +36,8 @@ LOSSES = ("pointwise", "listwise")
 RECURRENT = ("none", "rnn", "birnn", "lstm", "bilstm")
 #: Peaks of the learning rate by the loss (Bonadiman and Moschitti 2020, section 5.2).
 LEARNING_RATES = {"pointwise": 2e-3, "listwise": 2e-4}
+#: Padded words of the pairs that are encoded at once.
+WORDS = 8192
 
 
 @dataclasses.dataclass(frozen=True)
@@ -294,6 +298,10 @@ class ListNetwork(Network):
                     work += math.prod(parameter.shape)
         return work
 
+    def by_pairs(self) -> ListsByPairs:
+        """The network as MXNet ranks lists by it, which a recurrent layer reads together."""
+        return ListsByPairs(self)
+
     def stage_work(self) -> List[float]:
         return [float(self.word_work())]
 
@@ -306,7 +314,11 @@ class ListNetwork(Network):
         return ListInputs(tokenizer, max_length, long_questions)
 
     def hybrid_forward(self, F, *inputs: Tensor, vectors: Tensor) -> Tensor:
-        question_ids, question_valid, candidate_ids, candidate_valid, list_valid = inputs
+        return self.score(F, self.encode(F, *inputs[:-1], vectors=vectors), inputs[-1])
+
+    def encode(self, F, *texts: Tensor, vectors: Tensor) -> Tensor:
+        """Encode the pairs of lists, (Q, n, C), from the first four inputs of the network."""
+        question_ids, question_valid, candidate_ids, candidate_valid = texts
         question = self._embed(F, question_ids, question_valid, vectors)  # (Q, N, units)
         question = _for_each(F, question, candidate_ids)  # (B, N, units)
         question_counts = _for_each(F, question_valid, candidate_ids)  # (B,)
@@ -314,8 +326,10 @@ class ListNetwork(Network):
         counts = F.reshape(candidate_valid, (-1,))  # (B,)
         candidate = self._embed(F, ids, counts, vectors)  # (B, M, units)
         pairs = self.encode_pairs(F, question, question_counts, candidate, counts)  # (B, C)
-        sizes = {"lhs_begin": 0, "lhs_end": 1, "rhs_begin": 0, "rhs_end": 2}
-        pairs = F.reshape_like(pairs, candidate_ids, **sizes)  # (Q, n, C)
+        return F.reshape_like(pairs, candidate_ids, lhs_begin=0, lhs_end=1, rhs_begin=0, rhs_end=2)
+
+    def score(self, F, pairs: Tensor, list_valid: Tensor) -> Tensor:
+        """Score the candidates of lists, (Q, n), from their pairs; padding has 0."""
         real = real_positions(F, pairs, list_valid)  # (Q, n)
         if self.recurrent is not None:
             pairs = F.swapaxes(pairs, 0, 1)  # (n, Q, C)
@@ -329,6 +343,55 @@ class ListNetwork(Network):
         real = F.expand_dims(real_positions(F, ids, valid), axis=2)  # (texts, L, 1)
         words = F.BlockGrad(F.broadcast_mul(words, real))
         return self.encode_words(F, words, real)
+
+
+class ListsByPairs:
+    """A network whose pairs are encoded a few at a time by MXNet, and then the lists of them.
+
+    So the pairs of a long list are padded to others of their length, and memory does not grow with
+    the longest. It takes the inputs of the network.
+    """
+
+    def __init__(self, network: ListNetwork) -> None:
+        self._pairs = _Part(network, network.encode, False)
+        self._lists = _Part(network, network.score, True)
+        self._pairs.vectors = network.vectors
+        self._pairs.params.update({network.vectors.name: network.vectors})
+        for part in (self._pairs, self._lists):
+            part.hybridize()
+
+    def __call__(self, *inputs: mx.nd.NDArray) -> mx.nd.NDArray:
+        questions, question_valid, candidates, valid = (array.asnumpy() for array in inputs[:-1])
+        rows, columns = np.nonzero(valid)
+        lengths = np.stack([question_valid[rows], valid[rows, columns]], axis=1).astype(int)
+        encoded = None
+        for batch in plan_batches(lengths, WORDS):
+            row, column = rows[batch], columns[batch]
+            # The arrays are padded to multiples of a bucket too.
+            question_words, words = (bucketed(int(most)) for most in lengths[batch].max(axis=0))
+            given = [questions[row, :question_words], question_valid[row]]
+            given += [candidates[row, column, None, :words], valid[row, column, None]]
+            arrays = [mx.nd.array(array, inputs[0].context, array.dtype) for array in given]
+            pairs = self._pairs(*arrays).asnumpy()  # (pairs, 1, C)
+            if encoded is None:
+                encoded = np.zeros((*valid.shape, pairs.shape[2]), np.float32)
+            encoded[row, column] = pairs[:, 0]
+        return self._lists(mx.nd.array(encoded, inputs[0].context), inputs[-1])
+
+
+class _Part(HybridBlock):
+    """A method of a network as a block, with those of its blocks that the method uses."""
+
+    def __init__(self, network: ListNetwork, method: Callable[..., Tensor], lists: bool) -> None:
+        super().__init__(prefix=network.prefix)
+        self._method = (method,)  # in a tuple, so that the network is no child
+        for name, child in network._children.items():
+            if (name in ("recurrent", "out")) == lists and child is not None:
+                self.register_child(child, name)
+        break_cycles(self)
+
+    def hybrid_forward(self, F, *inputs: Tensor, **constants: Tensor) -> Tensor:
+        return self._method[0](F, *inputs, **constants)
 
 
 def _for_each(F, rows: Tensor, candidates: Tensor) -> Tensor:
