@@ -11,11 +11,15 @@ from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from wqa.data import Question
+from wqa.engines.engine import MicroBatch
 from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import InputsRanker, micro_batches, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
-from wqa.systems.cosinet.inputs import ListEngineInputs, WordList, WordPair
+from wqa.systems.cosinet.inputs import ListEngineInputs, WordList, WordPair, plan_lists
+
+#: Padded words of a micro-batch of lists.
+LIST_WORDS = 32768
 
 
 class QuestionList(NamedTuple):
@@ -76,13 +80,21 @@ class ListRanker(InputsRanker):
             return np.split(scores[:, 0], ends[:-1]), sums[ends] - sums[ends - counts]
         of_lists: List[np.ndarray] = [np.zeros(0)] * len(lists)
         positions = np.zeros(len(lists))
-        lengths = np.array([words.length for words in lists], dtype=int)
-        works = micro_batches(self._engine, lists, lengths)
+        works = self._list_batches(lists, counts)
         for work, done in zip(works, self._engine.run_all(works)):
             positions[work.numbers] = done.positions
             for number, row in zip(work.numbers, done.rows[0]):
                 of_lists[number] = row[: counts[number]]
         return of_lists, positions
+
+    def _list_batches(self, lists: Sequence[WordList], counts: np.ndarray) -> List[MicroBatch]:
+        """Micro-batches of lists of similar numbers of candidates and of words."""
+        if getattr(self._engine, "takes_lists", False):
+            lengths = np.array([words.length for words in lists], dtype=int)
+            return micro_batches(self._engine, lists, lengths)
+        longest = [(len(words.question), int(words.lengths.max())) for words in lists]
+        batches = plan_lists(counts, np.array(longest).reshape(-1, 2), LIST_WORDS)
+        return [MicroBatch([0], batch, [lists[index] for index in batch]) for batch in batches]
 
     def _ranking(
         self, encoded: QuestionList, scored: Iterator[Tuple[np.ndarray, float]]
