@@ -62,10 +62,6 @@ class Checkpoint(TensorMap):
             expected = f"those of the network of {len(needed)} tensors alone"
             raise EncoderError(self.where, problem, expected, self.fetch)
 
-    def unused(self) -> List[str]:
-        """No tensor: the layout knows those that no parameter takes."""
-        return []
-
 
 def find_layout(files: Source) -> Optional[DirectoryLayout]:
     """Find the layout of a directory that holds the network of a system."""
