@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import pathlib
 import re
-from typing import Callable, Collection, List, Optional, Tuple
+from typing import Callable, Collection, Optional, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
