@@ -38,7 +38,7 @@ setup(
         "huggingface_hub>=0.16",  # names of the hub's encoders; tokenizers brings it
         "filelock>=3.12",  # one writer for each output, on every file system
         "tqdm",
-        "PyYAML",  # files of options; huggingface_hub, which tokenizers needs, brings it anyway
+        "PyYAML",  # headers of TREC runs; huggingface_hub, which tokenizers needs, brings it anyway
         "mmh3>=3.0",  # murmurhash, which indexes of documents hash n-grams by, as DrQA's do
         "regex",  # Unicode's classes of characters in the tokens of documents
     ],
@@ -106,6 +106,7 @@ setup(
         "test": [
             "pytest",
             "pytest-xdist",
+            "jinja2",
             "jsonschema",
             "hypothesis",
             "ruff",

@@ -62,7 +62,8 @@ embed() {  # MODEL CORPUS: the table of word vectors, of the words of all splits
   done
   case $TABLE_KIND in
     distilled) options=(--encoder "$WORD_ENCODER" --units "$UNITS") ;;
-    *) options=(--vectors "$WORD_FILE") ;;
+    numberbatch) options=(--vectors "$WORD_FILE") ;;
+    *) fail "TABLE_KIND is $TABLE_KIND; expected numberbatch or distilled" ;;
   esac
   if [[ $model == ca* ]]; then options+=(--length "$CA_LENGTH"); fi
   echo "== $out"

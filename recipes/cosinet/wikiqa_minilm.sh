@@ -17,7 +17,7 @@ fi
 . recipes/cosinet/settings.bash
 export BERT_ROW=${BERT_ROW:-MiniLM}
 
-recipes/cosinet/embed_words.sh
+KINDS=${KINDS:-distilled} recipes/cosinet/embed_words.sh
 TABLE_KIND=$(cat "$RUNS/cosinet/chosen_words.txt")
 export TABLE_KIND
 TABLE=$RESULTS/minilm_wikiqa.tsv TABLE3=$RUNS/cosinet/table3.tsv CLAIMS=$RESULTS/minilm_claims.txt recipes/cosinet/table4.sh

@@ -15,7 +15,7 @@ SHARDS=${SHARDS:-${SLURM_ARRAY_TASK_COUNT:-1}}              # shares of the part
 CLUSTER=${CLUSTER-local}                # local, local:N, ray://HOST[:PORT]; empty for this process
 THREADS=${THREADS:-${SLURM_CPUS_PER_TASK:-1}}               # of each worker, the same everywhere: they decide the last bits
 PARTITION_TOKENS=${PARTITION_TOKENS:-262144}
-FORMAT=${FORMAT:-trec}                  # trec, or logits for `wqa train --teachers`
+FORMAT=${FORMAT:-trec}                  # trec, jsonl, or logits for `wqa train --teachers`
 mkdir -p "$RUNS/scale"
 
 score() {  # SPLIT NAME JSON OPTIONS...: each shard has a file of figures, JSON, of its own

@@ -63,7 +63,7 @@ def test_convert(result_of, tiny_encoder, tmp_path):
     result = result_of("convert", tiny_encoder, tmp_path / "encoder")
     assert result["out"] == str(tmp_path / "encoder") and result["system"] == "encoder"
     assert result["mapped"] + len(result["unused"]) == result["read"] > 10
-    assert result["missing"] == [] and result["config"]["num_layers"] == 3
+    assert result["config"]["num_layers"] == 3
 
 
 def test_tune(result_of, own_run):

@@ -86,6 +86,7 @@ def test_a_folder_that_is_not_whole_is_refused(tmp_path, harm):
         ArrayFolder(path, 1, "test folder", "make it again", facts)
     expected = {"short": "2 bytes; expected 6 bytes", "gone": "is missing; expected 12 bytes"}
     expected["long"] = "1 bytes; expected 0 bytes"
+    expected["absent"] = "there is no such file or folder; expected a whole test folder"
     assert expected.get(harm, "is no test folder, or one that is not whole") in str(caught.value)
 
 

@@ -23,7 +23,7 @@ MOVED = {
 }
 
 #: An argument with its value, as Python takes it: ``ctx="cpu"``, ``keep=5``.
-_ARGUMENT = re.compile(r'\b([a-z]\w*)=("?)([\w.:/-]+)\2')
+_ARGUMENT = re.compile(r'\b([a-z]\w*)=("?)([\w.,:/-]+)\2')
 #: Longest message of argparse that is shown, which may quote an argument of any length.
 _LONGEST = 300
 

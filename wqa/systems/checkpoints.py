@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import pathlib
 import re
-from typing import Callable, Collection, List, Optional, Tuple
+from typing import Callable, Collection, Optional, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -61,10 +61,6 @@ class Checkpoint(TensorMap):
             problem = f"tensors beside the network's: {list_names(unknown)}"
             expected = f"those of the network of {len(needed)} tensors alone"
             raise EncoderError(self.where, problem, expected, self.fetch)
-
-    def unused(self) -> List[str]:
-        """No tensor: the layout knows those that no parameter takes."""
-        return []
 
 
 def find_layout(files: Source) -> Optional[DirectoryLayout]:

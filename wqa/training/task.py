@@ -77,8 +77,6 @@ class Task:
     taught_scores = 0
     #: Fields of the network's configuration that a run of the same kind to start from must share.
     shape: Tuple[str, ...] = ()
-    #: Names among the losses of figures that are logged, and not minimised.
-    watched: Tuple[str, ...] = ()
 
     network: Network
     inputs: PairInputs
@@ -219,21 +217,9 @@ class Task:
         Returns
         -------
         dict of str to mxnet.nd.NDArray
-            Losses by name, each (rows,). The names appear in the log if there are several. Those in
-            `watched` are figures that the log has beside the loss.
+            Losses by name, each (rows,). The names appear in the log if there are several.
         """
         raise NotImplementedError
-
-    def note(self, epoch: int, means: Dict[str, float]) -> None:
-        """Look at the means of the losses, and of what is watched, as they are logged.
-
-        Parameters
-        ----------
-        epoch : int
-            Number of complete epochs.
-        means : dict of str to float
-            Means since they were logged before.
-        """
 
 
 class PairTask(Task):

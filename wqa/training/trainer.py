@@ -238,7 +238,7 @@ class Trainer:
         Returns
         -------
         dict of float
-            Each loss, and what the task watches.
+            Each loss.
         """
         rows = sum(rows_of(batch) for batch in batches)
         seed = dropout_seed(self.config.seed, self.state.update, self.workers.rank)
@@ -248,8 +248,7 @@ class Trainer:
         sums: Dict[str, float] = {}
         for batch in batches:
             losses = self._record(batch, rows)
-            minimised = [name for name in losses if name not in self.task.watched]
-            autograd.backward([loss for name in minimised for loss in losses[name]])
+            autograd.backward([loss for shares in losses.values() for loss in shares])
             for name, shares in losses.items():
                 for loss in shares:
                     sums[name] = sums.get(name, 0.0) + loss.asscalar().item()
@@ -303,15 +302,12 @@ class Trainer:
         state, now = self.state, time.perf_counter()
         speed = self._pairs_since / (now - self._since)
         means = {name: value / state.loss_updates for name, value in state.loss_sums.items()}
-        if self.workers.writes:
-            self.task.note(state.epoch, means)
-        watched = {name: means.pop(name) for name in self.task.watched if name in means}
         loss = sum(means.values())
         epoch = float(state.epoch)
         if self.updates_per_epoch:
             epoch = round(state.update / self.updates_per_epoch, 4)
         line: Dict[str, Any] = {"update": state.update, "epoch": epoch, "loss": loss}
-        line.update(watched, learning_rate=rate)
+        line["learning_rate"] = rate
         if len(means) > 1:
             line["losses"] = means
         if self.workers.writes:

@@ -58,7 +58,8 @@ def test_a_converted_student_gives_the_references_scores(tmp_path, engine):
 def test_the_report_counts_tensors_and_parameters(tensors, tmp_path):
     report = convert(STUDENT / "cerberus_model.pt", tmp_path / "run", encoder=STUDENT)
     text = str(report)
-    assert report.system == "mhs" and not report.unused
+    assert report.system == "mhs" and report.read == report.mapped + len(report.unused)
+    assert all(name.startswith("core_base_model.") for name in report.unused)
     assert f"{len(tensors)} read, 97 mapped\n" in text
     assert "7,520 in the encoder, 7,590 in the heads" in text
     record = json.loads((tmp_path / "run" / "config.json").read_text())
