@@ -155,7 +155,7 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     except TAR_DAMAGE as error:
         problem, expected = f"cannot be unpacked ({error})", "a tar of an encoder's directory"
         raise EncoderError(archive, problem, expected, "fetch it again") from None
-    configs = [path.relative_to(folder) for path in folder.rglob("config.json")]
+    configs = [path.relative_to(folder) for path in sorted(folder.rglob("config.json"))]
     if len(configs) != 1:
         problem = f"holds {len(configs)} encoders ({', '.join(map(str, configs)) or 'none'})"
         hint = "unpack it and name the directory that you mean"
