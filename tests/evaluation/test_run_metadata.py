@@ -5,12 +5,13 @@ import json
 
 import pytest
 import yaml
+from run_headers import read_metadata
 
 from wqa.cli import main
 from wqa.data import builtin_path
 from wqa.errors import DataError
 from wqa.evaluation import read_qrels, read_run
-from wqa.evaluation.run_metadata import END, START, describe_run, header_of, split_header
+from wqa.evaluation.run_metadata import END, START, describe_run, header_of
 from wqa.io.files import sha256
 
 RANKINGS = "q Q0 a 1 2.5 x\n#r Q0 b 1 0.5 x\n"
@@ -25,11 +26,6 @@ def run_file(tmp_path):
         return path
 
     return write
-
-
-def read_metadata(path):
-    header, _ = split_header(path)
-    return yaml.safe_load("\n".join(line[2:] for line in header)) or {}
 
 
 def with_header(metadata=METADATA):

@@ -21,7 +21,7 @@ from wqa.data.folders import read_folder, read_table
 from wqa.data.vector_files import read_vector_file
 from wqa.errors import WqaError
 from wqa.evaluation import read_qrels, read_run
-from wqa.evaluation.run_metadata import header_of, read_metadata
+from wqa.evaluation.run_metadata import header_of
 from wqa.io.encoder_directories import encoder_directory
 from wqa.pretrained.configs import from_huggingface, read_object
 from wqa.pretrained.weights import Weights
@@ -44,7 +44,6 @@ def _tensors(path):
 
 
 def _run(path):
-    read_metadata(path)
     read_run(path)
 
 

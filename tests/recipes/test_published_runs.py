@@ -6,11 +6,11 @@ import sys
 
 import pytest
 from conftest import ROOT, child_environment
+from run_headers import read_metadata
 
 from wqa.data import read_questions
 from wqa.evaluation import qrels_from, read_run, score_run
 from wqa.evaluation.report import read_rows
-from wqa.evaluation.run_metadata import read_metadata
 from wqa.evaluation.significance import over_seeds
 from wqa.io.files import sha256
 

@@ -359,7 +359,7 @@ def test_a_folder_that_is_none_of_scores_is_refused(tiny_run, data, tmp_path):
     refusal({}, "scores.bin: SHA-256")
     (tmp_path / "out" / "scores.bin").write_bytes(content[:-4])
     refusal({}, "scores.bin: ")
-    with pytest.raises(DataError, match="no: is no folder of scores"):
+    with pytest.raises(DataError, match="no: there is no such file"):
         StoredScores(tmp_path / "no")
 
 

@@ -7,6 +7,7 @@ taken, and digests while the parameters are read.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import os
 import pathlib
@@ -23,7 +24,7 @@ from wqa.config import (
 from wqa.config.runs import as_json
 from wqa.config.systems import KINDS
 from wqa.data.digests import check_digest
-from wqa.data.probe import DESCRIPTIONS, Probe, probe
+from wqa.data.probe import BASELINE_NAMES, DESCRIPTIONS, Probe, probe
 from wqa.engines.choice import packing_obstacle
 from wqa.engines.onednn import check_precision, read_quantized
 from wqa.engines.onednn.quantize import QuantizedLayers
@@ -109,7 +110,9 @@ def _no_run(source: Probe, expected: str) -> RunDirectoryError:
     if os.path.isdir(path):
         read_run_config(path / "config.json")  # says what is wrong with it
         return RunDirectoryError(path / "config.json", "the configuration of no run", expected)
-    return RunDirectoryError(path, "there is no such directory", expected)
+    near = difflib.get_close_matches(str(path), BASELINE_NAMES, 1)
+    hint = f"did you mean {near[0]}?" if near else ""
+    return RunDirectoryError(path, "there is no such directory", expected, hint)
 
 
 def _load_classifier(path: pathlib.Path, engine: EngineConfig, long_questions: str) -> LoadedRun:

@@ -56,7 +56,8 @@ def random_network(words=12, width=6, **options):
 
 def encoded(made, questions, lists):
     """Encoded pairs, (Q, n, C)."""
-    return made.parts()[0](*batch(questions, lists)[:-1]).asnumpy()
+    arrays = batch(questions, lists)[:-1]
+    return made.encode(mx.nd, *arrays, vectors=made.vectors.data()).asnumpy()
 
 
 # Parameters

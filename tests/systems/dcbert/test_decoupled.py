@@ -495,4 +495,4 @@ def test_commands_take_a_cache_and_say_what_it_lacks(
     assert main(["evaluate", str(tiny_run), *options]) == 2
     assert "error: --cache: with" in capsys.readouterr().err
     assert main(["evaluate", str(run), "--data", str(data), "--cache", str(tmp_path / "no")]) == 2
-    assert "no document cache" in capsys.readouterr().err
+    assert "no such file" in capsys.readouterr().err

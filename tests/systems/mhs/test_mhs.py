@@ -137,8 +137,8 @@ def test_paths_stages_and_members_are_parts_of_the_network(options):
         ({"head_weights": (1.0, -2.0, 1.0)}, "head_weights: -2.0"),
         ({"head_weights": (1.0, math.nan, 1.0)}, "head_weights: nan"),
         ({"head_weights": (0.0, 0.0, 0.0)}, "head_weights: 0 for all heads"),
-        ({"body": 2, "exits": (3,)}, "exits: layer 3; expected increasing layers of the body"),
-        ({"body": 2, "exits": (2, 1)}, "exits: 2,1; expected increasing layers of the body"),
+        ({"body": 2, "exits": (3,)}, "exits: layer 3; expected at most 2"),
+        ({"body": 2, "exits": (2, 1)}, "exits: 2,1; expected increasing"),
     ],
 )
 def test_shapes_that_do_not_fit(options, reason):

@@ -24,6 +24,7 @@ from wqa.io.progress import note_counts
 from wqa.models import Network
 from wqa.systems.cosinet.inputs import plan_lists
 from wqa.text import Tokenizer, WordTokenizer, embedding_matrix
+from wqa.text.words import BUCKETS
 from wqa.training.losses import listwise_divergence
 from wqa.training.start import Start
 from wqa.training.task import PairTask, Setup
@@ -171,5 +172,8 @@ def _open(system: str, start: Start, own_config: Any) -> Tuple[Start, Any]:
     if run.system != system:
         raise OptionError("init", f"a run of the system {run.system}", f"a run of {system}")
     stored = from_dict(type(own_config), run.network, f"{start.name}, field network")
+    if own_config.buckets not in (BUCKETS, stored.buckets):
+        expected = f"{stored.buckets}, those of the run's words"
+        raise OptionError("buckets", own_config.buckets, expected, "leave buckets out")
     sizes = {name: getattr(stored, name) for name in FROM_WORDS}
     return start, dataclasses.replace(own_config, **sizes)
