@@ -18,7 +18,7 @@ from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
 from wqa.systems.cosinet.inputs import ListEngineInputs, WordList, WordPair, plan_lists
 
-#: Padded words of a micro-batch of lists.
+#: Default number of padded words of a micro-batch of lists.
 LIST_WORDS = 32768
 
 
@@ -93,7 +93,8 @@ class ListRanker(InputsRanker):
             lengths = np.array([words.length for words in lists], dtype=int)
             return micro_batches(self._engine, lists, lengths)
         longest = [(len(words.question), int(words.lengths.max())) for words in lists]
-        batches = plan_lists(counts, np.array(longest).reshape(-1, 2), LIST_WORDS)
+        most = self._config.batch_tokens or LIST_WORDS
+        batches = plan_lists(counts, np.array(longest).reshape(-1, 2), most)
         return [MicroBatch([0], batch, [lists[index] for index in batch]) for batch in batches]
 
     def _ranking(
