@@ -48,7 +48,7 @@ CASCADE_OPTIONS=${CASCADE_OPTIONS:-}         # how a cascade trains beyond the p
 TOKENS=${TOKENS:-2000} UPDATE_TOKENS=${UPDATE_TOKENS:-16000} WARMUP_SHARE=${WARMUP_SHARE:-0.1} PATIENCE=${PATIENCE:-5}
 TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-3} TRANSFER_EVAL_EVERY=${TRANSFER_EVAL_EVERY:-20000} ADAPT_EPOCHS=${ADAPT_EPOCHS:-60}
 SHALLOW_TIMES=${SHALLOW_TIMES:-4}            # section 5.3: a monolithic ranker of 4 layers takes so many times the iterations
-device=${CTX%%-*}  # the first one ranks
+device=${CTX%%[-,]*}  # the first one ranks
 mkdir -p "$RUNS" "$RESULTS"
 
 # The paper's corpora: where training, dev and test questions of each lie, and which of them count. Table 1 counts 65 dev

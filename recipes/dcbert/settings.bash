@@ -159,7 +159,7 @@ encode() {
   if [ ! "$run.encoded" -nt "$run/model.params" ]; then
     if [ -e "$run.encoded" ]; then rm -rf "$run.encoded" "$run.cache"; fi
     documents=$(tested_documents "$1")
-    "$wqa" encode "$run" --documents "$documents" --out "$run.cache" --ctx "$device"
+    "$wqa" encode "$run" --documents "$documents" --out "$run.cache" --ctx "$CTX"
     touch "$run.encoded"
   fi
 }

@@ -13,7 +13,7 @@ prepare squad
 documents=$(tested_documents squad)
 for similarity in maxsim cosine; do
   name=$similarity:$ENCODER cache=$RUNS/dcbert/untrained.cache figures=$RUNS/dcbert/untrained_$similarity.json
-  "$wqa" encode "$name" --documents "$documents" --out "$cache" --precision "$RANK_PRECISION" --ctx "$device"
+  "$wqa" encode "$name" --documents "$documents" --out "$cache" --precision "$RANK_PRECISION" --ctx "$CTX"
   evaluate "$figures" squad "$name" --cache "$cache" --metrics "$METRICS" --total "$(total_of squad)" \
     --long-questions truncate --precision "$RANK_PRECISION"
   "$python" recipes/rows.py "$table" squad "$columns,seeds" --row "$name" "$figures"

@@ -70,7 +70,7 @@ score() {  # RUN CORPUS: a teacher's logits of a corpus's training pairs; those 
   if [ ! "$out/meta.json" -nt "$1/model.params" ]; then
     echo "== logits of $1 on $2"
     mkdir -p "$RUNS/mhs/logits"
-    "$wqa" score "$1" --data "$(text_of "$2")" --filter "$(filter_of "$2")" --out "$out" --ctx "$device"
+    "$wqa" score "$1" --data "$(text_of "$2")" --filter "$(filter_of "$2")" --out "$out" --ctx "$CTX"
   fi
 }
 teachers() {  # CORPUS ENCODER...: the logits of fine-tuned rankers, separated by commas

@@ -10,8 +10,9 @@ text. A cache belongs to the weights, the tokenizer and the --max-length of one 
 documents it is made again.
 
 The documents are encoded in partitions, which wait in OUT.partitions until all are encoded. If the
-command is stopped, the same command continues it. --shard and --cluster divide the partitions
-between processes; whoever encodes the last one merges them into the cache.
+command is stopped, the same command continues it. --shard, --cluster, and several devices of
+--ctx, such as gpu:0-7, divide the partitions between processes; whoever encodes the last one merges
+them into the cache.
 """
 
 from __future__ import annotations

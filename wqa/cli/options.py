@@ -330,9 +330,14 @@ def show_parts(
 
 
 def _run_in_parts(options: argparse.Namespace, task: PartTask) -> PartsReport:
+    from wqa.config.environment import device_numbers
     from wqa.data.parts import merge_parts, parse_shard, run_parts
     from wqa.io.progress import stop_on_signals
 
+    kind, numbers = device_numbers(options.ctx)
+    if len(numbers) > 1 and (options.shard or options.cluster):
+        option = "--shard" if options.shard else "--cluster"
+        raise OptionError("ctx", f"{options.ctx} with {option}", "one device for each process")
     shard = parse_shard("1/1" if options.shard is None else options.shard)
     options.resume_command = shlex.join(options.command_line)
     with stop_on_signals() as stop:
@@ -343,4 +348,9 @@ def _run_in_parts(options: argparse.Namespace, task: PartTask) -> PartsReport:
 
             on_gpus = options.ctx.startswith("gpu")
             return run_on_ray(task, options.cluster, options.threads, on_gpus, True, stop)
+        if len(numbers) > 1:
+            from wqa.cluster import run_on_devices
+
+            devices = [f"{kind}:{number}" for number in numbers]
+            return run_on_devices(task, devices, progress=True, stop=stop)
         return run_parts(task, shard, progress=True, stop=stop)

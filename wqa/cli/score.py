@@ -4,6 +4,7 @@ examples:
   wqa score runs/electra_large --data data/wikiqa/train.jsonl --out scores/electra_large
   wqa train pairwise --encoder encoders/electra-base --train data/wikiqa/train.jsonl \\
       --out runs/student --teachers scores/electra_large --alpha 0.1 --tau 3 ...
+  wqa score runs/cascade --data data/asnq/test.jsonl --out runs/asnq --format trec --ctx gpu:0-7
   wqa score runs/cascade --data data/asnq/test.jsonl --out runs/asnq --format trec --shard 3/64
   wqa score runs/cascade --data data/asnq/test.jsonl --out runs/asnq --cluster local:2
 
@@ -12,9 +13,10 @@ folder holds a score, the log-odds of being an answer, and a key for each candid
 training finds it; candidates in other data have other keys. If the command is stopped, the same
 command continues it, and writes the same bits.
 
-The questions are scored in partitions, which wait in OUT.partitions until all are scored. --shard
-and --cluster divide them between processes; whoever scores the last one merges them. Shards may run
-in any order, at once, on any machines that share the folder and have the same --threads.
+The questions are scored in partitions, which wait in OUT.partitions until all are scored. --shard,
+--cluster, and several devices of --ctx divide them between processes; whoever scores the last one
+merges them. Shards may run in any order, at once, on any machines that share the folder and have
+the same --threads.
 """
 
 from __future__ import annotations
@@ -62,8 +64,8 @@ def run(options: argparse.Namespace) -> None:
     keywords = ranking_options(options)
     if options.cluster is not None:
         options.threads = keywords["threads"] = 1 if options.threads is None else options.threads
-        if "cache" in keywords:
-            keywords["cache"] = str(keywords["cache"].path)  # workers open it by themselves
+    if "cache" in keywords:
+        keywords["cache"] = str(keywords["cache"].path)  # other processes open it by themselves
     given = values_of(options, "run", "data", "out", "filter", "partition_tokens")
 
     def describe(report: Any) -> str:

@@ -1,5 +1,6 @@
-"""Work in parts on a Ray cluster. Shards, which need no cluster, are in `wqa.data.parts`."""
+"""Work in parts on several devices or a Ray cluster; shards are in `wqa.data.parts`."""
 
+from wqa.cluster.devices import run_on_devices
 from wqa.cluster.ray import run_on_ray
 
-__all__ = ["run_on_ray"]
+__all__ = ["run_on_devices", "run_on_ray"]

@@ -15,7 +15,7 @@ import pathlib
 import platform
 import re
 import sys
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 import wqa
 from wqa.errors import DeviceError, MissingDependency, OptionError, how_to_install, shorten
@@ -50,34 +50,44 @@ def library_versions() -> Dict[str, str]:
     return {name: version for name, version in versions.items() if version is not None}
 
 
-def device_numbers(ctx: str) -> Tuple[str, range]:
+def device_numbers(ctx: str) -> Tuple[str, List[int]]:
     """Parse the name of one or several devices.
 
     Parameters
     ----------
     ctx : str
-        ``cpu``, ``gpu``, ``gpu:2``, or a range such as ``gpu:0-7``.
+        ``cpu``, ``gpu``, ``gpu:2``, a range such as ``gpu:0-7``, or several of these with commas
+        between them.
 
     Returns
     -------
     kind : {"cpu", "gpu"}
         Kind of the devices.
-    numbers : range
-        Their numbers, at least one.
+    numbers : list of int
+        Their numbers, at least one, all different.
 
     Raises
     ------
     DeviceError
         If the name is malformed.
     """
-    match = re.fullmatch(
-        r"(cpu|gpu)(?::(\d{1,3})(?:-(\d{1,3}))?)?", ctx if isinstance(ctx, str) else ""
-    )
-    first = int(match.group(2) or 0) if match else 0
-    last = int(match.group(3) or first) if match else -1
-    if not match or last < first:
-        raise DeviceError("ctx", shorten(ctx), "cpu, gpu:0, or a range such as gpu:0-7")
-    return match.group(1), range(first, last + 1)
+    kinds: Set[str] = set()
+    numbers: List[int] = []
+    for name in ctx.split(",") if isinstance(ctx, str) else ():
+        match = re.fullmatch(r"(cpu|gpu)(?::(\d{1,3})(?:-(\d{1,3}))?)?", name.strip())
+        if not match:
+            break
+        kinds.add(match.group(1))
+        first = int(match.group(2) or 0)
+        last = int(match.group(3) or first)
+        numbers += range(first, last + 1)
+        if last < first:
+            break
+    else:
+        if len(kinds) == 1 and len(set(numbers)) == len(numbers):
+            return kinds.pop(), numbers
+    expected = "cpu, gpu:0, a range such as gpu:0-7, or different ones such as gpu:0,gpu:2"
+    raise DeviceError("ctx", shorten(ctx), expected)
 
 
 def openmp_threads(text: str, default: int) -> str:

@@ -79,6 +79,10 @@ class PartTask(abc.ABC):
         """What the last bits of the results depend on, such as the number of threads."""
         return {}
 
+    def on_device(self, device: str) -> PartTask:
+        """The same work on another device, such as ``gpu:1``."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def divide(self) -> Iterator[Partition]:
         """Divide the file. An unreadable record is an error now, not hours later."""

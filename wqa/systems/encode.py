@@ -126,6 +126,10 @@ class EncodingTask(PartTask):
         """Engine, threads and versions of libraries."""
         return machine_settings(dataclasses.asdict(self.engine))
 
+    def on_device(self, device: str) -> EncodingTask:
+        """The same work on another device."""
+        return dataclasses.replace(self, engine=dataclasses.replace(self.engine, ctx=device))
+
     def divide(self) -> Iterator[Partition]:
         """Divide the documents."""
         self.encoder  # noqa: B018 - a run that encodes no documents is an error before the file is read

@@ -176,6 +176,10 @@ class ScoringTask(PartTask):
         """Engine, threads and versions of libraries."""
         return machine_settings(self.options)
 
+    def on_device(self, device: str) -> ScoringTask:
+        """The same work on another device."""
+        return dataclasses.replace(self, options={**self.options, "ctx": device})
+
     def divide(self) -> Iterator[Partition]:
         """Divide the corpus. A question that cannot be ranked is an error before any is scored."""
         placed = read_placed_questions(self.data)
