@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 
+import mxnet as mx
 import numpy as np
 import pytest
 from conftest import child_environment, needs_full_device, needs_onednn
@@ -228,6 +229,38 @@ def test_resumed_from_arrays_it_gives_the_same_bits(interrupted, tiny_encoder, f
     stored = load_file(str(checkpoint / "optimizer.safetensors"))
     assert {name.rsplit("/", 1)[1] for name in stored} == {"mean", "variance"}
     assert trained(tiny_encoder, few, out, resume=True, ctx=ctx) == whole[ctx]
+
+
+ENDS = ("whole", "run")
+
+
+def losses(run):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["loss"] for line in lines]
+
+
+@pytest.mark.parametrize("began, now", [("cpu:0-1", "cpu"), ("cpu", "cpu:0-2")])
+def test_resumed_on_other_devices_an_update_keeps_its_rows(
+    tiny_encoder, few, tmp_path, caplog, began, now
+):
+    """Without dropout, which each device draws, it ends as where it began, to rounding."""
+    encoder = shutil.copytree(tiny_encoder, tmp_path / "encoder")
+    config = json.loads((encoder / "config.json").read_text())
+    config.update(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    (encoder / "config.json").write_text(json.dumps(config))
+    settings = {"ctx": began, "eval_every": 0, "learning_rate": 1e-3}
+    trained(encoder, few, tmp_path / "whole", **settings)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
+        at_call(patch, Trainer, "step", 4)
+        trained(encoder, few, tmp_path / "run", **settings)
+    trained(encoder, few, tmp_path / "run", resume=True, **{**settings, "ctx": now})
+    assert any("goes on with" in message for message in caplog.messages)
+    assert json.loads((tmp_path / "run/config.json").read_text())["training"]["ctx"] == began
+    expected, found = (mx.nd.load(str(tmp_path / name / "model.params")) for name in ENDS)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name].asnumpy(), values.asnumpy(), atol=2e-5)
+    expected, found = (losses(tmp_path / name) for name in ENDS)
+    assert len(found) == 6 and found == pytest.approx(expected, abs=1e-4)
 
 
 # The state of the training

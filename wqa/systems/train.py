@@ -19,6 +19,7 @@ import mxnet as mx
 import numpy as np
 
 from wqa.config import RunConfig, TrainingConfig, from_dict, read_run_config, to_json
+from wqa.config.environment import device_numbers
 from wqa.config.runs import as_json
 from wqa.data.digests import RUN_FILES, forget_digests, record_digests
 from wqa.data.formats import data_digest
@@ -57,7 +58,6 @@ _FIXED = (
     "encoder",
     "train_sha256",
     "teachers_sha256",
-    "workers",
 )
 
 _RESUME_HINT = "resume with the options that the run was started with"
@@ -152,13 +152,15 @@ def train(
     if dev:
         make_evaluator = Development(dev, system, own_config, config).evaluator
     with _joined(run, config) as workers:
+        devices_now = began_on = len(devices) * workers.count
         if resume:
             config = _with_earlier(config, run)
+            began_on = _devices_of(run) or devices_now
         with open_start(encoder, init) as start:
             setup = Setup(kind, start, own_config, train_file, config, max_length)
             task = kind.task_type().create(setup)
             choose_training_engine(task.network, config)
-            schedule = _schedule(task, config, run, workers)
+            schedule = _schedule(task, config, run, began_on)
             given, config = config, with_chosen(config, schedule)
             teachers = open_teachers(task, config, train_file, score_teacher)
             evaluator = None
@@ -190,7 +192,13 @@ def train(
                 _begin(run, record, task)
             _seed(config.seed)
             _log_start(run, task.initialize(start, devices), workers)
-        state = _fit(task, config, run, evaluator, resume, schedule, workers)
+            if began_on != devices_now:
+                LOGGER.warning(
+                    f"the training began on {began_on} devices and goes on with {devices_now}; "
+                    "each update keeps its rows"
+                )
+        trainer = Trainer(task, config, run, evaluator, schedule, workers, began_on)
+        state = _fit(trainer, run, resume)
         return Trained(**vars(state), rank=workers.rank)
 
 
@@ -234,12 +242,20 @@ def _with_earlier(config: TrainingConfig, run: pathlib.Path) -> TrainingConfig:
     return dataclasses.replace(config, **kept)
 
 
-def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path, workers: Workers) -> Schedule:
+def _devices_of(run: pathlib.Path) -> int:
+    """Number of devices of all workers with which a run began; 0 where there is no run."""
+    path = run / "config.json"
+    if not path.exists():
+        return 0
+    record = read_run_config(path)
+    return len(device_numbers((record.training or TrainingConfig()).ctx)[1]) * record.workers
+
+
+def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path, devices: int) -> Schedule:
     """Count the updates; a new training that ends within its warm-up is refused.
 
     ``max_updates`` may cut a trial short, and a run of an earlier version may be resumed.
     """
-    devices = len(parse_devices(config.ctx)) * workers.count
     schedule = plan_schedule(config, task.plan(plan_updates(config, devices).tokens))
     if schedule.reaches_peak:
         return schedule
@@ -269,23 +285,15 @@ def _log_start(run: pathlib.Path, line: str, workers: Workers) -> None:
         LOGGER.info(f"start: {printable(line)}")
 
 
-def _fit(
-    task: Task,
-    config: TrainingConfig,
-    run: pathlib.Path,
-    evaluator: Optional[Evaluator],
-    resume: bool,
-    schedule: Schedule,
-    workers: Workers,
-) -> State:
-    trainer = Trainer(task, config, run, evaluator, schedule, workers)
+def _fit(trainer: Trainer, run: pathlib.Path, resume: bool) -> State:
+    """Train to the end, and write what a finished run holds."""
     if resume:
         trainer.resume()
     state = trainer.fit()
-    if workers.writes:
-        trainer.checkpoints.finish(task.network, run / "model.params")
+    if trainer.workers.writes:
+        trainer.checkpoints.finish(trainer.network, run / "model.params")
         record_digests(run)
-    _write_card(run, task, workers)
+    _write_card(run, trainer.task, trainer.workers)
     return state
 
 
@@ -329,9 +337,11 @@ def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
 
 
 def _fixed_settings(record: RunConfig) -> Dict[str, Any]:
-    """What must not change when a training is resumed."""
+    """What must not change when a training is resumed; its devices may."""
     settings = {name: getattr(record, name) for name in _FIXED}
     training = dataclasses.asdict(record.training or TrainingConfig())
+    for name in ("ctx", "kvstore"):
+        del training[name]
     return {**settings, **record.network, **training}
 
 

@@ -216,17 +216,14 @@ class UpdatePlan(NamedTuple):
         return parts
 
 
-def plan_updates(config: TrainingConfig, devices: int) -> UpdatePlan:
+def plan_updates(config: TrainingConfig, devices: int, began_on: int = 0) -> UpdatePlan:
     """Choose the batches of the plan and the steps of an update.
 
-    With ``tokens_per_update`` an update has the same rows on any number of devices: the plan does
-    not depend on the devices, only the number of steps does.
+    With ``tokens_per_update``, and in a training that began on another number of devices, an update
+    has the same rows on any number of devices: only the number of steps depends on them.
     """
-    at_once = config.tokens_per_batch * devices
-    if not config.tokens_per_update:
-        return UpdatePlan(at_once, 1)
-    steps = -(-config.tokens_per_update // at_once)
-    return UpdatePlan(config.tokens_per_update, steps)
+    tokens = config.tokens_per_update or config.tokens_per_batch * (began_on or devices)
+    return UpdatePlan(tokens, -(-tokens // (config.tokens_per_batch * devices)))
 
 
 class ExitTask(PairTask):

@@ -65,6 +65,9 @@ class Trainer:
     workers : Workers, optional
         Workers that train together; by default this process alone. Each computes its rows of an
         update. Worker 0 evaluates and writes.
+    began_on : int, optional
+        Number of devices of all workers with which a resumed training began, whose mini-batches it
+        keeps.
 
     Raises
     ------
@@ -80,9 +83,10 @@ class Trainer:
         evaluator: Optional[Evaluator] = None,
         schedule: Optional[Schedule] = None,
         workers: Optional[Workers] = None,
+        began_on: int = 0,
     ) -> None:
         self.workers, self.devices = workers or Workers(), parse_devices(config.ctx)
-        self._plan = plan_updates(config, len(self.devices) * self.workers.count)
+        self._plan = plan_updates(config, len(self.devices) * self.workers.count, began_on)
         schedule = schedule or plan_schedule(config, task.plan(self._plan.tokens))
         self.updates_per_epoch, self.total, self.warmup = schedule
         config = with_chosen(config, schedule)

@@ -250,14 +250,15 @@ class AdamTrainer(gluon.Trainer):
         if self._params_to_init:
             self._init_params()
         self._optimizer.num_update = updates
-        for number, (updater, device) in enumerate(zip(self._updaters, self.devices)):
+        for updater, device in zip(self._updaters, self.devices):
             updater.states, updater.states_synced = {}, {}
             self._optimizer._all_index_update_counts[device.device_id] = {}
             for name, arrays in states.items():
                 index = self.names.index(name)
                 updater.states[index] = tuple(mx.nd.array(array, ctx=device) for array in arrays)
                 updater.states_synced[index] = True
-                self.counts(device)[index] = counts[name][number]
+                # They are equal on all devices, of which the checkpoint may have fewer.
+                self.counts(device)[index] = counts[name][0]
         # It holds the counts of one device, which have just been replaced.
         self._optimizer._set_current_context(self.devices[0].device_id)
 
