@@ -183,7 +183,7 @@ def _read_record(folder: pathlib.Path) -> _Record:
 
 def save_optimizer(optimizer: AdamTrainer, path: pathlib.Path) -> None:
     """Write the state of Adam."""
-    states = optimizer._updaters[0].states  # equal on all devices
+    states = optimizer._updaters[0].states
     tensors: Dict[str, np.ndarray] = {}
     counts: Dict[str, List[int]] = {}
     for index, name in enumerate(optimizer.names):
@@ -191,7 +191,7 @@ def save_optimizer(optimizer: AdamTrainer, path: pathlib.Path) -> None:
             continue  # no loss has depended on it
         for moment, array in zip(MOMENTS, states[index]):
             tensors[f"{name}/{moment}"] = array.asnumpy()
-        counts[name] = [optimizer.counts(device)[index] for device in optimizer.devices]
+        counts[name] = [optimizer.counts[index]]
     record = json.dumps({"updates": optimizer._optimizer.num_update, "counts": counts})
     write_tensors(tensors, path, {"format": "1", "optimizer": "adam", "state": record})
 

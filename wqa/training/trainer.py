@@ -288,16 +288,12 @@ class Trainer:
             Learning rate of the step.
         """
         self._optimizer.allreduce_grads()
-        for ctx in self.devices:
-            fresh = {}
-            for name, parameter in self._parameters.items():
-                if parameter.data(ctx)._fresh_grad:
-                    fresh[name] = parameter
-            if self.config.clip_norm:
-                gradients = [parameter.grad(ctx) for parameter in fresh.values()]
-                clip_gradients(gradients, self.config.clip_norm, self.workers)
-            if self.config.weight_decay:
-                decay_weights(fresh, ctx, rate * self.config.weight_decay)
+        fresh, device = self._optimizer.fresh(), self.devices[0]
+        if self.config.clip_norm:
+            gradients = [parameter.grad(device) for parameter in fresh.values()]
+            clip_gradients(gradients, self.config.clip_norm, self.workers)
+        if self.config.weight_decay:
+            decay_weights(fresh, device, rate * self.config.weight_decay)
         self._optimizer.set_learning_rate(rate)
         # Gradients of parameters that no loss depends on are stale.
         self._optimizer.update(1, ignore_stale_grad=True)

@@ -182,10 +182,13 @@ def open_workers(kvstore: str) -> Iterator[Workers]:
 
 
 class AdamTrainer(gluon.Trainer):
-    """A Gluon trainer by Adam that sums only fresh gradients over devices and workers.
+    """A Gluon trainer by Adam that sums only fresh gradients, and steps on the first device alone.
 
     A gradient is fresh if the loss of the update depends on its parameter. The gradients above the
     exit that an update draws are stale: `mxnet.gluon.Trainer` sums them too, and applies none.
+
+    `mxnet.gluon.Trainer` makes the same step on each device, one operator a parameter and device.
+    Here the other devices copy the parameters of the first, which alone holds the moments.
     """
 
     def __init__(
@@ -233,9 +236,18 @@ class AdamTrainer(gluon.Trainer):
         """Devices that hold the parameters."""
         return self._contexts
 
-    def counts(self, device: mx.Context) -> Dict[int, int]:
-        """Number of updates of each parameter on a device, by the parameter's index."""
-        return self._optimizer._all_index_update_counts[device.device_id]
+    @property
+    def counts(self) -> Dict[int, int]:
+        """Number of updates of each parameter, by the parameter's index."""
+        return self._optimizer._all_index_update_counts[self.devices[0].device_id]
+
+    def fresh(self) -> Dict[str, gluon.Parameter]:
+        """Parameters whose gradients are fresh on the first device, by name."""
+        found = {}
+        for name, parameter in zip(self.names, self._params):
+            if parameter.list_data()[0]._fresh_grad:
+                found[name] = parameter
+        return found
 
     def restore(
         self,
@@ -250,17 +262,16 @@ class AdamTrainer(gluon.Trainer):
         if self._params_to_init:
             self._init_params()
         self._optimizer.num_update = updates
-        for updater, device in zip(self._updaters, self.devices):
-            updater.states, updater.states_synced = {}, {}
-            self._optimizer._all_index_update_counts[device.device_id] = {}
-            for name, arrays in states.items():
-                index = self.names.index(name)
-                updater.states[index] = tuple(mx.nd.array(array, ctx=device) for array in arrays)
-                updater.states_synced[index] = True
-                # They are equal on all devices, of which the checkpoint may have fewer.
-                self.counts(device)[index] = counts[name][0]
-        # It holds the counts of one device, which have just been replaced.
-        self._optimizer._set_current_context(self.devices[0].device_id)
+        updater, device = self._updaters[0], self.devices[0]
+        updater.states, updater.states_synced = {}, {}
+        self._optimizer._all_index_update_counts[device.device_id] = {}
+        # It holds the counts of the first device, which have just been replaced.
+        self._optimizer._set_current_context(device.device_id)
+        for name, arrays in states.items():
+            index = self.names.index(name)
+            updater.states[index] = tuple(mx.nd.array(array, ctx=device) for array in arrays)
+            updater.states_synced[index] = True
+            self.counts[index] = counts[name][0]  # runs of 0.2 have a count for each device
 
     def _allreduce_grads(self) -> None:
         if self._kvstore is None:
@@ -277,8 +288,21 @@ class AdamTrainer(gluon.Trainer):
                 if not array._fresh_grad:  # the loss here does not depend on the parameter
                     gradient[:] = 0
                     array._fresh_grad = True
-            # The priority is that of Gluon's trainer.
-            self._kvstore.pushpull(index, gradients, priority=-index)
+            # The priority is that of Gluon's trainer. The first device alone needs the sum.
+            self._kvstore.pushpull(index, gradients, out=gradients[:1], priority=-index)
+
+    def _update(self, ignore_stale_grad: bool = False) -> None:
+        gradients: List[Tuple[int, mx.nd.NDArray, mx.nd.NDArray]] = []
+        for index, parameter in enumerate(self._params):
+            if parameter.list_data()[0]._fresh_grad:
+                gradients.append((index, parameter.list_grad()[0], parameter.list_data()[0]))
+        if gradients:
+            self._updaters[0](*map(list, zip(*gradients)))
+        for index, _, updated in gradients:
+            for array in self._params[index].list_data():
+                array._fresh_grad = False
+                if array is not updated:
+                    updated.copyto(array)
 
 
 def clip_gradients(gradients: Sequence[mx.nd.NDArray], limit: float, workers: Workers) -> None:
