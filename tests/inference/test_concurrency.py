@@ -17,7 +17,7 @@ from random_rankers import random_pairs, random_ranker
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.inference import CascadeRanker, EnsembleRanker, SequentialRanker
-from wqa.inference.lookahead import read_ahead
+from wqa.inference.loop import read_ahead
 from wqa.systems.load import load_ranker
 
 ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]

@@ -18,7 +18,7 @@ import numpy as np
 from wqa.data import Question
 from wqa.errors import DataError, OptionError, shorten
 from wqa.inference.dropping import combined
-from wqa.inference.lookahead import read_ahead, with_size
+from wqa.inference.loop import read_ahead, with_size
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, question_name
 

@@ -8,6 +8,9 @@ that they hand in.
 
 from __future__ import annotations
 
+import contextlib
+import queue
+import threading
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -19,6 +22,7 @@ from typing import (
     Sequence,
     Tuple,
     Type,
+    TypeVar,
 )
 
 import numpy as np
@@ -30,16 +34,81 @@ from wqa.engines.inputs import EngineInputs
 from wqa.engines.onnx.engine import OnnxEngine
 from wqa.errors import InputError, OptionError, check_choice
 from wqa.inference.dropping import DropRatio, Keep
-from wqa.inference.lookahead import read_ahead
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking, candidate_name, question_name, score_error
 
 if TYPE_CHECKING:
     from wqa.engines.onednn.quantize import QuantizedLayers
 
-
 #: Candidates that an exit compares: all of a question, or a batch of them.
 POOLS = ("question", "batch")
+
+Item = TypeVar("Item")
+Prepared = TypeVar("Prepared")
+
+
+def read_ahead(
+    source: Iterable[Item], prepare: Callable[[Item], Tuple[Prepared, int]], limit: int
+) -> Iterator[List[Prepared]]:
+    """Read groups of items in a thread, while the caller works on the group before.
+
+    ``prepare`` returns what is made of an item, and its size. A group ends before the item that
+    exceeds the limit, so that groups depend on the items alone. An exception of the source, or of
+    the preparation, is raised after the groups of all items before it. The thread is a daemon:
+    where the source blocks, it does not keep the process alive.
+    """
+    groups: queue.Queue[Any] = queue.Queue(maxsize=1)
+    ended = threading.Event()
+    arguments = (source, prepare, limit, groups, ended)
+    threading.Thread(target=_read, args=arguments, name="wqa look-ahead", daemon=True).start()
+    try:
+        for group in iter(groups.get, None):
+            if isinstance(group, BaseException):
+                raise group
+            yield group
+    finally:
+        group = None  # no cycle with the traceback of an error
+        ended.set()
+        with contextlib.suppress(queue.Empty):
+            groups.get_nowait()  # room for what the thread is putting; it puts nothing more
+
+
+def _read(
+    source: Iterable[Any],
+    prepare: Callable[[Any], Tuple[Any, int]],
+    limit: int,
+    groups: queue.Queue[Any],
+    ended: threading.Event,
+) -> None:
+    """Read a source to its end: its groups, then None, or the exception that ended it."""
+
+    def put(entry: Any) -> None:
+        if not ended.is_set():
+            groups.put(entry)
+
+    group: List[Any] = []
+    total = 0
+    last = None
+    try:
+        for item in source:
+            prepared, size = prepare(item)
+            if group and total + size > limit:
+                put(group)
+                group, total = [], 0
+            group.append(prepared)
+            total += size
+            if ended.is_set():
+                return
+    except BaseException as error:  # noqa: B036 - the reader raises it
+        last = error
+    if group:
+        put(group)
+    put(last)
+
+
+def with_size(question: Question) -> Tuple[Question, int]:
+    """Leave a question as it is; its size is its number of candidates, for `read_ahead`."""
+    return question, len(question.candidates)
 
 
 class InputsRanker(Ranker):

@@ -15,7 +15,7 @@ from wqa.data import Question
 from wqa.errors import OptionError
 from wqa.inference.calibrated import Calibration
 from wqa.inference.dropping import FREE, Cost, Drop, DropRatio, Keep, combined
-from wqa.inference.lookahead import read_ahead, with_size
+from wqa.inference.loop import read_ahead, with_size
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, check_candidates
 
