@@ -4,9 +4,9 @@ import mxnet as mx
 import numpy as np
 import pytest
 
-from wqa.config import EngineConfig, TrainingConfig
+from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
+from wqa.errors import InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.comparison import NamedRanker, compare_rankers
 from wqa.inference import (
@@ -28,9 +28,8 @@ from wqa.text import PairInputs, load_tokenizer
 class Table(Ranker):
     """Scores by candidate text; costs ``layers`` of ``depth`` for a candidate of 5 tokens."""
 
-    def __init__(self, scores, layers=0, depth=0, skips=(), cuts=0):
+    def __init__(self, scores, layers=0, depth=0):
         self._scores, self._layers, self._depth = scores, layers, depth
-        self._skips, self._cuts = skips, cuts
 
     @property
     def capabilities(self):
@@ -38,9 +37,7 @@ class Table(Ranker):
 
     def rank_all(self, questions):
         for question in questions:
-            if question.id in self._skips:
-                continue
-            texts = question.texts[: len(question.texts) - self._cuts]
+            texts = question.texts
             blank = np.array([not text for text in texts])
             scores = np.array([self._scores.get(text, -np.inf) for text in texts])
             count = int((~blank).sum())
@@ -111,22 +108,6 @@ def test_ties_keep_the_order_of_the_candidates():
 def test_weights_that_do_not_fit(weights):
     with pytest.raises(OptionError, match="^weights: "):
         EnsembleRanker([Table({}), Table({})], weights)
-
-
-@pytest.mark.parametrize(
-    "wrong, problem",
-    [
-        ({"skips": ("2",)}, "2 scores of question '2'"),
-        ({"skips": ("3",)}, "0 scores of question '3'"),
-        ({"cuts": 1}, "1 scores of question '1'; expected 2"),
-    ],
-)
-def test_rankers_of_different_questions_or_candidates_are_refused(wrong, problem):
-    scores = {"a": 1.0, "b": 2.0, "c": 3.0}
-    ranker = EnsembleRanker([Table(scores), Table(scores, **wrong)], names=["x", "runs/y"])
-    questions = [question("a", "b", qid="1"), question("a", qid="2"), question("a", "b", qid="3")]
-    with pytest.raises(DataError, match=f"ensemble, 'runs/y': {problem}"):
-        list(ranker.rank_all(questions))
 
 
 def test_pairs_are_ranked_by_each_ranker():
@@ -310,7 +291,3 @@ def test_heads_of_a_student_are_its_members(tiny_encoder):
         np.testing.assert_allclose(one.scores, two.scores, atol=1e-5)
     heads = [next(iter(member.rank_all(questions))).scores for _, member in members]
     assert np.ptp(heads, axis=0).max() > 0.01  # the heads differ
-    # 8-bit weights are those of the network, whose layers the members number anew.
-    student._config = EngineConfig(precision="int8")
-    with pytest.raises(OptionError, match="precision: int8 for each head by itself"):
-        student.members()

@@ -87,7 +87,7 @@ def scores_of_pairs(group):
 )
 def test_equals_the_cascade_by_hand(ratios, options, group, scores_of_pairs):
     ranker = ranker_with(**options)
-    ranker.drop_ratio = ratios
+    ranker.set_drops(ratios)
     for pairs, ranking, expected in zip(group, ranker.rank_pairs(group), scores_of_pairs):
         reached = ~np.isnan(ranking.exit_scores)
         scores = expected.copy()

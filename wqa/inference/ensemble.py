@@ -7,20 +7,18 @@ does. Every ranker ranks every candidate, so that an ensemble costs what all of 
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import math
 import numbers
+import sys
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
-from wqa.errors import DataError, OptionError, shorten
+from wqa.errors import OptionError, shorten
 from wqa.inference.dropping import combined
 from wqa.inference.loop import read_ahead, with_size
 from wqa.inference.ranker import Capabilities, Ranker
-from wqa.inference.ranking import Ranking, question_name
+from wqa.inference.ranking import Ranking
 
 
 def normalized_weights(weights: Optional[Sequence[float]], rankers: int) -> Tuple[float, ...]:
@@ -31,23 +29,14 @@ def normalized_weights(weights: Optional[Sequence[float]], rankers: int) -> Tupl
     if len(values) != rankers:
         raise OptionError("weights", f"{len(values)} values", f"one for each of {rankers} rankers")
     for value in values:
-        if not _is_weight(value):
+        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not is_number or not 0 <= value <= sys.float_info.max:
             raise OptionError("weights", shorten(value), "finite numbers from 0")
-    largest = max(map(float, values))
+    largest = float(max(values))
     if not largest:
         raise OptionError("weights", "0 for every ranker", "at least one above 0")
     shares = [float(value) / largest for value in values]  # their sum cannot overflow
     return tuple(share / sum(shares) for share in shares)
-
-
-def _is_weight(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        return False
-    try:
-        number = float(value)
-    except OverflowError:  # a whole number that no float can hold
-        return False
-    return math.isfinite(number) and number >= 0
 
 
 def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray:
@@ -82,7 +71,7 @@ class EnsembleRanker(Ranker):
     weights : sequence of float, optional
         w_1, ..., w_k, none of them negative; they are divided by their sum. Equal by default.
     names : sequence of str, optional
-        Name of each ranker in errors and tables; ``ranker 1``, ``ranker 2``, ... by default.
+        Name of each ranker in tables; ``ranker 1``, ``ranker 2``, ... by default.
     group_candidates : int
         Most candidates of a group of questions that are ranked together; a question is never
         divided.
@@ -147,7 +136,7 @@ class EnsembleRanker(Ranker):
         ranked = [ranker.rank_pairs(group) for ranker in self.rankers]  # type: ignore[attr-defined]
         return list(map(self._combined, zip(*ranked)))
 
-    def rank_by_each(self, questions: Sequence[Question]) -> Iterator[List[Ranking]]:
+    def rank_by_each(self, questions: Sequence[Question]) -> Iterator[Tuple[Ranking, ...]]:
         """Rank questions by every ranker, as one group.
 
         Parameters
@@ -157,28 +146,11 @@ class EnsembleRanker(Ranker):
 
         Yields
         ------
-        list of Ranking
+        tuple of Ranking
             Rankings of each question in order, one of each ranker. Where a ranker fails, the
             questions before that one are ranked.
-
-        Raises
-        ------
-        DataError
-            If a ranker does not rank each question, or ranks another number of its candidates.
         """
-        with contextlib.ExitStack() as cleanup:
-            streams = [iter(ranker.rank_all(questions)) for ranker in self.rankers]
-            for stream in streams:
-                cleanup.callback(getattr(stream, "close", tuple))
-            for question, *rankings in itertools.zip_longest(questions, *streams):
-                expected = len(question.candidates) if question else 0
-                for name, ranking in zip(self._names, rankings):
-                    count = len(ranking.scores) if ranking else 0
-                    if count != expected:
-                        of = question_name(question) if question else "one question more"
-                        found, wanted = f"{count} scores of {of}", f"{expected}, of its candidates"
-                        raise DataError(f"ensemble, {shorten(name)}", found, wanted)
-                yield rankings
+        return zip(*(ranker.rank_all(questions) for ranker in self.rankers))
 
     def _combined(self, ranked: Sequence[Ranking]) -> Ranking:
         """The ranking of one question from those of all rankers."""

@@ -17,7 +17,6 @@ import numpy as np
 
 from wqa.data import Question
 from wqa.engines.engine import Encodings, MicroBatch
-from wqa.errors import OptionError
 from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import GroupPairs, InputsRanker, check_finite
 from wqa.inference.ranker import Capabilities, Ranker
@@ -65,13 +64,6 @@ class CascadeRanker(InputsRanker):
         networks = self.network.members()
         if not networks:
             return super().members()
-        if self._config.precision == "int8":
-            raise OptionError(
-                "precision",
-                "int8 for each head by itself",
-                "float32 or bfloat16",
-                "8-bit weights are those of the whole network",
-            )
         members: List[Tuple[str, Ranker]] = []
         for number, network in enumerate(networks, 1):
             ranker = CascadeRanker(network, self.inputs, engine=self._config, system=self._system)
@@ -202,15 +194,14 @@ class QuestionGroup:
 
     def _check(self, stage: int, pairs: np.ndarray, scores: np.ndarray) -> None:
         """Refuse scores that are not finite: NaN stands for a candidate that was not scored."""
-        if np.isfinite(scores).all():
-            return
-        order = np.argsort(pairs)
 
-        def name_of(index: int) -> Tuple[str, str]:
-            name, candidate = self._named.name(pairs[order[index]])
+        def name_of(pair: int) -> Tuple[str, str]:
+            name, candidate = self._named.name(pair)
             return f"{name}, scores after layer {self._layers[stage]}", candidate
 
-        check_finite(scores[order], name_of)
+        by_pair = np.zeros(len(self._pairs))
+        by_pair[pairs] = scores
+        check_finite(by_pair, name_of)
 
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:
         """Candidates of a pool that the stage keeps; ties keep the earlier candidate."""

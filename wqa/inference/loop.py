@@ -11,25 +11,13 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Sequence,
-    Tuple,
-    Type,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data import Candidate, Question
-from wqa.engines.engine import Encodings, MicroBatch
+from wqa.engines.engine import Encodings, Engine, MicroBatch
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.onnx.engine import OnnxEngine
 from wqa.errors import InputError, OptionError, check_choice
@@ -43,13 +31,10 @@ if TYPE_CHECKING:
 #: Candidates that an exit compares: all of a question, or a batch of them.
 POOLS = ("question", "batch")
 
-Item = TypeVar("Item")
-Prepared = TypeVar("Prepared")
-
 
 def read_ahead(
-    source: Iterable[Item], prepare: Callable[[Item], Tuple[Prepared, int]], limit: int
-) -> Iterator[List[Prepared]]:
+    source: Iterable[Any], prepare: Callable[[Any], Tuple[Any, int]], limit: int
+) -> Iterator[List[Any]]:
     """Read groups of items in a thread, while the caller works on the group before.
 
     ``prepare`` returns what is made of an item, and its size. A group ends before the item that
@@ -146,7 +131,7 @@ class InputsRanker(Ranker):
     """
 
     #: How the engines read the inputs.
-    engine_inputs: Type[EngineInputs] = EngineInputs
+    engine_inputs = EngineInputs
 
     def __init__(
         self,
@@ -175,10 +160,6 @@ class InputsRanker(Ranker):
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Any:
         """Build the engine of `_config`."""
         inputs = self.engine_inputs(self.network, self.inputs)
-        if self._config.engine == "onnxruntime":
-            return OnnxEngine(inputs, self._config)
-        from wqa.engines.choice import build_engine  # needs MXNet
-
         return build_engine(inputs, self._config, quantized)
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
@@ -258,6 +239,17 @@ class InputsRanker(Ranker):
             threshold=self.threshold,
             **parts,
         )
+
+
+def build_engine(
+    inputs: EngineInputs, config: EngineConfig, quantized: Optional[QuantizedLayers]
+) -> Engine:
+    """Build the engine of a network in memory, or of one in an exported folder."""
+    if inputs.is_exported:
+        return OnnxEngine(inputs, config)
+    from wqa.engines.choice import build_engine as build  # needs MXNet
+
+    return build(inputs, config, quantized)
 
 
 def score_inputs(engine: Any, inputs: Sequence[Any], outputs: int) -> Tuple[np.ndarray, np.ndarray]:
