@@ -90,7 +90,8 @@ def test_by_hand():
 
 def test_blank_questions_and_groups():
     first, second = Table({"a": 1, "b": 2}, 1, 2), Table({"a": 4, "b": 3}, 2, 2)
-    ranker = SequentialRanker([first, second], 0.5, group_candidates=3)
+    ranker = SequentialRanker([first, second], 0.5)
+    ranker._group_size = 3
     blank, *rest = ranker.rank_all([question("", ""), *[question("a", "b", "")] * 4])
     assert blank.order.tolist() == [0, 1] and blank.cost.relative == 0 and blank.blank.all()
     assert [ranking.order.tolist() for ranking in rest] == [[1, 0, 2]] * 4

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numbers
 import sys
-from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
 from wqa.errors import OptionError, shorten
 from wqa.inference.dropping import combined
-from wqa.inference.loop import read_ahead, with_size
+from wqa.inference.loop import GroupRanker
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking
 
@@ -54,7 +54,7 @@ def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray
     return positive - negative
 
 
-class EnsembleRanker(Ranker):
+class EnsembleRanker(GroupRanker):
     """Rankers that all rank all candidates, by the weighted mean of their probabilities.
 
     ``scores`` are the log-odds of the mean at temperature 1, so that calibrations of runs change
@@ -72,9 +72,6 @@ class EnsembleRanker(Ranker):
         w_1, ..., w_k, none of them negative; they are divided by their sum. Equal by default.
     names : sequence of str, optional
         Name of each ranker in tables; ``ranker 1``, ``ranker 2``, ... by default.
-    group_candidates : int
-        Most candidates of a group of questions that are ranked together; a question is never
-        divided.
 
     Raises
     ------
@@ -87,7 +84,6 @@ class EnsembleRanker(Ranker):
         rankers: Sequence[Ranker],
         weights: Optional[Sequence[float]] = None,
         names: Sequence[str] = (),
-        group_candidates: int = 4096,
     ) -> None:
         if not rankers:
             raise OptionError("rankers", "none", "at least one")
@@ -95,8 +91,7 @@ class EnsembleRanker(Ranker):
             raise OptionError("names", f"{len(names)} names", f"one for each of {len(rankers)}")
         self.rankers = list(rankers)
         self._weights = normalized_weights(weights, len(rankers))
-        self._names = list(names) or [f"ranker {number}" for number in range(1, len(rankers) + 1)]
-        self._group_candidates = group_candidates
+        self.names = list(names) or [f"ranker {number}" for number in range(1, len(rankers) + 1)]
 
     @property
     def weights(self) -> Tuple[float, ...]:
@@ -109,16 +104,8 @@ class EnsembleRanker(Ranker):
         layers = max(ranker.capabilities.num_layers for ranker in self.rankers)
         return Capabilities("ensemble", 1, (), layers, tuple(self.rankers))
 
-    def members(self) -> List[Tuple[str, Ranker]]:
-        return list(zip(self._names, self.rankers))
-
-    def _rank_question(self, question: Question) -> Ranking:
-        [rankings] = self.rank_by_each([question])
-        return self._combined(rankings)
-
-    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        for group in read_ahead(questions, with_size, self._group_candidates):
-            yield from map(self._combined, self.rank_by_each(group))
+    def _rank_group(self, group: Sequence[Question]) -> Iterator[Ranking]:
+        return map(self._combined, self.rank_by_each(group))
 
     def rank_pairs(self, group: Sequence[Sequence[Any]]) -> List[Ranking]:
         """Rank tokenized questions as one group, by rankers that share a tokenizer.
@@ -159,8 +146,6 @@ class EnsembleRanker(Ranker):
         exit_scores = np.where(blank, np.nan, scores)[None]
         probabilities = np.stack([ranking.probabilities for ranking in ranked])
         mean = np.minimum(np.array(self._weights) @ probabilities, 1.0)
-        if self.calibration.temperatures:  # that of a run whose ranker is an ensemble
-            mean = self.calibration.probabilities(exit_scores)
         exits = np.max([ranking.exits for ranking in ranked], axis=0)
         costs = [ranking.cost for ranking in ranked]
         largest = max(costs, key=lambda cost: cost.full_candidate_work)

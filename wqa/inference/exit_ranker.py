@@ -19,7 +19,7 @@ from wqa.data import Question
 from wqa.engines.engine import Encodings, MicroBatch
 from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import GroupPairs, InputsRanker, check_finite
-from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
 from wqa.text import PairInputs
 
@@ -60,15 +60,13 @@ class CascadeRanker(InputsRanker):
             stage_layers=tuple(stage_layers.tolist()),
         )
 
-    def members(self) -> List[Tuple[str, Ranker]]:
-        networks = self.network.members()
-        if not networks:
-            return super().members()
-        members: List[Tuple[str, Ranker]] = []
-        for number, network in enumerate(networks, 1):
+    def members(self) -> List[CascadeRanker]:
+        """Rankers of the heads of a network with several; itself where there is one."""
+        members = []
+        for network in self.network.members():
             ranker = CascadeRanker(network, self.inputs, engine=self._config, system=self._system)
-            members.append((f"head {number}", ranker))
-        return members
+            members.append(ranker)
+        return members or [self]
 
     def _rank_group(self, group: Sequence[QuestionPairs]) -> List[Ranking]:
         return QuestionGroup(self, group).rank()

@@ -91,12 +91,31 @@ def _read(
     put(last)
 
 
-def with_size(question: Question) -> Tuple[Question, int]:
-    """Leave a question as it is; its size is its number of candidates, for `read_ahead`."""
-    return question, len(question.candidates)
+class GroupRanker(Ranker):
+    """A ranker that ranks questions in groups; the next group is encoded meanwhile."""
+
+    #: Greatest size of a group; a larger question is a group of its own.
+    _group_size = 4096
+
+    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
+        for group in read_ahead(questions, self._encode, self._group_size):
+            yield from self._rank_group(group)
+
+    def _rank_question(self, question: Question) -> Ranking:
+        encoded, _ = self._encode(question)
+        [ranking] = self._rank_group([encoded])
+        return ranking
+
+    def _encode(self, question: Question) -> Tuple[Any, int]:
+        """What is ranked of a question, and its size: by default its number of candidates."""
+        return question, len(question.candidates)
+
+    def _rank_group(self, group: Sequence[Any]) -> Iterable[Ranking]:
+        """Rank encoded questions as one group."""
+        raise NotImplementedError
 
 
-class InputsRanker(Ranker):
+class InputsRanker(GroupRanker):
     """A ranker of one network: it tokenizes questions, and its engine ranks groups of them.
 
     Parameters
@@ -119,8 +138,6 @@ class InputsRanker(Ranker):
         batches of ``pool_size`` candidates.
     pool_size : int
         b, for ``pool="batch"``.
-    group_tokens : int
-        Most tokens of a group of questions; a longer question is a group of its own.
     system : str
         Name of the system, for `Ranker.capabilities`; by default that of the network's class.
 
@@ -132,6 +149,7 @@ class InputsRanker(Ranker):
 
     #: How the engines read the inputs.
     engine_inputs = EngineInputs
+    _group_size = 65536  # tokens
 
     def __init__(
         self,
@@ -143,7 +161,6 @@ class InputsRanker(Ranker):
         quantized: Optional[QuantizedLayers] = None,
         pool: str = "question",
         pool_size: int = 128,
-        group_tokens: int = 65536,
         system: str = "",
     ) -> None:
         check_choice("pool", pool, POOLS)
@@ -152,7 +169,6 @@ class InputsRanker(Ranker):
         self.network, self.inputs = network, inputs
         self._system = system or type(network).__name__
         self._pool_size = pool_size if pool == "batch" else 0
-        self._group_tokens = group_tokens
         self._config = engine or EngineConfig(engine="mxnet")
         self.set_drops(drop_ratio, keep)
         self._engine = self._build_engine(quantized)
@@ -161,10 +177,6 @@ class InputsRanker(Ranker):
         """Build the engine of `_config`."""
         inputs = self.engine_inputs(self.network, self.inputs)
         return build_engine(inputs, self._config, quantized)
-
-    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        for group in read_ahead(questions, self._encode, self._group_tokens):
-            yield from self._rank_group(group)
 
     def rank_pairs(self, group: Sequence[Sequence[Any]]) -> List[Ranking]:
         """Rank tokenized questions as one group.
@@ -192,22 +204,10 @@ class InputsRanker(Ranker):
         for number, pairs in enumerate(group, 1):
             question = Question(str(number), "", (Candidate(""),) * len(pairs))
             encoded.append(self._of_pairs(pairs, question))
-        return self._rank_group(encoded)
+        return list(self._rank_group(encoded))
 
     def _of_pairs(self, pairs: Sequence[Any], question: Question) -> Any:
         """A tokenized question of its pairs."""
-        raise NotImplementedError
-
-    def _rank_question(self, question: Question) -> Ranking:
-        encoded, _ = self._encode(question)
-        return self._rank_group([encoded])[0]
-
-    def _encode(self, question: Question) -> Tuple[Any, int]:
-        """Tokenize a question; returns its number of tokens too."""
-        raise NotImplementedError
-
-    def _rank_group(self, group: List[Any]) -> List[Ranking]:
-        """Rank tokenized questions as one group."""
         raise NotImplementedError
 
     def _ranking_of_stage(

@@ -153,17 +153,6 @@ class Ranker:
         """Threshold of the ranker's rankings; None where none was fitted."""
         return self.calibration.threshold
 
-    def members(self) -> List[Tuple[str, Ranker]]:
-        """Rankers that make up this one, each of which scores every candidate by itself.
-
-        Returns
-        -------
-        list of (str, Ranker)
-            Names and rankers: those of an ensemble, those of the heads of a network with several
-            heads, and otherwise the ranker itself by the name of its system.
-        """
-        return [(self.capabilities.system, self)]
-
     def prepare(self, questions: Iterable[Question]) -> PreparedQuestions:
         """Apply the ranker's rule for over-long questions, before they are ranked.
 

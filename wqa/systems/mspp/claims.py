@@ -193,7 +193,7 @@ class Verifier(JointRanker):
         InputError, ScoreError
             As `label` raises them; after the verdicts on the claims before it.
         """
-        for group in read_ahead(claims, self._encode, self._group_tokens):
+        for group in read_ahead(claims, self._encode, self._group_size):
             yield from self._rank_group(group)
 
     def _encode(self, claim: Any) -> Tuple[Any, int]:
