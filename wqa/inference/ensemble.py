@@ -91,7 +91,8 @@ class EnsembleRanker(GroupRanker):
             raise OptionError("names", f"{len(names)} names", f"one for each of {len(rankers)}")
         self.rankers = list(rankers)
         self._weights = normalized_weights(weights, len(rankers))
-        self.names = list(names) or [f"ranker {number}" for number in range(1, len(rankers) + 1)]
+        numbered = [f"ranker {number}" for number in range(1, len(rankers) + 1)]
+        self.names = list(names) or numbered
 
     @property
     def weights(self) -> Tuple[float, ...]:
@@ -141,7 +142,8 @@ class EnsembleRanker(GroupRanker):
 
     def _combined(self, ranked: Sequence[Ranking]) -> Ranking:
         """The ranking of one question from those of all rankers."""
-        scores = log_odds_of_mean(np.stack([ranking.scores for ranking in ranked]), self._weights)
+        stacked = np.stack([ranking.scores for ranking in ranked])
+        scores = log_odds_of_mean(stacked, self._weights)
         blank = np.isneginf(scores)
         exit_scores = np.where(blank, np.nan, scores)[None]
         probabilities = np.stack([ranking.probabilities for ranking in ranked])
