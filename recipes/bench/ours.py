@@ -100,7 +100,7 @@ def main(run, data, precision, *ratios):
         pairs = [encode(question.question, question.texts, question.id) for question in chunk]
         rows = []
         for drop_ratio in map(float, ratios):
-            ranker.drop_ratio = drop_ratio
+            ranker.set_drops(drop_ratio)
             rankings, seconds = timed(ranker.rank_pairs, pairs)
             end_to_end = None
             if precision != "float32":

@@ -27,7 +27,7 @@ from wqa.cli.options import add_fields, fields_of
 from wqa.config import BACKBONES, EngineConfig
 from wqa.errors import check_choice, run_script
 from wqa.evaluation import table
-from wqa.inference.document_encoder import StoredDocument
+from wqa.inference.document_cache import StoredDocument
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.timing import time_rankers
 from wqa.systems.registry import find_system

@@ -84,9 +84,10 @@ def draw(path, rows, members, teachers):
 
 def main(options):
     """Rank by all of them, and write the table and the picture."""
-    members = load_ranker(options.student, ctx=options.ctx).members()
+    rankers = load_ranker(options.student, ctx=options.ctx).members()
+    members = [(f"head {number}", ranker) for number, ranker in enumerate(rankers, 1)]
     if len(members) == 1:
-        members = [(options.student, members[0][1])]
+        members = [(options.student, rankers[0])]
     heads = (NamedRanker(name, ranker) for name, ranker in members)
     teachers = (NamedRanker(run, load_ranker(run, ctx=options.ctx)) for run in options.teachers)
     questions = questions_that_count(read_questions(options.data), options.filter)

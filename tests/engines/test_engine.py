@@ -216,7 +216,7 @@ def test_int8_without_vnni_is_as_exact_as_with_it(tiny_run, tmp_path):
     code = """
 import sys, numpy as np
 from wqa.data import builtin_path, read_questions
-from wqa.inference import load_ranker
+from wqa import load_ranker
 ranker = load_ranker(sys.argv[1], precision="int8")
 rankings = list(ranker.rank_all(read_questions(builtin_path("test"))))
 np.save(sys.argv[2], np.concatenate([ranking.exit_scores.ravel() for ranking in rankings]))

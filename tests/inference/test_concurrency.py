@@ -17,7 +17,7 @@ from random_rankers import random_pairs, random_ranker
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.inference import CascadeRanker, EnsembleRanker, SequentialRanker
-from wqa.inference.lookahead import read_ahead
+from wqa.inference.loop import read_ahead
 from wqa.systems.load import load_ranker
 
 ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
@@ -132,7 +132,7 @@ FORKS = """
 import os, signal, sys, threading, traceback
 from wqa.data import builtin_path, read_questions
 from wqa.errors import ProcessError
-from wqa.inference import load_ranker
+from wqa import load_ranker
 
 run, *engines = sys.argv[1:]
 question = next(read_questions(builtin_path("test")))
@@ -251,8 +251,7 @@ def test_rankings_are_closed_while_the_source_blocks(ranker, monkeypatch):
         release.wait(60)
 
     for part in (ranker, *ranker.capabilities.rankers):
-        for limit in ("_group_tokens", "_group_candidates"):
-            monkeypatch.setattr(part, limit, 1, raising=False)
+        monkeypatch.setattr(part, "_group_size", 1)
     rankings = ranker.rank_all(source())
     next(rankings)
     begin = time.monotonic()

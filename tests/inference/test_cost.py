@@ -60,9 +60,6 @@ def test_the_worked_example():
     for _ in EXITS[1:]:
         reach.append(reach[-1] - dropped(0.3, reach[-1]))
     assert reach == [128, 90, 63, 45, 32]
-    # Layers between the exits: 4, 2, 2, 2, 2.
-    average = (4 * 128 + 2 * 90 + 2 * 63 + 2 * 45 + 2 * 32) / 12
-    assert 128 * relative_cost(EXITS, 0.3, batch_size=128) == pytest.approx(average)
 
 
 @pytest.fixture
@@ -94,9 +91,8 @@ def test_a_cascade_runs_what_table_3_publishes(cascade, ran, alpha, published):
     [ranking] = cascade.rank_pairs([pairs])
     tokens = sum(len(pair.token_ids) for pair in pairs)
     assert percent(ran["candidates"] / (12 * 300)) == pytest.approx(published, abs=0.8)
-    # The cost that the ranking reports is what has run, and what the formula says for k = 300.
+    # The cost that the ranking reports is what has run.
     assert ranking.cost.relative == pytest.approx(ran["candidates"] / (12 * 300))
-    assert ranking.cost.relative == pytest.approx(relative_cost(EXITS, alpha, batch_size=300))
     assert ranking.cost.paper == pytest.approx(ranking.cost.relative)
     assert ranking.cost.relative_tokens == pytest.approx(ran["tokens"] / (12 * tokens))
     assert ranking.exits.sum() == ran["candidates"]  # the layer that each candidate has reached
@@ -111,7 +107,6 @@ def test_a_cascade_runs_what_table_3_publishes(cascade, ran, alpha, published):
         (((4, 6), 0.3, 5), "exits"),
         (((2, 4), 1.0), "drop_ratio"),
         (((2, 4), (0.1,) * 3), "drop_ratio"),
-        (((2, 4), 0.3, None, True, 0), "batch_size"),
     ],
 )
 def test_what_does_not_fit(arguments, where):

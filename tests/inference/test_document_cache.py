@@ -208,14 +208,6 @@ def test_a_damaged_cache_is_refused(tmp_path, name, change):
         DocumentCache(tmp_path / "cache")
 
 
-def test_a_cache_of_an_earlier_version_is_named(tmp_path):
-    (tmp_path / "index.sqlite").write_bytes(b"SQLite format 3\0")
-    with pytest.raises(DataError, match="a document cache of version 0.2.*wqa encode"):
-        DocumentCache(tmp_path)
-    with pytest.raises(DataError, match="no such file"):
-        DocumentCache(tmp_path / "no")
-
-
 def test_threads_and_forked_processes_read(tmp_path):
     encodings = rows_of()
     cache = cache_of(tmp_path / "cache", encodings)

@@ -4,9 +4,9 @@ import mxnet as mx
 import numpy as np
 import pytest
 
-from wqa.config import EngineConfig, TrainingConfig
+from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
+from wqa.errors import InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.comparison import NamedRanker, compare_rankers
 from wqa.inference import (
@@ -28,9 +28,8 @@ from wqa.text import PairInputs, load_tokenizer
 class Table(Ranker):
     """Scores by candidate text; costs ``layers`` of ``depth`` for a candidate of 5 tokens."""
 
-    def __init__(self, scores, layers=0, depth=0, skips=(), cuts=0):
+    def __init__(self, scores, layers=0, depth=0):
         self._scores, self._layers, self._depth = scores, layers, depth
-        self._skips, self._cuts = skips, cuts
 
     @property
     def capabilities(self):
@@ -38,9 +37,7 @@ class Table(Ranker):
 
     def rank_all(self, questions):
         for question in questions:
-            if question.id in self._skips:
-                continue
-            texts = question.texts[: len(question.texts) - self._cuts]
+            texts = question.texts
             blank = np.array([not text for text in texts])
             scores = np.array([self._scores.get(text, -np.inf) for text in texts])
             count = int((~blank).sum())
@@ -111,22 +108,6 @@ def test_ties_keep_the_order_of_the_candidates():
 def test_weights_that_do_not_fit(weights):
     with pytest.raises(OptionError, match="^weights: "):
         EnsembleRanker([Table({}), Table({})], weights)
-
-
-@pytest.mark.parametrize(
-    "wrong, problem",
-    [
-        ({"skips": ("2",)}, "2 scores of question '2'"),
-        ({"skips": ("3",)}, "0 scores of question '3'"),
-        ({"cuts": 1}, "1 scores of question '1'; expected 2"),
-    ],
-)
-def test_rankers_of_different_questions_or_candidates_are_refused(wrong, problem):
-    scores = {"a": 1.0, "b": 2.0, "c": 3.0}
-    ranker = EnsembleRanker([Table(scores), Table(scores, **wrong)], names=["x", "runs/y"])
-    questions = [question("a", "b", qid="1"), question("a", qid="2"), question("a", "b", qid="3")]
-    with pytest.raises(DataError, match=f"ensemble, 'runs/y': {problem}"):
-        list(ranker.rank_all(questions))
 
 
 def test_pairs_are_ranked_by_each_ranker():
@@ -215,7 +196,7 @@ def test_a_file_ranks_wherever_a_run_does(runs, write, questions, tiny_run):
     np.testing.assert_allclose(ranking.scores[scored], rankings[0].scores[scored], atol=1e-4)
     around = load_ranker(write("around.json", ensemble=["inside.json", "seed1", "two.json"]))
     assert around.weights == (1 / 3,) * 3
-    assert [name for name, _ in around.members()] == ["inside.json", "seed1", "two.json"]
+    assert around.names == ["inside.json", "seed1", "two.json"]
     assert len(list(around.rank_all(questions))) == len(questions)
 
 
@@ -286,15 +267,6 @@ def test_tuned_weights_are_stored_and_no_worse_than_equal_ones(write, dev):
     assert tune(path, dev, metric="mrr", seed=3).metrics["mrr"] >= tuned.equal["mrr"]
 
 
-def test_members_of_rankers(tiny_run, tmp_path):
-    ranker = load_ranker(tiny_run)
-    assert ranker.members() == [("cascade", ranker)]
-    path = tmp_path / "e.json"
-    path.write_text(json.dumps({"ensemble": [str(tiny_run), str(tiny_run)]}))
-    ensemble = load_ranker(path)
-    assert ensemble.members() == [(str(tiny_run), inside) for inside in ensemble.rankers]
-
-
 def test_heads_of_a_student_are_its_members(tiny_encoder):
     """An ensemble of the heads ranks as the student does (equation 5)."""
     backbone = read_backbone_config(tiny_encoder)
@@ -303,14 +275,10 @@ def test_heads_of_a_student_are_its_members(tiny_encoder):
     network.initialize(mx.init.Normal(0.3))
     student = CascadeRanker(network, PairInputs(load_tokenizer(tiny_encoder), 64), system="mhs")
     members = student.members()
-    assert [name for name, _ in members] == ["head 1", "head 2", "head 3"]
+    assert len(members) == 3
     questions = list(read_questions(builtin_path("dev")))[:3]
-    ensemble = EnsembleRanker([member for _, member in members])
+    ensemble = EnsembleRanker(members)
     for one, two in zip(student.rank_all(questions), ensemble.rank_all(questions)):
         np.testing.assert_allclose(one.scores, two.scores, atol=1e-5)
-    heads = [next(iter(member.rank_all(questions))).scores for _, member in members]
+    heads = [next(iter(member.rank_all(questions))).scores for member in members]
     assert np.ptp(heads, axis=0).max() > 0.01  # the heads differ
-    # 8-bit weights are those of the network, whose layers the members number anew.
-    student._config = EngineConfig(precision="int8")
-    with pytest.raises(OptionError, match="precision: int8 for each head by itself"):
-        student.members()

@@ -87,7 +87,7 @@ def scores_of_pairs(group):
 )
 def test_equals_the_cascade_by_hand(ratios, options, group, scores_of_pairs):
     ranker = ranker_with(**options)
-    ranker.drop_ratio = ratios
+    ranker.set_drops(ratios)
     for pairs, ranking, expected in zip(group, ranker.rank_pairs(group), scores_of_pairs):
         reached = ~np.isnan(ranking.exit_scores)
         scores = expected.copy()
@@ -146,7 +146,8 @@ def test_the_contract(tiny_run):
 
 
 def test_rank_all_equals_rank(tiny_run):
-    ranker = load_ranker(tiny_run, drop_ratio=[0.2, 0.5], group_tokens=2000)
+    ranker = load_ranker(tiny_run, drop_ratio=[0.2, 0.5])
+    ranker._group_size = 2000
     questions = list(read_questions(builtin_path("test")))
     together = list(ranker.rank_all(questions))
     for question, ranking in zip(questions, together):

@@ -6,7 +6,7 @@ import pytest
 from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.inference import Cost, Ranker, Ranking, SequentialRanker, relative_cost
+from wqa.inference import Cost, Ranker, Ranking, SequentialRanker
 from wqa.systems.load import load_ranker
 from wqa.systems.train import train
 
@@ -90,7 +90,8 @@ def test_by_hand():
 
 def test_blank_questions_and_groups():
     first, second = Table({"a": 1, "b": 2}, 1, 2), Table({"a": 4, "b": 3}, 2, 2)
-    ranker = SequentialRanker([first, second], 0.5, group_candidates=3)
+    ranker = SequentialRanker([first, second], 0.5)
+    ranker._group_size = 3
     blank, *rest = ranker.rank_all([question("", ""), *[question("a", "b", "")] * 4])
     assert blank.order.tolist() == [0, 1] and blank.cost.relative == 0 and blank.blank.all()
     assert [ranking.order.tolist() for ranking in rest] == [[1, 0, 2]] * 4
@@ -152,7 +153,8 @@ def test_the_papers_sequence_costs_what_table_3_says(shallow):
     for ranking, each in zip(rankings, questions):
         k = len(each.candidates)
         assert sorted(ranking.order.tolist()) == list(range(k))
-        expected = relative_cost((1, 2, 3), 0.5, shared=False, batch_size=k)
+        second = k - k // 2
+        expected = (k + 2 * second + 3 * (second - second // 2)) / (3 * k)
         assert ranking.cost.relative == pytest.approx(expected) == pytest.approx(ranking.cost.paper)
     full = load_ranker(shallow / "d3")
     for ranking, whole in zip(

@@ -429,7 +429,7 @@ def assert_refused(capsys, message, arguments):
 def test_commands_refuse_what_the_toy_lacks(toy_run, files, tiny_encoder, tmp_path, capsys):
     data = ["--data", files["dev"]]
     refused = {
-        "a ranker without exits (toy); expected a run with several exits": ["tune", toy_run, *data],
+        "a ranker without several exits (toy)": ["tune", toy_run, *data],
         "--per-exit: a ranker without exits (toy)": ["evaluate", toy_run, *data, "--per-exit"],
         "expected a network of transformer layers": ["quantize", toy_run, *data],
         "expected a monolithic ranker": ["export", toy_run, tmp_path / "x", "--format=huggingface"],

@@ -8,6 +8,7 @@ import numpy as np
 
 from wqa.config import PAIR_FORMS
 from wqa.text import bucketed, pad_pairs
+from wqa.text.batching import pad_rows
 
 
 class EngineInputs:
@@ -100,16 +101,16 @@ class TextInputs(EngineInputs):
         return dict(zip(("token_ids", "token_types", "valid_length"), arrays))
 
 
-def pad_rows(rows: Sequence[np.ndarray], length: int) -> np.ndarray:
-    """Encodings of texts in one array, with zeros behind each.
+def pad_encodings(encodings: Sequence[np.ndarray], length: int) -> np.ndarray:
+    """Encodings of texts in one float32 array, with zeros behind each.
 
-    Shapes: `rows` (tokens, C), the result (texts, length, C).
+    Shapes: `encodings` (tokens, C), the result (texts, length, C).
     """
-    padded = np.zeros((len(rows), length, rows[0].shape[1]), np.float32)
-    for row, encodings in zip(padded, rows):
-        is_bfloat16 = encodings.dtype == np.uint16
-        row[: len(encodings)] = as_float32(encodings) if is_bfloat16 else encodings
-    return padded
+    widened = []
+    for rows in encodings:
+        is_bfloat16 = rows.dtype == np.uint16
+        widened.append(as_float32(rows) if is_bfloat16 else rows)
+    return pad_rows(widened, length, dtype=np.float32)
 
 
 def as_float32(values: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from wqa.engines.engine import (
     store_encodings,
     take_encodings,
 )
-from wqa.engines.inputs import EngineInputs, pad_rows, real_rows
+from wqa.engines.inputs import EngineInputs, pad_encodings, real_rows
 from wqa.models.embeddings import break_cycles
 from wqa.text import bucketed, plan_batches
 
@@ -78,7 +78,8 @@ class MXNetEngine(Engine):
         else:
             config = self._inputs.network.config
             positions = bucketed(int(lengths.max()), config and config.max_positions)
-            stored = pad_rows(take_encodings(batch.store, batch.numbers), positions)  # (B, L, C)
+            encodings = take_encodings(batch.store, batch.numbers)
+            stored = pad_encodings(encodings, positions)  # (B, L, C)
             inputs = self._arrays([stored, lengths.astype(np.float32)])
         rows = []
         for stage in batch.stages:

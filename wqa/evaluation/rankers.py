@@ -177,8 +177,8 @@ def evaluate_ranker(
         hint = "put {} in its name for the ratio"
         raise OptionError("trec_run", f"{len(settings)} drop ratios", "a file for each", hint)
     if per_exit and not ranker.capabilities.exits:
-        kind = f"{ranker.capabilities.kind} ({ranker.capabilities.system})"
-        raise OptionError("per_exit", kind, "a ranker with exits")
+        problem = f"a ranker without exits ({ranker.capabilities.system})"
+        raise OptionError("per_exit", problem, "a ranker with exits")
     rows = []
     for name, setting in settings.items():
         if setting is not None:

@@ -1,8 +1,5 @@
 """The ranker, one interface for every system, and what rankers share."""
 
-from importlib import import_module
-from typing import Any
-
 from wqa.inference.calibrated import Calibration
 from wqa.inference.dropping import Cost, Drop, relative_cost
 from wqa.inference.ensemble import EnsembleRanker
@@ -23,12 +20,3 @@ __all__ = [
     "SequentialRanker",
     "relative_cost",
 ]
-
-#: Names of `wqa.systems.load` that programs import from here; each is imported when first used.
-_LOADING = ("build_ranker", "load_ranker", "rank_all")
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LOADING:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("wqa.systems.load"), name)

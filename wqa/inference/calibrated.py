@@ -99,16 +99,15 @@ def read_calibration(folder: pathlib.Path, config: RunConfig, stages: int) -> Ca
 
 
 def _are_temperatures(values: Any, stages: int) -> bool:
-    least, greatest = TEMPERATURES
-    if not isinstance(values, list) or len(values) != stages:
-        return False
-    return all(_is_number(value) and least <= value <= greatest for value in values)
+    are_enough = isinstance(values, list) and len(values) == stages
+    return are_enough and all(_is_within(value, *TEMPERATURES) for value in values)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+def _is_within(value: Any, least: float, greatest: float) -> bool:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return is_number and least <= value <= greatest
 
 
 def is_probability(value: Any) -> bool:
     """Tell whether a value is a number from 0 to 1."""
-    return _is_number(value) and 0 <= value <= 1
+    return _is_within(value, 0, 1)

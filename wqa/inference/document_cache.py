@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pathlib
 import threading
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -40,8 +39,8 @@ _MAKE = "make it with `wqa encode`"
 COUNTS = ("documents", "truncated", "blank")
 
 
-class CachedDocument(NamedTuple):
-    """A document of a cache.
+class StoredDocument(NamedTuple):
+    """A document whose encodings are known, in place of its token ids in a `SplitPair`.
 
     Attributes
     ----------
@@ -50,10 +49,23 @@ class CachedDocument(NamedTuple):
     truncated : bool
         Whether the document lost tokens when it was stored: to the length limit, or to the limit
         ``tokens`` of the cache.
+    empty : bool
+        False, as a document without a token is not stored.
     """
 
     rows: np.ndarray
     truncated: bool
+    empty: bool = False
+
+    @property
+    def length(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    @property
+    def token_ids(self) -> np.ndarray:
+        """No token ids: nothing is encoded."""
+        return np.zeros(0, np.int32)
 
 
 def document_key(id: str, text: str) -> bytes:
@@ -206,9 +218,6 @@ class DocumentCache:
     """
 
     def __init__(self, path: PathLike) -> None:
-        if (pathlib.Path(path) / "index.sqlite").is_file():
-            hint = f"delete the folder, then {_MAKE}"
-            raise DataError(path, "a document cache of version 0.2", f"format {FORMAT}", hint)
         folder = ArrayFolder(path, FORMAT, KIND, _MAKE, ("units", "tokens", *COUNTS))
         self.path = folder.path
         self.meta = folder.meta
@@ -258,7 +267,7 @@ class DocumentCache:
 
     def get(
         self, candidates: Sequence[Candidate], tokens: Optional[int] = None
-    ) -> List[Optional[CachedDocument]]:
+    ) -> List[Optional[StoredDocument]]:
         """Look candidates up, and count them.
 
         Parameters
@@ -270,7 +279,7 @@ class DocumentCache:
 
         Returns
         -------
-        list of CachedDocument or None
+        list of StoredDocument or None
             None for a candidate without an id, and for one that is not in the cache with this text.
         """
         documents = [self._find(candidate, tokens) for candidate in candidates]
@@ -279,7 +288,7 @@ class DocumentCache:
             self.missing += documents.count(None)
         return documents
 
-    def _find(self, candidate: Candidate, tokens: Optional[int]) -> Optional[CachedDocument]:
+    def _find(self, candidate: Candidate, tokens: Optional[int]) -> Optional[StoredDocument]:
         if candidate.id is None:
             return None
         key = np.frombuffer(document_key(candidate.id, candidate.text), "<u8")[0]
@@ -287,17 +296,14 @@ class DocumentCache:
         if position == len(self._keys) or self._keys[position] != key:
             return None
         index = self._order[position]
-        start, end = self._bounds(index)
+        start = int(self._ends[index - 1]) if index else 0
+        end = int(self._ends[index])
         if tokens is not None:
             end = min(end, start + tokens)
         rows = self._rows[start:end]
         if self._scales is not None:
             rows = np.multiply(rows, self._scales[start:end, None], dtype=np.float32)
-        return CachedDocument(rows, bool(self._truncated[index]))
-
-    def _bounds(self, index: int) -> Tuple[int, int]:
-        """First row of a document, and the end of its rows."""
-        return int(self._ends[index - 1]) if index else 0, int(self._ends[index])
+        return StoredDocument(rows, bool(self._truncated[index]))
 
 
 def open_cache(cache: Union[PathLike, DocumentCache]) -> DocumentCache:

@@ -10,39 +10,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.engines.engine import Engine
 from wqa.engines.inputs import TextInputs
-from wqa.engines.onnx.engine import OnnxEngine
 from wqa.errors import InputError, OptionError
-from wqa.inference.loop import check_ids, micro_batches
+from wqa.inference.loop import build_engine, check_ids, micro_batches
 from wqa.text import TextInput, Tokenizer
 
 if TYPE_CHECKING:
     from wqa.engines.onednn.quantize import QuantizedLayers
     from wqa.models import Backbone
-
-
-class StoredDocument(NamedTuple):
-    """A document whose encodings are known, in place of its token ids in a `SplitPair`."""
-
-    rows: np.ndarray  # (length, C)
-    truncated: bool
-    empty: bool = False
-
-    @property
-    def length(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
-
-    @property
-    def token_ids(self) -> np.ndarray:
-        """No token ids: nothing is encoded."""
-        return np.zeros(0, np.int32)
 
 
 class DocumentEncoder:
@@ -62,14 +42,8 @@ class DocumentEncoder:
             expected = f"1 to {self.config.max_positions}, the positions of the encoder"
             raise OptionError("max_length", max_length, expected)
         self._max_length = max_length
-        if settings.precision == "int8" and quantized is None:
-            raise OptionError(
-                "precision",
-                "int8 of an encoder without calibration",
-                "float32 or bfloat16",
-                "take one of these",
-            )
-        self._engine = _build_engine(backbone, tokenizer, settings, quantized)
+        inputs = TextInputs(_network_of(backbone), tokenizer)
+        self._engine = build_engine(inputs, settings, quantized)
         self.kind: str = self._engine.kind
 
     def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
@@ -93,16 +67,13 @@ class DocumentEncoder:
         check_ids(token_ids, self.config.vocab_size, lambda index: (f"text {index + 1}", ""))
 
 
-def _build_engine(
-    backbone: Any, tokenizer: Tokenizer, config: EngineConfig, quantized: Optional[QuantizedLayers]
-) -> Engine:
-    """Build the engine of an encoder in memory, or in an exported folder."""
+def _network_of(backbone: Any) -> Any:
+    """The network of an encoder in memory; one in an exported folder is itself a network."""
     if hasattr(backbone, "graphs"):
-        return OnnxEngine(TextInputs(backbone, tokenizer), config)
-    from wqa.engines.choice import build_engine  # needs MXNet
-    from wqa.models import EncoderNetwork
+        return backbone
+    from wqa.models import EncoderNetwork  # needs MXNet
 
-    return build_engine(TextInputs(EncoderNetwork(backbone), tokenizer), config, quantized)
+    return EncoderNetwork(backbone)
 
 
 def encodings_identity(backbone: Backbone, tokenizer: Tokenizer, max_length: int) -> Dict[str, Any]:

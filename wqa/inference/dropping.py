@@ -122,13 +122,13 @@ def relative_cost(
     drop_ratio: Union[float, Sequence[float]] = 0.0,
     num_layers: Optional[int] = None,
     shared: bool = True,
-    batch_size: Optional[int] = None,
     stage_layers: Optional[Sequence[float]] = None,
 ) -> float:
     """Relative cost per batch of a cascade or a sequence (Soldaini and Moschitti 2020, Table 3).
 
     It is the number of layers, weighted by the candidates that run them, over that of the full
-    encoder. Embeddings, heads and the candidates' lengths do not count.
+    encoder. Embeddings, heads and the candidates' lengths do not count, and an exit drops a
+    fraction alpha of the candidates, not a whole number of them.
 
     Parameters
     ----------
@@ -142,9 +142,6 @@ def relative_cost(
     shared : bool
         Whether the exits share one encoder, as in a cascade. In a sequence of independent rankers
         (section 4.2) each ranker runs all of its layers.
-    batch_size : int, optional
-        b, to count whole candidates, of which each exit drops floor(alpha k) (section 4.3.2). By
-        default fractions of candidates count, as in the published column.
     stage_layers : sequence of float, optional
         Number of layers that each stage runs, where they are not those between the exits: those of
         `Capabilities`.
@@ -165,20 +162,14 @@ def relative_cost(
     if not order or min(order) < 1 or max(order) > depth or not increasing:
         shown = ",".join(map(str, order)) or "nothing"
         raise OptionError("exits", shown, f"increasing layers from 1 to {depth}")
-    if batch_size is not None and batch_size < 1:
-        raise OptionError("batch_size", batch_size, "a whole number above 0")
-    start = 1.0 if batch_size is None else batch_size
     if stage_layers is None:
         below = [0, *order[:-1]] if shared else [0] * len(order)
         stage_layers = [rho - lower for rho, lower in zip(order, below)]
-    total, left = 0.0, start
+    total, left = 0.0, 1.0
     for layers, alpha in zip(stage_layers, drop_ratios(drop_ratio, len(order))):
         total += layers * left
-        if batch_size is None:
-            left -= alpha * left
-        else:
-            left -= dropped(alpha, int(left))
-    return total / (depth * start)
+        left -= alpha * left
+    return total / depth
 
 
 class Cost(NamedTuple):

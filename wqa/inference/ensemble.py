@@ -7,20 +7,18 @@ does. Every ranker ranks every candidate, so that an ensemble costs what all of 
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import math
 import numbers
-from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
+import sys
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
-from wqa.errors import DataError, OptionError, shorten
+from wqa.errors import OptionError, shorten
 from wqa.inference.dropping import combined
-from wqa.inference.lookahead import read_ahead, with_size
+from wqa.inference.loop import GroupRanker
 from wqa.inference.ranker import Capabilities, Ranker
-from wqa.inference.ranking import Ranking, question_name
+from wqa.inference.ranking import Ranking
 
 
 def normalized_weights(weights: Optional[Sequence[float]], rankers: int) -> Tuple[float, ...]:
@@ -31,23 +29,14 @@ def normalized_weights(weights: Optional[Sequence[float]], rankers: int) -> Tupl
     if len(values) != rankers:
         raise OptionError("weights", f"{len(values)} values", f"one for each of {rankers} rankers")
     for value in values:
-        if not _is_weight(value):
+        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not is_number or not 0 <= value <= sys.float_info.max:
             raise OptionError("weights", shorten(value), "finite numbers from 0")
-    largest = max(map(float, values))
+    largest = float(max(values))
     if not largest:
         raise OptionError("weights", "0 for every ranker", "at least one above 0")
     shares = [float(value) / largest for value in values]  # their sum cannot overflow
     return tuple(share / sum(shares) for share in shares)
-
-
-def _is_weight(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        return False
-    try:
-        number = float(value)
-    except OverflowError:  # a whole number that no float can hold
-        return False
-    return math.isfinite(number) and number >= 0
 
 
 def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray:
@@ -65,7 +54,7 @@ def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray
     return positive - negative
 
 
-class EnsembleRanker(Ranker):
+class EnsembleRanker(GroupRanker):
     """Rankers that all rank all candidates, by the weighted mean of their probabilities.
 
     ``scores`` are the log-odds of the mean at temperature 1, so that calibrations of runs change
@@ -82,10 +71,7 @@ class EnsembleRanker(Ranker):
     weights : sequence of float, optional
         w_1, ..., w_k, none of them negative; they are divided by their sum. Equal by default.
     names : sequence of str, optional
-        Name of each ranker in errors and tables; ``ranker 1``, ``ranker 2``, ... by default.
-    group_candidates : int
-        Most candidates of a group of questions that are ranked together; a question is never
-        divided.
+        Name of each ranker in tables; ``ranker 1``, ``ranker 2``, ... by default.
 
     Raises
     ------
@@ -98,7 +84,6 @@ class EnsembleRanker(Ranker):
         rankers: Sequence[Ranker],
         weights: Optional[Sequence[float]] = None,
         names: Sequence[str] = (),
-        group_candidates: int = 4096,
     ) -> None:
         if not rankers:
             raise OptionError("rankers", "none", "at least one")
@@ -106,8 +91,8 @@ class EnsembleRanker(Ranker):
             raise OptionError("names", f"{len(names)} names", f"one for each of {len(rankers)}")
         self.rankers = list(rankers)
         self._weights = normalized_weights(weights, len(rankers))
-        self._names = list(names) or [f"ranker {number}" for number in range(1, len(rankers) + 1)]
-        self._group_candidates = group_candidates
+        numbered = [f"ranker {number}" for number in range(1, len(rankers) + 1)]
+        self.names = list(names) or numbered
 
     @property
     def weights(self) -> Tuple[float, ...]:
@@ -120,16 +105,8 @@ class EnsembleRanker(Ranker):
         layers = max(ranker.capabilities.num_layers for ranker in self.rankers)
         return Capabilities("ensemble", 1, (), layers, tuple(self.rankers))
 
-    def members(self) -> List[Tuple[str, Ranker]]:
-        return list(zip(self._names, self.rankers))
-
-    def _rank_question(self, question: Question) -> Ranking:
-        [rankings] = self.rank_by_each([question])
-        return self._combined(rankings)
-
-    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        for group in read_ahead(questions, with_size, self._group_candidates):
-            yield from map(self._combined, self.rank_by_each(group))
+    def _rank_group(self, group: Sequence[Question]) -> Iterator[Ranking]:
+        return map(self._combined, self.rank_by_each(group))
 
     def rank_pairs(self, group: Sequence[Sequence[Any]]) -> List[Ranking]:
         """Rank tokenized questions as one group, by rankers that share a tokenizer.
@@ -147,7 +124,7 @@ class EnsembleRanker(Ranker):
         ranked = [ranker.rank_pairs(group) for ranker in self.rankers]  # type: ignore[attr-defined]
         return list(map(self._combined, zip(*ranked)))
 
-    def rank_by_each(self, questions: Sequence[Question]) -> Iterator[List[Ranking]]:
+    def rank_by_each(self, questions: Sequence[Question]) -> Iterator[Tuple[Ranking, ...]]:
         """Rank questions by every ranker, as one group.
 
         Parameters
@@ -157,38 +134,20 @@ class EnsembleRanker(Ranker):
 
         Yields
         ------
-        list of Ranking
+        tuple of Ranking
             Rankings of each question in order, one of each ranker. Where a ranker fails, the
             questions before that one are ranked.
-
-        Raises
-        ------
-        DataError
-            If a ranker does not rank each question, or ranks another number of its candidates.
         """
-        with contextlib.ExitStack() as cleanup:
-            streams = [iter(ranker.rank_all(questions)) for ranker in self.rankers]
-            for stream in streams:
-                cleanup.callback(getattr(stream, "close", tuple))
-            for question, *rankings in itertools.zip_longest(questions, *streams):
-                expected = len(question.candidates) if question else 0
-                for name, ranking in zip(self._names, rankings):
-                    count = len(ranking.scores) if ranking else 0
-                    if count != expected:
-                        of = question_name(question) if question else "one question more"
-                        found, wanted = f"{count} scores of {of}", f"{expected}, of its candidates"
-                        raise DataError(f"ensemble, {shorten(name)}", found, wanted)
-                yield rankings
+        return zip(*(ranker.rank_all(questions) for ranker in self.rankers))
 
     def _combined(self, ranked: Sequence[Ranking]) -> Ranking:
         """The ranking of one question from those of all rankers."""
-        scores = log_odds_of_mean(np.stack([ranking.scores for ranking in ranked]), self._weights)
+        stacked = np.stack([ranking.scores for ranking in ranked])
+        scores = log_odds_of_mean(stacked, self._weights)
         blank = np.isneginf(scores)
         exit_scores = np.where(blank, np.nan, scores)[None]
         probabilities = np.stack([ranking.probabilities for ranking in ranked])
         mean = np.minimum(np.array(self._weights) @ probabilities, 1.0)
-        if self.calibration.temperatures:  # that of a run whose ranker is an ensemble
-            mean = self.calibration.probabilities(exit_scores)
         exits = np.max([ranking.exits for ranking in ranked], axis=0)
         costs = [ranking.cost for ranking in ranked]
         largest = max(costs, key=lambda cost: cost.full_candidate_work)

@@ -11,16 +11,15 @@ Nothing outlives a group: its pairs, scores and stored encodings belong to one `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
 from wqa.engines.engine import Encodings, MicroBatch
-from wqa.errors import OptionError
 from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import GroupPairs, InputsRanker, check_finite
-from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
 from wqa.text import PairInputs
 
@@ -61,22 +60,13 @@ class CascadeRanker(InputsRanker):
             stage_layers=tuple(stage_layers.tolist()),
         )
 
-    def members(self) -> List[Tuple[str, Ranker]]:
-        networks = self.network.members()
-        if not networks:
-            return super().members()
-        if self._config.precision == "int8":
-            raise OptionError(
-                "precision",
-                "int8 for each head by itself",
-                "float32 or bfloat16",
-                "8-bit weights are those of the whole network",
-            )
-        members: List[Tuple[str, Ranker]] = []
-        for number, network in enumerate(networks, 1):
+    def members(self) -> List[CascadeRanker]:
+        """Rankers of the heads of a network with several; itself where there is one."""
+        members = []
+        for network in self.network.members():
             ranker = CascadeRanker(network, self.inputs, engine=self._config, system=self._system)
-            members.append((f"head {number}", ranker))
-        return members
+            members.append(ranker)
+        return members or [self]
 
     def _rank_group(self, group: Sequence[QuestionPairs]) -> List[Ranking]:
         return QuestionGroup(self, group).rank()
@@ -84,19 +74,15 @@ class CascadeRanker(InputsRanker):
     def _encode(self, question: Question) -> Tuple[QuestionPairs, int]:
         """Tokenize a question; returns its number of tokens too."""
         pairs = self._pairs(question)
-        first_with: Dict[str, int] = {}
-        originals = [first_with.setdefault(text, i) for i, text in enumerate(question.texts)]
-        encoded = QuestionPairs(pairs, question, originals)
-        return encoded, sum(pair.length for pair in pairs)
+        size = sum(pair.length for pair in pairs)
+        return QuestionPairs(pairs, question, _originals(question.texts)), size
 
     def _pairs(self, question: Question) -> List[Any]:
         """Pairs of a question with each of its candidates."""
         return self.inputs.encode(question.question, question.texts, question.id)
 
     def _of_pairs(self, pairs: Sequence[Any], question: Question) -> QuestionPairs:
-        first_with: Dict[int, int] = {}
-        originals = [first_with.setdefault(id(pair), i) for i, pair in enumerate(pairs)]
-        return QuestionPairs(pairs, question, originals)
+        return QuestionPairs(pairs, question, _originals(map(id, pairs)))
 
     def _network_inputs(self, pairs: GroupPairs) -> Tuple[List[Any], List[Tuple[int, int]]]:
         """What the engine runs for the pairs of a group, after a check of their ids and lengths.
@@ -110,18 +96,25 @@ class CascadeRanker(InputsRanker):
         return pairs.all, []
 
 
+def _originals(keys: Iterable[Any]) -> List[int]:
+    """Index of the first key that equals each."""
+    first_with: Dict[Any, int] = {}
+    return [first_with.setdefault(key, index) for index, key in enumerate(keys)]
+
+
 class QuestionGroup:
     """A group of questions on its way through the stages. Pairs are numbered over the group."""
 
     def __init__(self, ranker: CascadeRanker, group: Sequence[QuestionPairs]) -> None:
-        self._ranker, self._drops = ranker, ranker.drops
+        self._ranker = ranker
+        self._drops = ranker.drops
         pairs = GroupPairs(group)
-        self._named, self._starts, self._non_blank = pairs, pairs.starts, pairs.non_blank
+        self._group = pairs
         self._truncated = np.array([pair.truncated for pair in pairs.all], dtype=bool)
         self._pairs, self._encoded = ranker._network_inputs(pairs)
         self._lengths = np.array([pair.length for pair in self._pairs], dtype=int)
         self._originals = np.arange(len(self._pairs))
-        for start, encoded in zip(self._starts, group):
+        for start, encoded in zip(pairs.starts, group):
             indices = start + np.array(encoded.originals, dtype=int)
             self._originals[start : start + len(indices)] = indices
         stages = len(ranker._stage_work)
@@ -131,7 +124,7 @@ class QuestionGroup:
         self._padded = np.zeros(len(self._pairs))
 
     def rank(self) -> List[Ranking]:
-        surviving = np.flatnonzero(self._non_blank)
+        surviving = np.flatnonzero(self._group.non_blank)
         surviving = surviving[np.argsort(self._lengths[surviving], kind="stable")]
         pools = self._pools()
         store: Any = None
@@ -142,17 +135,19 @@ class QuestionGroup:
             kept[np.concatenate(pools).astype(int)] = True
             surviving = surviving[kept[surviving]]
         rankings = []
-        for index, (start, end) in enumerate(self._named.questions()):
+        for index, (start, end) in enumerate(self._group.questions()):
             rankings.append(self._ranking(index, start, end))
         return rankings
 
     def _pools(self) -> List[np.ndarray]:
         """Pools of candidates among which an exit drops, in their original order."""
-        size, pools = self._ranker._pool_size, []
-        for start, end in self._named.questions():
-            pairs = start + np.flatnonzero(self._non_blank[start:end])
-            step = size or max(len(pairs), 1)
-            pools += [pairs[first : first + step] for first in range(0, max(len(pairs), 1), step)]
+        pools = []
+        for start, end in self._group.questions():
+            pairs = start + np.flatnonzero(self._group.non_blank[start:end])
+            count = max(len(pairs), 1)
+            size = self._ranker._pool_size or count
+            for first in range(0, count, size):
+                pools.append(pairs[first : first + size])
         return pools
 
     def _runs(self) -> List[List[int]]:
@@ -202,15 +197,14 @@ class QuestionGroup:
 
     def _check(self, stage: int, pairs: np.ndarray, scores: np.ndarray) -> None:
         """Refuse scores that are not finite: NaN stands for a candidate that was not scored."""
-        if np.isfinite(scores).all():
-            return
-        order = np.argsort(pairs)
 
-        def name_of(index: int) -> Tuple[str, str]:
-            name, candidate = self._named.name(pairs[order[index]])
+        def name_of(pair: int) -> Tuple[str, str]:
+            name, candidate = self._group.name(pair)
             return f"{name}, scores after layer {self._layers[stage]}", candidate
 
-        check_finite(scores[order], name_of)
+        by_pair = np.zeros(len(self._pairs))
+        by_pair[pairs] = scores
+        check_finite(by_pair, name_of)
 
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:
         """Candidates of a pool that the stage keeps; ties keep the earlier candidate."""

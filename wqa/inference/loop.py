@@ -8,41 +8,114 @@ that they hand in.
 
 from __future__ import annotations
 
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Sequence,
-    Tuple,
-    Type,
-)
+import contextlib
+import queue
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data import Candidate, Question
-from wqa.engines.engine import Encodings, MicroBatch
+from wqa.engines.engine import Encodings, Engine, MicroBatch
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.onnx.engine import OnnxEngine
 from wqa.errors import InputError, OptionError, check_choice
 from wqa.inference.dropping import DropRatio, Keep
-from wqa.inference.lookahead import read_ahead
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking, candidate_name, question_name, score_error
 
 if TYPE_CHECKING:
     from wqa.engines.onednn.quantize import QuantizedLayers
 
-
 #: Candidates that an exit compares: all of a question, or a batch of them.
 POOLS = ("question", "batch")
 
 
-class InputsRanker(Ranker):
+def read_ahead(
+    source: Iterable[Any], prepare: Callable[[Any], Tuple[Any, int]], limit: int
+) -> Iterator[List[Any]]:
+    """Read groups of items in a thread, while the caller works on the group before.
+
+    ``prepare`` returns what is made of an item, and its size. A group ends before the item that
+    exceeds the limit, so that groups depend on the items alone. An exception of the source, or of
+    the preparation, is raised after the groups of all items before it. The thread is a daemon:
+    where the source blocks, it does not keep the process alive.
+    """
+    groups: queue.Queue[Any] = queue.Queue(maxsize=1)
+    ended = threading.Event()
+    arguments = (source, prepare, limit, groups, ended)
+    threading.Thread(target=_read, args=arguments, name="wqa look-ahead", daemon=True).start()
+    try:
+        for group in iter(groups.get, None):
+            if isinstance(group, BaseException):
+                raise group
+            yield group
+    finally:
+        group = None  # no cycle with the traceback of an error
+        ended.set()
+        with contextlib.suppress(queue.Empty):
+            groups.get_nowait()  # room for what the thread is putting; it puts nothing more
+
+
+def _read(
+    source: Iterable[Any],
+    prepare: Callable[[Any], Tuple[Any, int]],
+    limit: int,
+    groups: queue.Queue[Any],
+    ended: threading.Event,
+) -> None:
+    """Read a source to its end: its groups, then None, or the exception that ended it."""
+
+    def put(entry: Any) -> None:
+        if not ended.is_set():
+            groups.put(entry)
+
+    group: List[Any] = []
+    total = 0
+    last = None
+    try:
+        for item in source:
+            prepared, size = prepare(item)
+            if group and total + size > limit:
+                put(group)
+                group, total = [], 0
+            group.append(prepared)
+            total += size
+            if ended.is_set():
+                return
+    except BaseException as error:  # noqa: B036 - the reader raises it
+        last = error
+    if group:
+        put(group)
+    put(last)
+
+
+class GroupRanker(Ranker):
+    """A ranker that ranks questions in groups; the next group is encoded meanwhile."""
+
+    #: Greatest size of a group; a larger question is a group of its own.
+    _group_size = 4096
+
+    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
+        for group in read_ahead(questions, self._encode, self._group_size):
+            yield from self._rank_group(group)
+
+    def _rank_question(self, question: Question) -> Ranking:
+        encoded, _ = self._encode(question)
+        [ranking] = self._rank_group([encoded])
+        return ranking
+
+    def _encode(self, question: Question) -> Tuple[Any, int]:
+        """What is ranked of a question, and its size: by default its number of candidates."""
+        return question, len(question.candidates)
+
+    def _rank_group(self, group: Sequence[Any]) -> Iterable[Ranking]:
+        """Rank encoded questions as one group."""
+        raise NotImplementedError
+
+
+class InputsRanker(GroupRanker):
     """A ranker of one network: it tokenizes questions, and its engine ranks groups of them.
 
     Parameters
@@ -65,8 +138,6 @@ class InputsRanker(Ranker):
         batches of ``pool_size`` candidates.
     pool_size : int
         b, for ``pool="batch"``.
-    group_tokens : int
-        Most tokens of a group of questions; a longer question is a group of its own.
     system : str
         Name of the system, for `Ranker.capabilities`; by default that of the network's class.
 
@@ -77,7 +148,8 @@ class InputsRanker(Ranker):
     """
 
     #: How the engines read the inputs.
-    engine_inputs: Type[EngineInputs] = EngineInputs
+    engine_inputs = EngineInputs
+    _group_size = 65536  # tokens
 
     def __init__(
         self,
@@ -89,7 +161,6 @@ class InputsRanker(Ranker):
         quantized: Optional[QuantizedLayers] = None,
         pool: str = "question",
         pool_size: int = 128,
-        group_tokens: int = 65536,
         system: str = "",
     ) -> None:
         check_choice("pool", pool, POOLS)
@@ -98,7 +169,6 @@ class InputsRanker(Ranker):
         self.network, self.inputs = network, inputs
         self._system = system or type(network).__name__
         self._pool_size = pool_size if pool == "batch" else 0
-        self._group_tokens = group_tokens
         self._config = engine or EngineConfig(engine="mxnet")
         self.set_drops(drop_ratio, keep)
         self._engine = self._build_engine(quantized)
@@ -106,15 +176,7 @@ class InputsRanker(Ranker):
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Any:
         """Build the engine of `_config`."""
         inputs = self.engine_inputs(self.network, self.inputs)
-        if self._config.engine == "onnxruntime":
-            return OnnxEngine(inputs, self._config)
-        from wqa.engines.choice import build_engine  # needs MXNet
-
         return build_engine(inputs, self._config, quantized)
-
-    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        for group in read_ahead(questions, self._encode, self._group_tokens):
-            yield from self._rank_group(group)
 
     def rank_pairs(self, group: Sequence[Sequence[Any]]) -> List[Ranking]:
         """Rank tokenized questions as one group.
@@ -142,22 +204,10 @@ class InputsRanker(Ranker):
         for number, pairs in enumerate(group, 1):
             question = Question(str(number), "", (Candidate(""),) * len(pairs))
             encoded.append(self._of_pairs(pairs, question))
-        return self._rank_group(encoded)
+        return list(self._rank_group(encoded))
 
     def _of_pairs(self, pairs: Sequence[Any], question: Question) -> Any:
         """A tokenized question of its pairs."""
-        raise NotImplementedError
-
-    def _rank_question(self, question: Question) -> Ranking:
-        encoded, _ = self._encode(question)
-        return self._rank_group([encoded])[0]
-
-    def _encode(self, question: Question) -> Tuple[Any, int]:
-        """Tokenize a question; returns its number of tokens too."""
-        raise NotImplementedError
-
-    def _rank_group(self, group: List[Any]) -> List[Ranking]:
-        """Rank tokenized questions as one group."""
         raise NotImplementedError
 
     def _ranking_of_stage(
@@ -189,6 +239,17 @@ class InputsRanker(Ranker):
             threshold=self.threshold,
             **parts,
         )
+
+
+def build_engine(
+    inputs: EngineInputs, config: EngineConfig, quantized: Optional[QuantizedLayers]
+) -> Engine:
+    """Build the engine of a network in memory, or of one in an exported folder."""
+    if inputs.is_exported:
+        return OnnxEngine(inputs, config)
+    from wqa.engines.choice import build_engine as build  # needs MXNet
+
+    return build(inputs, config, quantized)
 
 
 def score_inputs(engine: Any, inputs: Sequence[Any], outputs: int) -> Tuple[np.ndarray, np.ndarray]:

@@ -8,32 +8,186 @@ section 1).
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import itertools
-import time
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Sequence,
-    TypeVar,
-)
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from wqa.data import Candidate, Question
+from wqa.data import Candidate, Document, Question
 from wqa.errors import InputError, OptionError, shorten
-from wqa.inference.answers import Answered, AnswerSentence, RetrievedDocument, SentenceAnswers
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
 
 #: Questions that are retrieved, ranked and read together.
 _CHUNK = 64
 
-Result = TypeVar("Result")
+
+class RetrievedDocument(NamedTuple):
+    """A document that was read.
+
+    Attributes
+    ----------
+    document : Document
+        The document.
+    retrieval_score : float
+        Score of the index.
+    score : float or None
+        Log-odds of the ranker; None without a ranker.
+    relevance : float or None
+        Relevance, as `wqa.inference.Ranking.relevance`; None without a ranker.
+    exit : int
+        Layer at which a cascade last scored it; 0 without a ranker.
+    window : list of int or None
+        Characters of its text whose score it has, where it was read in windows.
+    """
+
+    document: Document
+    retrieval_score: float
+    score: Optional[float]
+    relevance: Optional[float] = None
+    exit: int = 0
+    window: Optional[List[int]] = None
+
+
+class Answered(NamedTuple):
+    """A question with the documents that were read for it, and its answers.
+
+    Attributes
+    ----------
+    question : Question
+        The question, as it was given.
+    retrieved : int
+        Number of documents that it retrieves.
+    documents : list of RetrievedDocument
+        Documents that were read, best first.
+    answers : list of wqa.systems.reader.reader.Answer
+        Answers of different texts, best first; empty if no document was retrieved. Their
+        ``document`` is an index of ``documents``, and their characters are those of its
+        ``document.full_text``.
+    """
+
+    question: Question
+    retrieved: int
+    documents: List[RetrievedDocument]
+    answers: List[Any]
+
+    def to_dict(self, context: int = 60) -> Dict[str, Any]:
+        """The answers in types of JSON, with so many characters of the text around each."""
+        documents = []
+        for rank, entry in enumerate(self.documents, 1):
+            fields: Dict[str, Any] = {"rank": rank, "id": entry.document.id}
+            score = None if entry.relevance == 0 else entry.score  # a blank document has none
+            fields.update(retrieval_score=entry.retrieval_score, score=score)
+            documents.append({**fields, "relevance": entry.relevance})
+        answers = []
+        for answer in self.answers:
+            document = self.documents[answer.document].document
+            fields = {"text": answer.text, "score": answer.score, "document": document.id}
+            before = document.full_text[: answer.start]
+            after = document.full_text[answer.end :]
+            if len(before) > context:
+                before = f"...{before[-context:]}"
+            if len(after) > context:
+                after = f"{after[:context]}..."
+            fields.update(start=answer.start, end=answer.end, before=before, after=after)
+            answers.append(fields)
+        result = {"id": self.question.id, "question": self.question.question}
+        return {**result, "retrieved": self.retrieved, "documents": documents, "answers": answers}
+
+
+class AnswerSentence(NamedTuple):
+    """A sentence that may answer a question.
+
+    Attributes
+    ----------
+    text : str
+        The sentence, its white space collapsed.
+    document : int
+        Index of its document among those that were retrieved.
+    start, end : int
+        Characters of the document's ``text`` that it is.
+    before, after : str
+        The sentence before it and the one behind it in the document; empty where there is none.
+    score : float
+        Log-odds of the ranker.
+    relevance : float
+        Relevance, as `wqa.inference.Ranking.relevance`.
+    exit : int
+        Layer at which a cascade last scored it.
+    window : list of int or None
+        Characters of ``text`` whose score it has, where it was read in windows.
+    """
+
+    text: str
+    document: int
+    start: int
+    end: int
+    before: str
+    after: str
+    score: float = 0.0
+    relevance: float = 0.0
+    exit: int = 0
+    window: Optional[List[int]] = None
+
+
+class SentenceAnswers(NamedTuple):
+    """A question with the sentences that may answer it.
+
+    Attributes
+    ----------
+    question : Question
+        The question, as it was given.
+    documents : list of wqa.retrieval.Hit
+        The documents that it retrieves, best first.
+    sentences : list of AnswerSentence
+        All their sentences, best first.
+    ranking : Ranking or None
+        The ranking, whose candidates are the sentences in the order of the documents; None where
+        there is no sentence.
+    """
+
+    question: Question
+    documents: List[Any]
+    sentences: List[AnswerSentence]
+    ranking: Optional[Ranking]
+
+    def to_dict(self, top: int, threshold: Optional[float] = None) -> Dict[str, Any]:
+        """The documents and the first ``top`` sentences in types of JSON.
+
+        ``answered`` says whether the first sentence reaches the threshold, by default that of a
+        calibrated run; None without one.
+        """
+        documents = []
+        for rank, hit in enumerate(self.documents, 1):
+            fields = {"rank": rank, "id": hit.document.id, "title": hit.document.title}
+            documents.append({**fields, "retrieval_score": hit.score})
+        sentences = []
+        for rank, sentence in enumerate(self.sentences[:top], 1):
+            fields = {"rank": rank, **sentence._asdict()}
+            sentences.append({**fields, "document": documents[sentence.document]["id"]})
+        result: Dict[str, Any] = {"id": self.question.id, "question": self.question.question}
+        result.update(documents=documents, sentences=sentences, ranked=len(self.sentences))
+        cost, answered = 0.0, False if self.ranking is None else None
+        if self.ranking is not None:
+            cost = self.ranking.cost.relative
+            threshold = self.ranking.threshold if threshold is None else threshold
+            if threshold is not None:
+                answered = self.ranking.answered(threshold)
+        return {**result, "cost": cost, "threshold": threshold, "answered": answered}
+
+    def records(self, top: int) -> List[Tuple[str, Dict[str, Any]]]:
+        """The first ``top`` sentences as texts with metadata, for other libraries.
+
+        The metadata are ``relevance_score``, in [0, 1] and falling, ``source``, the document's id,
+        ``title``, ``start``, ``end``, ``before`` and ``after``.
+        """
+        records = []
+        for sentence in self.sentences[:top]:
+            document = self.documents[sentence.document].document
+            metadata = {"relevance_score": sentence.relevance, "source": document.id}
+            metadata["title"] = document.title
+            for name in ("start", "end", "before", "after"):
+                metadata[name] = getattr(sentence, name)
+            records.append((sentence.text, metadata))
+        return records
 
 
 class Pipeline:
@@ -52,16 +206,6 @@ class Pipeline:
         Documents to retrieve for a question.
     read : int
         Documents to read, the best of those.
-
-    Attributes
-    ----------
-    seconds : dict of str to float
-        Seconds that ``retrieve``, ``rank`` and ``read`` have taken so far.
-
-    Raises
-    ------
-    OptionError
-        If a number is below 1.
     """
 
     def __init__(
@@ -77,10 +221,9 @@ class Pipeline:
                 raise OptionError(name, value, "a whole number from 1")
         self._index, self._reader, self._ranker = index, reader, ranker
         self._top, self._read = top, read
-        self.seconds: Dict[str, float] = collections.defaultdict(float)
 
     def ask(self, question: str) -> SentenceAnswers:
-        """Rank the sentences of the documents that a question retrieves.
+        """Rank the sentences of the documents that a question retrieves, as `ask_all` does.
 
         Parameters
         ----------
@@ -90,18 +233,6 @@ class Pipeline:
         Returns
         -------
         SentenceAnswers
-            Documents and sentences.
-
-        Raises
-        ------
-        InputError
-            If the question is empty or too long.
-        DataError
-            If the index does not hold the sentences of its documents.
-        OptionError
-            If there is no ranker.
-        ScoreError
-            If a score of the ranker is not finite.
         """
         return next(self.ask_all([_question_of(question)]))
 
@@ -120,15 +251,27 @@ class Pipeline:
 
         Raises
         ------
-        InputError, DataError, OptionError, ScoreError
-            As `ask` raises them.
+        InputError
+            If a question is empty or too long.
+        DataError
+            If the index does not hold the sentences of its documents.
+        OptionError
+            If there is no ranker.
+        ScoreError
+            If a score is not finite.
         """
         if self._ranker is None:
             raise OptionError("pipeline", "one without a ranker", "one with a ranker of sentences")
-        return self._in_chunks(questions, self._ask)
+        for chunk in _chunks(questions):
+            retrieved = self._search(chunk)
+            sentences = [sentences_of(self._index, hits) for hits in retrieved]
+            candidates = [[Candidate(sentence.text) for sentence in own] for own in sentences]
+            rankings = self._rank(chunk, candidates)
+            for question, hits, own, ranking in zip(chunk, retrieved, sentences, rankings):
+                yield SentenceAnswers(question, hits, in_order(own, ranking), ranking)
 
     def answer(self, question: str, n_best: int = 1) -> Answered:
-        """Answer one question by spans of the documents.
+        """Answer one question by spans of the documents, as `answer_all` does.
 
         Parameters
         ----------
@@ -140,16 +283,6 @@ class Pipeline:
         Returns
         -------
         Answered
-            Documents and answers.
-
-        Raises
-        ------
-        InputError
-            If the question is empty or too long.
-        OptionError
-            If ``n_best`` is below 1, or there is no reader.
-        ScoreError
-            If a score of a model is not finite.
         """
         return next(self.answer_all([_question_of(question)], n_best))
 
@@ -170,58 +303,29 @@ class Pipeline:
 
         Raises
         ------
-        InputError, OptionError, ScoreError
-            As `answer` raises them.
+        InputError
+            If a question is empty or too long.
+        OptionError
+            If ``n_best`` is below 1, or there is no reader.
+        ScoreError
+            If a score of a model is not finite.
         """
         if self._reader is None:
             raise OptionError("pipeline", "one without a reader", "one with a reader of spans")
-        return self._in_chunks(questions, lambda chunk: self._answer(chunk, n_best))
-
-    @staticmethod
-    def _in_chunks(
-        questions: Iterable[Question], work: Callable[[List[Question]], Iterator[Result]]
-    ) -> Iterator[Result]:
-        iterator = iter(questions)
-        while True:
-            chunk = list(itertools.islice(iterator, _CHUNK))
-            if not chunk:
-                return
-            yield from work(chunk)
-
-    @contextlib.contextmanager
-    def _timed(self, step: str) -> Iterator[None]:
-        begin = time.perf_counter()
-        yield
-        self.seconds[step] += time.perf_counter() - begin
-
-    def _ask(self, questions: Sequence[Question]) -> Iterator[SentenceAnswers]:
-        with self._timed("retrieve"):
-            retrieved = self._search(questions)
-            sentences = [sentences_of(self._index, hits) for hits in retrieved]
-        with self._timed("rank"):
-            candidates = [[Candidate(sentence.text) for sentence in own] for own in sentences]
-            rankings = self._rank(questions, candidates)
-        for question, hits, own, ranking in zip(questions, retrieved, sentences, rankings):
-            yield SentenceAnswers(question, hits, in_order(own, ranking), ranking)
-
-    def _answer(self, questions: Sequence[Question], n_best: int) -> Iterator[Answered]:
-        with self._timed("retrieve"):
-            retrieved: List[List[RetrievedDocument]] = []
-            for hits in self._search(questions):
-                retrieved.append([RetrievedDocument(hit.document, hit.score, None) for hit in hits])
-        counts = [len(documents) for documents in retrieved]
-        if self._ranker is not None:
-            with self._timed("rank"):
-                rankings = self._rank(questions, list(map(_candidates, retrieved)))
-                retrieved = list(map(in_order, retrieved, rankings))
-        read = [documents[: self._read] for documents in retrieved]
-        to_read = []
-        for question, documents in zip(questions, read):
-            to_read.append(question._replace(candidates=tuple(_candidates(documents))))
-        with self._timed("read"):
-            answers = list(self._reader.read_all(to_read, n_best))
-        for question, count, documents, spans in zip(questions, counts, read, answers):
-            yield Answered(question, count, documents, spans)
+        for chunk in _chunks(questions):
+            to_read, documents_of = [], []
+            retrieved = [_documents(hits) for hits in self._search(chunk)]
+            ranked = retrieved
+            if self._ranker is not None:
+                rankings = self._rank(chunk, list(map(_candidates, retrieved)))
+                ranked = list(map(in_order, retrieved, rankings))
+            for question, documents in zip(chunk, ranked):
+                read = documents[: self._read]
+                documents_of.append(read)
+                to_read.append(question._replace(candidates=tuple(_candidates(read))))
+            answers = self._reader.read_all(to_read, n_best)
+            for question, found, read, spans in zip(chunk, retrieved, documents_of, answers):
+                yield Answered(question, len(found), read, spans)
 
     def _search(self, questions: Sequence[Question]) -> List[List[Any]]:
         return [self._index.search(question.question, self._top) for question in questions]
@@ -236,6 +340,11 @@ class Pipeline:
                 to_rank.append(question._replace(candidates=tuple(own)))
         rankings = self._ranker.rank_all(to_rank)  # type: ignore[union-attr]
         return [next(rankings) if own else None for own in candidates]
+
+
+def _chunks(questions: Iterable[Question]) -> Iterator[List[Question]]:
+    iterator = iter(questions)
+    return iter(lambda: list(itertools.islice(iterator, _CHUNK)), [])
 
 
 def _question_of(text: str) -> Question:
@@ -258,6 +367,10 @@ def sentences_of(index: Any, hits: Sequence[Any]) -> List[AnswerSentence]:
             before, text, after = around[place : place + 3]
             sentences.append(AnswerSentence(text, number, start, end, before, after))
     return sentences
+
+
+def _documents(hits: Sequence[Any]) -> List[RetrievedDocument]:
+    return [RetrievedDocument(hit.document, hit.score, None) for hit in hits]
 
 
 def _candidates(documents: Sequence[RetrievedDocument]) -> List[Candidate]:

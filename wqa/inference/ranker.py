@@ -65,18 +65,6 @@ class Capabilities:
         """Whether candidates may leave at several places, so that the cost depends on them."""
         return len(self.exits) > 1 or bool(self.rankers)
 
-    @property
-    def kind(self) -> str:
-        """What sort of ranker it is, for messages."""
-        if self.rankers:
-            article = "an" if self.system[:1] in "aeiou" else "a"
-            return f"{article} {self.system} of rankers"
-        if not self.exits:
-            return "a ranker without exits"
-        if len(self.exits) == 1:
-            return "a ranker with a single exit"
-        return "a ranker with exits"
-
 
 class Ranker:
     """Base class of rankers. A system implements `rank_all` and `capabilities`.
@@ -157,31 +145,13 @@ class Ranker:
 
     @property
     def drop_ratio(self) -> List[float]:
-        """Drop ratio of each stage; 0 for the last stage and for one that keeps k.
-
-        To assign it is to call `set_drops` with the drop ratio alone.
-        """
+        """Drop ratio of each stage; 0 for the last stage and for one that keeps k."""
         return [drop.ratio for drop in self.drops]
-
-    @drop_ratio.setter
-    def drop_ratio(self, drop_ratio: DropRatio) -> None:
-        self.set_drops(drop_ratio)
 
     @property
     def threshold(self) -> Optional[float]:
         """Threshold of the ranker's rankings; None where none was fitted."""
         return self.calibration.threshold
-
-    def members(self) -> List[Tuple[str, Ranker]]:
-        """Rankers that make up this one, each of which scores every candidate by itself.
-
-        Returns
-        -------
-        list of (str, Ranker)
-            Names and rankers: those of an ensemble, those of the heads of a network with several
-            heads, and otherwise the ranker itself by the name of its system.
-        """
-        return [(self.capabilities.system, self)]
 
     def prepare(self, questions: Iterable[Question]) -> PreparedQuestions:
         """Apply the ranker's rule for over-long questions, before they are ranked.
@@ -290,14 +260,13 @@ class Ranker:
         Raises
         ------
         InputError
-            If a pair is not two texts, a question is empty, or is too long and not truncated.
+            If a text is none, a question is empty, or is too long and not truncated.
         ScoreError
             If a score is not finite.
         """
         values = []
-        for ranking in self.rank_all(_questions_of(pairs)):
-            scores = ranking.probabilities if probabilities else ranking.scores
-            values.append(float(scores[0]))
+        for ranking in self.rank_all(as_question(question, [text]) for question, text in pairs):
+            values.append(ranking.probabilities[0] if probabilities else ranking.scores[0])
         return np.array(values)
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
@@ -330,13 +299,8 @@ def as_question(question: str, candidates: Iterable[Union[str, Candidate]]) -> Q
     if isinstance(candidates, (str, bytes)) or not isinstance(question, str):
         expected = "one question and its candidates"
         raise InputError(_named(question), "not a string and a list of strings", expected)
-    try:
-        iterator = iter(candidates)
-    except TypeError:
-        found = f"candidates are {shorten(candidates)}"
-        raise InputError(_named(question), found, "an iterable of texts") from None
     records = []
-    for number, candidate in enumerate(iterator, 1):
+    for number, candidate in enumerate(candidates, 1):
         if isinstance(candidate, str):
             candidate = Candidate(candidate)
         if not isinstance(candidate, Candidate):
@@ -351,13 +315,3 @@ def as_question(question: str, candidates: Iterable[Union[str, Candidate]]) -> Q
 
 def _named(question: str) -> str:
     return f"question {shorten(question)}"
-
-
-def _questions_of(pairs: Iterable[Tuple[str, str]]) -> Iterator[Question]:
-    """A question with one candidate for each pair."""
-    for number, pair in enumerate(pairs, 1):
-        is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
-        if not is_pair or not all(isinstance(text, str) for text in pair):
-            raise InputError(f"pair {number}", shorten(pair), "a question and a text")
-        question, text = pair
-        yield Question("", question, (Candidate(text),))

@@ -153,7 +153,11 @@ class Ranking:
         Candidates tie if the same stages scored them, and the last of these scores are equal.
         """
         stages = np.count_nonzero(~np.isnan(self.exit_scores), axis=0)
-        return differs(self.order, stages, self.exits, self.scores)
+        differ = np.zeros(len(self.order) - 1, dtype=bool)
+        for values in (stages, self.exits, self.scores):
+            ranked = np.asarray(values)[self.order]
+            differ |= ranked[1:] != ranked[:-1]
+        return differ
 
     def answered(self, threshold: Optional[float] = None) -> bool:
         """Tell whether the first candidate answers the question, or none of them does.
@@ -277,22 +281,6 @@ class Ranking:
         """
         scores = np.nan_to_num(self.exit_scores[index], nan=-np.inf)
         return np.argsort(-scores, kind="stable")
-
-
-def differs(
-    order: np.ndarray, stages: np.ndarray, exits: np.ndarray, scores: np.ndarray
-) -> np.ndarray:
-    """Tell which candidates of an order do not tie with the one before them.
-
-    Candidates tie if the same stages scored them, and the last of these scores are equal.
-
-    Shapes: `order` (n,), `stages, exits, scores` (k,), the result (n - 1,).
-    """
-    differ = np.zeros(len(order) - 1, dtype=bool)
-    for values in (stages, exits, scores):
-        ranked = np.asarray(values)[order]
-        differ |= ranked[1:] != ranked[:-1]
-    return differ
 
 
 def score_error(where: str, candidate: str, score: float) -> ScoreError:

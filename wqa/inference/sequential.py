@@ -7,20 +7,19 @@ rankers share no computation. The paper's SR consists of independently trained m
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import List, Optional, Sequence
 
 import numpy as np
 
 from wqa.data import Question
 from wqa.errors import OptionError
-from wqa.inference.calibrated import Calibration
 from wqa.inference.dropping import FREE, Cost, Drop, DropRatio, Keep, combined
-from wqa.inference.lookahead import read_ahead, with_size
+from wqa.inference.loop import GroupRanker
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, check_candidates
 
 
-class SequentialRanker(Ranker):
+class SequentialRanker(GroupRanker):
     """Rankers in sequence, each of which ranks the candidates that the one before it kept.
 
     The ranking begins with the candidates of the last ranker, in its order. The candidates that the
@@ -43,9 +42,6 @@ class SequentialRanker(Ranker):
     keep : int, or sequence of int or None, optional
         k, the number of candidates that a ranker keeps: one for all rankers but the last, or one a
         ranker, None for a ranker with a drop ratio.
-    group_candidates : int
-        Most candidates of a group of questions that are ranked together; a question is never
-        divided.
 
     Raises
     ------
@@ -58,12 +54,10 @@ class SequentialRanker(Ranker):
         rankers: Sequence[Ranker],
         drop_ratio: DropRatio = None,
         keep: Keep = None,
-        group_candidates: int = 4096,
     ) -> None:
         if not rankers:
             raise OptionError("rankers", "none", "at least one")
         self.rankers = list(rankers)
-        self._group_candidates = group_candidates
         self.set_drops(drop_ratio, keep)
 
     @property
@@ -74,33 +68,17 @@ class SequentialRanker(Ranker):
 
     @property
     def threshold(self) -> Optional[float]:
-        """That of the run whose ranker it is, where it was calibrated, else the last ranker's."""
-        if self.calibration.temperatures:
-            return self.calibration.threshold
+        """That of the last ranker, which scores the first candidate."""
         return self.rankers[-1].threshold
 
-    def _rank_question(self, question: Question) -> Ranking:
-        return self._rank_group([question])[0]
-
-    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        for group in read_ahead(questions, with_size, self._group_candidates):
-            yield from self._rank_group(group)
-
-    def _rank_group(self, group: List[Question]) -> List[Ranking]:
+    def _rank_group(self, group: Sequence[Question]) -> List[Ranking]:
         states = [_State(question, len(self.rankers)) for question in group]
         for index, (ranker, drop) in enumerate(zip(self.rankers, self.drops)):
             running = [state for state in states if len(state.surviving)]
             rankings = ranker.rank_all([state.left() for state in running])
             for state, ranking in zip(running, rankings):
                 state.update(index, ranking, drop)
-        return [state.ranking(self.calibration, self.threshold) for state in states]
-
-
-class _Step(NamedTuple):
-    """Cost of one ranker for a question."""
-
-    cost: Cost
-    candidates: int  # number of candidates that are not blank
+        return [state.ranking(self.threshold) for state in states]
 
 
 class _State:
@@ -117,7 +95,8 @@ class _State:
         self._exit_scores = np.full((rankers, count), np.nan)
         self._dropped = np.zeros(count, dtype=bool)
         self._probabilities = np.zeros(count)
-        self._steps: List[_Step] = []
+        self._costs: List[Cost] = []  # of each ranker
+        self._counts: List[int] = []  # of the candidates of each ranker that are not blank
 
     def left(self) -> Question:
         """The question with the remaining candidates, in the order in which they came."""
@@ -137,18 +116,15 @@ class _State:
         # What a ranker dropped at an exit of its own it may yet hand on.
         self._dropped[self.surviving] = ranking.dropped
         count = int((~blank).sum())
-        self._steps.append(_Step(ranking.cost, count))
+        self._costs.append(ranking.cost)
+        self._counts.append(count)
         kept = drop.kept(count)
         self._dropped[order[kept:]] = True
         self._tail.insert(0, order[kept:])
         self._head, self.surviving = order[:kept], np.sort(order[:kept])
 
-    def ranking(self, calibration: Calibration, threshold: Optional[float]) -> Ranking:
+    def ranking(self, threshold: Optional[float]) -> Ranking:
         """The ranking after the last ranker."""
-        probabilities = self._probabilities
-        if calibration.temperatures:  # that of a run whose ranker is a sequence
-            of_scores = calibration.probabilities(self._exit_scores)
-            probabilities = np.where(self._blank, 0.0, of_scores)
         order = np.concatenate([self._head, *self._tail])
         # What only a later ranker finds blank is behind that ranker's drops until here.
         order = order[np.argsort(self._blank[order], kind="stable")]
@@ -161,27 +137,24 @@ class _State:
             cost=self._cost(),
             exit_scores=self._exit_scores,
             dropped=self._dropped & ~self._blank,
-            probabilities=probabilities,
+            probabilities=self._probabilities,
             threshold=threshold,
         )
 
     def _cost(self) -> Cost:
         """Multiply-adds of all rankers, beside those of the last ranker's full network."""
-        first = self._steps[0]
-        if not first.candidates:
+        if not self._counts[0]:
             return FREE
         # A later ranker may find blank all that an earlier one hands on.
-        last = [step for step in self._steps if step.candidates][-1]
-        work = last.cost.full_candidate_work / last.candidates  # full network, one token
-        costs = [step.cost for step in self._steps]
-        return combined(costs, work * first.candidates, work * self._tokens())
+        last = np.flatnonzero(self._counts)[-1]
+        work = self._costs[last].full_candidate_work / self._counts[last]  # full network, one token
+        return combined(self._costs, work * self._counts[0], work * self._tokens())
 
     def _tokens(self) -> float:
         """Tokens of all candidates, estimated from the first ranker that counts tokens."""
-        for step in self._steps:
-            if step.cost.full_candidate_work:
-                mean = step.cost.full_multiply_adds / step.cost.full_candidate_work
-                return mean * self._steps[0].candidates
+        for cost in self._costs:
+            if cost.full_candidate_work:
+                return cost.full_multiply_adds / cost.full_candidate_work * self._counts[0]
         return 0.0
 
 

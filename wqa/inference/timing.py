@@ -5,6 +5,7 @@ What is compared takes turns, as the speed of a machine changes over time.
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
@@ -38,14 +39,11 @@ def ranks_at_drops(ranker: Ranker, settings: Mapping[str, Mapping[str, Any]]) ->
         What `time_rankers` and `time_latency` take.
     """
 
-    def rank_at(drops: Mapping[str, Any]) -> Rank:
-        def rank(questions: Sequence[Any]) -> Sequence[Ranking]:
-            ranker.set_drops(**drops)
-            return list(ranker.rank_all(questions))
+    def rank(drops: Mapping[str, Any], questions: Sequence[Any]) -> Sequence[Ranking]:
+        ranker.set_drops(**drops)
+        return list(ranker.rank_all(questions))
 
-        return rank
-
-    return {name: rank_at(drops) for name, drops in settings.items()}
+    return {name: functools.partial(rank, drops) for name, drops in settings.items()}
 
 
 def time_rankers(

@@ -74,12 +74,6 @@ class WindowRanker(Ranker):
     def threshold(self) -> Optional[float]:
         return self._ranker.threshold
 
-    def members(self) -> List[Tuple[str, Ranker]]:
-        members = self._ranker.members()
-        if len(members) == 1:
-            return super().members()
-        return [(name, WindowRanker(member)) for name, member in members]
-
     def _all_inputs(self) -> List[PairInputs]:
         return self._window_inputs
 

@@ -6,8 +6,7 @@ import contextlib
 import os
 from typing import Any, Union
 
-from wqa.inference.answers import SentenceAnswers
-from wqa.inference.pipeline import Pipeline
+from wqa.inference.pipeline import Pipeline, SentenceAnswers
 from wqa.inference.ranker import Ranker
 from wqa.io.files import PathLike
 from wqa.retrieval import open_collection
@@ -39,7 +38,7 @@ def ask(
 
     Returns
     -------
-    wqa.inference.answers.SentenceAnswers
+    wqa.inference.pipeline.SentenceAnswers
         Documents, and their sentences, best first. For many questions keep a
         `wqa.inference.pipeline.Pipeline`, as this opens the index and loads the run each time.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -34,14 +34,17 @@ def bucketed(length: int, most: Optional[int] = None) -> int:
     return max(length, min(padded, most))
 
 
-def pad_rows(rows: Sequence[np.ndarray], length: int, value: int = 0) -> np.ndarray:
-    """Arrange sequences of numbers in the rows of one int32 array, ``value`` behind each.
+def pad_rows(
+    rows: Sequence[np.ndarray], length: int, value: int = 0, dtype: Any = np.int32
+) -> np.ndarray:
+    """Arrange sequences of numbers, or of vectors, in one array, ``value`` behind each.
 
-    Shapes: the result (rows, length).
+    Shapes: `rows` (tokens, ...), the result (rows, length, ...).
     """
-    padded = np.full((len(rows), length), value, dtype=np.int32)
+    padded = np.empty((len(rows), length, *rows[0].shape[1:]), dtype)
     for out, row in zip(padded, rows):
         out[: len(row)] = row
+        out[len(row) :] = value
     return padded
 
 

@@ -230,7 +230,7 @@ def _drops(
     if not capabilities.rankers:
         exits = capabilities.exits
         if len(exits) < 2:
-            problem = f"{path}, {capabilities.kind} ({capabilities.system})"
+            problem = f"{path}, a ranker without several exits ({capabilities.system})"
             raise OptionError("run", problem, "a run with several exits, as a cascade has")
         columns = tuple(f"exit_{layer}" for layer in exits[:-1])
         if place_exits is not None:

@@ -140,7 +140,7 @@ def tune_weights(
     judged = questions_that_count(read_questions(data), filter)
     with lock_output(path):
         ranker: Any = load_ranker(path, **options)
-        names, _ = zip(*ranker.members())
+        names = tuple(ranker.names)
         if len(names) < 2:
             raise OptionError("run", f"{run}, an ensemble of one ranker", "at least two rankers")
         prepared = ranker.prepare(judged)

@@ -19,11 +19,12 @@ from wqa.engines.onednn.text_writer import TextWriter
 from wqa.errors import DataError, InputError, OptionError
 from wqa.inference.document_cache import (
     DocumentCache,
+    StoredDocument,
     document_key,
     pack_documents,
     write_cache,
 )
-from wqa.inference.document_encoder import StoredDocument, encodings_identity
+from wqa.inference.document_encoder import encodings_identity
 from wqa.systems.dcbert.engines import DecoupledEngineInputs
 from wqa.systems.encode import encode_documents
 from wqa.systems.load import build_ranker, load_ranker

@@ -18,7 +18,7 @@ from wqa.engines.engine import (
     store_encodings,
     take_encodings,
 )
-from wqa.engines.inputs import EngineInputs, pad_rows, real_rows
+from wqa.engines.inputs import EngineInputs, pad_encodings, real_rows
 from wqa.engines.onnx.sessions import MASKS, GraphSessions, graph_inputs, mask_of
 from wqa.errors import OptionError
 from wqa.text import plan_batches
@@ -69,7 +69,8 @@ class OnnxEngine(Engine):
             inputs = graph_inputs(arrays)
         else:
             positions = int(lengths.max())
-            stored = pad_rows(take_encodings(batch.store, batch.numbers), positions)  # (B, L, C)
+            encodings = take_encodings(batch.store, batch.numbers)
+            stored = pad_encodings(encodings, positions)  # (B, L, C)
             inputs = {"hidden": stored, _MASK: mask_of(lengths, positions)}
         rows = []
         for stage in batch.stages:

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.engines.inputs import EngineInputs, TextInputs, pad_rows
+from wqa.engines.inputs import EngineInputs, TextInputs, pad_encodings
 from wqa.inference.document_encoder import DocumentEncoder
 from wqa.text import bucketed
 
@@ -81,7 +81,7 @@ class DecoupledEngineInputs(EngineInputs):
             length = int(lengths.max())
             if not self.is_exported:
                 length = bucketed(length)
-            arrays.update({name: pad_rows(rows, length), f"{name}_valid": lengths})
+            arrays.update({name: pad_encodings(rows, length), f"{name}_valid": lengths})
         return arrays
 
     def read_positions(self, pairs: Sequence[EncodedPair]) -> np.ndarray:

@@ -15,7 +15,7 @@ from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.engine import Engine
 from wqa.inference.document_cache import DocumentCache, open_cache
-from wqa.inference.document_encoder import DocumentEncoder, StoredDocument, encodings_identity
+from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.inference.loop import GroupPairs
 from wqa.io.files import PathLike
@@ -110,11 +110,11 @@ class DecoupledRanker(CascadeRanker):
         lacks_rows = not (self.reads_first and self._cache.tokens)
         pairs = []
         for cached in stored:
-            document: Any = None
+            document: Any = cached
             if cached is None:
                 document = next(remaining).document
-            else:
-                document = StoredDocument(cached.rows, cached.truncated and lacks_rows)
+            elif not lacks_rows:
+                document = cached._replace(truncated=False)
             pairs.append(SplitPair(encoded[0].question, document))
         return pairs
 

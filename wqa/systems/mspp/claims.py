@@ -19,8 +19,7 @@ from wqa.data import Candidate, Question, read_claims
 from wqa.data.claims import LABELS, NO_EVIDENCE, Claim
 from wqa.errors import DataError, InputError, OptionError, shorten
 from wqa.evaluation import claim_evaluator
-from wqa.inference.lookahead import read_ahead
-from wqa.inference.loop import check_finite, score_inputs
+from wqa.inference.loop import check_finite, read_ahead, score_inputs
 from wqa.io.files import sha256
 from wqa.io.progress import note_counts
 from wqa.systems.mspp.inputs import JointInput
@@ -194,7 +193,7 @@ class Verifier(JointRanker):
         InputError, ScoreError
             As `label` raises them; after the verdicts on the claims before it.
         """
-        for group in read_ahead(claims, self._encode, self._group_tokens):
+        for group in read_ahead(claims, self._encode, self._group_size):
             yield from self._rank_group(group)
 
     def _encode(self, claim: Any) -> Tuple[Any, int]:

@@ -21,8 +21,7 @@ from wqa.engines.choice import build_engine
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError, OptionError
-from wqa.inference.lookahead import read_ahead
-from wqa.inference.loop import check_finite, micro_batches
+from wqa.inference.loop import check_finite, micro_batches, read_ahead
 from wqa.inference.ranking import candidate_name, question_name
 from wqa.models import Network
 from wqa.systems.reader.inputs import Window, WindowInputs
