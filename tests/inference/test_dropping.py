@@ -42,6 +42,7 @@ def test_a_rule_for_each_stage():
     assert check_drops(3, [0.3, None], [None, 5]) == (Drop(0.3), Drop(keep=5), Drop())
     assert check_drops(3, [0.3, 0.4, 0.9]) == (Drop(0.3), Drop(0.4), Drop())  # the last has none
     assert check_drops(2, 0, None) == (Drop(), Drop())
+    assert check_drops(3, [0.3, None], None, [None, 0.02]) == (Drop(0.3), Drop(below=0.02), Drop())
     assert drop_ratios([0.2, 0.4], 3) == [0.2, 0.4, 0]
     assert Drop(0.1).discards and Drop(keep=1).discards and not Drop().discards
 
@@ -56,6 +57,8 @@ def test_a_rule_for_each_stage():
         ((2, float("nan")), "drop_ratio: nan"),
         ((2, -0.1), "drop_ratio: -0.1"),
         ((2, True), "drop_ratio: True"),
+        ((2, None, None, 1), "drop_below: 1; expected a number from 0 up to"),
+        ((2, 0.3, None, 0.02), "0.3 and 0.02 for one stage"),
         ((2, None, 0), "keep: 0; expected a whole number above 0"),
         ((2, None, 2.0), "keep: 2.0"),
         ((3, [0.3]), "1 values; expected one, or one for each of 3 stages"),
@@ -66,6 +69,13 @@ def test_a_rule_for_each_stage():
 def test_rules_that_are_refused(arguments, message):
     with pytest.raises(OptionError, match=message):
         check_drops(*arguments)
+
+
+def test_what_is_below_a_relevance_is_dropped_but_for_the_best():
+    drop, relevances = Drop(below=0.5), np.array([0.6, 0.5, 0.499, 0.1])
+    assert drop.discards
+    assert [drop.kept(count, relevances[-count:]) for count in (4, 3, 2, 1)] == [2, 1, 1, 1]
+    assert drop.kept(0, relevances[:0]) == 0
 
 
 @pytest.mark.parametrize("alpha", [None, [0.3, None]])

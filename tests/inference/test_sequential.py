@@ -197,3 +197,13 @@ def test_files_of_sequences_that_do_not_fit(shallow, text, found):
     path.write_text(text)
     with pytest.raises(RunDirectoryError, match=found):
         load_ranker(path)
+
+
+def test_a_sequence_hands_on_what_has_a_relevance():
+    first, second = load_ranker("bm25"), load_ranker("wo")
+    texts = ["ice cave", "a glacier cave forms", "tea", "glacier ice"]
+    relevances = first.rank("how do glacier caves form ?", texts).probabilities
+    sequence = SequentialRanker([first, second])
+    sequence.set_drops(drop_below=float(np.sort(relevances)[2]))
+    ranking = sequence.rank("how do glacier caves form ?", texts)
+    assert sorted(np.flatnonzero(ranking.dropped)) == sorted(np.argsort(relevances)[:2])

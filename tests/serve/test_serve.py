@@ -14,6 +14,7 @@ import pytest
 from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 from serving import Controlled, call, running
 
 from wqa.errors import DataError, MissingDependency, OptionError, RunDirectoryError
@@ -266,6 +267,25 @@ def test_own_endpoint_says_whether_a_candidate_answers(cascade, monkeypatch, sha
     assert (got["threshold"], got["answered"]) == (threshold, expected)
 
 
+def test_a_least_relevance_drops_what_is_below_it(cascade):
+    texts = [f"Ice melts in a cave of {number} ." for number in range(12)]
+    drops = cascade.drops
+    cascade.set_drops()
+    least = float(np.median(expit(cascade.rank(QUESTION, texts).exit_scores[0])))
+    cascade.set_drops(drop_below=least)
+    expected = cascade.rank(QUESTION, texts)
+    assert expected.dropped.any()
+    cascade.restore_drops(drops)
+    body = {"question": QUESTION, "candidates": texts, "drop_below": least}
+    got = answer("/api/rank", body, cascade).json
+    assert got["order"] == expected.order.tolist()
+    dropped = [row["dropped"] for row in got["candidates"]]
+    assert dropped == expected.dropped[expected.order].tolist()
+    for wrong in ({"drop_below": 1}, {"drop_below": 0.5, "drop_ratio": 0.3}):
+        refused = answer("/api/rank", {**body, **wrong}, cascade)
+        assert refused.status == 422 and "drop_below" in str(refused.json)
+
+
 def test_a_sequence_without_dropping_keeps_the_drops_of_its_rankers(cascade):
     from wqa.inference import SequentialRanker
 
@@ -273,9 +293,9 @@ def test_a_sequence_without_dropping_keeps_the_drops_of_its_rankers(cascade):
     cascade.set_drops([0.3, None, None], [None, 2, None])
     sequence = SequentialRanker([inner, cascade], keep=3)
     before = (sequence.drops, inner.drops, cascade.drops)
-    with dropping(sequence, 0.0):
+    with dropping(sequence, {"drop_ratio": 0.0}):
         assert not any(drop.discards for drop in (*sequence.drops, *cascade.drops))
-    with dropping(sequence, 0.4):
+    with dropping(sequence, {"drop_ratio": 0.4}):
         assert [drop.ratio for drop in sequence.drops] == [0.4, 0.0]
         assert cascade.drops == before[2]
     assert (sequence.drops, inner.drops, cascade.drops) == before

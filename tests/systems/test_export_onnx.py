@@ -19,6 +19,7 @@ from wqa.engines.onnx.networks import parameters_of, part_graph
 from wqa.engines.onnx.sessions import graph_inputs, mask_of
 from wqa.errors import RunDirectoryError
 from wqa.inference import CascadeRanker
+from wqa.inference.calibrated import Calibration
 from wqa.systems.dcbert.ranker import DecoupledRanker
 from wqa.systems.export_onnx import export_onnx
 from wqa.systems.load import load_ranker
@@ -189,6 +190,28 @@ def test_a_cascade_drops_inside_the_graph_as_its_ranker_does(family):
             check_cascade(session, ranker, pairs, ratio)
     # floor(0.29 * 100) is 29, though the nearest float to 0.29 is smaller.
     check_cascade(session, ranker, random_pairs(rng, 100), 0.29)
+
+
+@pytest.mark.parametrize("below", [0.0, 0.2, 0.45, 0.5, 0.55, 0.999])
+def test_the_graph_drops_below_a_relevance_as_the_ranker_does(below):
+    network = network_of("cascade", FAMILIES["bert"], exits=(1, 2, 3))
+    inputs = network.text_inputs(Tokenizer(), 48)
+    session, ranker = cascade_session(network, inputs), CascadeRanker(network, inputs)
+    ranker.calibration = Calibration((0.5, 2.0, 1.0))
+    rng = np.random.default_rng(9)
+    with np.errstate(divide="ignore"):
+        log_odds = np.log(below / (1 - below))
+    for count in (1, 2, 40):
+        pairs = random_pairs(rng, count)
+        given = pair_feeds(inputs, pairs)
+        given["drop_ratios"] = np.zeros(3, np.float32)
+        given["least_scores"] = np.array(ranker.calibration.temperatures, np.float32) * log_odds
+        given["least_scores"] = given["least_scores"].astype(np.float32)
+        scores, exits, order = session.run(["scores", "exits", "order"], given)
+        ranker.set_drops(drop_below=below)
+        [ranking] = ranker.rank_pairs([pairs])
+        assert order.tolist() == ranking.order.tolist()
+        assert exits.tolist() == ranking.exits.tolist()
 
 
 #: Ratios near shares of candidates, and the least and the greatest.

@@ -185,13 +185,15 @@ def add_ranking(
 
 
 def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
-    """Add ``--drop-ratio`` and ``--keep``."""
+    """Add ``--drop-ratio``, ``--keep`` and ``--drop-below``."""
     text = (
         "share of its candidates that a stage drops: one number for all stages, or one for each; "
     )
     text += "or tuned, for what `wqa tune` stored in the run (default: 0)" + rows
     _add_drop(parser, "--drop-ratio", "A[,A...]", text)
     _add_drop(parser, "--keep", "K[,K...]", "number of candidates that a stage keeps instead")
+    text = "drop the candidates whose relevance, as `wqa calibrate` fits it, is below P instead"
+    _add_drop(parser, "--drop-below", "P[,P...]", text)
 
 
 def _add_drop(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str) -> None:
@@ -202,16 +204,20 @@ def _add_drop(parser: argparse.ArgumentParser, flag: str, metavar: str, text: st
     parser.add_argument(flag, dest="drops", metavar=metavar, help=text, **keywords)
 
 
+#: What the name of a setting begins with, by the option.
+_NAMES = {"keep": "keep", "drop_below": "below"}
+
+
 def drop_settings(given: Sequence[Tuple[str, str]]) -> List[Tuple[str, Dict[str, Any]]]:
     """Name of each setting, and its keywords as `wqa.load_ranker` takes them."""
     settings = []
     for option, text in given:
         value: Any = text
         if (option, text) != ("drop_ratio", "tuned"):
-            value = numbers(text, option, float if option == "drop_ratio" else int)
+            value = numbers(text, option, int if option == "keep" else float)
             if len(value) == 1:
                 [value] = value
-        name = text if option == "drop_ratio" else f"keep={text}"
+        name = text if option == "drop_ratio" else f"{_NAMES[option]}={text}"
         settings.append((name, {option: value}))
     return settings
 
@@ -231,7 +237,7 @@ def one_drop_setting(given: Sequence[Tuple[str, str]]) -> Dict[str, Any]:
     settings = drop_settings(given)
     if len(settings) > 1:
         names = " and ".join(name for name, _ in settings)
-        raise OptionError("drop_ratio and keep", names, "one of them")
+        raise OptionError("drop_ratio, keep and drop_below", names, "one of them")
     return settings[0][1] if settings else {}
 
 

@@ -59,6 +59,10 @@ class Calibration:
         temperatures = np.array(self.temperatures or (1.0,) * stages)
         return np.where(scored.any(axis=0), expit(scores / temperatures[last]), 0.0)
 
+    def of_stage(self, stage: int, scores: np.ndarray) -> np.ndarray:
+        """Probabilities of candidates by the scores of one stage, both (k,)."""
+        return expit(scores / (self.temperatures[stage] if self.temperatures else 1.0))
+
 
 def calibration_path(folder: pathlib.Path) -> pathlib.Path:
     """File of a run's calibration."""

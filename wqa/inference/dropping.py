@@ -1,4 +1,7 @@
-"""Rules by which a stage drops candidates, by a drop ratio or down to the best k, and their costs.
+"""Rules by which a stage drops candidates, and their costs.
+
+A stage drops a share of its candidates, all but the best k, or those whose relevance is below a
+threshold.
 
 Costs are multiply-adds of products with weights, beside those of the full encoder, which runs for
 every candidate.
@@ -17,6 +20,8 @@ from wqa.errors import OptionError, shorten
 DropRatio = Union[None, float, Sequence[Optional[float]]]
 #: k for all stages, or one a stage; None for a stage with a drop ratio.
 Keep = Union[None, int, Sequence[Optional[int]]]
+#: A least relevance for all stages, or one a stage; None for a stage with another rule.
+DropBelow = Union[None, float, Sequence[Optional[float]]]
 
 T = TypeVar("T")
 
@@ -39,19 +44,23 @@ class Drop(NamedTuple):
 
     ratio: float = 0.0  # alpha, the share of candidates that is dropped, in [0, 1)
     keep: int = 0  # k, number of candidates that are kept; 0 to drop by the ratio
+    below: float = 0.0  # least relevance of a candidate that is kept, in [0, 1)
 
     @property
     def discards(self) -> bool:
         """Whether the stage can drop a candidate."""
-        return self.ratio > 0 or self.keep > 0
+        return self.ratio > 0 or self.keep > 0 or self.below > 0
 
-    def kept(self, candidates: int) -> int:
+    def kept(self, candidates: int, relevances: Optional[np.ndarray] = None) -> int:
         """Number of candidates that the stage keeps.
 
         Parameters
         ----------
         candidates : int
             Number of candidates that the stage scores.
+        relevances : numpy.ndarray, optional
+            Calibrated relevance of each, for a rule with a least relevance. The best candidate is
+            kept whatever it is.
 
         Returns
         -------
@@ -60,18 +69,23 @@ class Drop(NamedTuple):
         """
         if self.keep:
             return min(self.keep, candidates)
+        if self.below and relevances is not None:
+            return min(max(int((relevances >= self.below).sum()), 1), candidates)
         return candidates - dropped(self.ratio, candidates)
 
 
-def check_drops(stages: int, drop_ratio: DropRatio = None, keep: Keep = None) -> Tuple[Drop, ...]:
-    """Check drop ratios and numbers to keep, and make a rule of each stage.
+def check_drops(
+    stages: int, drop_ratio: DropRatio = None, keep: Keep = None, drop_below: DropBelow = None
+) -> Tuple[Drop, ...]:
+    """Check drop ratios, numbers to keep and least relevances, and make a rule of each stage.
 
-    A stage has one of the two; with neither it drops nothing. The last stage always drops nothing.
+    A stage has one of them; with none it drops nothing. The last stage always drops nothing.
     """
     ratios = _one_a_stage(drop_ratio, stages, "drop_ratio")
     numbers = _one_a_stage(keep, stages, "keep")
+    least = _one_a_stage(drop_below, stages, "drop_below")
     # The last stage's are checked too, and so are those of a ranker of one stage.
-    return (*map(_drop, ratios, numbers),)[:-1] + (Drop(),)
+    return (*map(_drop, ratios, numbers, least),)[:-1] + (Drop(),)
 
 
 def _one_a_stage(
@@ -88,26 +102,29 @@ def _one_a_stage(
     return entries if len(entries) == stages else [*entries, None]
 
 
-def _drop(ratio: Optional[float], keep: Optional[int]) -> Drop:
-    if ratio is not None and keep is not None:
-        raise OptionError(
-            "drop_ratio and keep", f"{ratio} and {keep} for one stage", "one of the two a stage"
-        )
+def _drop(ratio: Optional[float], keep: Optional[int], below: Optional[float]) -> Drop:
+    given = {"drop_ratio": ratio, "keep": keep, "drop_below": below}
+    named = {name: value for name, value in given.items() if value is not None}
+    if len(named) > 1:
+        values = " and ".join(map(shorten, named.values()))
+        raise OptionError(" and ".join(named), f"{values} for one stage", "one of them a stage")
+    if below is not None:
+        return Drop(below=_share("drop_below", below, ""))
     if keep is not None:
         if type(keep) is not int or keep < 1:
             raise OptionError("keep", shorten(keep), "a whole number above 0")
         return Drop(keep=keep)
     if ratio is None:
         return Drop()
-    is_number = isinstance(ratio, (int, float)) and not isinstance(ratio, bool)
-    if not is_number or not 0 <= ratio < 1 or np.float32(ratio) == 1:
-        raise OptionError(
-            "drop_ratio",
-            shorten(ratio),
-            "a number from 0 up to, not including, 1",
-            "to keep 5 candidates, give keep=5",
-        )
-    return Drop(ratio=float(ratio))
+    return Drop(ratio=_share("drop_ratio", ratio, "to keep 5 candidates, give keep=5"))
+
+
+def _share(name: str, value: float, hint: str) -> float:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value < 1 or np.float32(value) == 1:
+        expected = "a number from 0 up to, not including, 1"
+        raise OptionError(name, shorten(value), expected, hint)
+    return float(value)
 
 
 def drop_ratios(alpha: Union[float, Sequence[float]], stages: int) -> List[float]:

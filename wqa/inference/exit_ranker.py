@@ -208,8 +208,10 @@ class QuestionGroup:
 
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:
         """Candidates of a pool that the stage keeps; ties keep the earlier candidate."""
-        count = self._drops[stage].kept(len(pool))
-        best = np.argsort(-self._scores[stage, pool], kind="stable")[:count]
+        scores = self._scores[stage, pool]
+        relevances = self._ranker.calibration.of_stage(stage, scores)
+        count = self._drops[stage].kept(len(pool), relevances)
+        best = np.argsort(-scores, kind="stable")[:count]
         return pool[np.sort(best)]
 
     def _ranking(self, index: int, start: int, end: int) -> Ranking:
@@ -241,9 +243,10 @@ class QuestionGroup:
         work = np.concatenate([[0], np.cumsum(stage_work)])[reached]
         candidates = left = int(non_blank.sum())
         planned = 0.0
-        for step, drop in zip(stage_work, self._drops):
+        for stage, (step, drop) in enumerate(zip(stage_work, self._drops), 1):
             planned += step * left
-            left = drop.kept(left)
+            # What is below a relevance is known once it has run.
+            left = int((reached > stage).sum()) if drop.below else drop.kept(left)
         full = full_work * candidates
         texts, tokens = self._encoded[index] if self._encoded else (0, 0)
         return Cost(

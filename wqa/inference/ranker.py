@@ -11,7 +11,7 @@ from wqa.data import Candidate, Question
 from wqa.data.records import check_document_ids
 from wqa.errors import InputError, shorten
 from wqa.inference.calibrated import Calibration
-from wqa.inference.dropping import Drop, DropRatio, Keep, check_drops
+from wqa.inference.dropping import Drop, DropBelow, DropRatio, Keep, check_drops
 from wqa.inference.ranking import Ranking, check_top
 from wqa.text import PairInputs, PreparedQuestions, prepare_questions
 
@@ -114,7 +114,9 @@ class Ranker:
         for ranker in self.capabilities.rankers:
             yield from ranker.with_inner()
 
-    def set_drops(self, drop_ratio: DropRatio = None, keep: Keep = None) -> None:
+    def set_drops(
+        self, drop_ratio: DropRatio = None, keep: Keep = None, drop_below: DropBelow = None
+    ) -> None:
         """Set how each stage drops candidates, from the next ranking on.
 
         Parameters
@@ -123,7 +125,9 @@ class Ranker:
             alpha, the share of candidates that a stage drops: one for all stages, or one a stage.
         keep : int, or sequence of int or None, optional
             k, the number of candidates that a stage keeps: one for all stages, or one a stage.
-            Without either, nothing is dropped.
+        drop_below : float, or sequence of float or None, optional
+            Least relevance, as `wqa calibrate` calibrates it, of a candidate that a stage keeps.
+            The best candidate is always kept. Without any of the three, nothing is dropped.
 
         Raises
         ------
@@ -131,7 +135,7 @@ class Ranker:
             If the values do not fit the stages.
         """
         stages = self.capabilities.stages
-        self._drops = check_drops(stages, drop_ratio, keep)
+        self._drops = check_drops(stages, drop_ratio, keep, drop_below)
 
     def restore_drops(self, drops: Tuple[Drop, ...]) -> None:
         """Set the rules back to those of an earlier moment. This cannot fail.

@@ -118,7 +118,7 @@ class _State:
         count = int((~blank).sum())
         self._costs.append(ranking.cost)
         self._counts.append(count)
-        kept = drop.kept(count)
+        kept = drop.kept(count, ranking.probabilities[~blank])
         self._dropped[order[kept:]] = True
         self._tail.insert(0, order[kept:])
         self._head, self.surviving = order[:kept], np.sort(order[:kept])

@@ -15,7 +15,7 @@ from typing import Deque, Iterable, Iterator, List, NamedTuple, Optional, Sequen
 import numpy as np
 
 from wqa.data import Candidate, Question
-from wqa.inference.dropping import Drop, DropRatio, Keep
+from wqa.inference.dropping import Drop, DropBelow, DropRatio, Keep
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, check_candidates
 from wqa.text import PairInputs
@@ -64,8 +64,10 @@ class WindowRanker(Ranker):
     def drops(self) -> Tuple[Drop, ...]:
         return self._ranker.drops
 
-    def set_drops(self, drop_ratio: DropRatio = None, keep: Keep = None) -> None:
-        self._ranker.set_drops(drop_ratio, keep)
+    def set_drops(
+        self, drop_ratio: DropRatio = None, keep: Keep = None, drop_below: DropBelow = None
+    ) -> None:
+        self._ranker.set_drops(drop_ratio, keep, drop_below)
 
     def restore_drops(self, drops: Tuple[Drop, ...]) -> None:
         self._ranker.restore_drops(drops)

@@ -12,12 +12,15 @@ import contextlib
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from wqa.data import Candidate, Question
 from wqa.inference.ranker import Ranker
 
 LOGGER = logging.getLogger(__name__)
+
+#: Drops of a job that drops nothing.
+NOTHING = {"drop_ratio": 0.0}
 
 
 class QueueFull(Exception):
@@ -28,10 +31,10 @@ class Job:
     """A question that waits for its ``ranking``, or for the exception that is in its place."""
 
     def __init__(
-        self, model: str, question: str, texts: Sequence[str], drop_ratio: Optional[float]
+        self, model: str, question: str, texts: Sequence[str], drops: Mapping[str, Any]
     ) -> None:
         self.question = Question("", question, tuple(map(Candidate, texts)))
-        self.model, self.drop_ratio = model, drop_ratio
+        self.model, self.drops = model, drops
         self.done = asyncio.get_running_loop().create_future()
         self.ranking: Any = None
         self.since = time.monotonic()
@@ -44,7 +47,7 @@ class Job:
 
     def joins(self, other: Job) -> bool:
         """Whether the two can be ranked together."""
-        return self.model == other.model and self.drop_ratio == other.drop_ratio
+        return self.model == other.model and self.drops == other.drops
 
 
 class Batcher:
@@ -120,13 +123,13 @@ class Batcher:
         ranker = self.rankers[group[0].model]
         rankings: List[Any] = []
         try:
-            with dropping(ranker, group[0].drop_ratio):
+            with dropping(ranker, group[0].drops):
                 if len(group) > 1:
                     with contextlib.suppress(Exception):  # which one of them raises again
                         rankings = list(ranker.rank_all([job.question for job in group]))
                 if not rankings:
                     rankings = [_rank_one(ranker, job) for job in group]
-        except Exception as error:  # of the drop ratio
+        except Exception as error:  # of the drops
             rankings = [_logged(error)] * len(group)
         seconds = time.monotonic() - start
         for job, ranking in zip(group, rankings):
@@ -151,19 +154,19 @@ def _logged(error: Exception) -> Exception:
 
 
 @contextlib.contextmanager
-def dropping(ranker: Ranker, drop_ratio: Optional[float]) -> Iterator[None]:
-    """Rank with another drop ratio inside the block; None keeps those of the ranker."""
-    if drop_ratio is None:
+def dropping(ranker: Ranker, drops: Mapping[str, Any]) -> Iterator[None]:
+    """Rank with other drops inside the block; without any, those of the ranker stay."""
+    if not drops:
         yield
         return
     before = [(inner, inner.drops) for inner in ranker.with_inner()]
     try:
-        if drop_ratio:
-            ranker.set_drops(drop_ratio)
+        if any(drops.values()):
+            ranker.set_drops(**drops)
         else:
             for inner, _ in before:
                 inner.set_drops()
         yield
     finally:
-        for inner, drops in before:
-            inner.restore_drops(drops)
+        for inner, earlier in before:
+            inner.restore_drops(earlier)

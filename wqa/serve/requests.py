@@ -70,6 +70,7 @@ class Own(Body):
     question: Question
     documents: Texts = Field(alias="candidates")
     drop_ratio: Share = None
+    drop_below: Share = None
     compare: Flag = None
 
 
@@ -80,6 +81,7 @@ class Ask(Body):
     retrieve: Annotated[Optional[int], Field(ge=1, le=1000)] = Field(None, alias="top")
     top: Count = Field(None, alias="n_best")
     drop_ratio: Share = None
+    drop_below: Share = None
 
 
 #: Bodies of the requests of each dialect, by the path of its endpoint.
@@ -112,6 +114,8 @@ def read_request(path: str, raw: bytes, config: ServeConfig) -> RankRequest:
     _check_characters(texts, names.get("documents", "") + "[{}]", config.max_characters)
     if not given["question"].strip():
         raise RequestError("value", names["question"], "is empty", "the text of a question")
+    if {"drop_ratio", "drop_below"} <= set(given):
+        raise RequestError("value", "drop_below", "is beside drop_ratio", "one of the two")
     return RankRequest(names=names, texts=texts, **given)
 
 

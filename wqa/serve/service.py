@@ -13,7 +13,7 @@ from wqa.errors import DataError, QuestionTooLong, WqaError, shorten
 from wqa.inference.pipeline import AnswerSentence, sentences_of
 from wqa.inference.ranker import Ranker
 from wqa.inference.windows import first_tokens
-from wqa.serve.batching import Batcher, Job, QueueFull
+from wqa.serve.batching import NOTHING, Batcher, Job, QueueFull
 from wqa.serve.config import ServeConfig
 
 LOGGER = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ class RankRequest(NamedTuple):
     truncate: Optional[bool] = None  # if false, a text that is too long is an error
     max_tokens: Optional[int] = None  # of a candidate; what is behind them is not read
     drop_ratio: Optional[float] = None
+    drop_below: Optional[float] = None  # least relevance of what goes on after an exit
     compare: bool = False
     retrieve: int = 0  # documents whose sentences are the candidates; 0 where they came with it
     hits: Sequence[Any] = ()
@@ -171,9 +172,11 @@ class Service:
         if request.max_tokens is not None:
             given = (self.batcher.rankers[model], texts, request.max_tokens)
             texts = await loop.run_in_executor(None, first_tokens, *given)
-        jobs = [Job(model, request.question, texts, request.drop_ratio)]
-        if request.compare and request.drop_ratio != 0:
-            jobs.append(Job(model, request.question, texts, 0.0))
+        named = {"drop_ratio": request.drop_ratio, "drop_below": request.drop_below}
+        drops = {name: value for name, value in named.items() if value is not None}
+        jobs = [Job(model, request.question, texts, drops)]
+        if request.compare and drops != NOTHING:
+            jobs.append(Job(model, request.question, texts, NOTHING))
         try:
             await self.batcher.rank(jobs)
         except QueueFull:

@@ -26,7 +26,7 @@ from wqa.data.ranker_files import Entry, read_ranker_file
 from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
 from wqa.inference.calibrated import read_calibration
 from wqa.inference.document_cache import DocumentCache, open_cache
-from wqa.inference.dropping import DropRatio, Keep
+from wqa.inference.dropping import DropBelow, DropRatio, Keep
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
@@ -96,6 +96,7 @@ def load_ranker(
     long_candidates: str = "truncate",
     cache: Union[PathLike, DocumentCache, None] = None,
     calibrated: bool = True,
+    drop_below: DropBelow = None,
     **options: Any,
 ) -> Ranker:
     """Load the ranker of a run directory or of several rankers, or one that needs no training.
@@ -119,6 +120,8 @@ def load_ranker(
         stored in the run. It replaces that of a sequence's file.
     keep : int, or sequence of int or None, optional
         k, as `Ranker.set_drops` takes it. It replaces that of a sequence's file.
+    drop_below : float or sequence of float or None, optional
+        Least relevance of what goes on, as `Ranker.set_drops` takes it.
     ctx : str
         Device to rank on.
     precision : {"float32", "bfloat16", "int8"}
@@ -166,12 +169,16 @@ def load_ranker(
     options.update(long_questions=long_questions, calibrated=calibrated)
     drops = {"drop_ratio": drop_ratio, "keep": keep}
     check_choice("long_candidates", long_candidates, LONG_CANDIDATES)
-    if long_candidates == "truncate":
-        return _load(probe(run), drops, _Loading(config, cache, options))
-    if cache is not None:
+    if long_candidates != "truncate" and cache is not None:
         problem = "windows, with a document cache, which holds the first tokens of documents"
         raise OptionError("long_candidates", problem, "truncate, or no cache")
-    return WindowRanker(_load(probe(run), drops, _Loading(config, cache, options)))
+    ranker = _load(probe(run), drops, _Loading(config, cache, options))
+    if drop_below is not None:
+        if drop_ratio is not None:
+            problem = f"{drop_ratio} and {drop_below}"
+            raise OptionError("drop_ratio and drop_below", problem, "one of the two")
+        ranker.set_drops(None, keep, drop_below)
+    return ranker if long_candidates == "truncate" else WindowRanker(ranker)
 
 
 class _Loading(NamedTuple):

@@ -61,6 +61,7 @@ _SCORE_OPTIONS = ("cache", "long_questions", "precision")
 _DEFAULTS = {
     "drop_ratio": None,
     "keep": None,
+    "drop_below": None,
     "long_candidates": "truncate",
     "pool": "question",
     "pool_size": 128,

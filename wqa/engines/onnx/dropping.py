@@ -1,10 +1,12 @@
 """A network with exits as one ONNX graph, which drops candidates between its stages.
 
-The inputs are the pairs of one question with its candidates, and ``drop_ratios``. After each exit
-but the last, k - floor(alpha k) candidates go on (Soldaini and Moschitti 2020, section 4.3.2): the
-later layers run on their encodings alone, cut to the longest of them. The outputs are ``scores``,
-the last of each candidate, ``exits``, the layer at which it was scored, and ``order``, all as
-`wqa.inference.Ranking` has them.
+The inputs are the pairs of one question with its candidates, ``drop_ratios`` and ``least_scores``.
+After each exit but the last, k - floor(alpha k) candidates go on (Soldaini and Moschitti 2020,
+section 4.3.2), without those whose score is less than the exit's least: the later layers run on
+their encodings alone, cut to the longest of them. One candidate always goes on. ``least_scores``
+may be left out. A least relevance p of calibrated scores is the score T log(p / (1 - p)), T the
+exit's temperature. The outputs are ``scores``, the last of each candidate, ``exits``, the layer at
+which it was scored, and ``order``, all as `wqa.inference.Ranking` has them.
 
 Ties keep the original order. The runtimes' TopK need not, so the rank of each candidate is counted
 by comparisons, and TopK gets ranks, which do not tie.
@@ -58,7 +60,8 @@ def dropping_graph(
     Returns
     -------
     Graph
-        Inputs of the first stage and ``drop_ratios``, (N,) float32, of which the last is not read.
+        Inputs of the first stage, ``drop_ratios`` and ``least_scores``, both (N,) float32, of which
+        the last is not read.
         Outputs ``scores``, float32, ``exits`` and ``order``, int64, each (candidates,).
     """
     graph = Graph()
@@ -69,6 +72,8 @@ def dropping_graph(
         candidates = given.sizes[0]
         values[name] = _with_a_row(graph, given, int(name in MASKS))
     ratios = graph.input("drop_ratios", "float32", (len(stages),))
+    least = graph.input("least_scores", "float32", (len(stages),))
+    graph.constant(np.full(len(stages), -np.inf, np.float32), least.name)  # its default
     hidden, scores = part_outputs(graph, first, values, parameters)
     indices = graph.steps(scores.sizes[0])
     lengths = graph.integers(0)
@@ -78,7 +83,9 @@ def dropping_graph(
     results = _Results(scores, _filled(graph, indices, exits[0]))
     for number, (stage, layer) in enumerate(zip(stages[1:], exits[1:])):
         ratio = graph.node("Gather", ratios, graph.integers(number), result=("float32", (1,)))
-        surviving = _keep(graph, surviving, _ranks(graph, scores), _kept(graph, ratio, scores))
+        threshold = graph.node("Gather", least, graph.integers(number), result=("float32", (1,)))
+        kept = _kept(graph, ratio, threshold, scores)
+        surviving = _keep(graph, surviving, _ranks(graph, scores), kept)
         inputs = {"hidden": surviving.hidden, "valid_length": surviving.lengths}
         hidden, scores = part_outputs(graph, stage, inputs, parameters)
         surviving = surviving._replace(hidden=hidden)
@@ -116,10 +123,11 @@ def _filled(graph: Graph, like: Value, number: int) -> Value:
     return graph.expanded(like._replace(name=graph.integers(number).name, stored=(1,)))
 
 
-def _kept(graph: Graph, ratio: Value, scores: Value) -> Value:
-    """Number of candidates that go on, (1,): the shares n / k above the ratio, n from 1 to k.
+def _kept(graph: Graph, ratio: Value, least: Value, scores: Value) -> Value:
+    """Number of candidates that go on, (1,).
 
-    That is k - floor(alpha k) by the rule of `wqa.inference.dropping.dropped`.
+    It is the number of shares n / k above the ratio, n from 1 to k: k - floor(alpha k) by the rule
+    of `wqa.inference.dropping.dropped`. If fewer candidates have the least score, it is theirs.
     """
     [size] = scores.sizes
     count = graph.cast(graph.shape([size]), "float32")
@@ -129,6 +137,11 @@ def _kept(graph: Graph, ratio: Value, scores: Value) -> Value:
     result = ("int64", (1,))
     ones = graph.cast(is_above, "int64")
     kept = graph.node("ReduceSum", ones, graph.integers(0), keepdims=1, result=result)
+    has_least = graph.node("GreaterOrEqual", scores, least, result=("bool", (size,)))
+    ones = graph.cast(has_least, "int64")
+    count = graph.node("ReduceSum", ones, graph.integers(0), keepdims=1, result=result)
+    count = graph.node("Max", count, graph.integers(1), result=result)
+    kept = graph.node("Min", kept, count, result=result)
     # ONNX has no errors of its own, but TopK refuses a negative number.
     return graph.node("Where", _is_ratio(graph, ratio), kept, graph.integers(-1), result=result)
 
