@@ -50,18 +50,12 @@ class EngineInputs:
 
     def arrays(self, pairs: Sequence[Any]) -> Dict[str, np.ndarray]:
         """Padded arrays of a micro-batch by the names of the network's inputs, in their order."""
-        length = self._padded_length(pairs)
-        arrays = pad_pairs(pairs, length, self.inputs.tokenizer.padding_id, self.typed)
-        return dict(zip(self.inputs.names, arrays))
+        most = 0 if self.is_exported else self.network.max_positions
+        return dict(zip(self.inputs.names, self.inputs.pad(pairs, most)))
 
     def positions(self, arrays: Mapping[str, np.ndarray]) -> int:
         """Positions of each pair in padded arrays, padding included."""
         return sum(arrays[name].shape[1] for name in self.padded)
-
-    def _padded_length(self, pairs: Sequence[Any]) -> int:
-        """Length to which pairs are padded, so that few shapes are compiled."""
-        most = self.inputs.max_length if self.is_exported else self.network.max_positions
-        return bucketed(max(pair.length for pair in pairs), most)
 
     def read_positions(self, pairs: Sequence[Any]) -> Optional[np.ndarray]:
         """Positions that heads read, (pairs, n), -1 where one is absent; None for the first."""

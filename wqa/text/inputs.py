@@ -240,13 +240,15 @@ class PairInputs:
         specials = np.uint16(self.form.specials)
         return questions + candidates + specials
 
-    def pad(self, pairs: Sequence[Any]) -> Tuple[np.ndarray, ...]:
+    def pad(self, pairs: Sequence[Any], most: int = 0) -> Tuple[np.ndarray, ...]:
         """Arrange pairs in the rows of one padded batch, the arrays that a network takes.
 
         Parameters
         ----------
         pairs : sequence of TextInput
             Pairs that `assemble` returned, one a row.
+        most : int
+            Greatest length to which lengths are rounded up; by default `longest`.
 
         Returns
         -------
@@ -254,7 +256,7 @@ class PairInputs:
             The arrays of `names`, as `pad_pairs` returns them. Lengths are rounded up to a bucket.
         """
         lengths = [len(pair.token_ids) for pair in pairs]
-        length = bucketed(max(lengths), self.max_length)
+        length = bucketed(max(lengths), most or self.longest)
         return pad_pairs(pairs, length, self.tokenizer.padding_id, self.form.typed)
 
     def segments(self, question: str, candidates: Sequence[str], name: str = "") -> Segments:

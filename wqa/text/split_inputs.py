@@ -223,7 +223,7 @@ class SplitInputs(PairInputs):
     def lengths(self, questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
         return np.stack([questions, candidates], axis=1) + np.uint16(SPECIALS)
 
-    def pad(self, pairs: Sequence[SplitPair]) -> Tuple[np.ndarray, ...]:
+    def pad(self, pairs: Sequence[SplitPair], most: int = 0) -> Tuple[np.ndarray, ...]:
         questions = self.question.pad([pair.question for pair in pairs])
         documents = self.document.pad([pair.document for pair in pairs])
         return (*questions, *documents)

@@ -139,7 +139,7 @@ class ListInputs(PairInputs):
     def lengths(self, questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
         return np.stack([questions, candidates], axis=1)
 
-    def pad(self, pairs: Sequence[WordPair]) -> Tuple[np.ndarray, ...]:
+    def pad(self, pairs: Sequence[WordPair], most: int = 0) -> Tuple[np.ndarray, ...]:
         """Arrange pairs in the rows of one padded batch, each as a list of one candidate."""
         return self.pad_lists([[pair] for pair in pairs])
 

@@ -174,10 +174,6 @@ class JointInputs(SplitInputs):
 class JointEngineInputs(EngineInputs):
     """Joint inputs, of which the heads read the marks."""
 
-    def arrays(self, pairs: Sequence[JointInput]) -> Dict[str, np.ndarray]:
-        most = 0 if self.is_exported else self.network.max_positions
-        return dict(zip(self.inputs.names, self.inputs.pad(pairs, most)))
-
     def read_positions(self, pairs: Sequence[JointInput]) -> np.ndarray:
         return np.stack([joint.marks for joint in pairs])
 
