@@ -84,14 +84,17 @@ def draw(path, rows, members, teachers):
 
 def main(options):
     """Rank by all of them, and write the table and the picture."""
-    rankers = load_ranker(options.student, ctx=options.ctx).members()
-    members = [(f"head {number}", ranker) for number, ranker in enumerate(rankers, 1)]
-    if len(members) == 1:
-        members = [(options.student, rankers[0])]
-    heads = (NamedRanker(name, ranker) for name, ranker in members)
+    student = load_ranker(options.student, ctx=options.ctx)
+    if student.capabilities.rankers:
+        names, rankers = student.names, student.rankers
+    else:
+        rankers = student.members()
+        names = [f"head {number}" for number in range(1, len(rankers) + 1)]
+    if len(rankers) == 1:
+        names = [options.student]
+    heads = map(NamedRanker, names, rankers)
     teachers = (NamedRanker(run, load_ranker(run, ctx=options.ctx)) for run in options.teachers)
     questions = questions_that_count(read_questions(options.data), options.filter)
-    names = [name for name, _ in members]
     rows = agreement_rows(
         names, options.teachers, answers_of(itertools.chain(heads, teachers), questions)
     )
