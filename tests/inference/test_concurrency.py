@@ -16,7 +16,7 @@ from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.inference import CascadeRanker, EnsembleRanker, SequentialRanker
+from wqa.inference import EnsembleRanker, SequentialRanker
 from wqa.inference.loop import read_ahead
 from wqa.systems.load import load_ranker
 
@@ -91,45 +91,10 @@ def test_threads_share_a_ranker_and_set_its_drops(engine):
     assert in_threads([run, run, run, change_drops]) == []
 
 
-@needs_onednn
-def test_rankers_of_both_engines_share_a_network():
-    parts = groups(2)
-    first = random_ranker(CONFIG, EXITS, engine=by("mxnet"))
-    expected = {}
-    for engine in ("mxnet", "onednn"):
-        alone = CascadeRanker(first.network, first.inputs, engine=by(engine))
-        expected[engine] = [[alone.rank_pairs(part)[0] for part in parts]]
-    for _ in range(2):  # new rankers trace their stages at once
-        runs = []
-        for engine in ("mxnet", "onednn") * 2:
-            ranker = CascadeRanker(first.network, first.inputs, engine=by(engine))
-            runs.append(check_rankings(ranker, parts, expected[engine], 1))
-        assert in_threads(runs) == []
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_threads_rank_single_questions_and_many(tiny_run, engine):
-    ranker = load_ranker(tiny_run, drop_ratio=0.3, engine=engine)
-    questions = list(read_questions(builtin_path("test")))[:6]
-    together = list(ranker.rank_all(questions))
-    assert len(together) == len(questions)
-    single = [ranker.rank(question.question, question.texts) for question in questions]
-
-    def rank_all():
-        rankings = list(ranker.rank_all(questions))
-        assert len(rankings) == len(together) and all(map(is_same, rankings, together))
-
-    def rank():
-        for question, expected in zip(questions, single):
-            assert is_same(ranker.rank(question.question, question.texts), expected)
-
-    assert in_threads([rank_all, rank, rank_all, rank]) == []
-
-
 # Forks
 
 FORKS = """
-import os, signal, sys, threading, traceback
+import os, signal, sys, traceback
 from wqa.data import builtin_path, read_questions
 from wqa.errors import ProcessError
 from wqa import load_ranker
@@ -146,23 +111,15 @@ def refused(work):
 def rank(ranker):
     return list(ranker.rank_all([question]))
 
-def in_thread(work):
-    results = []
-    thread = threading.Thread(target=lambda: results.append(work()), daemon=True)
-    thread.start()
-    thread.join()
-    return results[0]
-
 for engine in engines:
     ranker = load_ranker(run, engine=engine)
-    expected = in_thread(lambda: rank(ranker))
+    expected = rank(ranker)
     process = os.fork()
     if not process:
         signal.alarm(15)
         code = 1
         try:
             assert refused(lambda: rank(ranker))
-            assert in_thread(lambda: refused(lambda: rank(ranker)))
             assert refused(lambda: rank(load_ranker(run, engine=engine)))
             code = 0
         except BaseException:

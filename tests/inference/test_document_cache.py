@@ -1,8 +1,5 @@
 """Encodings of documents: the encoder of single texts, the cache, and `wqa encode`."""
 
-import multiprocessing
-from concurrent.futures import ThreadPoolExecutor
-
 import mxnet as mx
 import numpy as np
 import pytest
@@ -13,7 +10,7 @@ from hypothesis import strategies as st
 from wqa.cli import main
 from wqa.config import EngineConfig
 from wqa.data import Candidate
-from wqa.data.documents import Document, read_documents, write_documents
+from wqa.data.documents import read_documents, write_documents
 from wqa.engines.inputs import as_float32
 from wqa.errors import DataError, InputError, OptionError
 from wqa.inference.document_cache import (
@@ -24,7 +21,6 @@ from wqa.inference.document_cache import (
 )
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.pretrained import load_backbone
-from wqa.systems.encode import EncodingTask
 from wqa.systems.run_directory import load_run
 from wqa.text import SingleInputs, load_tokenizer
 
@@ -191,9 +187,7 @@ def test_a_cache_of_something_else_is_refused(tmp_path):
     "name, change",
     [
         ("rows", lambda content: content[:-4]),
-        ("ends", lambda content: content[8:] + content[:8]),
         ("ends", lambda content: b"\xff" * 8 + content[8:]),
-        ("keys", lambda content: content[:-8]),
         ("truncated", None),
     ],
 )
@@ -206,26 +200,6 @@ def test_a_damaged_cache_is_refused(tmp_path, name, change):
         path.write_bytes(change(path.read_bytes()))
     with pytest.raises(DataError, match=f"{name}.bin"):
         DocumentCache(tmp_path / "cache")
-
-
-def test_threads_and_forked_processes_read(tmp_path):
-    encodings = rows_of()
-    cache = cache_of(tmp_path / "cache", encodings)
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=lambda: queue.put(cache.get(candidates_of("D2"))[0].rows.sum()))
-    child.start()
-    assert queue.get(timeout=60) == encodings[2].sum()
-    child.join()
-
-    def read():
-        for _ in range(50):
-            cache.get(candidates_of("D0", "D9"))
-
-    with ThreadPoolExecutor(4) as threads:
-        for future in [threads.submit(read) for _ in range(4)]:
-            future.result()
-    assert (cache.documents, cache.missing) == (400, 200)
 
 
 # The command
@@ -242,10 +216,6 @@ def collection(tmp_path_factory, encoded_documents):
     path = tmp_path_factory.mktemp("collection") / "documents.jsonl"
     write_documents(path, encoded_documents)
     return path
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def encode(run, documents, out, *options):
@@ -277,27 +247,6 @@ def test_the_cache_has_the_networks_encodings(run, collection, tmp_path, capsys)
         np.testing.assert_allclose(document.rows, expected, atol=2e-5)
     assert [document.truncated for document in stored] == [True] + [False] * 20
     cache.check_made_with(encodings_identity(backbone, loaded.inputs.tokenizer, 40))
-
-
-def test_shards_make_the_cache_of_one_process(run, collection, tmp_path):
-    options = ["--store", "int8", "--first-tokens", "3", "--partition-tokens", "120"]
-    assert encode(run, collection, tmp_path / "one", *options) == 0
-    for index in (2, 3, 1):
-        assert encode(run, collection, tmp_path / "out", *options, "--shard", f"{index}/3") == 0
-    assert contents(tmp_path / "out") == contents(tmp_path / "one")
-    assert not (tmp_path / "out.partitions").exists()
-    task = EncodingTask(str(run), str(collection), str(tmp_path / "x"), 120)
-    assert len(list(task.divide())) == 3
-
-
-def test_a_document_without_a_token_is_left_out(run, tmp_path, capsys):
-    path, out = tmp_path / "documents.jsonl", tmp_path / "cache"
-    write_documents(path, [Document("D1", "the moon"), Document("D2", "\u200b\u200b")])
-    assert encode(run, path, out) == 0
-    assert "1 document, 0 shortened, 1 without a token left out" in capsys.readouterr().out
-    write_documents(path, [Document("D2", "\u200b\u200b")])
-    assert encode(run, path, tmp_path / "none") == 0
-    assert "0 documents, 0 shortened, 1 without" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 import json
 import math
-import shutil
 
 import mxnet as mx
 import numpy as np
@@ -9,8 +8,7 @@ from conftest import DATA
 from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.errors import InputError, RunDirectoryError
+from wqa.data import builtin_path, read_questions
 from wqa.evaluation import evaluate
 from wqa.inference import CascadeRanker
 from wqa.inference.dropping import dropped
@@ -107,17 +105,6 @@ def test_equals_the_cascade_by_hand(ratios, options, group, scores_of_pairs):
             assert ranking.cost.relative == pytest.approx(ranking.cost.paper)
 
 
-def test_one_candidate_and_two_thousand():
-    engine = EngineConfig(engine="mxnet")
-    ranker = random_ranker(CONFIG, (1, 2), drop_ratio=0.5, engine=engine)
-    rng = np.random.default_rng(0)
-    [ranking] = ranker.rank_pairs([random_pairs(rng, 1, 5, 9, 50)])
-    assert ranking.order.tolist() == [0] and ranking.exits.tolist() == [2]
-    [ranking] = ranker.rank_pairs([random_pairs(rng, 2000, 4, 30, 50)])
-    assert sorted(ranking.order.tolist()) == list(range(2000))
-    assert (ranking.exits == 2).sum() == 1000
-
-
 def test_ties_keep_the_original_order():
     ranker = ranker_with(drop_ratio=0.5)
     pair = random_pairs(np.random.default_rng(0), 1, 9, 9, 200)[0]
@@ -155,32 +142,6 @@ def test_rank_all_equals_rank(tiny_run):
         assert ranking.order.tolist() == alone.order.tolist()
         np.testing.assert_allclose(ranking.scores, alone.scores, atol=1e-4)
     assert evaluate(together, questions)["questions"] == 25
-
-
-def test_bad_questions(tiny_run):
-    ranker = load_ranker(tiny_run)
-    for question, candidates in (("", ["x"]), (" ", ["x"]), ("who ?", []), ("who " * 60, ["x"])):
-        with pytest.raises(InputError):
-            ranker.rank(question, candidates)
-    with pytest.raises(InputError, match="Q8"):
-        list(ranker.rank_all([Question("Q8", "moon " * 60, (Candidate("x"),))]))
-
-
-@pytest.fixture
-def copy(tiny_run, tmp_path):
-    return shutil.copytree(tiny_run, tmp_path / "run")
-
-
-@pytest.mark.parametrize("name", ["config.json", "model.params", "tokenizer.json"])
-@pytest.mark.parametrize("damage", ["missing", "cut", "empty"])
-def test_damaged_run_directories(copy, name, damage):
-    raw = (copy / name).read_bytes()
-    if damage == "missing":
-        (copy / name).unlink()
-    else:
-        (copy / name).write_bytes(raw[: len(raw) // 2] if damage == "cut" else b"")
-    with pytest.raises(RunDirectoryError, match=name):
-        load_ranker(copy)
 
 
 @pytest.mark.parametrize("system, exits", [("cascade", (1, 3)), ("pairwise", ())])

@@ -1,14 +1,12 @@
 """Rankers after interrupts and exceptions, and scores that are not finite."""
 
 import faulthandler
-import linecache
 import random
 import re
 import signal
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, TimeoutError
 
 import numpy as np
 import pytest
@@ -28,12 +26,6 @@ CONFIG = BackboneConfig(
 EXITS = (1, 2, 4)
 
 
-def dropping_ranker(engine):
-    """A ranker that drops candidates."""
-    config = EngineConfig(engine=engine, threads=1, batch_tokens=150)
-    return random_ranker(CONFIG, EXITS, engine=config, drop_ratio=0.3)
-
-
 def group():
     rng = np.random.default_rng(5)
     return [random_pairs(rng, 8, 4, 40, 200) for _ in range(2)]
@@ -47,83 +39,6 @@ def check_same(rankings, expected):
 
 
 # Interrupts
-
-
-class Injection:
-    """A trace function that raises an exception at the n-th line of some modules.
-
-    Lines of ``with`` statements do not count. Python traces them a second time before it leaves the
-    block, where it runs no signal handler, so that an exception there would leave a lock taken that
-    no interrupt can leave. The same holds for ``try``, whose own instruction does nothing and which
-    no handler covers, that of a ``with`` around it included.
-    """
-
-    def __init__(self, files, line, error):
-        self._files, self._line, self._error = re.compile(files), line, error
-        self.lines = 0
-
-    def __call__(self, frame, event, argument):
-        if event == "call":
-            return self if self._files.search(frame.f_code.co_filename) else None
-        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        if event == "line" and not line.lstrip().startswith(("with ", "try:")):
-            self.lines += 1
-            if self.lines == self._line:
-                raise self._error
-        return self
-
-    def run(self, function, *arguments):
-        before = sys.gettrace()
-        sys.settrace(self)
-        try:
-            return function(*arguments)
-        except (KeyboardInterrupt, MemoryError):
-            return None
-        finally:
-            sys.settrace(before)
-
-
-@pytest.mark.once
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize(
-    "engine, files, tries",
-    [
-        ("mxnet", "wqa/inference", 6),
-        # Tracing, which gluon/block.py does: an interrupt leaves half of its arguments.
-        ("mxnet", "mxnet/gluon/block", 6),
-        pytest.param("onednn", "wqa/(inference|engines)", 15, marks=needs_onednn),
-    ],
-)
-def test_an_interrupt_at_any_line_leaves_the_next_ranking_as_it_was(engine, files, tries):
-    pairs, generator = group(), random.Random(7)
-    expected = dropping_ranker(engine).rank_pairs(pairs)
-    counter = Injection(files, -1, None)
-    counter.run(dropping_ranker(engine).rank_pairs, pairs)
-    assert counter.lines > 100
-    for attempt in range(tries):
-        if attempt % 3 == 0:  # one that has not compiled anything yet
-            ranker = dropping_ranker(engine)
-        line = generator.randrange(1, counter.lines)
-        error = generator.choice([KeyboardInterrupt, MemoryError])
-        Injection(files, line, error).run(ranker.rank_pairs, pairs)
-        assert is_free(ranker._engine._lock)
-        check_same(ranker.rank_pairs(pairs), expected)
-
-
-def is_free(lock):
-    """Whether another thread can take a lock."""
-
-    def take():
-        with lock:
-            return True
-
-    thread = ThreadPoolExecutor(1)
-    try:
-        return thread.submit(take).result(20)
-    except TimeoutError:
-        return False
-    finally:
-        thread.shutdown(wait=False)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -34,17 +34,6 @@ def test_top_k_cuts_the_order_alone(cascade):
             cascade.rank(QUESTION, TEXTS, top_k=wrong)
 
 
-@pytest.mark.parametrize(
-    "candidates",
-    [tuple(TEXTS), (text for text in TEXTS), dict.fromkeys(TEXTS), np.array(TEXTS)],
-    ids=["tuple", "generator", "dict", "array"],
-)
-def test_candidates_are_any_iterable(cascade, candidates):
-    ranking = cascade.rank(QUESTION, candidates, return_documents=True)
-    assert [document.text for document in ranking.documents] == TEXTS
-    np.testing.assert_array_equal(ranking.scores, cascade.rank(QUESTION, TEXTS).scores)
-
-
 def test_dicts_say_what_became_of_each_candidate(cascade):
     documents = [Candidate(text, id=f"D{index}") for index, text in enumerate(TEXTS)]
     ranking = cascade.rank(QUESTION, documents, return_documents=True)

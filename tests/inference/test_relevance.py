@@ -118,13 +118,6 @@ def test_a_dropped_candidate_comes_below_the_survivors():
     np.testing.assert_allclose(ranking.probabilities[[0, 3]], [sigmoid(3), sigmoid(3.5)])
 
 
-def test_probabilities_that_follow_the_order_stay():
-    scores = np.array([[0.5, -2.0, 3.0, -7.5, 0.4]])
-    ranking = ranking_of(scores)
-    follows(ranking)
-    np.testing.assert_array_equal(ranking.relevance, ranking.probabilities)
-
-
 def test_candidates_that_tie_have_one_relevance():
     none = math.nan
     # The first exit scores 0, 1 and 2 alike; 2 is dropped there and does not tie with the others.

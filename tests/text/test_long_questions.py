@@ -131,14 +131,6 @@ def test_corpora_are_prepared_by_one_rule(tiny_encoder):
         prepare_questions([LONG], [narrow])
 
 
-def test_many_questions_are_counted(tiny_encoder):
-    inputs = PairInputs(load_tokenizer(tiny_encoder), 64, "skip")
-    short = [SHORT[0]] * 1023, [SHORT[1]] * 1023
-    prepared = prepare_questions([*short[0], LONG, LONG, LONG, *short[1]], [inputs])
-    assert prepared.skipped == 3
-    assert prepared.questions == [*short[0], *short[1]]
-
-
 @pytest.mark.parametrize("option", ["truncate", "skip"])
 def test_pairs_to_train_on(tiny_encoder, corpora, tmp_path, option):
     tokenizer = load_tokenizer(tiny_encoder)
@@ -248,28 +240,6 @@ def test_evaluate(tiny_run, corpora, tmp_path, wqa):
     assert rows["skip"][0]["map"] == expected["map"]
     code, _, err = wqa("evaluate", tiny_run, "--data", corpora / "short.jsonl", "--json", "-")
     assert code == 0 and err == ""
-
-
-def test_judgements_hold_the_skipped_questions(tiny_run, corpora, tmp_path, wqa):
-    run, qrels = tmp_path / "run.txt", tmp_path / "qrels.txt"
-    arguments = ("evaluate", tiny_run, "--data", corpora / "long.jsonl", "--json", "-")
-    arguments = (*arguments, "--long-questions", "skip")
-    code, out, _ = wqa(*arguments, "--trec-run", run, "--write-qrels", qrels)
-    skipped = json.loads(out)
-    assert code == 0 and "\nlong " in qrels.read_text() and "\nlong " not in run.read_text()
-    trec = ("evaluate", "--run", run, "--qrels", qrels, "--json", "-")
-    code, out, err = wqa(*trec)
-    assert json.loads(out)["map"] == pytest.approx(skipped["map"]) and "1 judged question" in err
-
-
-def test_runs_that_are_compared_rank_the_same_questions(tiny_run, wide_run, corpora, wqa):
-    arguments = ("evaluate", tiny_run, wide_run, "--data", corpora / "long.jsonl", "--json", "-")
-    code, _, err = wqa(*arguments, "--long-questions", "skip")
-    assert code == 2 and "skips other over-long questions" in err
-    code, out, _ = wqa(*arguments, "--long-questions", "truncate")
-    assert code == 0
-    rows = json.loads(out)["rows"]
-    assert [(row["questions"], row["truncated_questions"]) for row in rows] == [(7, 1), (7, 0)]
 
 
 def test_rank(tiny_run, tmp_path, wqa):

@@ -1,13 +1,10 @@
 """The first ids of long texts are those of the whole text, of which a start is tokenized."""
 
-import json
 import random
-import subprocess
-import sys
 
 import pytest
 import tokenizers
-from conftest import DATA, PEAK, child_environment
+from conftest import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import normalizers, pre_tokenizers
@@ -144,29 +141,3 @@ def test_a_long_question_and_half_a_character_are_refused():
         inputs.encode("who ?", ["moon " * 10000 + "\ud800"])
     with pytest.raises(InputError, match="the question is empty"):
         inputs.encode(" " * 100000, ["moon"])
-
-
-CHILD = """
-import json, sys
-from wqa.text import PairInputs, load_tokenizer
-growths = []
-for folder in sys.argv[1:]:
-    inputs = PairInputs(load_tokenizer(folder), 128)
-    inputs.encode("who ?", ["moon " * 2000])
-    before = peak()
-    for unit in ("moon , ", "a ", "[SEP] "):
-        inputs.encode("who ?", [unit * (5_000_000 // len(unit))])
-    growths.append(peak() - before)
-print(json.dumps(growths))
-"""
-
-
-def test_memory_of_a_long_candidate_is_that_of_its_text():
-    folders = [
-        str(DATA / "tokenizers" / name) for name in ("uncased", "byte_level", "sentencepiece")
-    ]
-    command = [sys.executable, "-c", PEAK + CHILD, *folders]
-    child = subprocess.run(
-        command, env=child_environment(), capture_output=True, text=True, timeout=120, check=True
-    )
-    assert max(json.loads(child.stdout)) < 20 * 1024  # kB

@@ -1,9 +1,5 @@
-import contextlib
-import errno
 import hashlib
 import json
-import os
-import pathlib
 import random
 
 import numpy as np
@@ -12,7 +8,6 @@ from conftest import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 
-import wqa.text.store as store_module
 from wqa.config import TrainingConfig
 from wqa.data import (
     Candidate,
@@ -22,7 +17,7 @@ from wqa.data import (
     read_questions,
     write_questions,
 )
-from wqa.errors import DataError, OptionError, StorageError
+from wqa.errors import DataError, OptionError
 from wqa.systems.train import train
 from wqa.text import (
     PairInputs,
@@ -30,7 +25,6 @@ from wqa.text import (
     build_store,
     load_tokenizer,
     plan_batches,
-    plan_by_question,
 )
 from wqa.text.batching import BUCKET
 from wqa.training.pairs import StoredPairs, TrainingPairs
@@ -274,29 +268,6 @@ def test_batches_equal_those_of_one_sample_at_a_time(lengths, tokens):
     assert [batch.tolist() for batch in plan_batches(lengths, tokens)] == greedy(lengths, tokens)
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 130)), min_size=1, max_size=30),
-    st.integers(0, 5),
-)
-def test_batches_by_question(draws, seed):
-    questions = np.concatenate([[number] * count for number, (count, _) in enumerate(draws)])
-    lengths = np.concatenate([[length] * count for count, length in draws])
-    plain = plan_by_question(lengths, questions, 300, batches_a_block=2)
-    shuffled = plan_by_question(
-        lengths, questions, 300, np.random.default_rng(seed), batches_a_block=2
-    )
-    assert len(plain) == len(shuffled)
-    for plan in (plain, shuffled):
-        assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
-    # Blocks of whole questions: the batches of a question lie in one run of those of its block.
-    firsts = [int(questions[batch].min()) for batch in plain]
-    assert firsts == sorted(firsts, key=lambda first: plain_block(lengths, questions, first))
-
-
-def plain_block(lengths, questions, first):
-    return int(lengths[questions < first].sum() // 600)
-
-
 def test_a_store_of_another_familys_tokenizer_is_refused(tiny_run, tmp_path):
     other = PairInputs(stored_tokenizer("byte_level"), 64)
     build_store(builtin_path("dev"), tmp_path / "dev.store", other)
@@ -322,72 +293,3 @@ def test_a_store_with_a_damaged_byte_is_never_trained_on(corpus, inputs, tmp_pat
                 StoredPairs(PairStore(path), inputs)
         (path / f"{name}.bin").write_bytes(whole)
     PairStore(path).check(inputs)
-
-
-def test_a_pair_of_an_earlier_store_that_is_too_long(inputs, tmp_path):
-    question = Question("q", "who ?", (Candidate("moon " * 80, 1),))
-    write_questions(tmp_path / "a.jsonl", [question])
-    build_store(tmp_path / "a.jsonl", tmp_path / "a.store", PairInputs(inputs.tokenizer, 41))
-    meta = json.loads((tmp_path / "a.store" / "meta.json").read_text())
-    (tmp_path / "a.store" / "meta.json").write_text(json.dumps({**meta, "max_length": 40}))
-    with pytest.raises(DataError, match="a pair of 41 tokens; expected at most 40; delete"):
-        StoredPairs(PairStore(tmp_path / "a.store"), inputs)
-
-
-def same_files(folder, other):
-    for path in folder.iterdir():
-        assert path.read_bytes() == (other / path.name).read_bytes(), path
-    assert len(list(folder.iterdir())) == len(list(other.iterdir()))
-
-
-class FailingWrites:
-    """Raises an error in one call of the functions that change the disk."""
-
-    def __init__(self, patch, fails_at, error):
-        self.calls = 0
-        self.fails_at = fails_at
-        for owner, name in (
-            (os, "fsync"),
-            (os, "replace"),
-            (os, "rename"),
-            (pathlib.Path, "unlink"),
-            (pathlib.Path, "mkdir"),
-            (store_module.ArrayWriter, "append"),
-        ):
-            if name == "append" and isinstance(error, OSError):
-                continue  # test_arrays.py has a file that cannot be written
-            patch.setattr(owner, name, self.wrap(getattr(owner, name), error))
-
-    def wrap(self, function, error):
-        def wrapped(*arguments, **options):
-            self.calls += 1
-            if self.calls != self.fails_at:
-                return function(*arguments, **options)
-            raise error
-
-        return wrapped
-
-
-def test_a_build_that_fails_at_any_write_is_made_again(inputs, tmp_path, monkeypatch):
-    questions = [Question(str(n), "who ?", (Candidate("moon", 1),) * 3) for n in range(3)]
-    write_questions(tmp_path / "a.jsonl", questions)
-    monkeypatch.setattr(store_module.group_questions, "__defaults__", (4,))
-    monkeypatch.setattr(os, "fsync", lambda handle: None)  # the real one is slow
-    whole = tmp_path / "whole.store"
-    build_store(tmp_path / "a.jsonl", whole, inputs)
-    error = OSError(errno.ENOSPC, "No space left")
-    fails_at = 0
-    failed = True
-    while failed:
-        fails_at += 1
-        path = tmp_path / f"{fails_at}.store"
-        with monkeypatch.context() as patch:
-            writes = FailingWrites(patch, fails_at, error)
-            with contextlib.suppress(StorageError):
-                build_store(tmp_path / "a.jsonl", path, inputs)
-            failed = writes.calls >= fails_at
-        build_store(tmp_path / "a.jsonl", path, inputs)
-        PairStore(path).check(inputs)
-        same_files(whole, path)
-    assert fails_at > 12
-    assert not list(tmp_path.glob(".*.tmp"))

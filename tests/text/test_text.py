@@ -78,26 +78,6 @@ def test_only_the_candidate_is_shortened(bert):
     ] == [False, True]
 
 
-TOKEN_IDS = st.lists(st.integers(0, 60_000), min_size=1, max_size=30)
-
-
-@given(question=TOKEN_IDS, candidate=TOKEN_IDS | st.just([]), cut=st.booleans())
-def test_a_pair_is_the_same_whatever_holds_its_tokens(bert, roberta, question, candidate, cut):
-    for tokenizer, separators in ((bert, 1), (roberta, 2)):
-        inputs = PairInputs(tokenizer)
-        end = tokenizer.separator_id
-        token_ids = [tokenizer.start_id, *question, *[end] * separators, *candidate, end]
-        arrays = np.array(question, np.uint16), np.array(candidate, np.uint16)
-        for pair in (
-            inputs.assemble(question, candidate, cut),
-            inputs.assemble(*arrays, cut),
-        ):
-            assert pair.token_ids.tolist() == token_ids and pair.token_ids.dtype == np.int32
-            assert pair.boundary == 1 + len(question) + separators
-            assert (pair.truncated, pair.empty) == (cut, not candidate)
-        assert len(token_ids) == len(question) + len(candidate) + inputs.form.specials
-
-
 def test_questions_that_cannot_be_encoded(bert):
     inputs = PairInputs(bert, 32)
     inputs.encode("moon " * 13, ["x"])  # leaves 16
@@ -114,11 +94,6 @@ def test_questions_that_cannot_be_encoded(bert):
         inputs.encode("who ?", "one string")
     with pytest.raises(OptionError, match="max_length: 19; expected at least 20 tokens"):
         PairInputs(bert, 19)
-
-
-def test_a_huge_candidate(bert):
-    pair = PairInputs(bert).encode("who ?", ["moon " * 100_000])[0]
-    assert len(pair.token_ids) == 128 and pair.truncated
 
 
 def test_missing_and_broken_tokenizers(tmp_path, bert):
@@ -181,19 +156,6 @@ def test_vocab_txt_equals_tokenizer_json(minilm, tmp_path):
 def test_buckets():
     assert [bucketed(length) for length in (1, 8, 9, 128)] == [8, 8, 16, 128]
     assert bucketed(125, 126) == 126 and bucketed(126, 126) == 126 and bucketed(20, 126) == 24
-
-
-LENGTHS = st.lists(st.integers(1, 128), min_size=1, max_size=300)
-
-
-@given(lengths=LENGTHS, tokens=st.integers(1, 2000), seed=st.integers(0, 9))
-def test_batches_hold_every_sample_once_and_keep_the_budget(lengths, tokens, seed):
-    batches = plan_batches(lengths, tokens, np.random.default_rng(seed))
-    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
-    for batch in batches:
-        padded = bucketed(max(lengths[index] for index in batch)) * len(batch)
-        assert padded <= tokens or len(batch) == 1
-    assert len(batches) == len(plan_batches(lengths, tokens))  # whatever the shuffle
 
 
 LENGTHS_TO_PLAN = [5, 30, 8, 12, 60, 7, 16, 33, 9, 200, 4, 24]

@@ -50,26 +50,6 @@ def test_without_buckets_all_unknown_words_have_one_id():
         assert tokenizer.vocab_size == 7
 
 
-def test_a_text_of_only_unknown_words_has_ids():
-    [ids] = WordTokenizer(["a"], buckets=1000).encode(["zyx wvu ☃ zyx"])
-    assert len(ids) == 4 and ids[0] == ids[3]
-    assert min(ids) >= 2 and len(set(ids)) == 3
-
-
-def test_more_chunks_than_are_kept(monkeypatch):
-    monkeypatch.setattr("wqa.text.words._MOST_KEPT", 2)
-    tokenizer = WordTokenizer(WORDS, buckets=8)
-    texts = [f"word{number} the, glacier" for number in range(20)]
-    expected = [[bucket(f"word{number}"), 1, 4, 2] for number in range(20)]
-    for _ in range(2):
-        assert tokenizer.encode(texts) == expected
-    assert set(tokenizer._chunk_ids) == {"word0", "the,"}
-    monkeypatch.setattr("wqa.text.words._MOST_KEPT", 9)
-    long = "x" * 1000
-    assert tokenizer.encode([long]) == [[bucket(long)]]
-    assert long not in tokenizer._chunk_ids
-
-
 @given(st.lists(st.text(max_size=40), max_size=5), st.booleans())
 def test_ids_are_those_of_the_split_words(texts, masks):
     tokenizer = WordTokenizer(WORDS, 8, masks)
@@ -136,13 +116,6 @@ def test_save_and_load(tmp_path):
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "tokenizer.json").read_bytes()
 
 
-def test_fingerprints_tell_what_determines_the_ids():
-    changed = ((WORDS, 8), (WORDS, 9), (WORDS, 8, True), (WORDS[::-1], 8))
-    tokenizers = [WordTokenizer(*arguments) for arguments in changed]
-    assert len({tokenizer.fingerprint for tokenizer in tokenizers}) == 4
-    assert WordTokenizer(WORDS, 8).fingerprint == tokenizers[0].fingerprint
-
-
 GOOD = {"words_format": 1, "buckets": 4, "masks_digits": False, "words": ["a", "b"]}
 
 
@@ -203,23 +176,6 @@ def test_the_matrix_has_padding_words_and_buckets():
     # The buckets of another table of vectors as long have the same vectors.
     other = embedding_matrix(table([[0.0, 3.0, 0.0, 0.0]]), 5)
     assert np.allclose(other[2:], matrix[3:])
-
-
-def test_unknown_words_are_like_themselves_alone():
-    words = table(np.random.default_rng(1).standard_normal((5, 300)))
-    matrix = embedding_matrix(words, 200)
-    unit = matrix[1:] / np.linalg.norm(matrix[1:], axis=1, keepdims=True)
-    cosines = unit @ unit.T
-    assert np.allclose(np.diag(cosines), 1, atol=1e-6)
-    others = cosines[~np.eye(len(cosines), dtype=bool)]
-    assert abs(others).max() < 0.4 and abs(others.mean()) < 0.01
-
-
-def test_without_buckets_unknown_words_have_a_zero_vector():
-    words = table([[1.0, 2.0]])
-    assert embedding_matrix(words, 0).tolist() == [[0, 0], [1, 2], [0, 0]]
-    one = embedding_matrix(words, 1)
-    assert np.linalg.norm(one[2]) == pytest.approx(5**0.5)
 
 
 def test_the_tokenizer_of_a_table_masks_digits_as_the_table_does():
