@@ -62,14 +62,11 @@ def read_object(path: pathlib.Path) -> Dict[str, Any]:
     """Read a JSON object from an encoder's directory."""
     if not path.exists():
         raise EncoderError(path, "the file is missing", "a Hugging Face directory")
-    if not path.is_file():
-        raise EncoderError(path, "is no file", "a JSON object")
     try:
         values = read_json(path, MOST_JSON)
     except (OSError, ValueError) as error:
-        raise EncoderError(
-            path, f"cannot be read as JSON ({error})", hint="fetch the file again"
-        ) from None
+        problem = f"cannot be read as JSON ({error})"
+        raise EncoderError(path, problem, hint="fetch the file again") from None
     if not isinstance(values, dict):
         raise EncoderError(path, f"a {type(values).__name__}", "a JSON object")
     return values
@@ -165,18 +162,12 @@ def _size(values: Dict[str, Any], setting: str, path: pathlib.Path, least: int) 
 
 
 def _family_name(values: Dict[str, Any], tensors: Iterable[str]) -> Any:
+    """Name of the family; the first directories leave it to the prefix of the tensors."""
     if values.get("model_type") is not None:
         return values["model_type"]
-    architectures = values.get("architectures")
-    if isinstance(architectures, list) and architectures:
-        for name, names in HUGGINGFACE.items():
-            pattern = rf"{names.class_name}(For|Model)"
-            if re.match(pattern, str(architectures[0]), re.IGNORECASE):
-                return name
-    for tensor in tensors:
-        for name, names in HUGGINGFACE.items():
-            if tensor.startswith(f"{names.prefix}."):
-                return name
+    for name, names in HUGGINGFACE.items():
+        if any(tensor.startswith(f"{names.prefix}.") for tensor in tensors):
+            return name
     return None
 
 
