@@ -398,7 +398,7 @@ def test_broken_encoders(tmp_path):
         load_backbone(tmp_path)
     tensors = load_file(str(DATA / "tiny_bert" / "model.safetensors"))
     folder, path = write(tmp_path / "tiny", tensors), tmp_path / "tiny" / "model.safetensors"
-    with pytest.raises(EncoderError, match="tiny: holds no weights; expected model.safetensors"):
+    with pytest.raises(EncoderError, match="tiny: holds no weights"):
         load_backbone(folder)
     name = "bert.encoder.layer.1.attention.self.key.weight"
     save_file({key: value for key, value in tensors.items() if key != name}, str(path))

@@ -86,12 +86,8 @@ def from_huggingface(
     for setting, supported in {**SUPPORTED, **names.supported}.items():
         value = values.get(setting, supported)
         if value != supported:
-            raise EncoderError(
-                path,
-                f"{setting} {shorten(value)}",
-                shorten(supported),
-                "this variant is not supported",
-            )
+            problem, hint = f"{setting} {shorten(value)}", "this variant is not supported"
+            raise EncoderError(path, problem, shorten(supported), hint)
     settings = _settings_by_field(names)
     if values.get(names.head_dropout) is not None:
         settings["head_dropout"] = names.head_dropout
@@ -108,12 +104,8 @@ def from_huggingface(
 def check_layers(config: BackboneConfig, where: object, tensors: int) -> None:
     """Check the number of layers against the tensors, before anything is built for the layers."""
     if config.num_layers > tensors and not config.shared_layers:
-        raise EncoderError(
-            where,
-            f"{config.num_layers} layers",
-            f"at most one for each of the {tensors} tensors",
-            "check config.json against the weights",
-        )
+        problem, expected = f"{config.num_layers} layers", f"at most the {tensors} tensors"
+        raise EncoderError(where, problem, expected, "check config.json against the weights")
 
 
 def _settings_by_field(names: HuggingFaceNames) -> Dict[str, str]:
@@ -203,15 +195,11 @@ def from_zoo(path: pathlib.Path, shapes: Dict[str, Tuple[int, ...]]) -> Backbone
     """Configuration of an encoder of GluonNLP's zoo."""
     match = re.match(rf"({'|'.join(ZOO)})_(\d+)_(\d+)_(\d+)(?=[_.\-])", path.name)
     if not match:
-        raise EncoderError(
-            path,
-            "a name without sizes",
-            "the zoo's own, which starts as bert_12_768_12 or roberta_24_1024_16 do",
-        )
-    units, num_layers, num_heads = int(match[3]), int(match[2]), int(match[4])
-    return zoo_config(
-        path, match[1], shapes, units=units, num_layers=num_layers, num_heads=num_heads
-    )
+        expected = "the zoo's own, which starts as bert_12_768_12 or roberta_24_1024_16 do"
+        raise EncoderError(path, "a name without sizes", expected)
+    num_layers, units, num_heads = map(int, match.groups()[1:])
+    sizes = {"units": units, "num_layers": num_layers, "num_heads": num_heads}
+    return zoo_config(path, match[1], shapes, **sizes)
 
 
 def zoo_config(
@@ -241,10 +229,5 @@ def zoo_config(
 def _rows(where: object, shapes: Dict[str, Tuple[int, ...]], name: str) -> int:
     """Number of rows of a tensor of the zoo."""
     if not shapes.get(name):
-        raise EncoderError(
-            where,
-            f"tensor {name!r} is missing",
-            "an encoder of GluonNLP's zoo",
-            "fetch the file again",
-        )
+        raise EncoderError(where, f"tensor {name!r} is missing", "an encoder of GluonNLP's zoo")
     return shapes[name][0]

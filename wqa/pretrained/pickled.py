@@ -56,7 +56,7 @@ class Storage(NamedTuple):
     """A block of numbers, which several tensors may share."""
 
     key: str
-    kind: str  # a key of STORAGES
+    dtype: np.dtype
 
 
 class PickledTensor(NamedTuple):
@@ -73,14 +73,14 @@ def _tensor(storage: Storage, offset: int, shape: Any, strides: Any, *_: Any) ->
     return PickledTensor(storage, offset, tuple(shape), tuple(strides))
 
 
-#: What stands for the objects that a pickle may name; the type of a storage is its name.
+#: What stands for the objects that a pickle may name.
 _KNOWN: Dict[Tuple[str, str], Any] = {
     ("collections", "OrderedDict"): collections.OrderedDict,
     ("torch._utils", "_rebuild_tensor"): _tensor,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
     ("torch", "Size"): tuple,
-    **{("torch", kind): kind for kind in STORAGES},
+    **{("torch", kind): np.dtype(name) for kind, name in STORAGES.items()},
 }
 
 
@@ -95,10 +95,10 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> Storage:
         # Before the zip format, a view of another storage may follow.
-        _, kind, key, _, _, *view = pid
-        if kind not in STORAGES or any(view):
+        _, dtype, key, _, _, *view = pid
+        if not isinstance(dtype, np.dtype) or any(view):
             raise pickle.UnpicklingError("it refers to more than numbers of a tensor")
-        return Storage(key, kind)
+        return Storage(key, dtype)
 
 
 class _Block(NamedTuple):
@@ -135,15 +135,15 @@ class PickledTensors:
                     raise ValueError(f"{shorten(damaged)} has another CRC-32")
                 self._is_unchecked = False
             values = self._view(name).copy()  # the mapped pages are released
-        return widen(values) if self._tensors[name].storage.kind == "BFloat16Storage" else values
+        return widen(values) if values.dtype == STORAGES["BFloat16Storage"] else values
 
     def _reading(self) -> contextlib.AbstractContextManager:
         return reading(self.path, "a PyTorch checkpoint of tensors")
 
     def _view(self, name: str) -> np.ndarray:
         """Map a tensor from the file; NumPy compares its extent with that of the storage."""
-        (key, kind), offset, shape, strides = self._tensors[name]
-        dtype, block = np.dtype(STORAGES[kind]), self._blocks[key]
+        (key, dtype), offset, shape, strides = self._tensors[name]
+        block = self._blocks[key]
         # Strides of 0 would make a tensor of any size from one number.
         if math.prod(shape) * dtype.itemsize > block.size:
             raise ValueError(f"tensor {shorten(name)} has no numbers of its shape")
@@ -188,7 +188,7 @@ def _read_legacy(file: BinaryIO) -> Tuple[Any, Dict[str, _Block]]:
     widths = {}
     for tensor in values.values():
         if isinstance(tensor, PickledTensor):
-            widths[tensor.storage.key] = np.dtype(STORAGES[tensor.storage.kind]).itemsize
+            widths[tensor.storage.key] = tensor.storage.dtype.itemsize
     blocks, position = {}, stream.tell()
     for key in keys:
         file.seek(position)

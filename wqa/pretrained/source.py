@@ -28,8 +28,7 @@ NAMED = 20
 class TensorMap:
     """Tensors of files, checked against the parameters of a block and written into them."""
 
-    #: What the files hold, and what to do if sizes do not fit or tensors are missing; for messages.
-    content = "encoder"
+    #: What to do if sizes do not fit or tensors are missing; for messages.
     remedy, fetch = "check config.json against the weights", "fetch the file again"
 
     def __init__(
@@ -46,12 +45,9 @@ class TensorMap:
         parameters = block._collect_params_with_prefix()
         unknown = [name for name in names if name not in parameters]
         if unknown:
-            raise EncoderError(
-                self.where,
-                f"parameter {unknown[0]}, which the network lacks",
-                f"a network with all layers of the {self.content}",
-                "train the network: its task knows how it starts",
-            )
+            problem = f"parameter {unknown[0]}, which the network lacks"
+            hint = "train the network: its task knows how it starts"
+            raise EncoderError(self.where, problem, "a network with all layers", hint)
         for name, tensors in names.items():
             shape = parameters[name].shape
             for plain in tensors:
@@ -61,12 +57,8 @@ class TensorMap:
         """Check that the files hold the tensors of some names."""
         missing = self.missing(names)
         if missing:
-            raise EncoderError(
-                self.where,
-                f"missing tensors: {list_names(missing)}",
-                "those of all parameters",
-                self.fetch,
-            )
+            problem = f"missing tensors: {list_names(missing)}"
+            raise EncoderError(self.where, problem, "those of all parameters", self.fetch)
 
     def fill(self, block: Block, names: Optional[Names] = None) -> None:
         """Write tensors that `check` has passed into a block, one at a time."""
@@ -106,12 +98,8 @@ class TensorMap:
         """Check the shape of a tensor, which fills a parameter of a name."""
         shape, optional = self._shape(plain), self._optional_rows(name)
         if shape not in (expected, (expected[0] - optional, *expected[1:])):
-            raise EncoderError(
-                f"{self.weights.path}, tensor {self._plain[plain]}",
-                f"shape {shape}",
-                str(expected),
-                self.remedy,
-            )
+            where = f"{self.weights.path}, tensor {self._plain[plain]}"
+            raise EncoderError(where, f"shape {shape}", str(expected), self.remedy)
 
 
 def list_names(names: Sequence[str]) -> str:

@@ -109,22 +109,10 @@ def weights_path(directory: pathlib.Path) -> pathlib.Path:
     """Find the weights of a directory."""
     known = [directory / name for name in (*SAFETENSORS, *PICKLED)]
     paths = [path for path in known if path.exists()] + sorted(directory.glob("*.params"))
-    if not paths:
-        raise EncoderError(
-            directory,
-            "holds no weights",
-            f"{SAFETENSORS[0]}, {PICKLED[0]} or their shards, or a .params file",
-            f"fetch {SAFETENSORS[0]}",
-        )
-    if len(paths) > 1:
-        raise EncoderError(
-            directory,
-            "holds " + " and ".join(path.name for path in paths),
-            "weights of one kind",
-            f"keep {paths[0].name} and move the others away",
-        )
-    if not paths[0].is_file():
-        raise EncoderError(paths[0], "is no file", "a file of weights")
+    if len(paths) != 1:
+        problem = f"holds {' and '.join(path.name for path in paths) or 'no weights'}"
+        expected = f"one of {SAFETENSORS[0]}, {PICKLED[0]}, their shards, or a .params file"
+        raise EncoderError(directory, problem, expected)
     return paths[0]
 
 
@@ -133,14 +121,13 @@ def _shards(path: pathlib.Path) -> List[pathlib.Path]:
         return [path]
     mapped = read_object(path).get("weight_map")
     if not isinstance(mapped, dict):
-        raise EncoderError(
-            path, f"weight_map {shorten(mapped)}", "a shard by tensor", "fetch the file again"
-        )
+        problem = f"weight_map {shorten(mapped)}"
+        raise EncoderError(path, problem, "a shard by tensor", "fetch the file again")
     ending = pathlib.Path(path.name[: -len(INDEX)]).suffix
     names = sorted(set(map(str, mapped.values())))
     for name in names:
-        beside = pathlib.PurePath(name).name == name and name.endswith(ending)
-        if not beside or not os.path.isfile(path.parent / name):
+        is_beside = pathlib.PurePath(name).name == name and name.endswith(ending)
+        if not is_beside or not os.path.isfile(path.parent / name):
             expected = f"{ending} files beside it, all {len(names)} that it names"
             raise EncoderError(path, f"names a shard {shorten(name)}", expected, "fetch the file")
     return [path.parent / name for name in names]
