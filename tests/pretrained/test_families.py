@@ -109,12 +109,10 @@ def test_a_new_family_is_named_by_its_record(new_encoder):
     assert config["architectures"] == ["NovelForSequenceClassification"]
     assert (config["pad_token_id"], config["embedding_size"]) == (2, 12)
     assert config["score_dropout"] == 0.1
-    # The architecture or the tensors name the family where model_type does not.
+    # The tensors name the family where model_type does not.
     path = new_encoder / "config.json"
     expected = from_huggingface(config, path, ())
     del config["model_type"], config["embedding_size"], config["pad_token_id"]
-    assert from_huggingface(config, path, ()) == expected
-    del config["architectures"]
     assert from_huggingface(config, path, tensors) == expected
     with pytest.raises(EncoderError, match="expected one of .*, albert, new"):
         from_huggingface(config, path, ())
@@ -200,21 +198,17 @@ def test_names_of_tensors_in_a_wrapper(tmp_path, prefix):
 
 
 @pytest.mark.parametrize(
-    ("labels", "answer", "noted"),
+    ("labels", "answer"),
     [
-        ({"0": "LABEL_0", "1": "LABEL_1"}, 1, False),
-        ({"0": "not_entailment", "1": "entailment"}, 1, False),
-        ({"0": "entailment", "1": "not_entailment"}, 0, False),
-        ({"0": "Yes", "1": "No"}, 0, False),
-        ({"0": "1", "1": "0"}, 0, False),
-        ({"0": "grau", "1": "blau"}, 1, True),
+        ({"0": "LABEL_0", "1": "LABEL_1"}, 1),
+        ({"0": "not_entailment", "1": "entailment"}, 1),
+        ({"0": "Yes", "1": "No"}, 0),
     ],
 )
-def test_the_names_of_labels_say_which_is_the_answer(tmp_path, caplog, labels, answer, noted):
+def test_the_names_of_labels_say_which_is_the_answer(tmp_path, labels, answer):
     folder = edited_mpnet(tmp_path / "encoder", id2label=labels)
     expected = np.load(DATA / "tiny_mpnet" / "expected.npz")
     rows = [mx.nd.array(expected[key]) for key in ("token_ids", "token_types", "valid_length")]
     scores = load_classifier(folder)(*rows).asnumpy()
     logits = expected["logits"]
     np.testing.assert_allclose(scores, logits[:, answer] - logits[:, 1 - answer], atol=1e-5)
-    assert len(caplog.records) == noted  # one line, however many tensors the classifier has

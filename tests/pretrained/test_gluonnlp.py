@@ -129,15 +129,12 @@ def test_token_types_of_a_roberta():
 
 
 def test_what_is_refused():
-    with pytest.raises(EncoderError, match="BERTClassifier: no model.*take its bert"):
+    with pytest.raises(EncoderError, match="a BERTClassifier; .*take its bert"):
         from_gluonnlp(BERTClassifier(new_model(BERTModel, new_encoder())))
-    blank = BERTModel(new_encoder(), token_type_vocab_size=2, **SIZES)
-    with pytest.raises(EncoderError, match="BERTModel: the parameter .* has no values.*initialize"):
-        from_gluonnlp(blank)
     with pytest.raises(EncoderError, match="the activation .*; expected one of gelu, approx_gelu"):
         from_gluonnlp(new_model(BERTModel, new_encoder(activation="sigmoid")))
     own = gluon.nn.Embedding(30, 16)
-    with pytest.raises(EncoderError, match="BERTModel: a word_embed of its own kind"):
+    with pytest.raises(EncoderError, match="BERTModel: tensor 'word_embed.0.weight' is missing"):
         from_gluonnlp(new_model(BERTModel, new_encoder(), word_embed=own, **BARE))
     with pytest.raises(EncoderError, match="family albert; expected bert or roberta"):
         to_gluonnlp(Backbone(BackboneConfig(layout="albert", shared_layers=True)))

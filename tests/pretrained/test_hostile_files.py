@@ -90,9 +90,9 @@ def test_a_table_of_any_size_from_one_number_is_refused(tmp_path):
         content = b"\x80\x02}" + text("a") + tensor(shape, strides, 4) + b"s."
         with pytest.raises(EncoderError, match="no numbers of its shape"):
             PickledTensors(archive(tmp_path / "x.bin", content, _0=raw))
-    for size, wrong in ((4, "no numbers"), (5, "ends before"), (-1, "no numbers")):
+    for size in (4, 5, -1):
         content = b"\x80\x02}" + text("a") + tensor((5,), (1,), size) + b"s."
-        with pytest.raises(EncoderError, match=wrong):
+        with pytest.raises(EncoderError, match="no numbers of its shape"):
             PickledTensors(archive(tmp_path / "x.bin", content, _0=raw))
 
 
@@ -245,7 +245,7 @@ def test_headers_of_safetensors(tiny):
             load_classifier(tiny)
     path.unlink()
     path.mkdir()
-    with pytest.raises(EncoderError, match="is no file"):
+    with pytest.raises(EncoderError, match="cannot be read"):
         load_classifier(tiny)
 
 

@@ -17,7 +17,7 @@ import argparse
 import dataclasses
 import functools
 import shlex
-from typing import Any, Callable, Dict
+from typing import Any, Dict
 
 from wqa.cli.options import add_fields, add_filter, add_number, fields_of, has_option, values_of
 from wqa.cli.output import add_json, show
@@ -118,7 +118,6 @@ def run(options: argparse.Namespace) -> None:
         train_file=options.train,
         config=config,
         command=command,
-        score_teacher=teacher_scorer(options.train, config),
         dev=options.dev or "",
         **values_of(options, "system", "out", "encoder", "init", "max_length", "resume"),
         **fields_of(options, _config_of(options.system)),
@@ -136,24 +135,3 @@ def run(options: argparse.Namespace) -> None:
     result.update(updates=state.update, metric=metric)
     result.update(best_figure=state.best_figure, best_update=state.best_update)
     show(message, result, options.json)
-
-
-def teacher_scorer(train_file: str, config: TrainingConfig) -> Callable[[str], Any]:
-    """Make the ``score_teacher`` argument of `wqa.train`."""
-
-    def score(run: str) -> Any:
-        from wqa.systems.development import evaluation_engine
-        from wqa.systems.scores import score_in_memory
-
-        engine = evaluation_engine(config.engine, config.ctx)
-        return score_in_memory(
-            run,
-            train_file,
-            config.train_filter,
-            progress=True,
-            ctx=engine.ctx,
-            engine=engine.engine,
-            long_questions=config.long_questions,
-        )
-
-    return score

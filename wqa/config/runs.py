@@ -97,8 +97,7 @@ class RunConfig:
     train_sha256 : str
         SHA-256 of the training questions.
     teachers_sha256 : tuple of str
-        SHA-256 of each teacher: of the scores in a folder, or of another ranker, as
-        `wqa.data.digests.ranker_digest` computes it.
+        SHA-256 of the scores of each teacher.
     versions : dict of str to str
         Versions of the libraries.
     command : str

@@ -170,8 +170,7 @@ class TrainingConfig:
         What to do with a training or development question that leaves too few tokens for its
         candidates, as `wqa.text.PairInputs` takes it.
     teachers : tuple of str
-        Teachers of knowledge distillation: folders that `wqa score` wrote, or runs and other
-        rankers, which score the training data before the first update. None by default.
+        Teachers of knowledge distillation: folders that `wqa score` wrote. None by default.
     alpha : float
         Share of the loss that the labels teach, from 0 to 1; the teachers teach the rest
         (Matsubara et al. 2022, equation 1).
@@ -230,7 +229,7 @@ class TrainingConfig:
         "error", "questions that leave fewer than 16 tokens for a candidate"
     )
     teachers: Tuple[str, ...] = option(
-        (), "teachers to learn from: folders of `wqa score`, or runs, separated by commas"
+        (), "teachers to learn from: folders that `wqa score` wrote, separated by commas"
     )
     alpha: float = option(0.5, "share of the loss that the labels teach; teachers teach the rest")
     tau: float = option(1.0, "temperature of the probabilities that teachers teach")

@@ -9,7 +9,6 @@ questions. Its ``meta.json`` holds the digests of the questions and of the ranke
 from __future__ import annotations
 
 import hashlib
-import pathlib
 from typing import Dict
 
 import numpy as np
@@ -150,21 +149,6 @@ class StoredScores(CandidateScores):
             folder.check(name)
             digest.update(self.meta["sha256"][name].encode("ascii"))
         self.digest = digest.hexdigest()
-
-
-def is_stored_scores(path: PathLike) -> bool:
-    """Whether a path names a folder of arrays, rather than a run or another ranker.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Path of a teacher.
-
-    Returns
-    -------
-    bool
-    """
-    return (pathlib.Path(path) / "meta.json").is_file()
 
 
 def scores_output(path: PathLike) -> Output:

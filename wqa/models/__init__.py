@@ -2,9 +2,8 @@
 
 from wqa.models.runtime import parse_devices  # noqa: I001 - before anything imports MXNet
 from wqa.config.environment import library_versions
-from wqa.models.backbone import Backbone, EncoderLayer, LayerStack
+from wqa.models.backbone import Backbone, EncoderLayer, LayerStack, attention_mask
 from wqa.models.embeddings import Embeddings
-from wqa.models.masks import attention_mask
 from wqa.models.heads import Branch, Head
 from wqa.models.network import EncoderNetwork, Network, NetworkConfig
 from wqa.models.exits import train_only

@@ -1,7 +1,7 @@
-"""BERT and its relatives as one configurable encoder whose layers are addressable.
+"""BERT and its relatives as one configurable encoder whose layers are addressable, and its masks.
 
-Names follow GluonNLP where it has one. Shapes: B pairs, L positions, C units, H attention heads, E
-the width of the embeddings' tables.
+Names follow GluonNLP where it has one. Shapes: B pairs, L positions, C units, H attention heads, n
+marks.
 """
 
 from __future__ import annotations
@@ -16,8 +16,111 @@ import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
-from wqa.models.embeddings import Embeddings, EngineHolder, break_cycles, check_ids
-from wqa.models.masks import RelativePositions, at_marks, attention_mask
+from wqa.models.embeddings import (
+    Embeddings,
+    EngineHolder,
+    RelativePositions,
+    break_cycles,
+    check_ids,
+)
+
+#: In place of the values of padding; far below any value, and finite in float32.
+MASKED = -1e9
+#: Added to the attention scores of padding; far below any score, and finite in float16 too.
+MASKED_SCORE = -6e4
+
+
+def attention_mask(
+    F, hidden: Tensor, valid_length: Tensor, heads: int, bias: Optional[Tensor] = None
+) -> Tensor:
+    """Additive attention mask of padding, in full size for all layers.
+
+    A layer then adds it element by element, which needs no gradient of the mask; a broadcast sum
+    would compute one in every layer.
+
+    Parameters
+    ----------
+    F : module
+        ``mxnet.nd`` or ``mxnet.sym``.
+    hidden : Tensor
+        (B, L, C) encodings, for their shape.
+    valid_length : Tensor
+        (B,) number of positions that are not padding, of any type.
+    heads : int
+        H, the number of attention heads.
+    bias : Tensor, optional
+        (H, L, L) that is added to the mask; gradients reach it.
+
+    Returns
+    -------
+    Tensor
+        (B * H, L, L) of the type of ``hidden``: 0 at real positions, `MASKED_SCORE` at padding.
+    """
+    rows = F.zeros_like(F.slice_axis(hidden, axis=2, begin=0, end=1))  # (B, L, 1)
+    # Unlike a comparison, it takes lengths of another type than the encodings'.
+    padding = F.SequenceMask(
+        rows, valid_length, use_sequence_length=True, value=MASKED_SCORE, axis=1
+    )  # (B, L, 1)
+    mask = F.broadcast_add(rows, F.reshape(padding, (0, 1, -1)))  # (B, L, L)
+    mask = F.expand_dims(mask, axis=1)  # (B, 1, L, L)
+    if bias is None:
+        mask = F.broadcast_axis(mask, axis=1, size=heads)  # (B, H, L, L)
+        return F.BlockGrad(F.reshape(mask, (-3, 0, 0)))
+    mask = F.broadcast_add(F.BlockGrad(mask), F.expand_dims(bias, axis=0))  # (B, H, L, L)
+    return F.reshape(mask, (-3, 0, 0))
+
+
+def real_positions(F, positions: Tensor, valid: Tensor) -> Tensor:
+    """Tell real positions from padding.
+
+    Parameters
+    ----------
+    F : module
+        ``mxnet.nd`` or ``mxnet.sym``.
+    positions : Tensor
+        (rows, L, ...) array, for its shape.
+    valid : Tensor
+        (rows,) number of real positions, from the first on.
+
+    Returns
+    -------
+    Tensor
+        (rows, L) float32: 1 at real positions, 0 at padding.
+    """
+    steps = F.reshape(F.contrib.arange_like(positions, axis=1), (1, -1))
+    return F.broadcast_lesser(F.cast(steps, "float32"), F.reshape(valid, (-1, 1)))
+
+
+def greatest(F, outputs: Tensor, real: Tensor) -> Tensor:
+    """Maximum of filters over the real positions of a text.
+
+    Parameters
+    ----------
+    F : module
+        ``mxnet.nd`` or ``mxnet.sym``.
+    outputs : Tensor
+        (B, filters, L) outputs of a convolution.
+    real : Tensor
+        (B, L): 1 at real positions, 0 at padding.
+
+    Returns
+    -------
+    Tensor
+        (B, filters); `MASKED` or less for a text without a real position.
+    """
+    mask = F.expand_dims((1 - real) * MASKED, axis=1)  # (B, 1, L)
+    return F.max(F.broadcast_add(outputs, mask), axis=2)
+
+
+def at_marks(F, hidden: Tensor, marks: Tensor) -> Tensor:
+    """Encodings, (B, L, C), at ``marks``, (B, n), -1 where a mark is absent.
+
+    Shapes: the result (B, n, C), 0 where a mark is absent.
+    """
+    steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, 1, -1))  # (1, 1, L)
+    is_marked = F.broadcast_equal(F.expand_dims(marks, axis=2), steps)  # (B, n, L)
+    # A product with zeros and ones; that of an absent mark, which no position equals, is 0.
+    return F.batch_dot(F.BlockGrad(is_marked), hidden)
 
 
 def activate(F, hidden: Tensor, activation: str) -> Tensor:
@@ -120,9 +223,7 @@ class LayerStack(HybridBlock):
         for layer in dict.fromkeys(layers):
             self.register_child(layer)
         #: Bias of the attention scores of all layers; None for encoders without one.
-        self.relative_positions: Optional[RelativePositions] = None
-        if layers:
-            self.relative_positions = layers[0].relative
+        self.relative_positions = layers[0].relative if layers else None
         break_cycles(self)
 
     def __len__(self) -> int:

@@ -1,10 +1,11 @@
 """Embeddings of an encoder, and the engine that may compute its blocks in MXNet's place.
 
-Shapes: B pairs, L positions, C units, E the width of the embeddings' tables.
+Shapes: B pairs, L positions, C units, H attention heads, E the width of the embeddings' tables.
 """
 
 from __future__ import annotations
 
+import math
 import weakref
 from typing import Any, Optional
 
@@ -25,11 +26,7 @@ def break_cycles(block: Block) -> None:
     all children in a recursive closure.
     """
     block._scope._block = weakref.proxy(block)
-    block._check_container_with_block = _check_nothing
-
-
-def _check_nothing() -> None:
-    pass
+    block._check_container_with_block = lambda: None
 
 
 class EngineHolder:
@@ -157,3 +154,51 @@ class Embeddings(HybridBlock):
         return F.broadcast_add(
             hidden, F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
         )
+
+
+#: Distance from which on all positions share the last bucket of their side.
+FARTHEST = 128
+
+
+def relative_bucket(F, distance: Tensor, buckets: int) -> Tensor:
+    """Bucket of the distance from a query to a key (Raffel et al. 2020, T5; section 2.1).
+
+    Half of the buckets are for keys after the query. In each half, the first half of the buckets
+    are single distances from 0 on; the others grow by a constant factor up to `FARTHEST`.
+    """
+    side, exact = buckets // 2, buckets // 4
+    size = F.abs(distance)
+    factor = (side - exact) / math.log(FARTHEST / exact)
+    # Distances of 16, 32 and 64 begin a bucket: the offset keeps a logarithm that is rounded down
+    # from putting them into the bucket before. All others are far from a border.
+    far = F.floor(F.log(F.maximum(size, 1) / exact) * factor + (exact + 1e-4))
+    bucket = F.where(size < exact, size, F.minimum(far, side - 1))
+    return bucket + (distance > 0) * side
+
+
+class RelativePositions(HybridBlock):
+    """Bias of attention scores by relative position, from one table for all layers of an encoder.
+
+    The input is ``hidden``, (B, L, C), for its length; the output is (H, L, L). It depends on the
+    distance from query to key alone.
+
+    Parameters
+    ----------
+    buckets : int
+        Rows of the table, one a bucket of distances.
+    heads : int
+        H, the number of attention heads.
+    """
+
+    def __init__(self, buckets: int, heads: int, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self._buckets, self._heads = buckets, heads
+        with self.name_scope():
+            self.weight = self.params.get("weight", shape=(buckets, heads))
+
+    def hybrid_forward(self, F, hidden: Tensor, weight: Tensor) -> Tensor:
+        steps = F.cast(F.contrib.arange_like(hidden, axis=1), "float32")  # (L,)
+        keys, queries = F.reshape(steps, (1, -1)), F.reshape(steps, (-1, 1))
+        bucket = relative_bucket(F, F.broadcast_sub(keys, queries), self._buckets)  # (L, L)
+        bias = F.Embedding(bucket, weight, input_dim=self._buckets, output_dim=self._heads)
+        return F.transpose(bias, (2, 0, 1))  # (H, L, L)

@@ -286,24 +286,10 @@ def train_only(network: Network, part: Block) -> ParameterDict:
     mxnet.gluon.ParameterDict
         Parameters of the part. The other parameters of the network, and its constants, have no
         gradients, which saves their memory.
-
-    Raises
-    ------
-    OptionError
-        If the part has a parameter that the network does not have.
     """
-    parameters = network.collect_params().values()
     chosen = part.collect_params()
-    known = {id(parameter) for parameter in parameters}
-    for name, parameter in chosen.items():
-        if id(parameter) not in known:
-            raise OptionError(
-                "part",
-                f"parameter {name} is none of the network's",
-                "a part of this network, such as network.path(0)",
-            )
     trained = {id(parameter) for parameter in chosen.values()}
     trained -= {id(parameter) for parameter in network.constants()}
-    for parameter in parameters:
+    for parameter in network.collect_params().values():
         parameter.grad_req = "write" if id(parameter) in trained else "null"
     return chosen

@@ -14,13 +14,8 @@ import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import FAMILIES, Family
-from wqa.errors import OptionError, check_choice
-from wqa.models.backbone import EncoderLayer, LayerStack
+from wqa.models.backbone import EncoderLayer, LayerStack, at_marks
 from wqa.models.embeddings import Embeddings, break_cycles
-from wqa.models.masks import at_marks
-
-#: What a head can read.
-READS = ("first", "mean", "all", "tokens", "marks")
 
 
 class Head(HybridBlock):
@@ -110,7 +105,6 @@ def score(
     Tensor
         (B,) log-odds; (B, L, k) for a head that reads tokens, (B, k) for one that reads marks.
     """
-    check_choice("reads", head.reads, READS)
     if head.reads == "marks":
         assert marks is not None
         return head(at_marks(F, hidden, marks), marks >= 0)
@@ -293,11 +287,6 @@ class FirstPositionHead(Head):
     outputs : {1, 2}
         One output, the score, or two, as the reference classifiers have them. The score is then the
         second less the first, the log-odds of their softmax.
-
-    Raises
-    ------
-    OptionError
-        If there are other outputs.
     """
 
     is_sequence_classifier = True
@@ -311,8 +300,6 @@ class FirstPositionHead(Head):
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        if outputs not in (1, 2):
-            raise OptionError("outputs", outputs, "1 or 2")
         self._outputs = outputs
         self._activation, self._has_pooler = family.head_activation, family.has_pooler
         with self.name_scope():

@@ -13,19 +13,14 @@ before the import. This module allows it on processors with AMX.
 MXNet's CPU storage allocates each array by the C library. glibc returns large blocks to the system
 at once, so that every operator takes a page fault for each page of its output. This module
 configures glibc to keep the blocks.
-
-The import of MXNet makes some 26,000 functions, hardly any of which is garbage. This module pauses
-Python's garbage collection during the import, which makes it 5 % shorter.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import gc
 import os
 import pathlib
-from typing import Iterator, List, Union
+from typing import List, Union
 
 from wqa.config.environment import (
     device_numbers,
@@ -46,17 +41,6 @@ def _has_amx() -> bool:
         return False
 
 
-@contextlib.contextmanager
-def _garbage_kept() -> Iterator[None]:
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
 os.environ["OMP_NUM_THREADS"] = openmp_threads(
     os.environ.get("OMP_NUM_THREADS", ""), len(os.sched_getaffinity(0))
 )
@@ -70,8 +54,7 @@ except (OSError, AttributeError):  # another C library, which is only slower
     pass
 load_libraries(library_folders())
 try:
-    with _garbage_kept():
-        import mxnet as mx
+    import mxnet as mx
 except (ImportError, OSError) as error:  # OSError: a library that the wheel links is absent
     raise import_problem(error) from None
 
@@ -99,17 +82,12 @@ def parse_devices(ctx: str) -> List[mx.Context]:
         If the name is malformed, or this machine lacks such a GPU.
     """
     kind, numbers = device_numbers(ctx)
-    last = numbers[-1]
-    if kind == "gpu" and last >= gpu_count():
+    if kind == "gpu" and numbers[-1] >= gpu_count():
+        problem = f"gpu:{numbers[-1]}, but this machine shows {gpu_count()} GPUs to MXNet"
         hint = f"install MXNet for GPUs {how_to_install('cu112')}"
         if mx.runtime.Features().is_enabled("CUDA"):
             hint = "let the NVIDIA driver show the GPU: `nvidia-smi` lists those that it shows"
-        raise DeviceError(
-            "ctx",
-            f"gpu:{last}, but this machine shows {gpu_count()} GPUs to MXNet",
-            "a GPU of this machine",
-            f'take ctx="cpu", or {hint}',
-        )
+        raise DeviceError("ctx", problem, "a GPU of this machine", f'take ctx="cpu", or {hint}')
     return [mx.Context(kind, index) for index in numbers]
 
 

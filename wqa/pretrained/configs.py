@@ -62,14 +62,11 @@ def read_object(path: pathlib.Path) -> Dict[str, Any]:
     """Read a JSON object from an encoder's directory."""
     if not path.exists():
         raise EncoderError(path, "the file is missing", "a Hugging Face directory")
-    if not path.is_file():
-        raise EncoderError(path, "is no file", "a JSON object")
     try:
         values = read_json(path, MOST_JSON)
     except (OSError, ValueError) as error:
-        raise EncoderError(
-            path, f"cannot be read as JSON ({error})", hint="fetch the file again"
-        ) from None
+        problem = f"cannot be read as JSON ({error})"
+        raise EncoderError(path, problem, hint="fetch the file again") from None
     if not isinstance(values, dict):
         raise EncoderError(path, f"a {type(values).__name__}", "a JSON object")
     return values
@@ -89,12 +86,8 @@ def from_huggingface(
     for setting, supported in {**SUPPORTED, **names.supported}.items():
         value = values.get(setting, supported)
         if value != supported:
-            raise EncoderError(
-                path,
-                f"{setting} {shorten(value)}",
-                shorten(supported),
-                "this variant is not supported",
-            )
+            problem, hint = f"{setting} {shorten(value)}", "this variant is not supported"
+            raise EncoderError(path, problem, shorten(supported), hint)
     settings = _settings_by_field(names)
     if values.get(names.head_dropout) is not None:
         settings["head_dropout"] = names.head_dropout
@@ -111,12 +104,8 @@ def from_huggingface(
 def check_layers(config: BackboneConfig, where: object, tensors: int) -> None:
     """Check the number of layers against the tensors, before anything is built for the layers."""
     if config.num_layers > tensors and not config.shared_layers:
-        raise EncoderError(
-            where,
-            f"{config.num_layers} layers",
-            f"at most one for each of the {tensors} tensors",
-            "check config.json against the weights",
-        )
+        problem, expected = f"{config.num_layers} layers", f"at most the {tensors} tensors"
+        raise EncoderError(where, problem, expected, "check config.json against the weights")
 
 
 def _settings_by_field(names: HuggingFaceNames) -> Dict[str, str]:
@@ -165,18 +154,12 @@ def _size(values: Dict[str, Any], setting: str, path: pathlib.Path, least: int) 
 
 
 def _family_name(values: Dict[str, Any], tensors: Iterable[str]) -> Any:
+    """Name of the family; the first directories leave it to the prefix of the tensors."""
     if values.get("model_type") is not None:
         return values["model_type"]
-    architectures = values.get("architectures")
-    if isinstance(architectures, list) and architectures:
-        for name, names in HUGGINGFACE.items():
-            pattern = rf"{names.class_name}(For|Model)"
-            if re.match(pattern, str(architectures[0]), re.IGNORECASE):
-                return name
-    for tensor in tensors:
-        for name, names in HUGGINGFACE.items():
-            if tensor.startswith(f"{names.prefix}."):
-                return name
+    for name, names in HUGGINGFACE.items():
+        if any(tensor.startswith(f"{names.prefix}.") for tensor in tensors):
+            return name
     return None
 
 
@@ -212,15 +195,11 @@ def from_zoo(path: pathlib.Path, shapes: Dict[str, Tuple[int, ...]]) -> Backbone
     """Configuration of an encoder of GluonNLP's zoo."""
     match = re.match(rf"({'|'.join(ZOO)})_(\d+)_(\d+)_(\d+)(?=[_.\-])", path.name)
     if not match:
-        raise EncoderError(
-            path,
-            "a name without sizes",
-            "the zoo's own, which starts as bert_12_768_12 or roberta_24_1024_16 do",
-        )
-    units, num_layers, num_heads = int(match[3]), int(match[2]), int(match[4])
-    return zoo_config(
-        path, match[1], shapes, units=units, num_layers=num_layers, num_heads=num_heads
-    )
+        expected = "the zoo's own, which starts as bert_12_768_12 or roberta_24_1024_16 do"
+        raise EncoderError(path, "a name without sizes", expected)
+    num_layers, units, num_heads = map(int, match.groups()[1:])
+    sizes = {"units": units, "num_layers": num_layers, "num_heads": num_heads}
+    return zoo_config(path, match[1], shapes, **sizes)
 
 
 def zoo_config(
@@ -250,10 +229,5 @@ def zoo_config(
 def _rows(where: object, shapes: Dict[str, Tuple[int, ...]], name: str) -> int:
     """Number of rows of a tensor of the zoo."""
     if not shapes.get(name):
-        raise EncoderError(
-            where,
-            f"tensor {name!r} is missing",
-            "an encoder of GluonNLP's zoo",
-            "fetch the file again",
-        )
+        raise EncoderError(where, f"tensor {name!r} is missing", "an encoder of GluonNLP's zoo")
     return shapes[name][0]

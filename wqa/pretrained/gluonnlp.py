@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, Tuple
 
 import mxnet as mx
 import numpy as np
 from gluonnlp.model import GELU, BERTEncoder, BERTModel, RoBERTaModel
-from mxnet.gluon import Block, Parameter, nn
+from mxnet.gluon import Parameter, nn
 from mxnet.gluon.parameter import DeferredInitializationError
 
 from wqa.config import BackboneConfig
@@ -48,33 +48,26 @@ def from_gluonnlp(model: BERTModel) -> Backbone:
     Raises
     ------
     EncoderError
-        If the model is of another type, has no parameters yet, or has an activation or a word
-        embedding of its own.
+        If the model is of another type, or has an activation or a word embedding of its own.
     """
-    kind = type(model).__name__
     if not isinstance(model, BERTModel):
-        raise EncoderError(
-            kind,
-            "no model of GluonNLP's",
-            "a gluonnlp.model.BERTModel or RoBERTaModel",
-            "of a BERTClassifier take its bert, of a RoBERTaClassifier its roberta",
-        )
-    tensors = model._collect_params_with_prefix()
-    config = _read_config(model, tensors)
-    names = zoo_names(config)
-    if names[_TYPES] and names[_TYPES][0] not in tensors:
-        names[_TYPES] = []  # the model has no token types, so the backbone's are 0
-    _settle_shapes(model, [tensors[name] for theirs in names.values() for name in theirs])
+        problem, expected = f"a {type(model).__name__}", "a BERTModel or RoBERTaModel"
+        raise EncoderError("model", problem, expected, "of a BERTClassifier take its bert")
+    parameters = model._collect_params_with_prefix()
+    _settle_shapes(model, parameters["encoder.transformer_cells.0.proj.weight"])
+    config = _read_config(model, {name: array.shape for name, array in parameters.items()})
     backbone = Backbone(config)
-    initialize(backbone, mx.init.Zero(), tensors["word_embed.0.weight"].list_ctx())
-    parameters = backbone._collect_params_with_prefix()
+    device = next(iter(parameters.values())).list_ctx()
+    initialize(backbone, mx.init.Zero(), device)
+    names, targets = zoo_names(config), backbone._collect_params_with_prefix()
     for ours, theirs in names.items():
         # GluonNLP's position table lacks the rows before the first position.
         start = config.first_position if ours == _POSITIONS else 0
         for name in theirs:
-            rows = _values(tensors[name])
-            set_rows(parameters[ours], start, rows)
-            start += len(rows)
+            if name in parameters:  # a model without token types has none
+                rows = _values(parameters[name])
+                set_rows(targets[ours], start, rows)
+                start += len(rows)
     with_gradients(backbone)
     return backbone
 
@@ -102,74 +95,56 @@ def to_gluonnlp(backbone: Backbone) -> BERTModel:
     """
     config = backbone.config
     if config.layout not in ZOO:
-        raise EncoderError(
-            "backbone", f"an encoder of the family {config.layout}", " or ".join(ZOO)
-        )
-    if ZOO[config.layout].token_types == 1 < config.token_types:
-        raise EncoderError(
-            "backbone", f"{config.token_types} token types", "one, as GluonNLP's RoBERTa has none"
-        )
+        problem = f"an encoder of the family {config.layout}"
+        raise EncoderError("backbone", problem, " or ".join(ZOO))
+    if config.layout == "roberta" and config.token_types > 1:
+        problem = f"{config.token_types} token types"
+        raise EncoderError("backbone", problem, "one, as GluonNLP's RoBERTa has none")
     model = _new_model(config)
     tensors = model._collect_params_with_prefix()
     values = dict(_tensor_values(backbone))
     for name, value in values.items():
         tensors[name].shape = value.shape  # otherwise it waits for a first input
-    devices = backbone.embeddings.word.weight.list_ctx()
-    model.initialize(mx.init.Zero(), ctx=devices)
+    model.initialize(mx.init.Zero(), ctx=backbone.embeddings.word.weight.list_ctx())
     for name, value in values.items():
-        set_rows(tensors[name], 0, value)
+        tensors[name].set_data(mx.nd.array(value))
     return model
 
 
-def _read_config(model: BERTModel, tensors: Dict[str, Parameter]) -> BackboneConfig:
+def _settle_shapes(model: BERTModel, parameter: Parameter) -> None:
+    """Let the encoder's parameters have their shapes, which may wait for a first input."""
+    try:
+        _values(parameter)
+    except DeferredInitializationError:
+        device = parameter.list_ctx()[0]
+        hidden = mx.nd.zeros((1, 1, model.encoder._units), ctx=device)  # (L, B, C)
+        model.encoder(hidden, None, mx.nd.ones(1, ctx=device))
+
+
+def _read_config(model: BERTModel, shapes: Dict[str, Tuple[int, ...]]) -> BackboneConfig:
     """Configuration of the backbone that computes what a model does."""
     kind, encoder = type(model).__name__, model.encoder
-    if "word_embed.0.weight" not in tensors:
-        raise EncoderError(
-            kind, "a word_embed of its own kind", "the table that GluonNLP builds of vocab_size"
-        )
     cell = encoder.transformer_cells[0]
+    activation = cell.ffn.activation
+    name = "relu"
+    if isinstance(activation, GELU):
+        name = "gelu_tanh" if activation._approximate else "gelu"
+    elif getattr(activation, "_act_type", "") != "relu":
+        expected = "one of " + ", ".join(ACTIVATIONS.values())
+        raise EncoderError(kind, f"the activation {activation}", expected)
     fields: Dict[str, Any] = {
         "units": encoder._units,
         "num_layers": len(encoder.transformer_cells),
         "num_heads": cell.attention_cell._num_heads,
         "layer_norm_eps": encoder._layer_norm_eps,
-        "activation": _activation(kind, cell.ffn.activation),
+        "activation": name,
         "dropout": encoder._dropout,
         "attention_dropout": cell.attention_cell._dropout,
     }
     family = "roberta" if isinstance(model, RoBERTaModel) else "bert"
-    if family == "bert" and "token_type_embed.0.weight" not in tensors:
+    if family == "bert" and "token_type_embed.0.weight" not in shapes:
         fields["token_types"] = ZOO[family].token_types
-    shapes = {name: parameter.shape for name, parameter in tensors.items()}
     return zoo_config(kind, family, shapes, **fields)
-
-
-def _activation(kind: str, block: Block) -> str:
-    """Name of an activation of GluonNLP in a `BackboneConfig`."""
-    if isinstance(block, GELU):
-        return "gelu_tanh" if block._approximate else "gelu"
-    if isinstance(block, nn.Activation) and block._act_type == "relu":
-        return "relu"
-    raise EncoderError(kind, f"the activation {block}", "one of " + ", ".join(ACTIVATIONS.values()))
-
-
-def _settle_shapes(model: BERTModel, parameters: List[Parameter]) -> None:
-    """Let parameters that wait for a first input have their shapes."""
-    try:
-        for parameter in parameters:
-            parameter.data(parameter.list_ctx()[0])
-    except DeferredInitializationError:
-        device = parameter.list_ctx()[0]
-        hidden = mx.nd.zeros((1, 1, model.encoder._units), ctx=device)  # (L, B, C)
-        model.encoder(hidden, None, mx.nd.ones(1, ctx=device))
-    except RuntimeError:
-        raise EncoderError(
-            type(model).__name__,
-            f"the parameter {parameter.name} has no values",
-            "a model with parameters",
-            "call its initialize or load_parameters first",
-        ) from None
 
 
 def _new_model(config: BackboneConfig) -> BERTModel:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import stat
-from typing import Dict, List, Tuple, Union
+from typing import Dict, Iterator, List, Union
 
 import mxnet as mx
 import numpy as np
@@ -25,24 +26,29 @@ from wqa.pretrained.source import Source
 _HINT = "restore the file from its run"
 
 
+@contextlib.contextmanager
+def _reading(path: PathLike) -> Iterator[None]:
+    """Convert what a damaged file raises into a `RunDirectoryError`."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        problem = f"does not load ({error})"
+        raise RunDirectoryError(path, problem, "the parameters of the run", _HINT) from None
+
+
 def stored_layout(path: PathLike) -> Dict[str, StoredArray]:
     """Read the layout of a run's ``model.params``, as `wqa.io.parameter_files.read_layout`."""
-    try:
+    with _reading(path):
         return read_layout(path)
-    except (OSError, ValueError) as error:
-        raise _damaged(path, error) from None
 
 
 def stored_parameter(path: PathLike, name: str, stored: StoredArray) -> np.ndarray:
     """Read a parameter of a run."""
-    try:
+    with _reading(path):
         values = read_array(path, stored)
-    except (OSError, ValueError) as error:
-        raise _damaged(path, error) from None
     if not np.isfinite(values).all():
-        raise RunDirectoryError(
-            path, f"parameter {name} holds NaN or infinity", "finite numbers", _HINT
-        )
+        problem = f"parameter {name} holds NaN or infinity"
+        raise RunDirectoryError(path, problem, "finite numbers", _HINT)
     return values
 
 
@@ -50,38 +56,21 @@ def load_parameters(
     block: Block, path: PathLike, ctx: Union[mx.Context, List[mx.Context], None] = None
 ) -> None:
     """Load the parameters of a block, which are compared with the file before they are read."""
-    layout = stored_layout(path)
-    parameters = block._collect_params_with_prefix()
-    _check_layout(path, layout, parameters)
-    for name, parameter in parameters.items():
-        values = stored_parameter(path, name, layout[name])
-        parameter._load_init(mx.nd.from_numpy(values), ctx)
-
-
-def _check_layout(path: PathLike, layout: Dict[str, StoredArray], parameters: dict) -> None:
+    layout, parameters = stored_layout(path), block._collect_params_with_prefix()
+    unknown = [name for name in layout if name not in parameters]
+    if unknown:
+        raise _misfit(path, f"unknown parameter {shorten(unknown[0])}")
     for name, parameter in parameters.items():
         if name not in layout:
             raise _misfit(path, f"parameter {name} is missing")
         stored = layout[name]
-        if not _has_shape(parameter, stored.shape):
+        if stored.shape != parameter.shape:
             raise _misfit(path, f"parameter {name} of shape {stored.shape}", parameter.shape)
         if stored.dtype != np.dtype(parameter.dtype):
             raise _misfit(path, f"parameter {name} of type {stored.dtype}", parameter.dtype)
-    unknown = [name for name in layout if name not in parameters]
-    if unknown:
-        raise _misfit(path, f"unknown parameter {shorten(unknown[0])}")
-
-
-def _has_shape(parameter: mx.gluon.Parameter, shape: Tuple[int, ...]) -> bool:
-    expected = parameter.shape or ()
-    # Gluon writes 0 or -1 for a size that the first input determines.
-    sizes = [size if size > 0 else actual for size, actual in zip(expected, shape)]
-    return len(expected) == len(shape) and tuple(sizes) == shape
-
-
-def _damaged(path: PathLike, error: Exception) -> RunDirectoryError:
-    reason = error.strerror if isinstance(error, OSError) else error
-    return RunDirectoryError(path, f"does not load ({reason})", "the parameters of the run", _HINT)
+    for name, parameter in parameters.items():
+        values = stored_parameter(path, name, layout[name])
+        parameter._load_init(mx.nd.from_numpy(values), ctx)
 
 
 def _misfit(path: PathLike, problem: str, expected: object = "") -> RunDirectoryError:
@@ -196,26 +185,21 @@ def initialize_from(model: Network, directory: PathLike, ctx: Devices = None) ->
         If a file or a tensor is missing, cut off or of another shape.
     """
     with encoder_directory(directory) as folder:
-        _fill(model, folder, ctx)
-    # Arrays that the files hold in memory are freed before the gradients take memory.
+        source = Source(folder)
+        for backbone in model.encoders:
+            source.check(backbone)
+        initialize(model, mx.init.Normal(INITIAL_SIGMA), ctx)
+        for backbone in model.encoders:
+            source.fill(backbone)
+        for head in model.heads:
+            pooler = getattr(head, "pooler", None)
+            if pooler is not None and source.has_pooler():
+                source.fill_pooler(pooler)
+        if model.predictor is not None:
+            names = predictor_names(source.config)
+            if names and not source.missing(names):
+                source.fill(model.predictor, names)
     with_gradients(model)
-
-
-def _fill(model: Network, folder: pathlib.Path, ctx: Devices) -> None:
-    source = Source(folder)
-    for backbone in model.encoders:
-        source.check(backbone)
-    initialize(model, mx.init.Normal(INITIAL_SIGMA), ctx)
-    for backbone in model.encoders:
-        source.fill(backbone)
-    for head in model.heads:
-        pooler = getattr(head, "pooler", None)
-        if pooler is not None and source.has_pooler():
-            source.fill_pooler(pooler)
-    if model.predictor is not None:
-        names = predictor_names(source.config)
-        if names and not source.missing(names):
-            source.fill(model.predictor, names)
 
 
 def initialize(block: Block, initializer: mx.init.Initializer, ctx: Devices) -> None:

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import pathlib
 import re
-from typing import (
-    Any,
-    Collection,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import Any, Collection, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 from mxnet.gluon import Block, HybridBlock, Parameter
 
-from wqa.config import BackboneConfig, read_run_config
+from wqa.config import BackboneConfig, from_dict, read_run_config
+from wqa.config.encoders import check_exits
 from wqa.data.digests import check_digest
-from wqa.errors import EncoderError, printable, shorten
+from wqa.errors import EncoderError
 from wqa.models import Backbone, Network
+from wqa.models.exits import ExitConfig
 from wqa.models.heads import FirstPositionHead
 from wqa.pretrained.configs import check_layers, from_huggingface, from_zoo, read_object
 from wqa.pretrained.names import DENSE, HUGGINGFACE, Names, huggingface_names, zoo_names
 from wqa.pretrained.weights import Weights
-
-_LOGGER = logging.getLogger(__name__)
 
 #: Tensors that a message names.
 NAMED = 20
@@ -41,8 +28,7 @@ NAMED = 20
 class TensorMap:
     """Tensors of files, checked against the parameters of a block and written into them."""
 
-    #: What the files hold, and what to do if sizes do not fit or tensors are missing; for messages.
-    content = "encoder"
+    #: What to do if sizes do not fit or tensors are missing; for messages.
     remedy, fetch = "check config.json against the weights", "fetch the file again"
 
     def __init__(
@@ -59,12 +45,9 @@ class TensorMap:
         parameters = block._collect_params_with_prefix()
         unknown = [name for name in names if name not in parameters]
         if unknown:
-            raise EncoderError(
-                self.where,
-                f"parameter {unknown[0]}, which the network lacks",
-                f"a network with all layers of the {self.content}",
-                "train the network: its task knows how it starts",
-            )
+            problem = f"parameter {unknown[0]}, which the network lacks"
+            hint = "train the network: its task knows how it starts"
+            raise EncoderError(self.where, problem, "a network with all layers", hint)
         for name, tensors in names.items():
             shape = parameters[name].shape
             for plain in tensors:
@@ -74,12 +57,8 @@ class TensorMap:
         """Check that the files hold the tensors of some names."""
         missing = self.missing(names)
         if missing:
-            raise EncoderError(
-                self.where,
-                f"missing tensors: {list_names(missing)}",
-                "those of all parameters",
-                self.fetch,
-            )
+            problem = f"missing tensors: {list_names(missing)}"
+            raise EncoderError(self.where, problem, "those of all parameters", self.fetch)
 
     def fill(self, block: Block, names: Optional[Names] = None) -> None:
         """Write tensors that `check` has passed into a block, one at a time."""
@@ -88,13 +67,12 @@ class TensorMap:
             parameter = parameters[name]
             if not tensors:
                 set_rows(parameter, 0, np.zeros(parameter.shape, np.float32))
-                continue
             # The first rows, of positions that no token takes, may be absent.
             start = parameter.shape[0] - sum(self._shape(plain)[0] for plain in tensors)
             for plain in tensors:
-                for row, rows in self._parts(plain):
-                    set_rows(parameter, start + row, rows)
-                start += self._shape(plain)[0]
+                rows = self._read(plain)
+                set_rows(parameter, start, rows)
+                start += len(rows)
 
     def missing(self, names: Optional[Names] = None) -> List[str]:
         """Tensors that parameters need and the files lack, by their plain names."""
@@ -112,20 +90,16 @@ class TensorMap:
     def _shape(self, plain: str) -> Tuple[int, ...]:
         return self.weights.shapes[self._plain[plain]]
 
-    def _parts(self, plain: str) -> Iterator[Tuple[int, np.ndarray]]:
+    def _read(self, plain: str) -> np.ndarray:
         self.used.add(self._plain[plain])
-        return self.weights.parts(self._plain[plain])
+        return self.weights.read(self._plain[plain])
 
     def _check_shape(self, plain: str, expected: Tuple[int, ...], name: str = "") -> None:
         """Check the shape of a tensor, which fills a parameter of a name."""
         shape, optional = self._shape(plain), self._optional_rows(name)
         if shape not in (expected, (expected[0] - optional, *expected[1:])):
-            raise EncoderError(
-                f"{self.weights.path}, tensor {self._plain[plain]}",
-                f"shape {shape}",
-                str(expected),
-                self.remedy,
-            )
+            where = f"{self.weights.path}, tensor {self._plain[plain]}"
+            raise EncoderError(where, f"shape {shape}", str(expected), self.remedy)
 
 
 def list_names(names: Sequence[str]) -> str:
@@ -142,24 +116,8 @@ def set_rows(parameter: Parameter, start: int, rows: np.ndarray) -> None:
         array[start : start + len(rows)] = rows
 
 
-class _Description(NamedTuple):
-    """What a directory says about its encoder."""
-
-    config: BackboneConfig
-    plain: Dict[str, str]  # names of the files' tensors by their names without the family's prefix
-    names: Names  # plain names by parameter
-    classifier: Dict[str, str]  # plain names of the dense layer and the output layer
-    exits: Tuple[int, ...] = ()
-    digests: Mapping[str, str] = {}  # SHA-256 of a run's files
-
-
 #: Names of labels, in lower case, of candidates that answer.
 ANSWER_LABELS = {"1", "answer", "correct", "entailment", "positive", "relevant", "true", "yes"}
-#: Names where a configuration gives none.
-DEFAULT_LABELS = {"LABEL_0", "LABEL_1"}
-
-#: The classifier of a directory that has the pooler alone, if anything.
-_POOLER = {"dense": "pooler", "out": ""}
 
 
 class Source(TensorMap):
@@ -168,24 +126,42 @@ class Source(TensorMap):
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        if not directory.is_dir():
-            raise EncoderError(directory, "there is no such directory", "an encoder's directory")
         path = directory / "config.json"
         values = read_object(path) if path.exists() else None
         if values is None and not list(directory.glob("*.params")):
             raise EncoderError(path, "the file is missing", "a Hugging Face directory")
         weights = Weights(directory)
-        self.settings: Mapping[str, Any] = {}
+        #: Hugging Face's ``config.json``; empty for other directories.
+        self.settings: Dict[str, Any] = {}
+        #: The exit of a run of a monolithic ranker.
+        self.exits: Tuple[int, ...] = ()
+        # Plain names of the classifier's dense layer and output layer.
+        self._classifier = {"dense": "pooler", "out": ""}
+        self._digests: Dict[str, str] = {}
+        plain = {name: name for name in weights.shapes}
         if values is None:
-            description = _describe_zoo(weights)
+            self.config = from_zoo(weights.path, weights.shapes)
+            names = zoo_names(self.config)
         elif "backbone" in values:
-            description = _describe_run(path, weights)
+            self._read_run(path, len(weights.shapes))
+            plain = {re.sub(r"^backbone\.", "", name): name for name in weights.shapes}
+            names = {name: [name] for name in Backbone(self.config)._collect_params_with_prefix()}
         else:
-            self.settings = values
-            description = _describe_huggingface(values, path, weights)
-        super().__init__(directory, weights, description.plain, description.names)
-        self.config, self.exits = description.config, description.exits
-        self._classifier, self._digests = description.classifier, description.digests
+            self.config, self.settings = from_huggingface(values, path, weights.shapes), values
+            self._classifier = HUGGINGFACE[self.config.layout].classifier
+            plain = {_plain_name(name): name for name in weights.shapes}
+            names = huggingface_names(self.config)
+        super().__init__(directory, weights, plain, names)
+
+    def _read_run(self, path: pathlib.Path, tensors: int) -> None:
+        run = read_run_config(path)
+        self.config, self._digests = _run_backbone(path), run.sha256
+        check_layers(self.config, path, tensors)
+        if run.system == "pairwise":
+            own = from_dict(ExitConfig, run.network, f"{path}, field network")
+            self.exits = check_exits(own.exits or (self.config.num_layers,), self.config.num_layers)
+            head = f"head_{self.exits[-1]}"
+            self._classifier = {"dense": f"{head}.dense", "out": f"{head}.out"}
 
     def fill(self, block: Block, names: Optional[Names] = None) -> None:
         """Write tensors of the files into a block, by default those of the encoder."""
@@ -228,23 +204,15 @@ class Source(TensorMap):
         for kind, parameter in head.out._collect_params_with_prefix().items():
             [name] = names[kind]
             self._check_shape(name, (2, *parameter.shape[1:]))
-            value = np.concatenate([rows for _, rows in self._parts(name)])
+            value = self._read(name)
             set_rows(parameter, 0, value[answer : answer + 1] - value[1 - answer : 2 - answer])
 
     def _answer_label(self) -> int:
         """Which of two outputs is that of answers."""
-        names = self.settings.get("id2label")
-        if not isinstance(names, dict):
+        labels = self.settings.get("id2label")
+        if not isinstance(labels, dict):
             return 1
-        is_answer = [str(names.get(str(label), "")).lower() in ANSWER_LABELS for label in (0, 1)]
-        if is_answer[0] == is_answer[1] and set(map(str, names.values())) != DEFAULT_LABELS:
-            listed = ", ".join(shorten(names.get(str(label))) for label in (0, 1))
-            _LOGGER.warning(
-                "%s: of the labels %s the second is taken for that of answers; id2label of "
-                "config.json chooses, where it names one of them 'answer'",
-                printable(str(self.where)),
-                listed,
-            )
+        is_answer = [str(labels.get(label)).lower() in ANSWER_LABELS for label in ("0", "1")]
         return 0 if is_answer == [True, False] else 1
 
     def has_spans(self) -> bool:
@@ -273,51 +241,12 @@ def read_sizes(directory: pathlib.Path, tensors: Collection[str]) -> BackboneCon
     return config
 
 
-def _describe_zoo(weights: Weights) -> _Description:
-    config = from_zoo(weights.path, weights.shapes)
-    plain = {name: name for name in weights.shapes}
-    return _Description(config, plain, zoo_names(config), _POOLER)
-
-
-def _describe_run(path: pathlib.Path, weights: Weights) -> _Description:
-    run, config = read_run_config(path), _run_backbone(path)
-    plain = {re.sub(r"^backbone\.", "", name): name for name in weights.shapes}
-    check_layers(config, path, len(weights.shapes))
-    layers = {name.split(".")[1] for name in plain if re.match(r"layers\.\d", name)}
-    if 0 < len(layers) < config.num_layers and not config.shared_layers:
-        # A network may have fewer layers than its encoder, such as a student's body.
-        raise EncoderError(
-            path,
-            f"a run with {len(layers)} layers of an encoder of {config.num_layers}",
-            "all layers of the encoder",
-            "start from the encoder, or from a run that has all of its layers",
-        )
-    parameters = Backbone(config)._collect_params_with_prefix()
-    names = {name: [name] for name in parameters}
-    if run.system != "pairwise":
-        return _Description(config, plain, names, _POOLER, (), run.sha256)
-    exits: Any = run.network.get("exits")
-    one = isinstance(exits, list) and len(exits) == 1 and type(exits[0]) is int
-    if not one or not 1 <= exits[0] <= config.num_layers:
-        raise EncoderError(path, f"exits {shorten(exits)}", "the one exit of a monolithic ranker")
-    head = f"head_{exits[-1]}"
-    classifier = {"dense": f"{head}.dense", "out": f"{head}.out"}
-    return _Description(config, plain, names, classifier, tuple(exits), run.sha256)
-
-
 def _run_backbone(path: pathlib.Path) -> BackboneConfig:
     """Encoder of a run, from its ``config.json``."""
     config = read_run_config(path).backbone
     if config is None:
         raise EncoderError(path, "a run without an encoder", "a run or an encoder")
     return config
-
-
-def _describe_huggingface(values: dict, path: pathlib.Path, weights: Weights) -> _Description:
-    config = from_huggingface(values, path, weights.shapes)
-    plain = {_plain_name(name): name for name in weights.shapes}
-    classifier = HUGGINGFACE[config.layout].classifier
-    return _Description(config, plain, huggingface_names(config), classifier)
 
 
 def _plain_name(name: str) -> str:

@@ -26,7 +26,6 @@ from wqa.systems.registry import SYSTEMS, build_network
 class Checkpoint(TensorMap):
     """An authors' checkpoint: one file with the tensors of a system's network."""
 
-    content = "checkpoint"
     remedy = "name the encoder that the checkpoint was trained from"
     fetch = f"fetch the file again, or {remedy}"
 

@@ -44,7 +44,7 @@ from wqa.training.schedules import (
 )
 from wqa.training.start import open_start
 from wqa.training.task import Setup, Task
-from wqa.training.teachers import ScoreTeacher, open_teachers, scores_of_teachers
+from wqa.training.teachers import open_teachers, scores_of_teachers
 from wqa.training.trainer import Evaluator, Trainer
 from wqa.training.workers import Workers, open_workers
 
@@ -87,7 +87,6 @@ def train(
     resume: bool = False,
     make_evaluator: Optional[Callable[[PairInputs], Evaluator]] = None,
     command: str = "",
-    score_teacher: Optional[ScoreTeacher] = None,
     dev: str = "",
     **options: Any,
 ) -> Trained:
@@ -121,10 +120,6 @@ def train(
         Takes the inputs of the network and returns the evaluator that the trainer calls.
     command : str
         Command line that ``config.json`` records.
-    score_teacher : callable, optional
-        Takes a name in ``config.teachers`` that is no folder of scores, such as that of a run, and
-        returns the `wqa.data.scores.CandidateScores` of the training data by it. Without it,
-        teachers are folders that `wqa score` wrote.
     dev : str
         Development questions, or what else the system is evaluated on; empty for none. The run
         keeps the parameters with the best figure, as of those of ``make_evaluator``. The model card
@@ -162,7 +157,7 @@ def train(
             choose_training_engine(task.network, config)
             schedule = _schedule(task, config, run, began_on)
             given, config = config, with_chosen(config, schedule)
-            teachers = open_teachers(task, config, train_file, score_teacher)
+            teachers = open_teachers(task, config)
             evaluator = None
             if make_evaluator and workers.writes:
                 evaluator = make_evaluator(task.inputs)

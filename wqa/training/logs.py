@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import pathlib
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 from wqa.config import parse_json
 from wqa.io.files import atomic_writer, storage_errors
@@ -23,36 +22,23 @@ class MetricsFile:
         with storage_errors(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
-    def sync(self) -> None:
-        """Flush all lines to the disk."""
-        if self.path.exists():
-            with storage_errors(self.path), open(self.path, "ab") as file:
-                os.fsync(file.fileno())
-
     def log_start(self, start: str) -> bool:
-        """Write the first line of a run that starts from another one, if the file lacks it."""
-        lines = self._lines()
-        if lines and "start" in lines[0]:
+        """Write the first line of a run that starts from another one, if there is none."""
+        if self.path.exists():
             return False
-        self._write([{"update": 0, "start": start}, *lines])
+        self.append({"update": 0, "start": start})
         return True
 
     def keep_until(self, update: int) -> None:
         """Delete the lines after an update, and those that were not written completely."""
-        if self.path.exists():
-            self._write([line for line in self._lines() if line["update"] <= update])
-
-    def _lines(self) -> List[Dict[str, Any]]:
-        """The lines that were written completely."""
-        lines = []
-        if self.path.is_file():
-            for line in self.path.read_bytes().splitlines():
-                with contextlib.suppress(ValueError):
-                    values = parse_json(line)
-                    if isinstance(values, dict) and isinstance(values.get("update"), int):
-                        lines.append(values)
-        return lines
-
-    def _write(self, lines: List[Dict[str, Any]]) -> None:
-        with atomic_writer(self.path) as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+        if not self.path.exists():
+            return
+        kept = []
+        for line in self.path.read_bytes().splitlines():
+            with contextlib.suppress(ValueError):
+                values = parse_json(line)
+                number = values.get("update") if isinstance(values, dict) else None
+                if isinstance(number, int) and number <= update:
+                    kept.append(line)
+        with atomic_writer(self.path, "wb") as file:
+            file.writelines(line + b"\n" for line in kept)

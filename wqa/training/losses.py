@@ -14,7 +14,7 @@ from typing import List
 
 import mxnet as mx
 
-from wqa.models.masks import MASKED
+from wqa.models.backbone import MASKED
 
 
 def cross_entropy(scores: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:

@@ -18,11 +18,8 @@ from wqa.models import Backbone, Network
 from wqa.models.heads import Head
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.pretrained.configs import check_layers
-from wqa.pretrained.load import stored_layout, stored_parameter
+from wqa.pretrained.load import INITIAL_SIGMA, stored_layout, stored_parameter
 from wqa.text import Tokenizer, load_tokenizer
-
-#: Standard deviation of new parameters.
-INITIAL_SIGMA = 0.02
 
 
 class Start:

@@ -1,27 +1,16 @@
-"""Teachers of a training: their scores of the training pairs.
-
-A teacher is a folder that `wqa score` wrote, or a ranker, which scores the training data before the
-first update. This package does not import rankers: the caller of `wqa.train` hands in how
-a ranker scores the data.
-"""
+"""Teachers of a training: their scores of the training pairs, in folders that `wqa score` wrote."""
 
 from __future__ import annotations
 
-import functools
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import List, Sequence
 
 import numpy as np
 
 from wqa.config import TrainingConfig
-from wqa.data.digests import ranker_digest
-from wqa.data.scores import CandidateScores, StoredScores, is_stored_scores
+from wqa.data.scores import StoredScores
 from wqa.errors import DataError, OptionError
-from wqa.text import is_store
 from wqa.training.pairs import Pairs
 from wqa.training.task import Task
-
-#: Scores the training data by the ranker that a path names.
-ScoreTeacher = Callable[[str], CandidateScores]
 
 #: Log-odds of a candidate that is blank to its teacher, whose score is minus infinity: its
 #: probability is 0 at every temperature, in float32.
@@ -30,75 +19,25 @@ BLANK_SCORE = -1e4
 _HINT = "score the training data: wqa score RUN --data FILE --out DIR"
 
 
-class Teacher:
-    """A teacher of a training."""
-
-    def __init__(
-        self, name: str, train_file: str, score_teacher: Optional[ScoreTeacher] = None
-    ) -> None:
-        self.name = name
-        self._known: Callable[[], CandidateScores]
-        if is_stored_scores(name):
-            stored = StoredScores(name)
-            self.digest, self._known = stored.digest, lambda: stored
-            return
-        self.digest = ranker_digest(name)
-        if is_store(train_file) or score_teacher is None:
-            data = "a store of tokens" if is_store(train_file) else "no way to score by it"
-            raise OptionError("teachers", f"{name}, a ranker, and {data}", "its scores", _HINT)
-        self._known = functools.partial(score_teacher, name)
-
-    def scores_of(self, pairs: Pairs) -> np.ndarray:
-        """Scores of the training pairs.
-
-        Shapes: the result (N,).
-        """
-        known = self._known()
-        assert pairs.keys is not None
-        indices = known.find(pairs.keys)
-        missing = int(np.count_nonzero(indices < 0))
-        if missing:
-            problem = f"{missing:,} of {len(pairs):,} training candidates have no score"
-            raise DataError(self.name, problem, "scores of these very texts", _HINT)
-        scores = known.scores[indices]
-        scores[np.isneginf(scores)] = BLANK_SCORE
-        wrong = scores[~np.isfinite(scores)]
-        if len(wrong):
-            raise DataError(self.name, f"holds the score {wrong[0]}", "numbers", _HINT)
-        return scores
-
-
-def open_teachers(
-    task: Task,
-    config: TrainingConfig,
-    train_file: str,
-    score_teacher: Optional[ScoreTeacher] = None,
-) -> List[Teacher]:
-    """Open the teachers of a training; nothing is scored yet."""
+def open_teachers(task: Task, config: TrainingConfig) -> List[StoredScores]:
+    """Open the teachers of a training; their pairs are not looked up yet."""
     if not config.teachers:
         return []
-    scores = task.taught_scores
-    count = len(config.teachers)
+    scores, count = task.taught_scores, len(config.teachers)
     if not scores:
-        raise OptionError(
-            "teachers",
-            f"{count} for {type(task).__name__}, which cannot learn from teachers",
-            "none, or a system that learns from them",
-        )
+        problem = f"{count} for {type(task).__name__}, which cannot learn from teachers"
+        raise OptionError("teachers", problem, "none, or a system that learns from them")
     if config.teaching == "each" and count != scores:
-        hint = 'set teaching="sum" or teaching="round-robin"'
-        if scores > 1:
-            hint = f"name a teacher several times, or {hint}"
-        raise OptionError(
-            "teachers",
-            f"{count} for {scores} score{'s' if scores > 1 else ''} of the student",
-            f"{scores}, one for each score",
-            hint,
-        )
-    return [Teacher(name, train_file, score_teacher) for name in config.teachers]
+        problem = f"{count} for {scores} score{'s' if scores > 1 else ''} of the student"
+        hint = 'name a teacher several times, or set teaching="sum" or teaching="round-robin"'
+        raise OptionError("teachers", problem, f"{scores}, one for each score", hint)
+    opened = {name: StoredScores(name) for name in dict.fromkeys(config.teachers)}
+    return [opened[name] for name in config.teachers]
 
 
-def scores_of_teachers(teachers: Sequence[Teacher], pairs: Pairs, train_file: str) -> np.ndarray:
+def scores_of_teachers(
+    teachers: Sequence[StoredScores], pairs: Pairs, train_file: str
+) -> np.ndarray:
     """Scores of the training pairs by all teachers.
 
     Shapes: the result (N, T).
@@ -110,11 +49,21 @@ def scores_of_teachers(teachers: Sequence[Teacher], pairs: Pairs, train_file: st
             "a store of this version",
             "delete the folder, then make it again with `wqa tokenize`",
         )
-    scores = np.zeros((len(pairs), len(teachers)), np.float32)
-    columns: Dict[str, int] = {}
-    for index, teacher in enumerate(teachers):
-        if teacher.name not in columns:
-            columns[teacher.name] = index
-            scores[:, index] = teacher.scores_of(pairs)
-        scores[:, index] = scores[:, columns[teacher.name]]
+    columns = {teacher.path: _scores_of(teacher, pairs) for teacher in dict.fromkeys(teachers)}
+    return np.stack([columns[teacher.path] for teacher in teachers], axis=1)
+
+
+def _scores_of(teacher: StoredScores, pairs: Pairs) -> np.ndarray:
+    """Scores of the training pairs by a teacher, (N,)."""
+    assert pairs.keys is not None
+    indices = teacher.find(pairs.keys)
+    missing = int(np.count_nonzero(indices < 0))
+    if missing:
+        problem = f"{missing:,} of {len(pairs):,} training candidates have no score"
+        raise DataError(teacher.path, problem, "scores of these very texts", _HINT)
+    scores = teacher.scores[indices]
+    scores[np.isneginf(scores)] = BLANK_SCORE
+    wrong = scores[~np.isfinite(scores)]
+    if len(wrong):
+        raise DataError(teacher.path, f"holds the score {wrong[0]}", "numbers", _HINT)
     return scores

@@ -365,7 +365,6 @@ class Trainer:
         self._check_parameters()
         begin = time.perf_counter()
         if self.workers.writes:
-            self.metrics.sync()  # a resumed training does not write the lines before its checkpoint
             self.checkpoints.save(self.state, self.network, self._optimizer)
         self._since += time.perf_counter() - begin
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.models.backbone import EncoderLayer
-from wqa.models.masks import relative_bucket
+from wqa.models.embeddings import relative_bucket
 
 #: Most numbers of the arrays that are kept, 64 MB: all lengths up to 160 of a base encoder.
 KEPT = 1 << 24

@@ -48,9 +48,8 @@ from wqa.engines.onednn.training_parameters import (
 from wqa.engines.onednn.training_tape import Operation
 from wqa.engines.threads import in_threads
 from wqa.errors import OptionError
-from wqa.models.backbone import LayerStack
+from wqa.models.backbone import MASKED_SCORE, LayerStack, at_marks
 from wqa.models.embeddings import Embeddings
-from wqa.models.masks import MASKED_SCORE, at_marks
 
 
 class GradientEngine:

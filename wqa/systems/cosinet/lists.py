@@ -23,8 +23,8 @@ from mxnet.gluon import HybridBlock, Parameter, nn, rnn
 from wqa.config import BackboneConfig
 from wqa.config.systems import option, without_option
 from wqa.errors import OptionError, check_choice
+from wqa.models.backbone import real_positions
 from wqa.models.embeddings import break_cycles
-from wqa.models.masks import real_positions
 from wqa.models.network import Network, NetworkConfig
 from wqa.systems.cosinet.inputs import ListInputs
 from wqa.text import Tokenizer, bucketed, plan_batches

@@ -17,7 +17,7 @@ from wqa.models.runtime import Tensor
 
 from mxnet.gluon import nn
 
-from wqa.models.masks import MASKED, greatest, real_positions
+from wqa.models.backbone import MASKED, greatest, real_positions
 from wqa.systems.cosinet.lists import ListNetwork, uniform_by_fan_in
 
 #: Filters of a text, and words that a filter reads (section 5.2).

@@ -12,9 +12,9 @@ from wqa.models.runtime import Tensor
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn, rnn
 
+from wqa.models.backbone import MASKED
 from wqa.models.embeddings import break_cycles
 from wqa.models.heads import Head, Stage, scores_of_stages
-from wqa.models.masks import MASKED
 
 #: Dropout rates of the variants: before their layers, and before the linear variant's output.
 INPUT_DROPOUT, OUTPUT_DROPOUT = 0.3, 0.1
