@@ -669,10 +669,10 @@ def test_commands_from_documents_to_figures(tmp_path, capsys):
     assert "`wqa evaluate --total 4`" in printed.err
     assert "3 questions retrieve no document with an answer" in printed.err
     scored = tmp_path / "figures.json"
-    options = ("--data", out, "--metrics", "hit@1,ptb@1", "--total", 4, "--json", scored)
+    options = ("--data", out, "--metrics", "hit@3,ptb@1", "--total", 4, "--json", scored)
     assert wqa("evaluate", "rr", *options) == 0
     row = json.loads(scored.read_text())
-    assert (row["filter"], row["questions"], row["hit@1"], row["ptb@1"]) == ("all", 4, 0.25, 0)
+    assert (row["filter"], row["questions"], row["hit@3"], row["ptb@1"]) == ("all", 4, 0.25, 0)
     assert "4 questions scored" in capsys.readouterr().out
 
 
