@@ -522,10 +522,6 @@ BAD = {
     "a grid beyond 1": ("tune {run} --data {good} --grid 0.1,1.0", "--grid: 1.0"),
     "a grid below 0": ("tune {run} --data {good} --grid=-0.1", "--grid: -0.1"),
     "a grid of words": ("tune {run} --data {good} --grid low", "--grid: 'low'"),
-    "more exits than there are": (
-        "tune {run} --data {good} --place-exits 4",
-        "--place-exits: 4; expected a whole number from 1 to 3",
-    ),
     "nothing tuned": ("evaluate {run} --data {good} --drop-ratio tuned", "wqa tune"),
     "tokenizing nothing": (
         "tokenize --encoder {encoder} --data {run}/x --out {run}/s",
