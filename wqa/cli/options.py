@@ -161,8 +161,7 @@ def add_engine(
     text = "device: cpu or gpu:0 (default: cpu)"
     parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help=text)
     add_choice(parser, "--precision", precisions, f"precision of products{note}")
-    text = "engine of the layers; auto takes oneDNN on a CPU where it is installed, and ONNX "
-    text += "Runtime for an exported folder"
+    text = "engine of the layers; auto takes oneDNN on a CPU, ONNX Runtime for an export"
     add_choice(parser, "--engine", RANKING_ENGINES, text)
     text = "threads on a CPU (default: all that the process may use)"
     add_number(parser, "--threads", None, text)
@@ -186,10 +185,7 @@ def add_ranking(
 
 def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
     """Add ``--drop-ratio`` and ``--keep``."""
-    text = (
-        "share of its candidates that a stage drops: one number for all stages, or one for each; "
-    )
-    text += "or tuned, for what `wqa tune` stored in the run (default: 0)" + rows
+    text = f"share that a stage drops, for all stages or each; or tuned (default: 0){rows}"
     _add_drop(parser, "--drop-ratio", "A[,A...]", text)
     _add_drop(parser, "--keep", "K[,K...]", "number of candidates that a stage keeps instead")
 
@@ -275,10 +271,7 @@ def note_cache(options: argparse.Namespace) -> None:
     cache = getattr(options, "cache", None)
     # It is still a path where the subcommand has loaded no ranker.
     if cache is not None and not isinstance(cache, str) and cache.documents:
-        text = f"all {cache.documents:,} documents came from the cache"
-        if cache.missing:
-            text = f"{cache.missing:,} of {cache.documents:,} documents were encoded, as the cache "
-            text += "does not hold them or holds another text of theirs"
+        text = f"{cache.missing:,} of {cache.documents:,} documents were not in the cache"
         LOGGER.warning(printable(f"{cache.path}: {text}"))
 
 

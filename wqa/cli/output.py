@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from wqa.errors import UNPRINTABLE, OptionError
+from wqa.errors import OptionError
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +27,7 @@ def _output_file(path: str) -> str:
 def show(text: str, value: Any, path: str) -> None:
     """Print a result as text, or write it as JSON, or both."""
     if path == "-":
-        has_all_characters = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-        sys.stdout.write(_document(value, ensure_ascii=not has_all_characters))
+        sys.stdout.write(_document(value))
         return
     # The file first: a reader of standard output may close it.
     if path:
@@ -39,12 +38,8 @@ def show(text: str, value: Any, path: str) -> None:
     print(text)
 
 
-def _document(value: Any, ensure_ascii: bool = False) -> str:
-    """A value as JSON, with an escape for each character that must not reach a terminal."""
+def _document(value: Any) -> str:
+    """A value as JSON in ASCII, which no terminal takes for a command."""
     # JSON has no NaN and no infinity.
     value = json.loads(json.dumps(value), parse_constant=lambda _: None)
-    text = json.dumps(value, indent=2, ensure_ascii=ensure_ascii)
-    lines = [
-        UNPRINTABLE.sub(lambda match: json.dumps(match[0])[1:-1], line) for line in text.split("\n")
-    ]
-    return "\n".join(lines) + "\n"
+    return json.dumps(value, indent=2).replace("\x7f", "\\u007f") + "\n"
