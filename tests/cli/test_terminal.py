@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT, child_environment, needs_full_device
 
 from wqa.cli import COMMANDS, main
-from wqa.cli.output import show
+from wqa.cli.options import show
 from wqa.config.environment import openmp_threads
 from wqa.errors import DataError, OptionError, StorageError, printable, shorten
 from wqa.evaluation.comparison import comparison_table

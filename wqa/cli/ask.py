@@ -22,6 +22,7 @@ from typing import Any, Dict, List, Sequence
 
 from wqa.cli.options import (
     add_drops,
+    add_json,
     add_long_candidates,
     add_number,
     add_ranking,
@@ -29,9 +30,9 @@ from wqa.cli.options import (
     one_drop_setting,
     ranking_options,
     refuse,
+    show,
     values_of,
 )
-from wqa.cli.output import add_json, show
 from wqa.cli.rank import threshold_of, utf8_argument
 from wqa.errors import DataError, InputError, OptionError, counted, printable, shorten
 

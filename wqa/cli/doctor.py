@@ -25,7 +25,7 @@ import types
 from typing import Any, Dict, List, Optional, Tuple
 
 import wqa
-from wqa.cli.output import add_json, show
+from wqa.cli.options import add_json, show
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.config.environment import MXNET_PACKAGES, installed_version
 from wqa.errors import MissingDependency, WqaError, printable

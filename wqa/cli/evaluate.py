@@ -31,15 +31,16 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Sequence
 from wqa.cli.options import (
     add_drops,
     add_filter,
+    add_json,
     add_long_candidates,
     add_ranking,
     drop_settings,
     ranking_options,
     refuse,
     settings_by_name,
+    show,
     values_of,
 )
-from wqa.cli.output import add_json, show
 from wqa.cli.verify import evaluate_claims, labels_claims
 from wqa.data.records import DEFAULT_FILTER, chosen_filter, note_filter
 from wqa.errors import OptionError

@@ -1,16 +1,18 @@
-"""Options that several subcommands share."""
+"""Options that several subcommands share, and their output: a text, or the result as JSON."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import logging
 import math
+import os
 import shlex
+import sys
 import typing
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from wqa.cli.output import show
 from wqa.config import LONG_CANDIDATES, LONG_QUESTIONS, RANKING_ENGINES, EngineConfig
 from wqa.data.records import DEFAULT_FILTER, FILTERS
 from wqa.errors import OptionError, printable, shorten
@@ -148,6 +150,40 @@ def refuse(options: argparse.Namespace, names: Sequence[str], problem: str, expe
         if value not in (None, "", []) and value != options.parser.get_default(name):
             shown = "drop_ratio and keep" if name == "drops" else name
             raise OptionError(shown, problem, expected)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    text = "write the result as JSON too; - for standard output instead of the table"
+    parser.add_argument("--json", metavar="FILE", type=_output_file, help=text)
+
+
+def _output_file(path: str) -> str:
+    """A name that a file can be written to at the end, or ``-``."""
+    if os.path.isdir(path):
+        raise OptionError("--json", f"{path}, a folder", "the name of a file, or -")
+    return path
+
+
+def show(text: str, value: Any, path: str) -> None:
+    """Print a result as text, or write it as JSON, or both."""
+    if path == "-":
+        sys.stdout.write(_document(value))
+        return
+    # The file first: a reader of standard output may close it.
+    if path:
+        from wqa.io.files import atomic_writer  # needs NumPy, which `wqa doctor` may find missing
+
+        with atomic_writer(path) as file:
+            file.write(_document(value))
+    print(text)
+
+
+def _document(value: Any) -> str:
+    """A value as JSON in ASCII, which no terminal takes for a command."""
+    # JSON has no NaN and no infinity.
+    value = json.loads(json.dumps(value), parse_constant=lambda _: None)
+    return json.dumps(value, indent=2).replace("\x7f", "\\u007f") + "\n"
 
 
 def add_engine(

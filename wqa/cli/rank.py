@@ -23,13 +23,14 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 
 from wqa.cli.options import (
     add_drops,
+    add_json,
     add_long_candidates,
     add_number,
     add_ranking,
     one_drop_setting,
     ranking_options,
+    show,
 )
-from wqa.cli.output import add_json, show
 from wqa.data import Candidate
 from wqa.data import read_candidates as read_records
 from wqa.errors import DataError, InputError, OptionError, printable, shorten

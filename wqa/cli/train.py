@@ -19,8 +19,16 @@ import functools
 import shlex
 from typing import Any, Callable, Dict
 
-from wqa.cli.options import add_fields, add_filter, add_number, fields_of, has_option, values_of
-from wqa.cli.output import add_json, show
+from wqa.cli.options import (
+    add_fields,
+    add_filter,
+    add_json,
+    add_number,
+    fields_of,
+    has_option,
+    show,
+    values_of,
+)
 from wqa.cli.parser import CommandParser
 from wqa.config import TrainingConfig
 from wqa.errors import printable

@@ -34,14 +34,15 @@ from wqa.cli.options import (
     add_choice,
     add_data,
     add_filter,
+    add_json,
     add_number,
     add_ranking,
     numbers,
     ranking_options,
     refuse,
+    show,
     values_of,
 )
-from wqa.cli.output import add_json, show
 from wqa.data.records import DEFAULT_FILTER
 from wqa.errors import printable
 
