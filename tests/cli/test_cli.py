@@ -340,7 +340,7 @@ def test_sequences_on_the_command_line(tiny_run, tmp_path, run_main):
         ["quantize", tmp_path / "sr.json", "--data", dev],
     ):
         code, _, err = run_main(*command)
-        assert code == 2 and "rankers" in err.splitlines()[-1], command
+        assert code == 2 and "ranker" in err.splitlines()[-1], command
 
 
 def test_ensembles_on_the_command_line(tiny_run, tmp_path, run_main):
@@ -372,7 +372,7 @@ def test_ensembles_on_the_command_line(tiny_run, tmp_path, run_main):
         ["quantize", path, *data],
     ):
         code, _, err = run_main(*command)
-        assert code == 2 and "rankers" in err.splitlines()[-1], command
+        assert code == 2 and "ranker" in err.splitlines()[-1], command
 
 
 def help_of(capsys, monkeypatch, *arguments):
