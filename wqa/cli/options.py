@@ -13,7 +13,8 @@ import sys
 import typing
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from wqa.config import LONG_CANDIDATES, LONG_QUESTIONS, RANKING_ENGINES, EngineConfig
+from wqa.config import EngineConfig
+from wqa.config.training import LONG_CANDIDATES, LONG_QUESTIONS, RANKING_ENGINES
 from wqa.data.records import DEFAULT_FILTER, FILTERS
 from wqa.errors import OptionError, printable, shorten
 

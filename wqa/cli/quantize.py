@@ -15,7 +15,7 @@ import argparse
 from typing import Any, Iterator
 
 from wqa.cli.options import add_data, add_json, add_long_questions, add_number, show
-from wqa.config import STRENGTH
+from wqa.config.training import STRENGTH
 from wqa.errors import OptionError, printable
 
 

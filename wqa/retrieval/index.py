@@ -110,7 +110,8 @@ class Index:
         if SENTENCES[0] not in folder:
             types = {name: TYPES[name] for name in TYPES if name not in SENTENCES}
         self._folder, self._arrays = folder, folder.arrays(types)
-        self._terms, self._term_ends = self._arrays["terms"], self._arrays["term_ends"]
+        self._terms = self._arrays["terms"]
+        self._term_ends = self._arrays["term_ends"]
         self._documents = self._arrays["posting_documents"]
         self._weights = self._arrays["posting_weights"]
 
