@@ -6,7 +6,7 @@ import json
 import threading
 
 from wqa.serve.app import build_app
-from wqa.serve.config import ServeConfig
+from wqa.serve.server import ServeConfig
 from wqa.serve.service import Service
 from wqa.systems.cosinet.baselines import WordOverlap
 

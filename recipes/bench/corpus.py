@@ -26,7 +26,8 @@ import numpy as np
 import tokenizers
 
 from wqa.cli import main as wqa
-from wqa.config import BACKBONES, RunConfig, TrainingConfig, to_json
+from wqa.config import BACKBONES, RunConfig, TrainingConfig
+from wqa.config.runs import to_json
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.systems.load import load_ranker
 from wqa.systems.registry import build_network

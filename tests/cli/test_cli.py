@@ -244,7 +244,6 @@ def test_every_command_gives_the_same_figure(tiny_encoder, jsonl, tmp_path, run_
     tune = ("tune", run, *data, "--grid", 0)
     keep("tune", lambda out: json.loads(out)["front"][0]["map"], *tune)
     keep("compare", lambda out: json.loads(out)["rows"][0]["map"], "evaluate", run, run, *data)
-    keep("seeds", lambda out: json.loads(out)[0]["map"], "evaluate", run, run, "--seeds", *data)
     assert len({f"{figure:.9f}" for figure in figures.values()}) == 1, figures
     note = f"{unanswered} of {len(lines)} questions are left out by the filter no-all-negative; un"
     assert all(note in err for err in notes.values()), notes
@@ -341,7 +340,7 @@ def test_sequences_on_the_command_line(tiny_run, tmp_path, run_main):
         ["quantize", tmp_path / "sr.json", "--data", dev],
     ):
         code, _, err = run_main(*command)
-        assert code == 2 and "rankers" in err.splitlines()[-1], command
+        assert code == 2 and "ranker" in err.splitlines()[-1], command
 
 
 def test_ensembles_on_the_command_line(tiny_run, tmp_path, run_main):
@@ -373,7 +372,7 @@ def test_ensembles_on_the_command_line(tiny_run, tmp_path, run_main):
         ["quantize", path, *data],
     ):
         code, _, err = run_main(*command)
-        assert code == 2 and "rankers" in err.splitlines()[-1], command
+        assert code == 2 and "ranker" in err.splitlines()[-1], command
 
 
 def help_of(capsys, monkeypatch, *arguments):
@@ -403,14 +402,11 @@ def test_help_for_a_newcomer_fits_a_screen_and_names_all_options(name, capsys, m
     assert len(flags) > 15 and flags <= set(re.findall(r"--[a-z][a-z0-9-]+", short))
 
 
-def test_an_unknown_command_has_the_nearest_one_and_all_others_whole(capsys):
+def test_an_unknown_command_has_all_others_whole(capsys):
     assert main(["trian", "cascade"]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("error: COMMAND: 'trian'; expected one of train, evaluate, ")
-    assert line.endswith("; did you mean train?")
-    assert all(f" {name}," in line or f" {name};" in line for name in COMMANDS)
-    assert main(["zzz" * 200]) == 2
-    assert capsys.readouterr().err.endswith(f"{', '.join(COMMANDS)}; wqa --help explains them\n")
+    assert line.endswith(", ".join(COMMANDS))
 
 
 def test_a_flag_means_one_thing():
@@ -503,7 +499,7 @@ BAD = {
     "qrels that a run reads": ("evaluate {run} --data {good} --qrels {one}", "--write-qrels"),
     "a row for each exit of two runs": (
         "evaluate {run} {run} --data {good} --per-exit",
-        "--per-exit: with --seeds or several RUNs",
+        "--per-exit: with several RUNs",
     ),
     "keep 0": ("{rank} --keep 0", "--keep: 0"),
     "keep a share": ("evaluate {run} --data {good} --keep 0.5", "--keep: '0.5'"),
@@ -522,10 +518,6 @@ BAD = {
     "a grid beyond 1": ("tune {run} --data {good} --grid 0.1,1.0", "--grid: 1.0"),
     "a grid below 0": ("tune {run} --data {good} --grid=-0.1", "--grid: -0.1"),
     "a grid of words": ("tune {run} --data {good} --grid low", "--grid: 'low'"),
-    "more exits than there are": (
-        "tune {run} --data {good} --place-exits 4",
-        "--place-exits: 4; expected a whole number from 1 to 3",
-    ),
     "nothing tuned": ("evaluate {run} --data {good} --drop-ratio tuned", "wqa tune"),
     "tokenizing nothing": (
         "tokenize --encoder {encoder} --data {run}/x --out {run}/s",
@@ -536,7 +528,7 @@ BAD = {
         "is no store",
     ),
     "too many ratios for two runs": (
-        "evaluate {run} {run} --data {good} --seeds --keep 1 --keep 2 --keep 3",
+        "evaluate {run} {run} --data {good} --keep 1 --keep 2 --keep 3",
         "3 for 2 runs",
     ),
     "unknown metric": ("evaluate {run} --data {good} --metrics f1", "ndcg@K"),

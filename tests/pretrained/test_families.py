@@ -9,7 +9,8 @@ import tokenizers
 from conftest import DATA
 from safetensors.numpy import load_file, save_file
 
-from wqa.config import FAMILIES, BackboneConfig, Family, read_run_config
+from wqa.config import FAMILIES, BackboneConfig, read_run_config
+from wqa.config.encoders import Family
 from wqa.errors import EncoderError, OptionError
 from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained.configs import from_huggingface, to_huggingface

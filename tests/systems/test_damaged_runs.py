@@ -15,7 +15,8 @@ from safetensors.numpy import load_file, save_file
 
 import wqa.systems.quantize as quantizing
 import wqa.systems.train as training
-from wqa.config import BackboneConfig, TrainingConfig, config_digest
+from wqa.config import BackboneConfig, TrainingConfig
+from wqa.config.runs import config_digest
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import RUN_FILES, file_digests, forget_digests, record_digests
 from wqa.engines.onednn.operations import PRODUCTS, Quantized

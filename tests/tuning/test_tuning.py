@@ -11,8 +11,7 @@ from wqa.errors import OptionError
 from wqa.evaluation import evaluate
 from wqa.inference.dropping import Cost, Drop, dropped
 from wqa.inference.ranker import Capabilities, Ranker, Ranking
-from wqa.tuning import GRID, Configuration, pareto_front, pick
-from wqa.tuning.drops import placements
+from wqa.tuning import Configuration, pareto_front, pick
 from wqa.tuning.replay import ScoredQuestions
 
 EXITS, DEPTH = (2, 3, 6), 6
@@ -94,20 +93,6 @@ def test_equals_the_cascade_by_hand(draws, configurations):
         assert configuration.cost == pytest.approx(sum(layers) / full if full else 0)
 
 
-def test_placements_of_exits():
-    drop, none = Drop(0.3), Drop()
-    assert placements([drop], 4, 2) == [
-        (drop, none, none),
-        (none, drop, none),
-        (none, none, drop),
-    ]
-    assert len(placements(list(map(Drop, GRID)), 5, 3)) == 6 * 6
-    assert placements([drop], 3, 1) == [(none, none)]
-    for used in (0, 4):
-        with pytest.raises(OptionError, match="place_exits: "):
-            placements([drop], 3, used)
-
-
 def configuration(cost, value):
     return Configuration((Drop(cost),), cost, cost, {"map": value})
 
@@ -120,11 +105,8 @@ def test_the_front_and_the_pick():
     front = [(found.cost, found.metrics["map"]) for found in pareto_front(all_)]
     assert front == [(0.4, 0.2), (0.5, 0.7), (0.6, 0.8), (0.7, 0.9)]
     assert pick(all_, max_cost=0.65).cost == 0.6
-    assert pick(all_, min_metric=0.75).cost == 0.6
     with pytest.raises(OptionError, match="max_cost: 0.3; expected at least 0.4"):
         pick(all_, max_cost=0.3)
-    with pytest.raises(OptionError, match="min_metric: 0.95; expected at most 0.9"):
-        pick(all_, min_metric=0.95)
 
 
 def test_the_pick_by_a_loss():
@@ -140,10 +122,8 @@ def test_what_can_be_tuned(tiny_run, tmp_path):
     from wqa.data import builtin_path
     from wqa.tuning import tune
 
-    with pytest.raises(OptionError, match="max_cost and min_metric: together"):
-        tune(tiny_run, builtin_path("dev"), max_cost=0.5, min_metric=0.5)
-    with pytest.raises(OptionError, match="place_exits: 9"):
-        tune(tiny_run, builtin_path("dev"), place_exits=9, out=tmp_path)
+    with pytest.raises(OptionError, match="max_cost and max_loss: together"):
+        tune(tiny_run, builtin_path("dev"), max_cost=0.5, max_loss=0.5)
     tuning = tune(tiny_run, builtin_path("dev"), (0.5,), out=tmp_path)
     assert tuning.columns == ("exit_1", "exit_2") and tuning.picked is None
     assert len(tuning.configurations) == 1 and tuning.questions == 25

@@ -16,7 +16,7 @@ from wqa.inference.dropping import Drop
 from wqa.io.files import lock_output
 from wqa.systems.load import load_ranker
 from wqa.systems.train import train
-from wqa.tuning import GRID, KEEPS, tune
+from wqa.tuning import KEEPS, tune
 from wqa.tuning.replay import depends_on_others
 
 DEV = builtin_path("dev")
@@ -89,10 +89,6 @@ def keeps_of(configuration):
     return tuple(drop.keep for drop in configuration.drops)
 
 
-def ratios_of(configuration):
-    return tuple(drop.ratio for drop in configuration.drops)
-
-
 def by_ranking(rankers, questions, **drops):
     [row] = evaluate_ranker(SequentialRanker(rankers), questions, {"x": drops})
     return row
@@ -105,7 +101,7 @@ def test_every_configuration_is_what_the_sequence_gives(questions, tuned, joint)
     def rankers():
         return [Scored(FIRST), Scored({"a": 1, "b": 4, "c": 3, "d": 2}, 2), Scored(LAST, 10, joint)]
 
-    result, _ = tuned(rankers(), keeps=[3, 1, 2, 9])
+    result, _ = tuned(rankers(), grid=[3, 1, 2, 9])
     assert result.questions == 3 and result.columns == ("keep_1", "keep_2")
     kept = [keeps_of(configuration) for configuration in result.configurations]
     assert kept == [(a, b) for a in (1, 2, 3, 0) for b in (1, 2, 3, 0)]
@@ -115,42 +111,16 @@ def test_every_configuration_is_what_the_sequence_gives(questions, tuned, joint)
         for name, value in configuration.metrics.items():
             assert value == pytest.approx(row[name]), (name, keep)
         assert configuration.cost == pytest.approx(row["cost"])
-    # A number for one ranker and a ratio for the other.
-    result, _ = tuned(rankers(), keeps=[3], grid=[0.5])
-    assert result.columns == ("keep_1", "drop_ratio_1", "keep_2", "drop_ratio_2")
-    assert len(result.configurations) == 9
-    mixed = next(row for row in result.configurations if row.drops == (Drop(keep=3), Drop(0.5)))
-    assert mixed.stored() == {"drop_ratio": [None, 0.5], "keep": [3, None]}
-    row = by_ranking(rankers(), questions, drop_ratio=[None, 0.5], keep=[3, None])
-    assert mixed.metrics["map"] == pytest.approx(row["map"])
-    assert mixed.cost == pytest.approx(row["cost"])
-    result, _ = tuned(rankers(), grid=[0.5, 0.25])
-    assert result.columns == ("drop_ratio_1", "drop_ratio_2")
-    assert len(result.configurations) == 9
-    for configuration in result.configurations:
-        row = by_ranking(rankers(), questions, drop_ratio=ratios_of(configuration))
-        assert configuration.metrics["map"] == pytest.approx(row["map"])
-        assert configuration.cost == pytest.approx(row["cost"])
 
 
 def test_a_ranker_scores_once_unless_it_reads_candidates_together(tuned):
     for joint in (False, True):
         first, last = Scored(FIRST), Scored(LAST, 10, joint)
-        tuned([first, last], keeps=[1, 2])
+        tuned([first, last], grid=[1, 2])
         assert first.sizes == [4, 4, 4]
         # A blank candidate is never handed on.
         expected = [1, 1, 1, 2, 2, 2, 3, 4, 4] if joint else [4, 4, 4]
         assert sorted(last.sizes) == expected
-
-
-def test_which_rankers_depend_on_other_candidates():
-    alone, joint = Scored(FIRST), Scored(LAST, joint=True)
-    sequence = SequentialRanker([alone, alone])
-    assert not depends_on_others(alone) and not depends_on_others(sequence)
-    assert depends_on_others(joint) and depends_on_others(SequentialRanker([alone, joint]))
-    sequence.set_drops(keep=1)
-    assert depends_on_others(sequence)
-    assert depends_on_others(SequentialRanker([sequence, alone]))
 
 
 def scores_of_parts(ranker, questions):
@@ -188,16 +158,16 @@ def test_networks_on_lists_say_whether_they_read_them_together(recurrent, tiny_w
 
 def test_what_is_picked_and_stored(tuned):
     """Two candidates are enough for the last ranker; with one, two answers come second."""
-    stored = {"rankers": ["x", "x"], "drop_ratio": [0.4], "keep": [None]}
+    stored = {"rankers": ["wo", "rr"], "drop_ratio": [0.4], "keep": [None]}
     rankers = [Scored(FIRST), Scored(LAST, 10)]
-    result, content = tuned(rankers, stored, keeps=[1, 2, 3], max_loss=0)
+    result, content = tuned(rankers, stored, grid=[1, 2, 3], max_loss=0)
     picked = result.picked
     full = result.configurations[-1]
     assert not full.discards and full.cost == pytest.approx(1.1)
     assert keeps_of(picked) == (2,) and picked.cost < full.cost
     assert picked.metrics["map"] >= full.metrics["map"]
     assert content["keep"] == [2] and "drop_ratio" not in content
-    assert content["rankers"] == ["x", "x"]
+    assert content["rankers"] == ["wo", "rr"]
     record = content["tuned"]
     assert record["chosen_by"] == {"metric": "map", "max_loss": 0}
     assert record["metrics"] == picked.metrics and record["questions"] == 3
@@ -207,46 +177,32 @@ def test_what_is_picked_and_stored(tuned):
     assert result.to_dict()["front"][-1]["keep_1"] == 2
     assert result.out.name == "sequence.tune"
     # Other limits; without one, the file stays.
-    result, content = tuned(rankers, stored, keeps=[1, 2, 3], max_cost=0.4)
+    result, content = tuned(rankers, stored, grid=[1, 2, 3], max_cost=0.4)
     assert content["keep"] == [1] and result.picked.cost <= 0.4
-    result, content = tuned(rankers, stored, grid=[0.5], max_loss=0)
-    assert content["drop_ratio"] == [0.5] and "keep" not in content
-    result, content = tuned(rankers, stored, keeps=[1], max_loss=0)
-    assert content["drop_ratio"] == [0] and "keep" not in content
+    result, content = tuned(rankers, stored, grid=[1], max_loss=0)
+    assert content["keep"] == [None] and "drop_ratio" not in content
+    assert load_ranker(result.path).drops == (Drop(), Drop())
     result, content = tuned(rankers, stored)
     assert content == stored and result.picked is None
 
 
 def test_the_numbers_that_are_tried_by_default(tuned):
-    """Numbers that a question exceeds, the paper's ratios, and nothing dropped."""
+    """Numbers that no question exceeds, and nothing dropped."""
     result, _ = tuned([Scored(FIRST), Scored(LAST)])
-    assert [configuration.drops for configuration in result.configurations] == [
-        *((Drop(keep=number),) for number in KEEPS if number < 4),
-        *((Drop(ratio),) for ratio in GRID),
-        (Drop(),),
+    assert [keeps_of(row) for row in result.configurations] == [
+        *((number,) for number in KEEPS if number < 4),
+        (0,),
     ]
-    assert result.columns == ("keep_1", "drop_ratio_1")
-    rows = read_rows(result.out / "configurations.tsv", result.columns)
-    drops = [(row["keep_1"], row["drop_ratio_1"]) for row in rows]
-    assert drops[:2] == [("1", "-"), ("2", "-")]
-    assert drops[-2:] == [("-", "0.6"), ("all", "0")]
-
-
-def test_a_ratio_of_zero_is_no_second_configuration(tuned):
-    result, _ = tuned([Scored(FIRST), Scored(LAST)], grid=[0.0, 0.5])
-    assert [ratios_of(row) for row in result.configurations] == [(0.5,), (0,)]
 
 
 def test_what_cannot_be_tuned(tuned, tmp_path):
     pair = [Scored(FIRST), Scored(LAST)]
     for options, message in (
-        ({"keeps": [0]}, "keeps: 0; expected whole numbers above 0"),
-        ({"keeps": [1.5]}, "keeps: 1.5; expected whole numbers above 0"),
-        ({"keeps": []}, "keeps: nothing"),
-        ({"grid": [1.0]}, "grid: 1.0"),
+        ({"grid": [0]}, "grid: 0; expected whole numbers"),
+        ({"grid": [1.5]}, "grid: 1.5; expected whole numbers"),
+        ({"grid": []}, "grid: nothing"),
         ({"max_loss": 0, "max_cost": 1}, "max_cost and max_loss: together"),
         ({"max_loss": -1}, "max_loss: -1"),
-        ({"min_metric": 1.5}, "min_metric: 1.5; expected at most"),
     ):
         with pytest.raises(OptionError, match=message):
             tuned(pair, **options)
@@ -268,20 +224,15 @@ def test_on_the_command_line(tiny_run, tmp_path, capsys):
     assert main([*arguments, "--max-loss", "0.02"]) == 0
     out = capsys.readouterr().out
     tuned = json.loads(path.read_text())
-    [kind] = {"keep", "drop_ratio"} & set(tuned)
-    [value] = tuned[kind]
-    drop = f"{kind}_1 {value}" if value else "keep_1 all, drop_ratio_1 0.0"
-    assert f"picked {drop}; map " in out
+    assert f"picked keep_1 {tuned['keep'][0] or 'all'}; map " in out
     flags = ["--data", str(DEV), "--filter", "no-all-negative", "--json", "-"]
     assert main(["evaluate", str(path), *flags]) == 0
     row = json.loads(capsys.readouterr().out)
     record = tuned["tuned"]
     assert row["map"] == pytest.approx(record["metrics"]["map"])
     assert row["cost"] == pytest.approx(record["cost"])
-    for option in (["--trials", "3"], ["--seed", "1"], ["--place-exits", "1"]):
+    for option in (["--trials", "3"], ["--seed", "1"]):
         assert main([*arguments, *option]) == 2
         assert f"{option[0]}: with a " in capsys.readouterr().err
-    assert main(["tune", str(tiny_run), "--data", str(DEV), "--keeps", "2"]) == 2
-    assert "--keeps: with a run; expected the .json" in capsys.readouterr().err
-    assert main([*arguments, "--keeps", "2,x"]) == 2
-    assert "--keeps: " in capsys.readouterr().err
+    assert main([*arguments, "--grid", "2,x"]) == 2
+    assert "--grid: " in capsys.readouterr().err

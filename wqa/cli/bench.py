@@ -21,12 +21,13 @@ from typing import Any
 from wqa.cli.options import (
     add_data,
     add_drops,
+    add_json,
     add_number,
     add_ranking,
     ranking_options,
     settings_by_name,
+    show,
 )
-from wqa.cli.output import add_json, show
 from wqa.errors import OptionError
 
 _DEFAULT = [("drop_ratio", ratio) for ratio in ("0.3", "0.4", "0.5")]

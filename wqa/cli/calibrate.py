@@ -19,8 +19,7 @@ import argparse
 import logging
 from typing import TYPE_CHECKING, List
 
-from wqa.cli.options import add_data, add_ranking, ranking_options
-from wqa.cli.output import add_json, show
+from wqa.cli.options import add_data, add_json, add_ranking, ranking_options, show
 from wqa.errors import printable
 
 if TYPE_CHECKING:

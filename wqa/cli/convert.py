@@ -23,7 +23,7 @@ import argparse
 import dataclasses
 import shlex
 
-from wqa.cli.output import add_json, show
+from wqa.cli.options import add_json, show
 from wqa.errors import printable
 
 

@@ -23,13 +23,13 @@ from typing import Any
 from wqa.cli.options import (
     add_choice,
     add_engine,
+    add_json,
     add_number,
     add_partitions,
     engine_of,
     show_parts,
     values_of,
 )
-from wqa.cli.output import add_json
 from wqa.errors import counted, printable
 
 

@@ -10,9 +10,8 @@ Metrics equal trec_eval's; questions without an answer are left out unless --fil
 otherwise. With one RUN, each --drop-ratio and each --keep is a row of the table. Several RUNs, or
 TREC runs, stand side by side, and each is compared with the first by each metric: paired t-test,
 Wilcoxon's signed-rank test, the 95 % interval of the mean difference by a bootstrap over the
-questions, and Spearman's rho. With --seeds, the RUNs are seeds of one system, and the table ends
-with mean and deviation. Without a RUN, --run and --qrels name the TREC files to score. The ranker
-rr keeps the order of the candidates in --data, that of `wqa retrieve`. hit@K is the share of
+questions, and Spearman's rho. Without a RUN, --run and --qrels name the TREC files to score. The
+ranker rr keeps the order of the candidates in --data, that of `wqa retrieve`. hit@K is the share of
 questions with a correct candidate among the first K; pbt@K and ptb@K compare with the order in
 --data. A RUN may be a .json file of a sequence or an ensemble of rankers, or the name of a ranker
 without training: minilm, maxsim:ENCODER, cosine:ENCODER, rr, wo, wo+rr, random:SEED, bm25. For a
@@ -31,15 +30,16 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Sequence
 from wqa.cli.options import (
     add_drops,
     add_filter,
+    add_json,
     add_long_candidates,
     add_ranking,
     drop_settings,
     ranking_options,
     refuse,
     settings_by_name,
+    show,
     values_of,
 )
-from wqa.cli.output import add_json, show
 from wqa.cli.verify import evaluate_claims, labels_claims
 from wqa.data.records import DEFAULT_FILTER, chosen_filter, note_filter
 from wqa.errors import OptionError
@@ -50,15 +50,13 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 
 #: Options that ``--help`` explains.
-FIRST = ("data", "trec_runs", "qrels", "metrics", "drops", "seeds", "trec_run", "json", "precision")
+FIRST = ("data", "trec_runs", "qrels", "metrics", "drops", "trec_run", "json", "precision")
 #: Options of a single RUN, and of RUNs.
 _OF_ONE_RUN = ("per_exit", "trec_run", "run_metadata", "trec_qrels", "total")
-_OF_RUNS = ("data", "drops", "seeds", "ties", *_OF_ONE_RUN)
+_OF_RUNS = ("data", "drops", "ties", *_OF_ONE_RUN)
 _FLAGS = {
-    "seeds": "the RUNs are seeds of one system: mean and deviation",
     "per-exit": "add a row for each exit on its own, with nothing dropped",
-    "run-metadata": "begin the TREC run with a header of ir_metadata, which says how it was made; "
-    "trec_eval does not read such a run",
+    "run-metadata": "begin the TREC run with a header of ir_metadata; trec_eval reads none",
 }
 #: Figures that are shown in a line above the table.
 _ABOVE = ("questions", "filter", "truncated_questions", "skipped_questions")
@@ -72,23 +70,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     keywords: Dict[str, Any] = {"action": "append", "default": [], "dest": "trec_runs"}
     parser.add_argument("--run", metavar="FILE", help="TREC run", **keywords)
     parser.add_argument("--qrels", metavar="FILE", help="TREC judgements, for --run")
-    text = (
-        "of map, mrr, p@K, ndcg@K, and hit@K, pbt@K, ptb@K, the P@N, PBT@N, PTB@N of the DC-BERT "
-    )
-    text += "paper (default: %(default)s)"
+    text = "of map, mrr, p@K, ndcg@K, hit@K, pbt@K, ptb@K (default: %(default)s)"
     default = "map,mrr,p@1,ndcg@10"
     parser.add_argument("--metrics", default=default, metavar="M[,M...]", help=text)
-    text = (
-        "candidates with equal scores: trec, by descending document id; pessimistic, the correct "
-    )
-    text += "ones last (default: trec, but for the baseline wo)"
+    text = "equal scores: by document id, or the correct ones last (default: trec, but for wo)"
     parser.add_argument("--ties", choices=("trec", "pessimistic"), help=text)
     add_filter(parser, "--filter", "", "questions to score")
     add_drops(parser, "; give it again for another row, or, with several RUNs, once for each")
     for name, text in _FLAGS.items():
         parser.add_argument(f"--{name}", action="store_true", help=text)
-    text = "questions of the corpus: those that retrieved no candidate, and so are not in --data, "
-    text += "count as 0"
+    text = "questions of the corpus: those that are not in --data count as 0"
     parser.add_argument("--total", type=int, default=0, metavar="N", help=text)
     text = "TREC run to write; {} in its name is replaced by the drop ratio"
     parser.add_argument("--trec-run", default="", metavar="FILE", help=text)
@@ -109,7 +100,7 @@ def run(options: argparse.Namespace) -> None:
     if options.total < 0:
         raise OptionError("total", options.total, "a number of questions")
     scores_trec = _scores_trec_runs(options)
-    if not (scores_trec or options.seeds) and labels_claims(options.runs):
+    if not scores_trec and labels_claims(options.runs):
         evaluate_claims(options)
         return
     options.metrics = metrics
@@ -160,16 +151,15 @@ def _of_trec_runs(options: argparse.Namespace) -> Any:
 def _of_runs(options: argparse.Namespace) -> Any:
     from wqa.data import read_questions
     from wqa.evaluation import evaluate_ranker
-    from wqa.evaluation.comparison import compare_rankers, evaluate_seeds
+    from wqa.evaluation.comparison import compare_rankers
     from wqa.systems.load import load_ranker
 
     given = values_of(options, "filter", "metrics", "ties")
-    if options.seeds or len(options.runs) > 1:
-        refuse(options, _OF_ONE_RUN, "with --seeds or several RUNs", "a single RUN")
+    if len(options.runs) > 1:
+        refuse(options, _OF_ONE_RUN, "with several RUNs", "a single RUN")
         rankers = _named_rankers(options)
         questions = list(read_questions(options.data))
-        evaluation: Any = evaluate_seeds if options.seeds else compare_rankers
-        return evaluation(rankers, questions, progress=True, **given)
+        return compare_rankers(rankers, questions, progress=True, **given)
     [run] = options.runs
     questions = list(read_questions(options.data))
     return evaluate_ranker(

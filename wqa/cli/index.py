@@ -34,18 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "replace the index of other documents or settings that --out is"
     parser.add_argument("--replace", action="store_true", help=text)
     add_choice(parser, "--method", ("bm25", "tfidf"), "weights of terms")
-    text = "bm25: saturation of frequencies (default: 1.2)"
-    parser.add_argument("--k1", type=float, metavar="X", help=text)
-    text = "bm25: normalization by length (default: 0.75)"
-    parser.add_argument("--b", type=float, metavar="X", help=text)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa index`` and print the counts."""
     from wqa.retrieval import build_index
 
-    given = {"k1": options.k1, "b": options.b}
-    settings = {name: value for name, value in given.items() if value is not None}
     begin = time.perf_counter()
     meta = build_index(
         options.documents,
@@ -53,7 +47,6 @@ def run(options: argparse.Namespace) -> None:
         options.method,
         progress=True,
         **values_of(options, "sentences", "column", "replace"),
-        **settings,
     )
     seconds = time.perf_counter() - begin
     names = ("documents", "sentences", "terms")

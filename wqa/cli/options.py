@@ -1,17 +1,20 @@
-"""Options that several subcommands share."""
+"""Options that several subcommands share, and their output: a text, or the result as JSON."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import logging
 import math
+import os
 import shlex
+import sys
 import typing
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from wqa.cli.output import show
-from wqa.config import LONG_CANDIDATES, LONG_QUESTIONS, RANKING_ENGINES, EngineConfig
+from wqa.config import EngineConfig
+from wqa.config.training import LONG_CANDIDATES, LONG_QUESTIONS, RANKING_ENGINES
 from wqa.data.records import DEFAULT_FILTER, FILTERS
 from wqa.errors import OptionError, printable, shorten
 
@@ -150,6 +153,40 @@ def refuse(options: argparse.Namespace, names: Sequence[str], problem: str, expe
             raise OptionError(shown, problem, expected)
 
 
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    text = "write the result as JSON too; - for standard output instead of the table"
+    parser.add_argument("--json", metavar="FILE", type=_output_file, help=text)
+
+
+def _output_file(path: str) -> str:
+    """A name that a file can be written to at the end, or ``-``."""
+    if os.path.isdir(path):
+        raise OptionError("--json", f"{path}, a folder", "the name of a file, or -")
+    return path
+
+
+def show(text: str, value: Any, path: str) -> None:
+    """Print a result as text, or write it as JSON, or both."""
+    if path == "-":
+        sys.stdout.write(_document(value))
+        return
+    # The file first: a reader of standard output may close it.
+    if path:
+        from wqa.io.files import atomic_writer  # needs NumPy, which `wqa doctor` may find missing
+
+        with atomic_writer(path) as file:
+            file.write(_document(value))
+    print(text)
+
+
+def _document(value: Any) -> str:
+    """A value as JSON in ASCII, which no terminal takes for a command."""
+    # JSON has no NaN and no infinity.
+    value = json.loads(json.dumps(value), parse_constant=lambda _: None)
+    return json.dumps(value, indent=2).replace("\x7f", "\\u007f") + "\n"
+
+
 def add_engine(
     parser: argparse.ArgumentParser,
     precisions: Sequence[str] = ("float32", "bfloat16", "int8"),
@@ -161,8 +198,7 @@ def add_engine(
     text = "device: cpu or gpu:0 (default: cpu)"
     parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help=text)
     add_choice(parser, "--precision", precisions, f"precision of products{note}")
-    text = "engine of the layers; auto takes oneDNN on a CPU where it is installed, and ONNX "
-    text += "Runtime for an exported folder"
+    text = "engine of the layers; auto takes oneDNN on a CPU, ONNX Runtime for an export"
     add_choice(parser, "--engine", RANKING_ENGINES, text)
     text = "threads on a CPU (default: all that the process may use)"
     add_number(parser, "--threads", None, text)
@@ -186,10 +222,7 @@ def add_ranking(
 
 def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
     """Add ``--drop-ratio``, ``--keep`` and ``--drop-below``."""
-    text = (
-        "share of its candidates that a stage drops: one number for all stages, or one for each; "
-    )
-    text += "or tuned, for what `wqa tune` stored in the run (default: 0)" + rows
+    text = f"share that a stage drops, for all stages or each; or tuned (default: 0){rows}"
     _add_drop(parser, "--drop-ratio", "A[,A...]", text)
     _add_drop(parser, "--keep", "K[,K...]", "number of candidates that a stage keeps instead")
     text = "drop the candidates whose relevance, as `wqa calibrate` fits it, is below P instead"
@@ -281,10 +314,7 @@ def note_cache(options: argparse.Namespace) -> None:
     cache = getattr(options, "cache", None)
     # It is still a path where the subcommand has loaded no ranker.
     if cache is not None and not isinstance(cache, str) and cache.documents:
-        text = f"all {cache.documents:,} documents came from the cache"
-        if cache.missing:
-            text = f"{cache.missing:,} of {cache.documents:,} documents were encoded, as the cache "
-            text += "does not hold them or holds another text of theirs"
+        text = f"{cache.missing:,} of {cache.documents:,} documents were not in the cache"
         LOGGER.warning(printable(f"{cache.path}: {text}"))
 
 

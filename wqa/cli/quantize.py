@@ -14,9 +14,8 @@ from __future__ import annotations
 import argparse
 from typing import Any, Iterator
 
-from wqa.cli.options import add_data, add_long_questions, add_number
-from wqa.cli.output import add_json, show
-from wqa.config import STRENGTH
+from wqa.cli.options import add_data, add_json, add_long_questions, add_number, show
+from wqa.config.training import STRENGTH
 from wqa.errors import OptionError, printable
 
 

@@ -18,23 +18,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import pathlib
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 from wqa.cli.options import (
     add_drops,
+    add_json,
     add_long_candidates,
     add_number,
     add_ranking,
     one_drop_setting,
     ranking_options,
+    show,
 )
-from wqa.cli.output import add_json, show
 from wqa.data import Candidate
 from wqa.data import read_candidates as read_records
-from wqa.data.folders import OFFICE
-from wqa.data.tables import TABLES
 from wqa.errors import DataError, InputError, OptionError, printable, shorten
 
 #: Options that ``--help`` explains.
@@ -52,8 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--candidates", help=text, **keywords)
     add_drops(parser)
     add_number(parser, "--top-k", None, "show the first K only (default: all)", "K")
-    text = 'say "none of these" where the relevance of the first is below X, 0 to 1 (without X: '
-    text += "below the threshold of the calibrated run)"
+    text = 'say "none of these" below this relevance (default: that of the calibrated run)'
     parser.add_argument("--threshold", nargs="?", const="", metavar="X", help=text)
     add_json(parser)
     # A cache is for the documents of a collection.
@@ -90,8 +87,8 @@ def run(options: argparse.Namespace) -> None:
         if first["blank"]:
             text = "none of these: no candidate has text"
         elif not result["answered"]:
-            text = f"none of these: the relevance of the first, {first['relevance']:.4f}, is below "
-            text += f"{threshold:.4f}"
+            relevance = f"the relevance of the first, {first['relevance']:.4f}"
+            text = f"none of these: {relevance}, is below {threshold:.4f}"
     show(text, result, options.json)
 
 
@@ -109,10 +106,6 @@ def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
     """Read candidates, one a line."""
     if path.endswith((".jsonl", ".jsonl.gz")):
         return read_records(path)
-    suffix = pathlib.Path(path).suffix.lower()
-    if suffix in (*TABLES, *OFFICE):
-        hint = "`wqa index` and `wqa ask` read tables" if suffix in TABLES else "convert it to text"
-        raise DataError(path, f"is a {suffix} file", "candidates, one a line", hint)
     lines = read_lines(path)
     if not lines:
         name = "standard input" if path == "-" else path

@@ -28,6 +28,7 @@ from wqa.cli.options import (
     add_choice,
     add_data,
     add_filter,
+    add_json,
     add_long_candidates,
     add_partitions,
     add_ranking,
@@ -35,7 +36,6 @@ from wqa.cli.options import (
     show_parts,
     values_of,
 )
-from wqa.cli.output import add_json
 from wqa.errors import printable
 
 

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import argparse
 
-from wqa.cli.options import add_data, add_long_questions, add_number
-from wqa.cli.output import add_json, show
+from wqa.cli.options import add_data, add_json, add_long_questions, add_number, show
 from wqa.errors import printable
 
 #: Counts of a store that the command prints as JSON.

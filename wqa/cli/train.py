@@ -19,8 +19,16 @@ import functools
 import shlex
 from typing import Any, Dict
 
-from wqa.cli.options import add_fields, add_filter, add_number, fields_of, has_option, values_of
-from wqa.cli.output import add_json, show
+from wqa.cli.options import (
+    add_fields,
+    add_filter,
+    add_json,
+    add_number,
+    fields_of,
+    has_option,
+    show,
+    values_of,
+)
 from wqa.cli.parser import CommandParser
 from wqa.config import TrainingConfig
 from wqa.errors import printable
@@ -59,8 +67,7 @@ def add_system_arguments(parser: CommandParser, system: str) -> None:
     """Add the arguments of ``wqa train SYSTEM`` to its parser."""
     config = _config_of(system)
     start = parser.add_mutually_exclusive_group()
-    text = "pretrained encoder: a Hugging Face directory, a tar of one, or a hub name; what `wqa "
-    text += "convert` wrote; minilm, the installed one; gluonnlp:MODEL/DATASET"
+    text = "pretrained encoder: a directory, a tar, a hub name, minilm, gluonnlp:MODEL/DATASET"
     start.add_argument("--encoder", default="", metavar="DIR", help=text)
     text = "run to start from instead, as TANDA's adapt step does"
     start.add_argument("--init", default="", metavar="RUN", help=text)
@@ -78,10 +85,7 @@ def add_system_arguments(parser: CommandParser, system: str) -> None:
     of_training = TrainingConfig()
     for name, text in (("train", "training questions to use"), ("dev", "those of dev to score")):
         add_filter(training, f"--{name}-filter", getattr(of_training, f"{name}_filter"), text)
-    taken = {action.dest for action in parser._actions}
     own = [field.name for field in dataclasses.fields(config) if has_option(field)]
-    for name in taken.intersection(own):
-        raise ValueError(f"{config.__name__}.{name} has the name of an option of wqa")
     add_fields(parser.add_argument_group(f"options of {system}"), config)
     parser.first = parser.first and (*parser.first, *own)
 

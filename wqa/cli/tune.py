@@ -1,27 +1,25 @@
-"""Choose drop ratios, exits, what a sequence hands on, or weights, on development questions.
+"""Choose drop ratios, what a sequence hands on, or weights, on development questions.
 
 examples:
   wqa tune runs/wikiqa --data data/wikiqa/dev.jsonl
   wqa tune runs/wikiqa --data data/wikiqa/dev.jsonl --max-cost 0.6
-  wqa tune runs/all_layers --data data/wikiqa/dev.jsonl --place-exits 3 --min-map 0.75
+  wqa tune runs/sequence.json --data data/wikiqa/dev.jsonl --max-loss 0
   wqa evaluate runs/wikiqa --data data/wikiqa/test.jsonl --drop-ratio 0 --drop-ratio tuned
   wqa tune runs/ensemble.json --data data/wikiqa/dev.jsonl --trials 200 --seed 0
 
 Each candidate is scored at each exit once, and all configurations of the grid are evaluated from
 these scores. configurations.tsv and pareto.tsv are written to RUN/tune (or --out).
---max-cost picks the best configuration up to a cost relative to the full encoder, --min-map the
-cheapest that reaches a MAP (from 0 to 1), --max-loss the cheapest that loses at most so much MAP
-(from 0 to 1) beside the run that drops nothing. The picked configuration is stored in the run, for
---drop-ratio tuned. --place-exits N uses N of the run's exits, with one ratio for those before the
-last.
+--max-cost picks the best configuration up to a cost relative to the full encoder, --max-loss the
+cheapest that loses at most so much MAP (from 0 to 1) beside the run that drops nothing. The picked
+configuration is stored in the run, for --drop-ratio tuned.
 
 The cost in the table counts whole candidates of these questions; paper_cost follows from the ratios
 alone.
 
-For the .json file of a sequence, each ranker scores the candidates once, and all numbers of
-candidates that a ranker may hand on, --keeps, and all shares that it may drop, --grid, are
-evaluated from these scores. Costs and losses are relative to the last ranker on all candidates. The
-pick is stored in the file. The tables go to the file's name with .tune in place of .json.
+For the .json file of a sequence, each ranker scores the candidates once, and --grid is the numbers
+of candidates that a ranker may hand on. Costs and losses are relative to the last ranker on all
+candidates. The pick is stored in the file. The tables go to the file's name with .tune in place of
+.json.
 
 For the .json file of an ensemble, Optuna searches the weights of its rankers, which are stored in
 the file. Each ranker scores the candidates once. The first trial has equal weights.
@@ -36,14 +34,15 @@ from wqa.cli.options import (
     add_choice,
     add_data,
     add_filter,
+    add_json,
     add_number,
     add_ranking,
     numbers,
     ranking_options,
     refuse,
+    show,
     values_of,
 )
-from wqa.cli.output import add_json, show
 from wqa.data.records import DEFAULT_FILTER
 from wqa.errors import printable
 
@@ -51,10 +50,8 @@ if TYPE_CHECKING:
     from wqa.tuning import Tuning
 
 #: Options for the drops of a run or a sequence, and options for the weights of an ensemble.
-_OF_DROPS = ("grid", "keeps", "place_exits", "max_cost", "min_metric", "max_loss", "out")
+_OF_DROPS = ("grid", "max_cost", "max_loss", "out")
 _OF_WEIGHTS = ("trials", "seed")
-#: Rows of a Pareto front that are shown, both ends included.
-_ROWS = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,20 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_choice(parser, "--metric", ("map", "mrr", "p@1", "ndcg@10"), "metric that counts")
     add_number(parser, "--trials", 200, "trials of an ensemble's weights")
     add_number(parser, "--seed", 0, "seed of these trials")
-    text = "drop ratios that an exit, or a ranker of a sequence, may have (default: 0.1 to 0.6; of "
-    text += "a sequence none beside --keeps)"
+    text = "drop ratios of an exit (default: 0.1 to 0.6), or numbers that a sequence may keep"
     parser.add_argument("--grid", metavar="A[,A...]", help=text)
-    text = "numbers of candidates that a ranker of a sequence may keep (default: 1 to 100 in steps "
-    text += "that grow; none beside --grid)"
-    parser.add_argument("--keeps", metavar="K[,K...]", help=text)
-    text = "choose N of the run's exits instead, the last among them"
-    add_number(parser, "--place-exits", None, text)
     limit = parser.add_mutually_exclusive_group()
     keywords: Dict[str, Any] = {"type": float, "metavar": "X"}
     text = "pick the best that costs at most X of the full encoder"
     limit.add_argument("--max-cost", help=text, **keywords)
-    text = "pick the cheapest whose MAP (or --metric) is at least X, from 0 to 1"
-    limit.add_argument("--min-map", "--min-metric", dest="min_metric", help=text, **keywords)
     text = "pick the cheapest that loses at most X of the MAP (or --metric) with nothing dropped"
     limit.add_argument("--max-loss", help=text, **keywords)
     text = "folder of the tables (default: RUN/tune, or SEQUENCE.tune)"
@@ -100,15 +89,12 @@ def run(options: argparse.Namespace) -> None:
     refuse(options, _OF_WEIGHTS, "with a run or a sequence", "the .json file of an ensemble")
     from wqa.tuning import tune
 
-    names = ("metric", "max_cost", "min_metric", "max_loss", "out", "filter")
     tuning = tune(
         options.run,
         options.data,
         None if options.grid is None else numbers(options.grid, "grid", float),
-        None if options.keeps is None else numbers(options.keeps, "keeps"),
-        options.place_exits,
         progress=True,
-        **values_of(options, *names),
+        **values_of(options, "metric", "max_cost", "max_loss", "out", "filter"),
         **ranking_options(options),
     )
     _show(tuning, options)
@@ -121,18 +107,15 @@ def _show(tuning: Tuning, options: argparse.Namespace) -> None:
 
     note_long_questions(tuning.truncated_questions, tuning.skipped_questions, options.data)
     result = {"filter": options.filter, **tuning.to_dict()}
-    front = tuning.front
-    if len(front) > _ROWS:
-        front = [front[index * (len(front) - 1) // (_ROWS - 1)] for index in range(_ROWS)]
     lines = [
         f"{tuning.questions} questions, filter {options.filter}; "
         f"{len(tuning.configurations)} configurations; {printable(str(tuning.out))}",
         "Pareto front:",
-        table([configuration.row(tuning.columns) for configuration in front]),
+        table(result["front"]),
     ]
     row = result["picked"]
     if row:
-        drops = ", ".join(f"{name} {row[name]}" for name in tuning.columns if row[name] != "-")
+        drops = ", ".join(f"{name} {row[name]}" for name in tuning.columns)
         metric = f"{options.metric} {100 * row[options.metric]:.2f}"
         cost = f"{100 * row['cost']:.2f}"
         lines.append(f"picked {drops}; {metric}, cost {cost}; stored in {printable(row['file'])}")

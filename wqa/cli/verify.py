@@ -16,8 +16,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, List, Sequence
 
-from wqa.cli.options import add_engine, add_long_questions, loading_options, refuse
-from wqa.cli.output import add_json, show
+from wqa.cli.options import add_engine, add_json, add_long_questions, loading_options, refuse, show
 from wqa.cli.rank import read_lines, utf8_argument
 
 #: Options of rankings.

@@ -13,8 +13,8 @@ import json
 import pathlib
 from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
 
-from wqa.config import config_digest, read_json
-from wqa.config.runs import FORMAT
+from wqa.config import read_json
+from wqa.config.runs import FORMAT, config_digest
 from wqa.data.probe import BASELINES_VERSION, BaselineName, Probe, probe
 from wqa.data.ranker_files import read_ranker_file
 from wqa.errors import RunDirectoryError

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pathlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from wqa.config import PRECISIONS, read_json
+from wqa.config import read_json
+from wqa.config.training import PRECISIONS
 from wqa.data.probe import Probe, probe
 from wqa.errors import OptionError, RunDirectoryError, shorten
 from wqa.io.files import PathLike

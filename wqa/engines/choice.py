@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from wqa.config import ENGINES, EngineConfig, TrainingConfig
+from wqa.config import EngineConfig, TrainingConfig
+from wqa.config.training import ENGINES
 from wqa.engines.engine import MXNET_LOCK, Engine, check_process
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.mxnet import MXNetEngine

@@ -108,7 +108,6 @@ class ArrayFolder:
         kind: str,
         hint: str,
         facts: Sequence[str] = (),
-        earlier: Sequence[int] = (),
     ) -> None:
         self.path, self._hint = pathlib.Path(path), f"delete the folder, then {hint}"
         try:
@@ -123,7 +122,7 @@ class ArrayFolder:
             if not self.path.exists():
                 problem = "there is no such file or folder"
             raise DataError(self.path, problem, f"a whole {kind}", hint) from None
-        if stored_version not in (version, *earlier):
+        if stored_version != version:
             problem = f"a {kind} of format {shorten(stored_version)}"
             raise DataError(self.path, problem, f"format {version}", hint)
         self._files = {name: self._map(f"{name}.bin", size) for name, size in self._sizes.items()}

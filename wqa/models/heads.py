@@ -13,7 +13,8 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
-from wqa.config import FAMILIES, Family
+from wqa.config import FAMILIES
+from wqa.config.encoders import Family
 from wqa.models.backbone import EncoderLayer, LayerStack, at_marks
 from wqa.models.embeddings import Embeddings, break_cycles
 

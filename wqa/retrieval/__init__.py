@@ -6,28 +6,16 @@ in it, `retrieve` gives questions their candidates.
 
 from wqa.retrieval.collection import build_index, open_collection, retrieve, write_retrieved
 from wqa.retrieval.index import Hit, Index
-from wqa.retrieval.methods import (
-    BM25,
-    METHODS,
-    STOP_WORDS,
-    TFIDF,
-    Method,
-    contains_answer,
-    tokenize,
-)
+from wqa.retrieval.methods import BM25, TFIDF, contains_answer
 
 __all__ = [
     "BM25",
     "Hit",
     "Index",
-    "METHODS",
-    "Method",
-    "STOP_WORDS",
     "TFIDF",
     "build_index",
     "contains_answer",
     "open_collection",
     "retrieve",
-    "tokenize",
     "write_retrieved",
 ]

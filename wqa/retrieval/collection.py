@@ -1,8 +1,4 @@
-"""From documents to an index, and from questions to their candidates.
-
-`build_index` writes the index of a collection, `open_collection` opens one. Questions get the
-documents that they retrieve as candidates, with distant labels.
-"""
+"""From documents to an index, and from questions to their candidates with distant labels."""
 
 from __future__ import annotations
 
@@ -48,11 +44,10 @@ def build_index(
     replace: bool = False,
     **settings: float,
 ) -> Dict[str, Any]:
-    """Index a collection of documents.
+    """Index a collection of documents, in memory that grows by 8 bytes a document alone.
 
     Parts of the counts are written to a temporary folder, 16 bytes for each pair of a term and a
-    document that holds it, and merged by ranges of terms, so that the memory does not grow with
-    the collection but for 8 bytes a document.
+    document that holds it, and merged by ranges of terms.
 
     Parameters
     ----------
@@ -78,8 +73,7 @@ def build_index(
     Returns
     -------
     dict
-        ``meta.json`` of the index: ``documents``, ``terms``, ``postings``, ``files`` with the sizes
-        of its arrays in bytes, and more.
+        ``meta.json`` of the index: ``documents``, ``terms``, ``files`` with their sizes, and more.
 
     Raises
     ------
@@ -352,10 +346,9 @@ def write_retrieved(
     Returns
     -------
     dict of str to int
-        ``questions``, ``candidates`` and ``positives`` that were written; ``without``, questions
-        that retrieve no document; ``unknown``, questions without answers, whose candidates have
-        no labels; ``missed``, questions with answers for which no document with an answer was
-        retrieved.
+        ``questions``, ``candidates`` and ``positives`` that were written; questions ``without`` a
+        document; ``unknown``, those without answers, whose candidates have no labels; ``missed``,
+        those with answers that retrieve no document with one.
 
     Raises
     ------

@@ -23,16 +23,11 @@ from wqa.retrieval.methods import Method, count_terms, method_of
 #: Changes whenever older indexes can no longer be read, or their terms are no longer those of
 #: `wqa.retrieval.methods`.
 FORMAT = 2
-#: Whose terms are whole runs of characters of scripts without spaces.
-_OF_WHOLE_RUNS = 1
 
 KIND = "document index"
 
 #: Fields of a document, whose texts an index holds; ``meta`` as JSON, empty where there is none.
 TEXTS = ("id", "title", "text", "meta")
-#: Arrays that indexes of the first version lack.
-_META = ("meta_bytes", "meta_ends")
-
 #: Arrays of indexes with sentences.
 SENTENCES = ("sentence_starts", "sentence_ends", "document_sentences")
 
@@ -103,9 +98,7 @@ class Index:
     """
 
     def __init__(self, path: PathLike) -> None:
-        folder = ArrayFolder(
-            path, FORMAT, KIND, _HINT, ("documents", "terms"), earlier=(_OF_WHOLE_RUNS,)
-        )
+        folder = ArrayFolder(path, FORMAT, KIND, _HINT, ("documents", "terms"))
         self.path = folder.path
         self.meta = folder.meta
         try:
@@ -113,13 +106,12 @@ class Index:
         except (KeyError, TypeError, OptionError) as error:
             where = self.path / "meta.json"
             raise DataError(where, f"no method of this version ({error})", hint=_HINT) from None
-        types = dict(TYPES)
-        for group in (_META, SENTENCES):
-            if group[0] not in folder:
-                for name in group:
-                    del types[name]
+        types = TYPES
+        if SENTENCES[0] not in folder:
+            types = {name: TYPES[name] for name in TYPES if name not in SENTENCES}
         self._folder, self._arrays = folder, folder.arrays(types)
-        self._terms, self._term_ends = self._arrays["terms"], self._arrays["term_ends"]
+        self._terms = self._arrays["terms"]
+        self._term_ends = self._arrays["term_ends"]
         self._documents = self._arrays["posting_documents"]
         self._weights = self._arrays["posting_weights"]
 
@@ -156,9 +148,9 @@ class Index:
         Document
             Its id, text, title and ``meta``.
         """
-        texts = {name: self._text(name, index) for name in TEXTS if f"{name}_ends" in self._arrays}
+        texts = {name: self._text(name, index) for name in TEXTS}
         try:
-            meta = json.loads(texts.get("meta") or "null")
+            meta = json.loads(texts["meta"] or "null")
         except ValueError as error:
             raise DataError(self.path, f"damaged, document {index} ({error})", "JSON") from None
         return Document(texts["id"], texts["text"], texts["title"], meta)
@@ -209,8 +201,7 @@ class Index:
         numpy.ndarray
             (N,) float64 scores from 0 on, by document.
         """
-        divides_runs = self.meta["format"] != _OF_WHOLE_RUNS
-        terms, counts = count_terms(question, self.method.longest, divides_runs)
+        terms, counts = count_terms(question, self.method.longest)
         after = np.searchsorted(self._terms, terms)
         rows = np.minimum(after, len(self._terms) - 1)
         known = self._terms[rows] == terms

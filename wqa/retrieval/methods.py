@@ -31,7 +31,7 @@ import mmh3
 import numpy as np
 import regex
 
-from wqa.errors import OptionError, check_choice, shorten
+from wqa.errors import OptionError, check_choice
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,11 +163,9 @@ def method_of(name: str, **settings: Any) -> Method:
     """Look a method up by name."""
     check_choice("method", name, METHODS)
     known = {field.name for field in dataclasses.fields(METHODS[name])}
-    for setting, value in settings.items():
+    for setting in settings:
         if setting not in known:
             raise OptionError(setting, f"given with {name}", "a method that has this setting")
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise OptionError(setting, shorten(value), "a number")
     return METHODS[name](**settings)
 
 
@@ -202,15 +200,13 @@ _STOP_WORDS = """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
-def tokenize(text: str, divides_runs: bool = True) -> List[str]:
+def tokenize(text: str) -> List[str]:
     """Split a text into lower-cased tokens.
 
     Parameters
     ----------
     text : str
         Any text.
-    divides_runs : bool
-        Whether each character of a script without spaces is a token of its own.
 
     Returns
     -------
@@ -220,12 +216,12 @@ def tokenize(text: str, divides_runs: bool = True) -> List[str]:
     """
     normalized = unicodedata.normalize("NFD", text).lower()
     tokens = _TOKEN.findall(normalized)
-    if not divides_runs or not _UNSPACED.search(normalized):
+    if not _UNSPACED.search(normalized):
         return tokens
     return [part for token in tokens for part in _PART.findall(token)]
 
 
-def ngrams(tokens: List[str], longest: int, divides_runs: bool = True) -> List[str]:
+def ngrams(tokens: List[str], longest: int) -> List[str]:
     """N-grams of tokens that hold neither a stop word nor a punctuation mark."""
     counts = [_counts(token) for token in tokens]
     grams = []
@@ -233,7 +229,7 @@ def ngrams(tokens: List[str], longest: int, divides_runs: bool = True) -> List[s
         for start in range(len(tokens) - length + 1):
             if all(counts[start : start + length]):
                 grams.append(" ".join(tokens[start : start + length]))
-    if longest == 1 and divides_runs and _UNSPACED.search("".join(tokens)):
+    if longest == 1 and _UNSPACED.search("".join(tokens)):
         pairs = zip(tokens, tokens[1:])
         grams += [" ".join(pair) for pair in pairs if all(map(_UNSPACED.match, pair))]
     return grams
@@ -245,15 +241,13 @@ def _counts(token: str) -> bool:
     return len(token) > 1 or not _PUNCTUATION.match(token)
 
 
-def count_terms(
-    text: str, longest: int, divides_runs: bool = True
-) -> Tuple[np.ndarray, np.ndarray]:
+def count_terms(text: str, longest: int) -> Tuple[np.ndarray, np.ndarray]:
     """Count the terms of a text.
 
     Shapes: `terms` (T,), `counts` (T,).
     """
     buckets = []
-    for gram in ngrams(tokenize(text, divides_runs), longest, divides_runs):
+    for gram in ngrams(tokenize(text), longest):
         buckets.append(mmh3.hash(gram, 0, False) % BUCKETS)
     terms = np.array(buckets, np.int64)
     return np.unique(terms, return_counts=True)

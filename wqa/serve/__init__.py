@@ -3,7 +3,6 @@
 Nothing here needs the libraries of the extra ``serve`` before `serve` or `create_app` is called.
 """
 
-from wqa.serve.config import ServeConfig, read_api_key
-from wqa.serve.server import create_app, serve
+from wqa.serve.server import ServeConfig, create_app, read_api_key, serve
 
 __all__ = ["ServeConfig", "create_app", "read_api_key", "serve"]

@@ -31,8 +31,8 @@ from starlette.requests import ClientDisconnect
 
 import wqa
 from wqa.errors import InputError, WqaError, shorten
-from wqa.serve.config import METRICS_FOLDER
 from wqa.serve.requests import ANSWERS, BODIES, error_answer, read_request
+from wqa.serve.server import METRICS_FOLDER
 from wqa.serve.service import RequestError, Service
 
 LOGGER = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing_extensions import Annotated
 from wqa.inference.pipeline import in_order
 from wqa.inference.ranking import Ranking
 from wqa.serve.batching import Job
-from wqa.serve.config import ServeConfig
+from wqa.serve.server import ServeConfig
 from wqa.serve.service import Answered, RankRequest, RequestError
 
 #: Types of fields, with what the page says of them.
@@ -107,8 +107,8 @@ def read_request(path: str, raw: bytes, config: ServeConfig) -> RankRequest:
     documents = given.setdefault("documents", [])
     most = config.max_candidates
     if len(documents) > most:
-        found = f"has {len(documents):,} entries"
-        raise RequestError("size", names["documents"], found, f"at most {most:,}")
+        problem = f"has {len(documents):,} entries"
+        raise RequestError("size", names["documents"], problem, f"at most {most:,}")
     texts = [_text_of(document, keys, index) for index, document in enumerate(documents)]
     _check_characters([given["question"]], names["question"], config.max_characters)
     _check_characters(texts, names.get("documents", "") + "[{}]", config.max_characters)
@@ -149,8 +149,8 @@ def _text_of(document: Any, keys: Sequence[str], index: int) -> str:
 def _check_characters(texts: Sequence[str], name: str, most: int) -> None:
     for index, size in enumerate(map(len, texts)):
         if size > most:
-            found = f"has {size:,} characters"
-            raise RequestError("size", name.format(index), found, f"at most {most:,}")
+            problem = f"has {size:,} characters"
+            raise RequestError("size", name.format(index), problem, f"at most {most:,}")
 
 
 #: HTTP status of each kind of error, and its name in Text Embeddings Inference's answers.

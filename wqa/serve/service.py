@@ -14,7 +14,7 @@ from wqa.inference.pipeline import AnswerSentence, sentences_of
 from wqa.inference.ranker import Ranker
 from wqa.inference.windows import first_tokens
 from wqa.serve.batching import NOTHING, Batcher, Job, QueueFull
-from wqa.serve.config import ServeConfig
+from wqa.serve.server import ServeConfig
 
 LOGGER = logging.getLogger(__name__)
 #: Names that no foreign site can have.

@@ -10,8 +10,7 @@ import pathlib
 from typing import Any, Dict, List
 
 import wqa
-from wqa.config import config_digest
-from wqa.config.runs import ExportConfig, as_json
+from wqa.config.runs import ExportConfig, as_json, config_digest
 from wqa.data.digests import file_digests, ranker_digest
 from wqa.data.probe import probe
 from wqa.engines.onnx.dropping import dropping_graph

@@ -18,8 +18,9 @@ from typing import (
     Union,
 )
 
-from wqa.config import LONG_CANDIDATES, LONG_QUESTIONS, STRENGTH, EngineConfig
+from wqa.config import EngineConfig
 from wqa.config.systems import KINDS
+from wqa.config.training import LONG_CANDIDATES, LONG_QUESTIONS, STRENGTH
 from wqa.data import Question, read_questions
 from wqa.data.probe import BASELINE_NAMES, BaselineName, Probe, probe
 from wqa.data.ranker_files import Entry, read_ranker_file

@@ -6,7 +6,7 @@ import itertools
 import pathlib
 from typing import Iterable
 
-from wqa.config import STRENGTH
+from wqa.config.training import STRENGTH
 from wqa.data import Question
 from wqa.data.digests import forget_digests, record_digests
 from wqa.data.probe import DESCRIPTIONS, probe

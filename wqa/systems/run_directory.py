@@ -14,15 +14,10 @@ import pathlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, NamedTuple, Optional
 
-from wqa.config import (
-    LONG_QUESTIONS,
-    EngineConfig,
-    RunConfig,
-    check_finished,
-    read_run_config,
-)
-from wqa.config.runs import as_json
+from wqa.config import EngineConfig, RunConfig, read_run_config
+from wqa.config.runs import as_json, check_finished
 from wqa.config.systems import KINDS
+from wqa.config.training import LONG_QUESTIONS
 from wqa.data.digests import check_digest
 from wqa.data.probe import BASELINE_NAMES, DESCRIPTIONS, Probe, probe
 from wqa.engines.choice import packing_obstacle

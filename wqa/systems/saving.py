@@ -19,8 +19,8 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import Block
 
-from wqa.config import RunConfig, TrainingConfig, to_json
-from wqa.config.runs import as_json
+from wqa.config import RunConfig, TrainingConfig
+from wqa.config.runs import as_json, to_json
 from wqa.data.digests import record_digests
 from wqa.errors import OptionError, printable, shorten
 from wqa.io.files import PathLike, atomic_writer, new_directory

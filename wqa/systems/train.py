@@ -18,9 +18,9 @@ import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 import mxnet as mx
 import numpy as np
 
-from wqa.config import RunConfig, TrainingConfig, from_dict, read_run_config, to_json
+from wqa.config import RunConfig, TrainingConfig, from_dict, read_run_config
 from wqa.config.environment import device_numbers
-from wqa.config.runs import as_json
+from wqa.config.runs import as_json, to_json
 from wqa.data.digests import RUN_FILES, forget_digests, record_digests
 from wqa.data.formats import data_digest
 from wqa.data.ir_names import is_ir_name

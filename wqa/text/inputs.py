@@ -6,7 +6,8 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
-from wqa.config import LONG_QUESTIONS, PAIR_FORMS
+from wqa.config import PAIR_FORMS
+from wqa.config.training import LONG_QUESTIONS
 from wqa.errors import EncoderError, InputError, OptionError, QuestionTooLong, check_choice, shorten
 from wqa.text.batching import bucketed, pad_rows
 from wqa.text.tokenizers import Tokenizer

@@ -10,7 +10,8 @@ from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, S
 import mxnet as mx
 from mxnet.gluon import Block
 
-from wqa.config import BackboneConfig, RunConfig, check_finished, read_run_config
+from wqa.config import BackboneConfig, RunConfig, read_run_config
+from wqa.config.runs import check_finished
 from wqa.data.digests import check_digest
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.io.encoder_directories import encoder_directory

@@ -1,9 +1,8 @@
 """Drops of a run or a sequence, chosen on development questions.
 
-Which drop ratios the exits of a cascade have, or which exits it uses (Soldaini and Moschitti 2020,
-sections 5.5 and 6); what each ranker of a sequence hands on (section 3.2; Bonadiman and Moschitti
-2020, section 5.4). Each candidate is scored once, and all configurations are evaluated from these
-scores.
+Which drop ratios the exits of a cascade have (Soldaini and Moschitti 2020, section 5.5); how many
+candidates each ranker of a sequence hands on (section 3.2; Bonadiman and Moschitti 2020, section
+5.4). Each candidate is scored once, and all configurations are evaluated from these scores.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from wqa.tuning.replay import Configuration, Drops, ScoredQuestions, tuning_reco
 
 #: The grid of section 5.5.
 GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
-#: Numbers of candidates that a ranker of a sequence may keep, by default.
+#: Numbers of candidates that a ranker of a sequence may keep.
 KEEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
 
 
@@ -84,11 +83,8 @@ def tune(
     run: PathLike,
     data: PathLike,
     grid: Optional[Sequence[float]] = None,
-    keeps: Optional[Sequence[int]] = None,
-    place_exits: Optional[int] = None,
     metric: str = "map",
     max_cost: Optional[float] = None,
-    min_metric: Optional[float] = None,
     max_loss: Optional[float] = None,
     out: PathLike = "",
     filter: str = DEFAULT_FILTER,
@@ -108,20 +104,13 @@ def tune(
     data : str or path-like
         Labelled development questions, canonical JSONL.
     grid : sequence of float, optional
-        Drop ratios that an exit, or a ranker of a sequence, may have; `GRID` by default, of a
-        sequence none beside ``keeps``.
-    keeps : sequence of int, optional
-        Numbers of candidates that a ranker of a sequence may keep; `KEEPS` by default, none beside
-        ``grid``.
-    place_exits : int, optional
-        Number of exits of a run to use, including the last, with one ratio for those before it. By
-        default all exits are used, and each has a ratio of its own.
+        Drop ratios that an exit may have, `GRID` by default; for a sequence, numbers of candidates
+        that a ranker may keep, `KEEPS` by default.
     metric : {"map", "mrr", "p@1", "ndcg@10"}
         Metric by which configurations are compared.
-    max_cost, min_metric, max_loss : float, optional
-        Pick the best configuration up to a cost relative to the full encoder or the last ranker;
-        the cheapest whose metric is at least so much; or the cheapest whose metric is at most so
-        much below that with nothing dropped.
+    max_cost, max_loss : float, optional
+        Pick the best configuration up to a cost relative to the full encoder or the last ranker, or
+        the cheapest whose metric is at most so much below that with nothing dropped.
     out : str or path-like
         Folder of the tables; by default ``tune`` in the run directory, or the file's name with
         ``.tune`` in place of ``.json``.
@@ -140,8 +129,7 @@ def tune(
     Raises
     ------
     OptionError
-        If an option does not fit, there is a single exit or ranker, or no configuration keeps the
-        limit.
+        If an option does not fit, there is a single exit or ranker, or all cost more.
     RunDirectoryError
         If there is no run and no file of a sequence.
     DataError
@@ -151,7 +139,7 @@ def tune(
     OutputLocked
         If another process writes to the run, the file or the folder.
     """
-    given = {"max_cost": max_cost, "min_metric": min_metric, "max_loss": max_loss}
+    given = {"max_cost": max_cost, "max_loss": max_loss}
     limits = {name: value for name, value in given.items() if value is not None}
     if len(limits) > 1:
         raise OptionError(" and ".join(limits), "together", "one of them")
@@ -164,11 +152,7 @@ def tune(
         raise RunDirectoryError(run, DESCRIPTIONS[source.kind], expected)
     path = source.path
     is_sequence = ranker_file_kind(path) == "sequence"
-    if is_sequence and place_exits is not None:
-        raise OptionError("place_exits", "with a sequence", "a run with several exits")
-    if keeps is not None and not is_sequence:
-        raise OptionError("keeps", "with a run", "the .json file of a sequence; for a run the grid")
-    choices = _choices(keeps, grid, is_sequence)
+    choices = _choices(grid, is_sequence)
     judged = questions_that_count(read_questions(data), filter)
     folder = pathlib.Path(out or (path.with_suffix(".tune") if is_sequence else path / "tune"))
     outputs = {folder if out or is_sequence else path}
@@ -179,7 +163,7 @@ def tune(
             locks.enter_context(lock_output(output))
         ranker = load_ranker(path, **options)
         most = max(len(question.candidates) for question in judged)
-        columns, drops = _drops(path, ranker.capabilities, choices, place_exits, most)
+        columns, drops = _drops(path, ranker.capabilities, choices, most)
         nothing = (Drop(),) * len(drops[0])
         if max_loss is not None and nothing not in drops:
             drops.append(nothing)
@@ -191,7 +175,6 @@ def tune(
         picked, stored = None, None
         if limits:
             picked = pick(configurations, metric, **limits)
-            limits = {name.replace("min_metric", "least"): value for name, value in limits.items()}
             record = tuning_record({"metric": metric, **limits}, data, filter, prepared)
             stored = _store(path, picked, record)
         count = len(prepared.questions)
@@ -199,32 +182,27 @@ def tune(
         return Tuning(count, configurations, front, columns, folder, picked, stored, *counts)
 
 
-def _choices(
-    keeps: Optional[Sequence[int]], grid: Optional[Sequence[float]], is_sequence: bool
-) -> List[Drop]:
-    """What each stage may drop, numbers to keep first, each kind in ascending order."""
-    if grid is None and keeps is None:
-        grid = GRID
-        keeps = KEEPS if is_sequence else None
-    for number in keeps or ():
-        if type(number) is not int or number < 1:
-            raise OptionError("keeps", shorten(number), "whole numbers above 0")
-    for ratio in grid or ():
-        if not 0 <= ratio < 1:
-            raise OptionError("grid", shorten(ratio), "drop ratios from 0 up to, not including, 1")
-    choices = [Drop(keep=number) for number in sorted(set(keeps or ()))]
-    choices += [Drop(float(ratio)) for ratio in sorted(set(grid or ()))]
+def _choices(grid: Optional[Sequence[float]], is_sequence: bool) -> List[Drop]:
+    """What each stage may drop, in ascending order of the grid."""
+    if grid is None:
+        grid = KEEPS if is_sequence else GRID
+    choices = []
+    for value in sorted(set(grid)):
+        if is_sequence:
+            if value < 1 or value % 1:
+                raise OptionError("grid", shorten(value), "whole numbers of candidates to keep")
+            choices.append(Drop(keep=int(value)))
+        else:
+            if not 0 <= value < 1:
+                raise OptionError("grid", shorten(value), "drop ratios from 0 to below 1")
+            choices.append(Drop(float(value)))
     if not choices:
-        raise OptionError("grid" if keeps is None else "keeps", "nothing", "at least one")
+        raise OptionError("grid", "nothing", "at least one number")
     return choices
 
 
 def _drops(
-    path: pathlib.Path,
-    capabilities: Capabilities,
-    choices: Sequence[Drop],
-    place_exits: Optional[int],
-    most: int,
+    path: pathlib.Path, capabilities: Capabilities, choices: Sequence[Drop], most: int
 ) -> Tuple[Tuple[str, ...], List[Drops]]:
     """Columns of the drops, and what each configuration drops."""
     if not capabilities.rankers:
@@ -233,35 +211,13 @@ def _drops(
             problem = f"{path}, a ranker without several exits ({capabilities.system})"
             raise OptionError("run", problem, "a run with several exits, as a cascade has")
         columns = tuple(f"exit_{layer}" for layer in exits[:-1])
-        if place_exits is not None:
-            return columns, placements(choices, len(exits), place_exits)
         return columns, list(itertools.product(choices, repeat=len(exits) - 1))
     stages = len(capabilities.rankers)
     if stages < 2:
         raise OptionError("run", f"{path}, a sequence of one ranker", "at least two rankers")
-    # Choices have the numbers to keep first.
-    kinds = ["keep"] if choices[0].keep else []
-    if not choices[-1].keep:
-        kinds.append("drop_ratio")
-    columns = tuple(f"{kind}_{number}" for number in range(1, stages) for kind in kinds)
-    kept = [drop for drop in choices if drop.discards and drop.keep < most]
+    columns = tuple(f"keep_{number}" for number in range(1, stages))
+    kept = [drop for drop in choices if drop.keep < most]
     return columns, list(itertools.product([*kept, Drop()], repeat=stages - 1))
-
-
-def placements(choices: Sequence[Drop], exits: int, place_exits: int) -> List[Drops]:
-    """Configurations that use some of the exits, the last among them, with one drop for all.
-
-    An exit that is not used drops nothing.
-    """
-    if not 1 <= place_exits <= exits:
-        expected = f"a whole number from 1 to {exits}, the exits of the run"
-        raise OptionError("place_exits", place_exits, expected)
-    configurations = []
-    for drop in [drop for drop in choices if drop.discards] or [Drop()]:
-        for used in itertools.combinations(range(exits - 1), place_exits - 1):
-            drops = [drop if index in used else Drop() for index in range(exits - 1)]
-            configurations.append(tuple(drops))
-    return configurations
 
 
 def pareto_front(
@@ -300,8 +256,7 @@ def pick(
     configurations: Sequence[Configuration],
     metric: str = "map",
     max_cost: Optional[float] = None,
-    min_metric: Optional[float] = None,
-    max_loss: Optional[float] = None,
+    max_loss: float = 0.0,
 ) -> Configuration:
     """Pick a configuration of the Pareto front.
 
@@ -311,11 +266,9 @@ def pick(
         As `pareto_front` takes them.
     max_cost : float, optional
         Greatest cost; the best configuration up to it is picked.
-    min_metric : float, optional
-        Least metric; the cheapest configuration from it on is picked.
-    max_loss : float, optional
-        Greatest loss of the metric beside the configuration that drops nothing, which is one of the
-        configurations; the cheapest that loses no more is picked.
+    max_loss : float
+        Without ``max_cost``, greatest loss of the metric beside the configuration that drops
+        nothing, which is one of the configurations; the cheapest that loses no more is picked.
 
     Returns
     -------
@@ -325,7 +278,7 @@ def pick(
     Raises
     ------
     OptionError
-        If no configuration qualifies, or a limit is no finite number from 0.
+        If all configurations cost more.
     """
     front = pareto_front(configurations, metric)
     if max_cost is not None:
@@ -334,15 +287,10 @@ def pick(
             cheapest = f"at least {front[0].cost:.4f}, the cheapest configuration's"
             raise OptionError("max_cost", max_cost, cheapest)
         return fits[-1]
-    if max_loss is not None:
-        full = [row for row in configurations if not row.discards][0]
-        # The same figures summed in another order may differ in the last bits.
-        min_metric = full.metrics[metric] - max_loss - 1e-12
-    for configuration in front:
-        if configuration.metrics[metric] >= (min_metric or 0.0):
-            return configuration
-    best = front[-1].metrics[metric]
-    raise OptionError("min_metric", min_metric, f"at most {best:.4f}, the best configuration's")
+    full = next(row for row in configurations if not row.discards)
+    # The same figures summed in another order may differ in the last bits.
+    least = full.metrics[metric] - max_loss - 1e-12
+    return next(row for row in front if row.metrics[metric] >= least)
 
 
 def _write(path: pathlib.Path, configurations: Sequence[Configuration], columns: Any) -> None:
@@ -360,9 +308,9 @@ def _store(path: pathlib.Path, picked: Configuration, record: Dict[str, Any]) ->
         path = path / "tuned.json"
         values = {"drop_ratio": [*(drop.ratio for drop in picked.drops), 0.0], **values}
     else:
-        kept = read_json(path)
-        for name in ("drop_ratio", "keep"):
-            kept.pop(name, None)
-        values = {**kept, **picked.stored(), "tuned": values}
+        content = read_json(path)
+        content.pop("drop_ratio", None)
+        content["keep"] = [drop.keep or None for drop in picked.drops]
+        values = {**content, "tuned": values}
     write_json(path, values)
     return path

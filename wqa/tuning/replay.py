@@ -58,28 +58,13 @@ class Configuration:
         """Whether a candidate can be dropped."""
         return any(drop.discards for drop in self.drops)
 
-    def stored(self) -> Dict[str, List]:
-        """Fields of a sequence's file that set these drops."""
-        if not any(drop.keep for drop in self.drops):
-            return {"drop_ratio": [drop.ratio for drop in self.drops]}
-        fields: Dict[str, List] = {"keep": [drop.keep or None for drop in self.drops]}
-        if None in fields["keep"]:
-            ratios = [None if drop.keep else drop.ratio for drop in self.drops]
-            fields = {"drop_ratio": ratios, **fields}
-        return fields
-
     def row(self, columns: Sequence[str]) -> Dict[str, Any]:
         """The configuration as one flat row, its drops under the names of columns."""
         row: Dict[str, Any] = {}
-        per_stage = len(columns) // len(self.drops)
-        for index, column in enumerate(columns):
-            drop = self.drops[index // per_stage]
-            value: Any = drop.ratio
+        for column, drop in zip(columns, self.drops):
+            row[column] = drop.ratio
             if column.startswith("keep"):
-                value = drop.keep or ("-" if drop.ratio else "all")
-            elif drop.keep:
-                value = "-"
-            row[column] = value
+                row[column] = drop.keep or "all"
         return {**row, "cost": self.cost, "paper_cost": self.paper_cost, **self.metrics}
 
 
@@ -194,7 +179,8 @@ class ScoredQuestions:
         last = np.argsort(is_blank, axis=1, kind="stable")
         order = np.take_along_axis(state.order, last, axis=1)
         full = float((state.full_work * state.candidates).sum())
-        cost, paper = (work / full if full else 0.0 for work in (state.work, state.paper_work))
+        cost = state.work / full if full else 0.0
+        paper = state.paper_work / full if full else 0.0
         if self._capabilities.exits:
             ratios = [drop.ratio for drop in drops] + [0.0]
             exits, layers = self._capabilities.exits, self._capabilities.num_layers

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from wqa.config import PRECISIONS
+from wqa.config.training import PRECISIONS
 from wqa.errors import MissingDependency, PrecisionError, check_choice, how_to_install
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
-from wqa.config import LONG_QUESTIONS
+from wqa.config.training import LONG_QUESTIONS
 from wqa.engines.inputs import EngineInputs
 from wqa.errors import OptionError, QuestionTooLong, check_choice
 from wqa.text.batching import BUCKET, bucketed
