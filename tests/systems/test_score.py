@@ -198,7 +198,7 @@ def test_shards_give_the_bytes_of_one_process(tiny_run, data, tmp_path, form):
         assert (values["meta"] is None) == (index != 2) and values["partitions"] > 3
     assert contents(tmp_path / "out") == contents(tmp_path / "one")
     assert not (tmp_path / "out.partitions").exists()
-    assert main([*command, "--merge", "--out", str(tmp_path / "out")]) == 0  # it is whole
+    assert main([*command, *shard, "--out", str(tmp_path / "out")]) == 0  # it is whole
 
 
 def test_lines_of_json_and_a_trec_run_have_the_rankings(tiny_run, tmp_path):
