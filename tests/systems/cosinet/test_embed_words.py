@@ -247,7 +247,6 @@ def test_length_of_the_vectors(tiny_encoder, corpus, tmp_path, capsys):
         ((), "one of the arguments --vectors --encoder is required"),
         (("--vectors", "v.txt", "--encoder", "minilm"), "not allowed with argument"),
         (("--encoder", "ENCODER", "--units", "0"), "--units: 0; expected a whole number from 1"),
-        (("--encoder", "ENCODER", "--format", "glove"), "--format: glove with encoder"),
         (("--vectors", "absent.txt"), "absent.txt: cannot be read (No such file"),
         (
             ("--vectors", "absent.txt", "--units", "9"),
