@@ -21,7 +21,7 @@ from corpus import make_main, refuse_empty
 from releases import expecting, lines_of, members, note
 
 from wqa.data import parse_json
-from wqa.data.claims import LABELS, NO_EVIDENCE, Claim, check_label, write_claims
+from wqa.data.documents import LABELS, NO_EVIDENCE, Claim, check_label, write_claims
 from wqa.errors import DataError
 from wqa.io.lines import text_of
 

@@ -15,7 +15,7 @@ from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.digests import ranker_digest
-from wqa.data.partitions import estimated_tokens
+from wqa.data.partitions import question_size
 from wqa.data.scores import CandidateScores, StoredScores, candidate_keys
 from wqa.errors import DataError, OptionError, OutputLocked, QuestionTooLong
 from wqa.evaluation import write_run
@@ -169,7 +169,7 @@ def test_memory_holds_one_partition(tiny_run, data, monkeypatch):
     real = ScoringTask._score
 
     def counted(task, questions):
-        sizes.append([estimated_tokens(question) for question in questions])
+        sizes.append([question_size(question)[1] for question in questions])
         return real(task, questions)
 
     monkeypatch.setattr(ScoringTask, "_score", counted)

@@ -371,7 +371,7 @@ class FailingWrites:
 def test_a_build_that_fails_at_any_write_is_made_again(inputs, tmp_path, monkeypatch):
     questions = [Question(str(n), "who ?", (Candidate("moon", 1),) * 3) for n in range(3)]
     write_questions(tmp_path / "a.jsonl", questions)
-    monkeypatch.setattr(store_module.group_questions, "__defaults__", (4,))
+    monkeypatch.setattr(store_module.partitions_of, "__defaults__", (4,))
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # the real one is slow
     whole = tmp_path / "whole.store"
     build_store(tmp_path / "a.jsonl", whole, inputs)
