@@ -282,6 +282,17 @@ def test_parts_of_other_work_are_refused(task, data, tmp_path):
     check_merged(task)
 
 
+def test_a_single_process_begins_again_with_other_settings(task, data, tmp_path):
+    def fails(partition):
+        raise DataError("numbers.txt, line 1", "no number")
+
+    task.compute = fails
+    with pytest.raises(DataError, match="line 1"):
+        run_parts(task)
+    report = run_parts(Squares(data, tmp_path / "out", 3))
+    assert report.computed == 6 and report.meta["power"] == 3
+
+
 def test_files_of_others_among_the_parts_stay(task):
     run_parts(task, (1, 2))
     (folder_of(task) / "notes.txt").write_text("mine")

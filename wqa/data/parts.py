@@ -190,6 +190,9 @@ def run_parts(
     with contextlib.ExitStack() as stack:
         if shard == (1, 1) and task.finished(task.settings()) is None:
             stack.enter_context(lock_output(_folder(task)))
+            begun = read_parts(task)
+            if begun is not None and len(begun.missing()) == len(begun.partitions):
+                begun.remove()  # of a command that failed, perhaps with other settings
         parts = open_parts(task)
         if parts is None:
             return PartsReport(task.finished(task.settings()))
@@ -321,8 +324,6 @@ class Parts:
 
     Attributes
     ----------
-    task : PartTask
-        The work.
     settings : dict
         What the results depend on.
     partitions : list of Partition
@@ -344,11 +345,6 @@ class Parts:
         """Check that the parts are those of a command with these settings.
 
         A setting that only one side has counts as None on the other.
-
-        Raises
-        ------
-        DataError
-            If a setting has another value.
         """
         stored, expected = {**self.settings, **self._machine}, {**settings, **machine}
         for name in {**stored, **expected}:
