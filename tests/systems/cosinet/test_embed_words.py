@@ -356,7 +356,7 @@ def test_a_download_and_its_digest(site, tmp_path, unchecked, monkeypatch, capsy
     serve(monkeypatch, "glove-6b", f"{url}/glove.zip")
     assert script.main(["glove-6b", "--out", str(out)]) == 0
     assert (out / "glove.6B.300d.txt").read_bytes() == TABLE
-    assert "not checked" in capsys.readouterr().out
+    assert "SHA-256 of " in capsys.readouterr().out
     numberbatch = gzip.compress(b"1 2\n/c/en/cat 1 2\n")
     (root / "nb.gz").write_bytes(numberbatch)
     serve(monkeypatch, "numberbatch", f"{url}/nb.gz")
