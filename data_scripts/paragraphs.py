@@ -37,6 +37,7 @@ import sys
 
 from corpus import make_parser, opened, run, write_stats
 from paragraph_files import FIGURES, ParagraphDocument, count, new_counts, to_line
+from releases import note
 from selqa import read as read_selqa
 from squad_open import DOWNLOADS as SQUAD
 from squad_open import read as read_squad
@@ -47,7 +48,7 @@ from wikiqa import rows_of
 from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError
 from wqa.io.files import atomic_writer
-from wqa.io.progress import note_counts, with_bar
+from wqa.io.progress import with_bar
 
 #: What ends a paragraph, by corpus.
 _LINE, _BLANK_LINE = re.compile(r"\n"), re.compile(r"\n[^\S\n]*\n")
@@ -167,9 +168,9 @@ def write(documents, out, held_out, left_out):
     stats = {split: {name: counts[split][name] for name in FIGURES} for split in splits}
     stats["left_out"] = dict(left_out)
     write_stats(out, stats)
-    note_counts(
-        "", [(count, "document", f"left out: {reason}") for reason, count in left_out.items()]
-    )
+    if left_out:
+        parts = [f"{number:,} {reason}" for reason, number in sorted(left_out.items())]
+        note("left out: " + ", ".join(parts))
     return stats
 
 

@@ -337,7 +337,7 @@ def test_a_corpus_without_the_sentence_splitter(tmp_path, capsys, monkeypatch):
         ("x.tar", tar_of({"a.xz": b"Rye."}), "x.tar, 'a.xz': cannot be read"),
         ("x.tar", tar_of({"a.jsonl": b"{}"}), "x.tar, 'a.jsonl', line 1: {}; expected"),
         ("x.tar", tar_of({"a.txt": b"Rye."})[:600], "x.tar: cannot be read"),
-        ("x.pdf", b"Rye.", "0 documents beside 0 held-out ones"),
+        ("x.pdf", b"Rye.", "no document beside 0 held-out"),
     ],
 )
 def test_a_damaged_corpus_is_one_line(tmp_path, capsys, name, content, message):
@@ -365,4 +365,4 @@ def test_archives_that_are_missing(tmp_path, capsys):
     assert "absent: cannot be read" in error
     (tmp_path / "empty").mkdir()
     error = refusal(capsys, "ccnews", tmp_path / "empty", out)
-    assert "the corpus: 0 documents" in error
+    assert "the corpus: no document" in error
