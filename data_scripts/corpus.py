@@ -4,14 +4,13 @@ import argparse
 import contextlib
 import hashlib
 import itertools
-import os
 import pathlib
 import re
 import sys
 
 from releases import download
 
-from wqa.data import FILTERS, count, read_json, write_questions
+from wqa.data import FILTERS, count, write_questions
 from wqa.data.documents import write_documents
 from wqa.data.formats import to_line
 from wqa.errors import DataError, WqaError, printable, shorten
@@ -308,50 +307,27 @@ def opened(archive, downloads):
         yield folder / name if len(downloads) == 1 else folder
 
 
-def _has_counts(path):
-    """Whether a file has what the scripts write to ``stats.json``: counts of each split."""
-    try:
-        counts = list(read_json(path).values())
-        named = [{*value, *value.get("all", ())} for value in counts]
-    except (OSError, ValueError, AttributeError, TypeError):
-        return False
-    return any(names & {"questions", "documents", "claims", "examples"} for names in named)
-
-
-@contextlib.contextmanager
-def owned(out):
-    """Refuse a folder whose files no script has written, and mark it meanwhile.
-
-    The mark is a hidden file, which a killed script leaves; `stats.json` takes its place.
-    """
-    mark, stats = out / ".wqa_data", out / "stats.json"
-    others = sorted(path.name for path in out.glob("*.jsonl")) if out.is_dir() else []
-    others += [stats.name] if os.path.lexists(stats) else []
-    if others and not mark.exists() and not _has_counts(stats):
-        found = f"holds {shorten(others[0])}, and no stats.json with counts of a script"
-        expected = "a new folder, or one that a script has written"
-        raise DataError(out, found, expected, "move the file away, or choose another folder")
-    is_new = not out.exists()
-    out.mkdir(parents=True, exist_ok=True)
-    mark.touch()
-    try:
-        yield
-    finally:
-        if stats.exists() or not any(out.glob("*.jsonl")):
-            mark.unlink()
-        if is_new and not any(out.iterdir()):
-            out.rmdir()
-
-
 def run(work, out, show=show):
     """Call ``work``, print the counts that it returns by ``show``, and return the exit status.
 
-    The folder ``out`` is locked meanwhile.
+    The folder ``out`` is locked meanwhile, and marked by a hidden file, which a killed script
+    leaves. Without the mark and ``stats.json``, files in it are those of somebody else.
     """
+    mark = out / ".wqa_data"
 
     def locked():
-        with lock_output(out), owned(out):
+        with lock_output(out):
+            others = sorted(path.name for path in out.glob("*.jsonl"))
+            if others and not mark.exists() and not (out / "stats.json").exists():
+                found = f"holds {shorten(others[0])}, and no stats.json of a script"
+                expected = "a new folder, or one that a script has written"
+                raise DataError(
+                    out, found, expected, "move the file away, or choose another folder"
+                )
+            out.mkdir(parents=True, exist_ok=True)
+            mark.touch()
             stats = work()
+            mark.unlink()
         show(stats)
 
     return exit_status(locked)
@@ -365,24 +341,13 @@ def exit_status(work):
     try:
         with messages_on_stderr():
             work()
-        sys.stdout.flush()
     except KeyboardInterrupt:
         print("interrupted; run the same command again", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # its reader has gone
-        discard_output()
     except WqaError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        if error.filename is None:
-            discard_output()
-        where = error.filename or "standard output"
-        print(printable(f"error: {where}: {error}"), file=sys.stderr)
+        print(printable(f"error: {error.filename or 'standard output'}: {error}"), file=sys.stderr)
         return 2
     return 0
-
-
-def discard_output():
-    """Drop what standard output still holds, as the interpreter flushes it once more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

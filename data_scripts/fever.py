@@ -18,10 +18,10 @@ import collections
 import sys
 
 from corpus import make_main, refuse_empty
-from releases import expecting, lines_of, members, note
+from releases import expecting, lines_of, members
 
 from wqa.data import parse_json
-from wqa.data.claims import LABELS, NO_EVIDENCE, Claim, check_label, write_claims
+from wqa.data.documents import LABELS, NO_EVIDENCE, Claim, check_label, write_claims
 from wqa.errors import DataError
 from wqa.io.lines import text_of
 
@@ -44,8 +44,6 @@ def read(archive, split, counts):
         claim, retrieved = read_claim(line, where, labelled=split != "test")
         counts["claims"] += 1
         counts["evidence"] += min(retrieved, MOST_EVIDENCE)
-        counts["without_evidence"] += not retrieved
-        counts["cut"] += retrieved > MOST_EVIDENCE
         counts[claim.label or "without_label"] += 1
         yield claim
     refuse_empty(split, counts["claims"], "claim")
@@ -83,7 +81,6 @@ def figures(counts, split):
         "claims": counts["claims"],
         "evidence": counts["evidence"],
         "evidence_per_claim": round(counts["evidence"] / counts["claims"], 2),
-        "without_evidence": counts["without_evidence"],
         "labels": labels,
         "published": PUBLISHED[split],
     }
@@ -99,9 +96,6 @@ def convert(archive, out):
     for split in splits:
         counts = collections.Counter()
         write_claims(out / f"{split}.jsonl", read(archive, split, counts))
-        if counts["cut"]:
-            text = f"claims with more than {MOST_EVIDENCE} pieces of evidence, which keep the first"
-            note(f"{split}: {counts['cut']:,} {text}")
         stats[split] = figures(counts, split)
     return stats
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Corpora of text to documents as paragraphs of sentences, for pre-training (MSPP, section 3.4).
 
-    python data_scripts/paragraphs.py wikipedia --out data/wikipedia --archive EXTRACTS --files 16
+    python data_scripts/paragraphs.py wikipedia --out data/wikipedia --archive EXTRACTS
     python data_scripts/paragraphs.py bookcorpus --out data/books --archive books1.tar.gz
     python data_scripts/paragraphs.py openwebtext --out data/web --archive openwebtext.tar.xz
     python data_scripts/paragraphs.py ccnews --out data/ccnews --archive FOLDER
@@ -10,12 +10,12 @@
     python data_scripts/paragraphs.py selqa --out data/selqa --archive FOLDER
     python data_scripts/paragraphs.py wikiqa --out data/wikiqa_documents --archive WikiQACorpus.zip
 
-Writes train.jsonl, or N files in the folder train with ``--files N``, and stats.json with the
-counts. ``--held-out N`` writes N documents to dev.jsonl: those whose ids have the smallest SHA-256.
+Writes train.jsonl and stats.json with the counts. ``--held-out N`` writes N documents to dev.jsonl:
+those whose ids have the smallest SHA-256.
 
 ``--archive`` takes a file, a tar or a folder, also in one another. A text file (.txt) is one
 document; a file of lines holds many: JSON objects with a text (.json, .jsonl), those of
-WikiExtractor (wiki_00, which may have <doc> and </doc> instead) and of WikiText (wiki.test.raw).
+WikiExtractor (wiki_00, by its option --json) and of WikiText (wiki.test.raw).
 Any of them may be packed (.gz, .bz2, .xz). Files of other kinds, blank documents and text files
 that are not UTF-8 are counted and left out. Paragraphs of bookcorpus and openwebtext end at blank
 lines, those of wikipedia, ccnews and wikitext at each line end; a line that repeats the title is
@@ -46,7 +46,7 @@ from wikiqa import DOWNLOADS as WIKIQA
 from wikiqa import rows_of
 
 from wqa.data.sentences import SentenceSplitter
-from wqa.errors import DataError, OptionError, StorageError
+from wqa.errors import DataError, OptionError
 from wqa.io.files import atomic_writer
 from wqa.io.progress import with_bar
 
@@ -64,7 +64,6 @@ DOWNLOADS = {"squad": SQUAD, "wikiqa": WIKIQA}
 _SPACE = re.compile(r"\s+")
 #: Most documents that are held out: they are in memory until the end.
 MOST_HELD_OUT = 100_000
-MOST_FILES = 1000
 
 
 def sentences(splitter, text):
@@ -151,51 +150,26 @@ def divided(documents, held_out):
         yield "dev", document
 
 
-def paths_of(out, count):
-    """Return the files of the training documents: one, or several in a folder of their own."""
-    if count == 1:
-        return [out / "train.jsonl"]
-    paths = [out / "train" / f"{number:05}.jsonl" for number in range(count)]
-    others = {path.name for path in (out / "train").glob("[!.]*.jsonl*")} - {p.name for p in paths}
-    if others:
-        raise StorageError(
-            out / "train",
-            f"holds {min(others)} of another conversion",
-            f"{count} files at most",
-            "remove the folder, or choose another --out",
-        )
-    return paths
-
-
-def write(documents, out, files, held_out, left_out):
+def write(documents, out, held_out, left_out):
     """Write the documents and their counts, and return the counts."""
-    paths = {"train": paths_of(out, files)}
-    if held_out:
-        paths["dev"] = [out / "dev.jsonl"]
-    counts = {split: new_counts() for split in paths}
+    splits = ["train", "dev"] if held_out else ["train"]
+    counts = {split: new_counts() for split in splits}
     documents = with_bar(documents, None, "documents", True, "document")
     with contextlib.ExitStack() as stack:
-        writers = {}
-        for split, part in paths.items():
-            writers[split] = [stack.enter_context(atomic_writer(path)) for path in part]
+        files = {}
+        for split in splits:
+            files[split] = stack.enter_context(atomic_writer(out / f"{split}.jsonl"))
         for split, document in divided(documents, held_out):
-            index = counts[split]["documents"] % len(writers[split])
-            writers[split][index].write(to_line(document) + "\n")
+            files[split].write(to_line(document) + "\n")
             count(document, counts[split])
-        if counts["train"]["documents"] < files:
-            raise DataError(
-                "the corpus",
-                f"{counts['train']['documents']} documents beside {held_out} held-out ones",
-                f"at least {files}, one for each file",
-                "check the archive, or lower --files or --held-out",
-            )
-    stats = {}
-    for split in paths:
-        stats[split] = {name: counts[split][name] for name in FIGURES}
+        if not counts["train"]["documents"]:
+            found = f"no document beside {held_out} held-out ones"
+            raise DataError("the corpus", found, hint="check the archive, or lower --held-out")
+    stats = {split: {name: counts[split][name] for name in FIGURES} for split in splits}
     stats["left_out"] = dict(left_out)
     write_stats(out, stats)
     if left_out:
-        parts = [f"{count:,} {reason}" for reason, count in sorted(left_out.items())]
+        parts = [f"{number:,} {reason}" for reason, number in sorted(left_out.items())]
         note("left out: " + ", ".join(parts))
     return stats
 
@@ -207,13 +181,11 @@ def convert(archive, options):
         documents = WITH_PARAGRAPHS[options.corpus](archive)
     else:
         documents = documents_of_texts(options.corpus, archive, left_out)
-    return write(documents, options.out, options.files, options.held_out, left_out)
+    return write(documents, options.out, options.held_out, left_out)
 
 
 def check(options):
     """Refuse numbers that are out of range, and a corpus that cannot be fetched."""
-    if not 1 <= options.files <= MOST_FILES:
-        raise OptionError("--files", options.files, f"a number from 1 to {MOST_FILES:,}")
     if not 0 <= options.held_out <= MOST_HELD_OUT:
         raise OptionError("--held-out", options.held_out, f"a number from 0 to {MOST_HELD_OUT:,}")
     if options.corpus not in DOWNLOADS and not options.archive:
@@ -225,9 +197,6 @@ def main(arguments=None):
     """Run the command line."""
     parser = make_parser(__doc__)
     parser.add_argument("corpus", choices=(*SEPARATORS, *WITH_PARAGRAPHS))
-    parser.add_argument(
-        "--files", type=int, default=1, metavar="N", help="deal the documents out to N files"
-    )
     parser.add_argument(
         "--held-out", type=int, default=0, metavar="N", help="write N documents to dev.jsonl"
     )

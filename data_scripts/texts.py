@@ -30,7 +30,6 @@ _TAR = re.compile(r"\.(tar(\.(gz|bz2|xz))?|tgz|tbz2|txz)$")
 _TEXT = re.compile(r"\.txt(\.(gz|bz2|xz))?$")
 _LINES = re.compile(r"(\.jsonl?|^wiki_\d+)(\.(gz|bz2|xz))?$")
 _WIKITEXT = re.compile(r"^wiki\.\w+\.(raw|tokens)(\.(gz|bz2|xz))?$")
-_TITLE = re.compile(r'\btitle="([^"]*)"')
 
 #: A heading of WikiText, whose level is the number of its signs; level 1 begins an article.
 _HEADING = re.compile(r"^(=(?: =)*) (.+) \1$")
@@ -142,15 +141,10 @@ def _whole(file, left_out):
 
 
 def _of_lines(file):
-    """Yield the documents of JSON lines, or between the tags of WikiExtractor's other form."""
-    lines = decoded_lines(bounded_lines(file.file, file.where), file.where)
-    for number, line in lines:
-        where = f"{file.where}, line {number}"
-        if line.startswith("<doc "):
-            title = _TITLE.search(line)
-            yield Text(title[1] if title else "", _until_end(lines, where))
-        elif line.strip():
-            yield _of_json(line, where)
+    """Yield the documents of JSON lines, as `wikiextractor --json` writes them too."""
+    for number, line in decoded_lines(bounded_lines(file.file, file.where), file.where):
+        if line.strip():
+            yield _of_json(line, f"{file.where}, line {number}")
 
 
 def _of_wikitext(file):
@@ -172,16 +166,6 @@ def _of_wikitext(file):
             parts.append(detokenize(words, unescape=False))
     if parts:
         yield Text(title, "\n".join(parts))
-
-
-def _until_end(lines, where):
-    """Return the lines before the end of a document that begins at ``where``."""
-    parts = []
-    for _, line in lines:
-        if line.strip() == "</doc>":
-            return "".join(parts)
-        parts.append(line)
-    raise DataError(where, "a <doc> without its </doc>", "a whole file", "extract it again")
 
 
 def _of_json(line, where):

@@ -16,7 +16,7 @@ Each split is written as SPLIT.jsonl (all its questions) and SPLIT-clean.jsonl (
 kinds of candidate, as the papers report dev and test). A split with a filtered copy alone gives
 SPLIT-clean.jsonl alone. The corpus is tokenized text of newspapers. Bracket tokens (-LRB- and the
 like) become brackets, sacremoses joins the words, and <num>, which stands for a number in most of
-the text, becomes ``--number``. A question that occurs twice stays twice, with two ids.
+the text, becomes #. A question that occurs twice stays twice, with two ids.
 
 dev-40 is dev without the sentences of more than 40 tokens, and test is published in that form
 alone. So a question of these two may have no candidate left; it is skipped, counted and reported.
@@ -63,9 +63,6 @@ FOLLOWING = {"</QApairs>": ("<QApairs>",), "<QApairs>": ("<question>",)}
 for _tag in SENTENCES:
     FOLLOWING[_tag] = (f"</{_tag[1:]}",)
     FOLLOWING[f"</{_tag[1:]}"] = ("<positive>", "<negative>", "</QApairs>")
-#: Rows that a sentence may have: its tokens alone; with some of the annotations, which are parts of
-#: speech, relations, heads and entities; with the answer and its offset besides.
-ROWS = (1, 2, 3, 4, 5, 7)
 #: Characters by the tokens that stand for them.
 CHARACTERS = dict(
     zip(["-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "``", "''"], '()[]{}""')
@@ -77,9 +74,9 @@ SUFFIXES = {"n't", "'s", "'re", "'ve", "'ll", "'d", "'m"}
 class Detokenizer:
     """Joins tokens to running text."""
 
-    def __init__(self, number):
+    def __init__(self):
         self._moses = MosesDetokenizer(lang="en")
-        self._characters = {**CHARACTERS, "<num>": number}
+        self._characters = {**CHARACTERS, "<num>": "#"}
 
     def __call__(self, sentence):
         tokens = []
@@ -144,46 +141,22 @@ def elements_of(path):
         raise DataError(where, found, "a whole file", "fetch it again")
 
 
-def _is_regular(rows):
-    """Whether the rows of a sentence are those that its annotators wrote."""
-    annotated = [row.split("\t") for row in rows[:5]]
-    heads = annotated[3] if len(rows) > 3 else []
-    return (
-        len(rows) in ROWS
-        and len({len(columns) for columns in annotated}) == 1
-        and all(re.fullmatch("[0-9]+", head) for head in heads)
-    )
-
-
 def parse_xml(path, split, detokenize):
     """Yield the questions of the pseudo-XML.
 
-    The first row of a sentence holds its tokens; the other rows are annotations. A sentence that
-    lost a row has the wrong number of rows. That is an error, but in train-all, whose rows were
-    edited by hand, it is counted and said.
+    The first row of a sentence holds its tokens; the other rows are annotations, of which those of
+    train-all were edited by hand.
     """
-    number, question, candidates, irregular = 0, "", [], []
+    number, question, candidates = 0, "", []
     for tag, rows, where in elements_of(path):
         if tag == "</QApairs>":
             number += 1
             yield _question(split, number, question, candidates, where)
             candidates = []
-            continue
-        if not _is_regular(rows):
-            irregular.append(where)
-            if split != "train-all":
-                found = "a sentence whose rows do not fit one another"
-                expected = "a row of tokens, then rows of annotations of as many columns"
-                raise DataError(where, found, expected, "fetch the file again")
-        if tag == "<question>":
+        elif tag == "<question>":
             question = detokenize(rows[0])
         elif keeps(split, rows[0]):
             candidates.append(Candidate(detokenize(rows[0]), int(tag == "<positive>")))
-    if irregular:
-        note(
-            f"{irregular[0]}: the rows of this sentence, and of {len(irregular)} in all, "
-            "do not fit one another; their first row is taken"
-        )
 
 
 def parse_jsonl(path, split, detokenize):
@@ -247,9 +220,9 @@ def write_clean(path, questions):
         note(f"{path} is not written: no question has both kinds of candidate")
 
 
-def convert(archive, out, number="#"):
+def convert(archive, out):
     """Write the splits, and return their counts."""
-    detokenize = Detokenizer(number)
+    detokenize = Detokenizer()
     files = find(archive)
     splits, stats = {}, {}
     for split, path in files.items():  # all are read before one is written
@@ -270,12 +243,7 @@ def convert(archive, out, number="#"):
     return stats
 
 
-main = make_main(
-    __doc__,
-    convert,
-    DOWNLOADS,
-    number={"default": "#", "help": "what <num> becomes; <num> itself keeps it (default: #)"},
-)
+main = make_main(__doc__, convert, DOWNLOADS)
 
 if __name__ == "__main__":
     sys.exit(main())

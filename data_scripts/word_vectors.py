@@ -7,14 +7,13 @@
 
 `wqa embed-words --vectors` reads the files. Stanford's zips of GloVe are checked by their SHA-256,
 and the table of 300 elements is unpacked from them. Numberbatch's authors publish no digest: the
-script prints the SHA-256 of what it has fetched, and a file beside it keeps it. --archive takes a
-local copy instead of a download: the official file, or for GloVe the unpacked table.
+script prints the SHA-256 of what it has fetched. --archive takes a local copy of the official file
+instead of a download.
 """
 
 import pathlib
 import shutil
 import sys
-import zipfile
 from typing import NamedTuple
 
 from corpus import make_named_main
@@ -22,7 +21,7 @@ from releases import damage_errors, download, open_member
 
 from wqa.data.vector_files import tell_format
 from wqa.errors import DataError, printable
-from wqa.io.files import atomic_writer, lock_output, sha256, write_json
+from wqa.io.files import atomic_writer, lock_output, sha256
 
 
 class Source(NamedTuple):
@@ -60,11 +59,6 @@ SOURCES = {
         "GloVe of Wikipedia and Gigaword, lower-cased",
         "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
     ),
-    "glove-42b": glove(
-        "glove.42B.300d",
-        "GloVe of Common Crawl, lower-cased",
-        "03d5d7fa28e58762ace4b85fb71fe86a345ef0b5ff39f5390c14869da0fc1970",
-    ),
     "glove-840b": glove(
         "glove.840B.300d",
         "GloVe of Common Crawl, cased",
@@ -73,52 +67,32 @@ SOURCES = {
 }
 
 
-def fetch(source, out, archive):
-    """Download or copy the file of a source, unpack its table, and return path and SHA-256."""
-    name = pathlib.PurePosixPath(source.url).name
-    file = archive or out / name
-    if archive is None and not file.exists():
-        download(source.url, file, source.sha256)
-    if not file.is_file():
-        raise DataError(file, "is no file", f"{name}, or the table in it", "check the path")
-    digest = sha256(file)
-    target = out / (source.member or name)
-    if source.member and zipfile.is_zipfile(file):
-        if source.sha256 and digest != source.sha256:
-            raise DataError(file, f"SHA-256 {digest}", source.sha256, "fetch it again")
-        with open_member(file, source.member) as (table, where):
-            write(table, where, target)
-    elif archive and not (target.exists() and archive.samefile(target)):
-        with open(archive, "rb") as table:
-            write(table, archive, target)
-    tell_format(target)  # refuses what cannot be unpacked
-    return target, digest
-
-
-def write(table, where, target):
-    """Copy a table; the copy appears when it is whole."""
-    with damage_errors(where), atomic_writer(target, "wb") as file:
-        shutil.copyfileobj(table, file)
-
-
-def fetch_named(name, out, archive):
-    """Download or copy vectors, record their SHA-256 beside them and print it."""
+def fetch(name, out, archive):
+    """Download vectors, or take the local copy; unpack their table, and print the SHA-256."""
     source = SOURCES[name]
+    file = archive or out / pathlib.PurePosixPath(source.url).name
     with lock_output(out):
-        target, digest = fetch(source, out, archive)
-        record = {"name": name, "from": str(archive or source.url), "sha256": digest}
-        write_json(out / f"{target.name}.fetched.json", record)
-    checked = "not checked, as it is not that of a published file"
-    if digest == source.sha256:
-        checked = "checked"
-    print(printable(f"{target}: SHA-256 of {archive or 'the download'} {digest}, {checked}"))
+        if archive is None and not file.exists():
+            download(source.url, file, source.sha256)
+        digest = sha256(file)
+        if source.sha256 not in ("", digest):
+            raise DataError(file, f"SHA-256 {digest}", source.sha256, "fetch it again")
+        target = file
+        if source.member:
+            target = out / source.member
+            with open_member(file, source.member) as (table, where), damage_errors(
+                where
+            ), atomic_writer(target, "wb") as unpacked:
+                shutil.copyfileobj(table, unpacked)
+        tell_format(target)  # refuses what cannot be unpacked
+    print(printable(f"{target}: SHA-256 of {file} {digest}"))
 
 
 USES = {}
 for _name, _source in SOURCES.items():
     _checked = "checked by SHA-256" if _source.sha256 else "no published digest"
     USES[_name] = f"{_source.url}: {_source.use}; {_checked}"
-main = make_named_main(__doc__, USES, "vectors", fetch_named)
+main = make_named_main(__doc__, USES, "vectors", fetch)
 
 if __name__ == "__main__":
     sys.exit(main())

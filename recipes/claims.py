@@ -17,7 +17,7 @@ import json
 import pathlib
 import statistics
 
-from wqa.data.claims import read_claims
+from wqa.data.documents import read_claims
 from wqa.errors import DataError, check_choice, run_script
 from wqa.evaluation import read_qrels, read_run, table
 from wqa.evaluation.significance import between_seeds, compare, per_question_of_run

@@ -6,15 +6,14 @@
 # its sentence among the first 20, and has one negative and no positive.
 #
 #   DATA=data recipes/transfer_corpus.sh OUT.jsonl
-#   SELQA= NEGATIVES=2 NEAR=0 recipes/transfer_corpus.sh OUT.jsonl      SQuAD alone, two retrieved sentences
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . recipes/settings.sh
 out=$1 data=${DATA:-data} work=$(dirname "$1")
-squad=${SQUAD:-$data/squad_sentences} selqa=${SELQA-$data/selqa}
+squad=${SQUAD:-$data/squad_sentences} selqa=${SELQA:-$data/selqa}
 if [ -e "$out" ]; then exit 0; fi
 mkdir -p "$work"
-if [ -n "$selqa" ] && [ ! -e "$selqa/stats.json" ]; then
+if [ ! -e "$selqa/stats.json" ]; then
   "$python" data_scripts/selqa.py --out "$selqa" ${SELQA_ARCHIVE:+--archive "$SELQA_ARCHIVE"}
 fi
 if [ ! -e "$squad/stats.json" ]; then
@@ -23,8 +22,6 @@ fi
 "$wqa" index "$squad/train.documents.jsonl" --method tfidf --out "$work/transfer.index"
 "$wqa" retrieve "$work/transfer.index" --data "$squad/train.questions.jsonl" --top 20 --out "$work/transfer.retrieved.jsonl"
 "$python" recipes/dcbert/random_documents.py "$work/transfer.retrieved.jsonl" "$squad/train.documents.jsonl" "$out.part" \
-  --negatives "${NEGATIVES:-1}" --near "${NEAR:-1}" --random 0
-if [ -n "$selqa" ]; then
-  for split in dev test; do sed "s/^{\"id\": \"/&selqa-/" "$selqa/$split.jsonl"; done >> "$out.part"
-fi
+  --negatives 1 --near 1 --random 0
+for split in dev test; do sed "s/^{\"id\": \"/&selqa-/" "$selqa/$split.jsonl"; done >> "$out.part"
 mv "$out.part" "$out"

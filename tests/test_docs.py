@@ -110,16 +110,6 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert "--drop-ratio" in options and "--trained-exits" in options
 
 
-def test_the_picture_is_what_its_script_draws(tmp_path):
-    script = tmp_path / "draw_cascade.py"
-    script.write_bytes((DOCS / "draw_cascade.py").read_bytes())
-    subprocess.run([sys.executable, str(script)], check=True, timeout=60)
-    drawn = (tmp_path / "cascade.svg").read_text(encoding="utf-8")
-    assert drawn == (DOCS / "cascade.svg").read_text(encoding="utf-8")
-    for count in (128, 90, 63, 45, 32):
-        assert f">{count}<" in drawn
-
-
 # The reference. MkDocs reads the source without importing it, and so do these tests.
 
 

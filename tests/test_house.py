@@ -147,7 +147,7 @@ def unprepared(root):
 
 def test_the_process_is_prepared_before_recipes_import_mxnet(tmp_path):
     scripts = sorted((ROOT / "recipes").rglob("*.py"))
-    assert len(scripts) > 40
+    assert len(scripts) > 30
     assert not list(filter(imports_mxnet_first, scripts))
     path = tmp_path / "new.py"
     path.write_text("from mxnet import nd\nimport wqa.models\n")

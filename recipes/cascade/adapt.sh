@@ -3,7 +3,7 @@
 # (Table 3). The transfer is run first where it is missing.
 #
 #   recipes/cascade/adapt.sh                       WikiQA and TREC-QA, seed 0
-#   CORPORA=gpd recipes/cascade/adapt.sh           a collection of one's own, as data_scripts/retrieval.py writes it
+#   CORPORA=gpd recipes/cascade/adapt.sh           a collection of one's own under data/gpd/
 #   TRANSFER=0 recipes/cascade/adapt.sh            from the plain encoder, to see what the transfer brings
 #   SUFFIX=_all CASCADE_OPTIONS="--trained-exits all" recipes/cascade/adapt.sh     another rule of training, under names of its own
 #   SMOKE=1 recipes/cascade/adapt.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Table 3 (Soldaini and Moschitti 2020) on ASNQ and GPD: monolithic rankers of 4 to 12 layers, the sequential ranker over
 # them and the cascade at drop ratios 0.3, 0.4 and 0.5, and each of the cascade's exits. GPD is not public: any collection
-# under data/gpd/ (data_scripts/retrieval.py) stands in; without one its columns stay empty. Trains what is missing; writes
+# under data/gpd/ stands in; without one its columns stay empty. Trains what is missing; writes
 # $RESULTS/table3.tsv.
 #
 #   recipes/cascade/table3.sh        RoBERTa-base; settings: recipes/settings.sh

@@ -15,13 +15,18 @@
 # MAP of its abstract and the MRR beside it on the leaderboards.
 #
 #   CHECKPOINTS=downloads recipes/checkpoints/released.sh
-#   SMOKE=1 recipes/checkpoints/released.sh       on files of the same forms with random weights, all safetensors
+#   SMOKE=1 recipes/checkpoints/released.sh       on a classifier of recipes/tanda/transfer.sh
 paper=checkpoints
 . "$(dirname "$0")/../settings.sh"
 here=recipes/checkpoints ENCODERS=${ENCODERS:-encoders} table=${TABLE:-$RESULTS/released.tsv}
 if [ "${SMOKE:-0}" = 1 ]; then
-  CHECKPOINTS=${CHECKPOINTS:-$RUNS/checkpoints/files} ENCODERS=$RUNS/checkpoints/files COUNTED=builtin
-  [ -e "$CHECKPOINTS" ] || "$python" $here/random_files.py "$CHECKPOINTS"
+  CHECKPOINTS=${CHECKPOINTS:-$RUNS/checkpoints/files} COUNTED=builtin
+  if [ ! -e "$CHECKPOINTS" ]; then
+    DEPTHS=3 recipes/tanda/transfer.sh
+    "$wqa" export "$RUNS/tanda/transfer_3" "$RUNS/checkpoints/models" --format huggingface
+    mkdir -p "$CHECKPOINTS"
+    tar -cf "$CHECKPOINTS/tanda_bert_base_asnq_wikiqa.tar" -C "$RUNS/checkpoints" models
+  fi
 fi
 CHECKPOINTS=${CHECKPOINTS:-checkpoints} TEST_FILTER=no-all-negative
 

@@ -7,7 +7,7 @@ if [ "${SMOKE:-0}" = 1 ]; then
   SEEDS=${SEEDS:-0 1} MODELS=${MODELS:-cosinet cosinet_list_birnn bert} KEEPS=${KEEPS:-2,4} GRID=${GRID:-0.5} UNITS=${UNITS:-12}
   TABLE_KIND=${TABLE_KIND:-distilled} WORD_ENCODER=${WORD_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
   SQUAD=${SQUAD:-wqa/data/builtin} NQLA=wqa/data/builtin
-  export ROUNDS=1 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another
+  export OMP_NUM_THREADS=1  # which does not wait for another
 else
   ENCODER=${ENCODER:-encoders/bert-base}
   SEEDS=${SEEDS:-0 1 2 3 4}  # the paper does not say how many
@@ -27,7 +27,6 @@ CA_LENGTH=${CA_LENGTH:-10}
 # Section 5.2: three epochs, a slanted triangular schedule, no early stopping; the defaults of `wqa train cosinet` and
 # `compare_aggregate`. The paper says nothing of BERT-base's fine-tuning but its time; these are ours, not tuned.
 BERT_RATE=${BERT_RATE:-2e-5} BERT_EPOCHS=${BERT_EPOCHS:-3}
-CASCADE_RATE=${CASCADE_RATE:-5e-5} CASCADE_EPOCHS=${CASCADE_EPOCHS:-4}  # of the cascade behind Cosinet, from that encoder
 FIRST_SEED=${SEEDS%% *}
 METRICS=map,mrr,p@1
 mkdir -p "$RUNS/cosinet"
@@ -35,7 +34,6 @@ mkdir -p "$RUNS/cosinet"
 folder_of() { case $1 in  # CORPUS
   wikiqa) echo "$WIKIQA" ;;
   squad) echo "$SQUAD" ;;
-  squadhalf) echo "${SQUADHALF:-$SQUAD}" ;;  # the half of SQuAD's development set that is at hand
   nqla) echo "$NQLA" ;;
   esac; }
 train_of() { echo "$(folder_of "$1")/train.jsonl"; }
@@ -70,9 +68,8 @@ embed() {  # MODEL CORPUS: the table of word vectors, of the words of all splits
   "$wqa" embed-words --data "${texts[@]}" "${options[@]}" --out "$out"
 }
 
-# A model is cosinet or ca, _list where the loss is listwise, and its recurrent layer; bert is a fine-tuned encoder, cascade a
-# cascade on that.
-run_of() { echo "$RUNS/cosinet/${1}_$2_${3:-$FIRST_SEED}${SUFFIX:-}"; }  # MODEL CORPUS [SEED]
+# A model is cosinet or ca, _list where the loss is listwise, and its recurrent layer; bert is a fine-tuned encoder.
+run_of() { echo "$RUNS/cosinet/${1}_$2_${3:-$FIRST_SEED}"; }  # MODEL CORPUS [SEED]
 seeds_of() { case $1 in bert) echo "$FIRST_SEED" ;; ca | ca_*) echo "$CA_SEEDS" ;; *) echo "$SEEDS" ;; esac; }  # MODEL
 fit() {  # MODEL CORPUS [SEED]: trains it where that was not done; with COMPARE=1 a complete run of other options is refused
   local model=$1 corpus=$2 seed=${3:-$FIRST_SEED} run options recurrent
@@ -81,10 +78,6 @@ fit() {  # MODEL CORPUS [SEED]: trains it where that was not done; with COMPARE=
   case $model in
     bert) options=(pairwise --encoder "$ENCODER" --learning-rate "$BERT_RATE" --epochs "$BERT_EPOCHS" --warmup-share 0.1
       --precision "$PRECISION") ;;
-    cascade)
-      fit bert "$corpus" "$seed"
-      options=(cascade --init "$(run_of bert "$corpus" "$seed")" --exits "$EXITS" --learning-rate "$CASCADE_RATE"
-        --epochs "$CASCADE_EPOCHS" --warmup-share 0.1 --precision "$PRECISION") ;;
     *)
       embed "$model" "$corpus"
       options=(cosinet)
@@ -110,7 +103,6 @@ title_of() {  # MODEL: the row of the tables
 all_models() {  # KIND: cosinet or ca, in the order of Table 4
   echo "$1 ${1}_list ${1}_list_rnn ${1}_list_birnn ${1}_list_lstm ${1}_list_bilstm"
 }
-has_encoder() { [ "$ENCODER" = minilm ] || [ -e "$ENCODER/config.json" ]; }
 figures_of() { echo "$(run_of "$@")/test.json"; }  # MODEL CORPUS [SEED]
 baseline_figures() { echo "$RUNS/cosinet/${1//:/_}_$2.json"; }  # NAME CORPUS
 
@@ -146,11 +138,7 @@ baseline_rows() {  # TABLE CORPUS COLUMNS
 model_rows() {  # TABLE CORPUS COLUMNS MODEL...
   local table=$1 corpus=$2 columns=$3 model; shift 3
   for model in "$@"; do
-    if [ "$model" = bert ] && ! has_encoder; then
-      echo "note: no encoder $ENCODER; its row is left out" >&2
-    else
-      row "$table" "$model" "$corpus" "$columns"
-    fi
+    row "$table" "$model" "$corpus" "$columns"
   done
 }
 claims() {  # CORPUS: tests over questions and seeds; a difference is the second's less the first's
@@ -169,7 +157,7 @@ claims() {  # CORPUS: tests over questions and seeds; a difference is the second
   fi
 }
 name_of() { if is_baseline "$1"; then echo "${1^^}"; else title_of "$1"; fi; }
-is_baseline() { case $1 in rr | wo | wo+rr | bm25 | random:*) return 0 ;; *) return 1 ;; esac; }
+is_baseline() { case $1 in rr | wo | wo+rr) return 0 ;; *) return 1 ;; esac; }
 is_trained() {  # MODEL CORPUS: whether there are figures of all seeds
   local file
   for file in $(figures_over "$@"); do if [ ! -e "$file" ]; then return 1; fi; done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Figure 2 (Zhang et al. 2020) on Natural Questions Open: (a) P@N over N of DC-BERT and its variants, $RESULTS/figure2a.tsv;
-# (b) quality and speed over the number K of interaction layers, $RESULTS/figure2b.tsv; both drawn in $RESULTS/figure2.png. The
+# (b) quality and speed over the number K of interaction layers, $RESULTS/figure2b.tsv. The
 # paper draws these curves without numbers. Trains what is missing.
 #
 #   recipes/dcbert/figure2.sh        settings: recipes/dcbert/settings.bash
@@ -8,7 +8,6 @@
 #   SMOKE=1 recipes/dcbert/figure2.sh
 if [ "${SMOKE:-0}" != 1 ]; then CORPORA=${CORPORA:-nq}; fi
 . "$(dirname "$0")/settings.bash"
-needs plots matplotlib
 name=${NAME:-figure2}
 
 columns=
@@ -27,4 +26,3 @@ for corpus in $CORPORA; do
   done
 done
 cat "$RESULTS/${name}a.tsv" "$RESULTS/${name}b.tsv"
-"$python" recipes/dcbert/figure2.py "$RESULTS/${name}a.tsv" "$RESULTS/${name}b.tsv" "$RESULTS/$name.png"

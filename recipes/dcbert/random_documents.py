@@ -2,14 +2,14 @@
 """Training questions with a few retrieved documents, a few near and a few random ones.
 
     python recipes/dcbert/random_documents.py RETRIEVED.jsonl DOCUMENTS.jsonl OUT.jsonl
-        [--positives 1] [--negatives 1] [--near 0] [--random 2] [--seed 0]
+        [--negatives 1] [--near 0] [--random 2]
 
-Of each question's documents, as `wqa retrieve` wrote them, the first ones with and without an
-answer are kept. Documents of the collection that contain no answer are added: those nearest to the
-first positive in the order of the file, which are mostly of the same article where the documents
-are sentences in their order, and random ones. The retrieved negatives are on the question's topic,
-the random ones mostly are not. No paper has the random ones; they are for collections so small that
-a ranker does not learn from retrieved negatives alone.
+Of each question's documents, as `wqa retrieve` wrote them, the first one with an answer and the
+first ones without are kept. Documents of the collection that contain no answer are added: those
+nearest to the first positive in the order of the file, which are mostly of the same article where
+the documents are sentences in their order, and random ones. The retrieved negatives are on the
+question's topic, the random ones mostly are not. No paper has the random ones; they are for
+collections so small that a ranker does not learn from retrieved negatives alone.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def sampled(question, documents, texts, index_of, counts, rng):
     document by its id. Without a positive candidate there are no near documents.
     """
     kept = []
-    for label, count in ((1, counts.positives), (0, counts.negatives)):
+    for label, count in ((1, 1), (0, counts.negatives)):
         kept += [item for item in question.candidates if item.label == label][:count]
     known = {candidate.id for candidate in question.candidates}
     spans = [joined(answer) for answer in question.answers]
@@ -66,26 +66,16 @@ def main(arguments):
     parser.add_argument("retrieved")
     parser.add_argument("documents")
     parser.add_argument("out")
-    for name, default in (
-        ("positives", 1),
-        ("negatives", 1),
-        ("near", 0),
-        ("random", 2),
-        ("seed", 0),
-    ):
+    for name, default in (("negatives", 1), ("near", 0), ("random", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args(arguments)
-    for name in ("positives", "negatives", "near", "random", "seed"):
+    for name in ("negatives", "near", "random"):
         if getattr(options, name) < 0:
             raise OptionError(f"--{name}", getattr(options, name), "a whole number from 0")
-    if options.near and not options.positives:
-        raise OptionError(
-            "--near", options.near, "0 with --positives 0, as they are near a positive"
-        )
     documents = list(read_documents(options.documents))
     texts = [joined(document.full_text) for document in documents]
     index_of = {document.id: index for index, document in enumerate(documents)}
-    rng = np.random.default_rng(options.seed)
+    rng = np.random.default_rng(0)
     questions = []
     for question in read_questions(options.retrieved):
         questions.append(sampled(question, documents, texts, index_of, options, rng))

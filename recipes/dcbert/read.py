@@ -35,7 +35,9 @@ def main(options):
     questions = list(read_questions(options.questions))
     run = read_run(options.run) if options.run else {}
     first = [cut(question, run.get(question.id), options.read) for question in questions]
-    reader = load_reader(options.reader, options.ctx, options.precision, long_questions="truncate")
+    reader = load_reader(
+        options.reader, ctx=options.ctx, precision=options.precision, long_questions="truncate"
+    )
     prepared = reader.prepare(first).questions
     predictions = {}
     for question, answers in zip(

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Table 3, and K of Figure 2b, in small over a collection on which TF-IDF is far from its limit: SQuAD's questions, and the
 # sentences that answer them as the documents (data_scripts/squad_sentences.py), with MiniLM for BERT-base. DC-BERT learns
-# from random documents beside a retrieved one first, then from more retrieved ones: logs/README.md says why. The ranker
-# `longer` is dcbert_1 after LONGER_EPOCHS more epochs, in one schedule of their own. Trains what is missing, and writes
+# from random documents beside a retrieved one first, then from more retrieved ones: logs/README.md says why. Trains what is missing, and writes
 # results/sentences.tsv and paired tests of the claims with their intervals, results/sentences_claims.txt.
 #
 #   DATA=data ARCHIVE=FOLDER recipes/dcbert/sentences.sh    ARCHIVE is the folder of Du et al. 2017
@@ -16,13 +15,13 @@ if [ "${SMOKE:-0}" != 1 ]; then
   export QUESTION_TOKENS=${QUESTION_TOKENS:-32} DOCUMENT_TOKENS=${DOCUMENT_TOKENS:-96} PAIR_TOKENS=${PAIR_TOKENS:-128}
   export TRAIN_TOP=${TRAIN_TOP:-20} DEV_TOP=${DEV_TOP:-40} TOP=${TOP:-40}
   export EPOCHS=${EPOCHS:-1} APART_EPOCHS=${APART_EPOCHS:-1} APART_RATE=${APART_RATE:-3e-4} ENCODER_RATE=${ENCODER_RATE:-0.33}
-  RANKERS=${RANKERS:-bert dcbert_1 comparison linear dcbert_2 dcbert_3 lstm longer} LONGER_EPOCHS=${LONGER_EPOCHS:-3}
+  RANKERS=${RANKERS:-bert dcbert_1 comparison linear dcbert_2 dcbert_3 lstm}
   if [ ! -e "$SQUAD/stats.json" ]; then
     "${PYTHON:-python}" data_scripts/squad_sentences.py --out "$SQUAD" ${ARCHIVE:+--archive "$ARCHIVE"}
   fi
 fi
 . recipes/dcbert/minilm.bash
-RANKERS=${RANKERS:-bert dcbert_1 comparison longer} LONGER_EPOCHS=${LONGER_EPOCHS:-1}
+RANKERS=${RANKERS:-bert dcbert_1 comparison}
 table=$RESULTS/sentences.tsv columns=p@1,p@5,p@10,pbt@10,ptb@10,map,p@1_kept,p@10_kept
 
 # CORPUS squad is the questions with three retrieved documents without the answer and two random ones, squad@first those with
@@ -47,18 +46,12 @@ fit_apart() {  # RANKER SEED OPTIONS...
   START=$(run_of "apart_first_$name" squad@first "$seed") fit_by "apart_$name" squad "$seed" -- "${apart[@]}" "$@"
   encode squad "apart_$name" "$seed"
 }
-fit_longer() {  # SEED
-  fit_apart dcbert_1 "$1" --layers 1
-  START=$(run_of apart_dcbert_1 squad "$1") APART_EPOCHS=$LONGER_EPOCHS fit_by apart_longer squad "$1" -- "${apart[@]}" --layers 1
-  encode squad apart_longer "$1"
-}
 train_ranker() {  # RANKER SEED
   case $1 in
     bert) fit_by bert squad "$2" -- pairwise --max-length "$PAIR_TOKENS" ;;
     dcbert_*) fit_apart "$1" "$2" --layers "${1#dcbert_}" ;;
     comparison) fit_apart "$1" "$2" --layers 1 --classifier comparison ;;
     linear | lstm) fit_apart "$1" "$2" --interaction "$1" ;;
-    longer) fit_longer "$2" ;;
   esac
 }
 run_name() { if [ "$1" = bert ]; then echo bert; else echo "apart_$1"; fi; }
@@ -68,7 +61,6 @@ title_of() { case $1 in
   comparison) echo "DC-BERT, K = 1, comparing classifier" ;;
   linear) echo "DC-BERT-Linear" ;;
   lstm) echo "DC-BERT-LSTM" ;;
-  longer) echo "DC-BERT, K = 1, trained longer" ;;
   esac; }
 
 for name in $RANKERS; do
@@ -88,32 +80,16 @@ for method in tfidf bm25; do
     --total "$(total_of squad)"
   "$python" recipes/rows.py "$table" squad "$columns,seeds" --row "$method" "$out"
 done
-for similarity in maxsim cosine; do
-  out=$RUNS/dcbert/${similarity}_squad.ranked.json
-  evaluate "$out" squad "$similarity:$ENCODER" --metrics "$METRICS" --total "$(total_of squad)" --long-questions truncate \
-    --precision "$RANK_PRECISION"
-  "$python" recipes/rows.py "$table" squad "$columns,seeds" --row "$similarity:$(basename "$ENCODER"), not trained further" "$out"
-done
 cat "$table"
 
-# A difference is the second run's less the first's.
-compare() {  # TITLE RANKER RANKER
-  local seed first second
-  for seed in $SEEDS; do
-    first=$(figures_of "$(run_name "$2")" squad "$seed" ranked) second=$(figures_of "$(run_name "$3")" squad "$seed" ranked)
-    if [ ! -e "$first" ] || [ ! -e "$second" ]; then continue; fi
-    echo "# $1, seed $seed"
-    (cd "$RUNS/dcbert" && "$wqa" evaluate --run "$(basename "$first").0.trec" --run "$(basename "$second").0.trec" \
-      --qrels "$(basename "$first").qrels" --filter all --metrics map,hit@1,hit@10)
-    echo
-  done
-}
 {
-  for name in $RANKERS; do
-    if [ "$name" != bert ]; then compare "the re-ranker, $(title_of "$name")" bert "$name"; fi
-  done
-  for name in linear lstm dcbert_2 dcbert_3 comparison longer; do
-    compare "$(title_of "$name"), DC-BERT with one layer" "$name" dcbert_1
+  for seed in $SEEDS; do
+    for name in $RANKERS; do
+      if [ "$name" != bert ]; then compare "the re-ranker, $(title_of "$name")" bert "$(run_name "$name")" "$seed"; fi
+    done
+    for name in linear lstm dcbert_2 dcbert_3 comparison; do
+      compare "$(title_of "$name"), DC-BERT with one layer" "apart_$name" apart_dcbert_1 "$seed"
+    done
   done
 } > "$RESULTS/sentences_claims.txt"
 cat "$RESULTS/sentences_claims.txt"

@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 paper=dcbert
 if [ "${SMOKE:-0}" = 1 ]; then
   CORPORA=${CORPORA:-squad} TOP=6 TRAIN_TOP=4 READ=3 PAIR_TOKENS=152 QUESTION_TOKENS=24 DOCUMENT_TOKENS=128
-  STUDENT_DEPTH=2 INTERACTIONS="1 2" CUTOFFS="1 4" KEEPS=3 RATIOS=${RATIOS:-0.3} CALIBRATED=4
+  STUDENT_DEPTH=2 INTERACTIONS="1 2" CUTOFFS="1 4" CALIBRATED=4
   export ROUNDS=1 QUESTIONS=2 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another
   READER_ENCODER=${READER_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
 else
@@ -35,7 +35,6 @@ ALPHA=${ALPHA:-0.5} TAU=${TAU:-2}       # the student's: the paper takes an earl
 DOCUMENT_PAIRS=${DOCUMENT_PAIRS:-1}     # pairs of a document in a batch, which encodes it once
 INTERACTIONS=${INTERACTIONS:-1 2 3 4 5 6}                   # K of Figure 2b
 CUTOFFS=${CUTOFFS:-1 5 10 20 30 40 50}  # N of Figure 2a
-KEEPS=${KEEPS:-20 10}                   # candidates that DC-BERT hands to the cascade, where stages are combined
 RANK_PRECISION=${RANK_PRECISION:-float32}                   # of rankings and timings
 export QUESTIONS=${QUESTIONS:-100}      # that speed.py times in each round
 METRICS=map,mrr,pbt@10,ptb@10
@@ -110,8 +109,8 @@ tested_documents() {  # CORPUS: those that test questions retrieve, which is all
 }
 
 # RANKER CORPUS [SEED]: trains it where that was not done, from the run START or from the encoder. bert is the re-ranker of the concatenation, int8 the same in 8 bits,
-# student its distilled student; dcbert_K has K interaction layers, exits a classifier after each of three, linear and lstm are
-# Table 3's; cascade re-ranks after DC-BERT; reader reads.
+# student its distilled student; dcbert_K has K interaction layers, linear and lstm are
+# Table 3's; reader reads.
 fit() {
   local name=$1 corpus=$2 seed=${3:-$FIRST_SEED} apart
   apart=(dcbert --question-length "$QUESTION_TOKENS" --max-length "$DOCUMENT_TOKENS" --document-pairs "$DOCUMENT_PAIRS")
@@ -120,14 +119,12 @@ fit() {
     bert) fit_by "$@" -- pairwise --max-length "$PAIR_TOKENS" ;;
     int8) fit bert "$corpus" "$seed"; quantize "$corpus" "$seed" ;;
     reader) fit_by "$@" -- reader ;;
-    cascade) fit_by "$@" -- cascade --exits "$EXITS" --max-length "$PAIR_TOKENS" ;;
     student)
       fit bert "$corpus"
       teach "$corpus"
       fit_by "$@" -- pairwise --exits "$STUDENT_DEPTH" --max-length "$PAIR_TOKENS" --teachers "$(logits_of "$corpus")" \
         --alpha "$ALPHA" --tau "$TAU" ;;
     dcbert_*) fit_by "$@" -- "${apart[@]}" --layers "${name#dcbert_}"; encode "$corpus" "$name" "$seed" ;;
-    exits) fit_by "$@" -- "${apart[@]}" --layers 3 --exits 1,2,3; encode "$corpus" "$name" "$seed" ;;
     linear | lstm) fit_by "$@" -- "${apart[@]}" --interaction "$name"; encode "$corpus" "$name" "$seed" ;;
   esac
 }
@@ -138,7 +135,7 @@ fit_by() {  # RANKER CORPUS [SEED] -- SYSTEM OPTIONS...
   local encoder=$ENCODER rate=$LEARNING_RATE encoder_rate=1 epochs=$EPOCHS TOKENS=$TOKENS start
   case $name in
     reader) encoder=$READER_ENCODER rate=$READER_RATE epochs=$READER_EPOCHS ;;
-    dcbert_* | apart_* | exits | linear | lstm)
+    dcbert_* | apart_* | linear | lstm)
       rate=$APART_RATE encoder_rate=$ENCODER_RATE epochs=$APART_EPOCHS TOKENS=$APART_TOKENS ;;
   esac
   start=(--encoder "$encoder")
@@ -217,7 +214,7 @@ row() {  # TABLE ROW CORPUS RANKER COLUMNS [SPEED]: figures of a ranker over its
   local table=$1 row=$2 corpus=$3 name=$4 columns=$5 speed=${6:-} seed ranked=() answered=()
   for seed in ${ROW_SEEDS:-$SEEDS}; do
     fit "$name" "$corpus" "$seed"
-    rank "$name" "$corpus" "$seed" ${RANK_OPTIONS:-}
+    rank "$name" "$corpus" "$seed"
     ranked+=("$(figures_of "$name" "$corpus" "$seed" ranked)")
     case ,$columns, in *,em,*)
       fit reader "$corpus"
@@ -225,8 +222,8 @@ row() {  # TABLE ROW CORPUS RANKER COLUMNS [SPEED]: figures of a ranker over its
       answered+=("$(figures_of "$name" "$corpus" "$seed" answered)")
     esac
   done
-  "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "$row" "${ranked[@]}" --label "${LABEL:-0}" \
-    --beside ${answered[@]+"${answered[@]}"} ${speed:+--timed "$speed" "${TIMED:-$name}"}
+  "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "$row" "${ranked[@]}" --label 0 \
+    --beside ${answered[@]+"${answered[@]}"} ${speed:+--timed "$speed" "$name"}
 }
 retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS [SPEED]: a retriever alone, beside TF-IDF, and answers from its best documents
   local table=$1 row=$2 corpus=$3 method=$4 columns=$5 speed=${6:-} out=$RUNS/dcbert/$4_$3 questions
@@ -240,22 +237,27 @@ retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS [SPEED]: a retriever alone,
   "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "$row" "$out.ranked.json" \
     --beside "$out.answered.json" ${speed:+--timed "$speed" "$method"}
 }
-# JSON CORPUS [NAME=]RANKER[;OPTION=VALUE]...: questions a second, in turn; speedups are over the first. tfidf and bm25 retrieve.
+compare() {  # TITLE RANKER RANKER SEED: tests of a difference, the second's less the first's, where both are ranked
+  local first second
+  first=$(figures_of "$2" squad "$4" ranked) second=$(figures_of "$3" squad "$4" ranked)
+  if [ ! -e "$first" ] || [ ! -e "$second" ]; then return; fi
+  echo "# $1, seed $4"
+  (cd "$RUNS/dcbert" && "$wqa" evaluate --run "$(basename "$first").0.trec" --run "$(basename "$second").0.trec" \
+    --qrels "$(basename "$first").qrels" --filter all --metrics map,hit@1,hit@10)
+  echo
+}
+# JSON CORPUS RANKER...: questions a second, in turn; speedups are over the first. tfidf and bm25 retrieve.
 timed() {
-  local json=$1 corpus=$2 entry name spec ranker cache arguments=() settings; shift 2
-  for entry in "$@"; do
-    name=${entry%%=*} spec=${entry#*=}
-    ranker=${spec%%;*}
-    if [ -e "$ranker" ]; then arguments+=("$name=$spec;precision=$RANK_PRECISION"); continue; fi  # a file of rankers
-    case $ranker in tfidf | bm25)
-      index "$corpus" "$ranker"
-      arguments+=("$name=$(index_of "$corpus" "$ranker");top=$TOP")
+  local json=$1 corpus=$2 name cache arguments=() settings; shift 2
+  for name in "$@"; do
+    case $name in tfidf | bm25)
+      index "$corpus" "$name"
+      arguments+=("$name=$(index_of "$corpus" "$name");top=$TOP")
       continue
     esac
-    cache=$(cache_of "$ranker" "$corpus")
-    spec=$(ranker_of "$ranker" "$corpus")${spec#"$ranker"}
-    if [ -e "$cache" ]; then spec="$spec;cache=$cache"; fi
-    arguments+=("$name=$spec;precision=$(precision_of "$ranker")")
+    cache=$(cache_of "$name" "$corpus")
+    if [ -e "$cache" ]; then cache=";cache=$cache"; else cache=; fi
+    arguments+=("$name=$(ranker_of "$name" "$corpus")$cache;precision=$(precision_of "$name")")
   done
   settings="$QUESTIONS questions, ${ROUNDS:-5} rounds, $device: ${arguments[*]}"
   if [ ! -e "$json" ] || ! same_as "$json.options" "$settings"; then

@@ -6,14 +6,12 @@
 Each head answers a question by its top candidate. Its agreement with a teacher is the number of its
 correct answers that the teacher gives too, over the number of its correct answers. A row is a head
 of a student with several heads, a ranker of an ensemble, or any other run itself. Writes
-agreement.tsv and agreement.png.
+agreement.tsv.
 """
 
 import argparse
 import itertools
 import pathlib
-
-import numpy as np
 
 from wqa.data import FILTERS, read_questions
 from wqa.errors import run_script
@@ -21,7 +19,6 @@ from wqa.evaluation.comparison import NamedRanker, prepared_alike
 from wqa.evaluation.rankers import questions_that_count, rank_questions
 from wqa.evaluation.report import table, write_rows
 from wqa.evaluation.trec import break_ties
-from wqa.io.files import atomic_writer
 from wqa.systems.load import load_ranker
 
 
@@ -58,32 +55,8 @@ def agreement_rows(members, teachers, answers):
     return rows
 
 
-def draw(path, rows, members, teachers):
-    """Draw the agreement as a matrix."""
-    from matplotlib.figure import Figure
-
-    size = (2.4 + 1.3 * len(teachers), 1.4 + 0.7 * len(members))
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.add_subplot()
-    shares = np.array([row["agreement"] for row in rows], dtype=float)
-    shares = shares.reshape(len(members), len(teachers))
-    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for (row, column), share in np.ndenumerate(shares):
-        if np.isnan(share):  # a head without a correct answer
-            continue
-        color = "white" if share > 0.6 else "black"
-        axes.text(column, row, f"{share:.3f}", ha="center", va="center", color=color)
-    names = [pathlib.PurePath(name).name for name in teachers]
-    axes.set_xticks(range(len(teachers)), names, rotation=15, ha="right")
-    axes.set_yticks(range(len(members)), members)
-    axes.set_xlabel("teacher")
-    figure.colorbar(image, label="share of the correct answers")
-    with atomic_writer(path, "wb") as file:
-        figure.savefig(file, format="png", dpi=150)
-
-
 def main(options):
-    """Rank by all of them, and write the table and the picture."""
+    """Rank by all of them, and write the table."""
     student = load_ranker(options.student, ctx=options.ctx)
     if student.capabilities.rankers:
         names, rankers = student.names, student.rankers
@@ -101,7 +74,6 @@ def main(options):
     print(table(rows))
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    draw(out / "agreement.png", rows, names, options.teachers)
     for row in rows:
         share = row["agreement"]
         row["agreement"] = "-" if share is None else f"{share:.6f}"

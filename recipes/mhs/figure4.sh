@@ -5,7 +5,6 @@
 #   recipes/mhs/figure4.sh           settings: recipes/mhs/settings.bash
 #   SMOKE=1 recipes/mhs/figure4.sh
 . "$(dirname "$0")/settings.bash"
-needs plots matplotlib
 recipes/mhs/grid.sh
 
 for corpus in $CORPORA; do

@@ -10,7 +10,6 @@ else
   # Of the paper's grid the point that dev preferred for every student of an earlier form of this recipe, beside alpha 0.
   ALPHAS=${ALPHAS:-0.5} TAUS=${TAUS:-3}
 fi
-FILTERS=counted  # where questions without an answer count as 0, MAP, MRR and P@1 are the same share of these figures
 LAYERS=${LAYERS:-$FULL}  # of a student, one of them a head's
 BODY=$((LAYERS - 1))
 . recipes/mhs/settings.bash

@@ -10,7 +10,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . recipes/mhs/minilm.bash
-needs plots matplotlib
 if [ "${SMOKE:-0}" = 1 ]; then recipes/mhs/minilm_train.sh; fi
 table=$RESULTS/minilm_wikiqa.tsv
 teachers=("$RUNS"/mhs/minilm_teacher_{1,2,3}) ensemble=$RUNS/mhs/minilm_ensemble_wikiqa.json

@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 paper=mhs
 if [ "${SMOKE:-0}" = 1 ]; then
   LARGE="a b a" BASE="a b a" STUDENT=a BODY=${BODY:-2} ALPHAS=${ALPHAS:-0.5} TAUS=${TAUS:-1} CONFIGURATIONS="1 2"
-  FILTERS=${FILTERS:-counted} TRIALS=3
+  TRIALS=3
 fi
 # The paper publishes neither a learning rate nor a batch, epochs or a warm-up. These are ours, not tuned.
 LEARNING_RATE=${LEARNING_RATE:-1e-5} TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-2} ADAPT_EPOCHS=${ADAPT_EPOCHS:-10}
@@ -22,7 +22,6 @@ CONFIGURATIONS=${CONFIGURATIONS:-1 2 4 6}                   # h of Table 4; b is
 DEPTH=${DEPTH:-$((BODY + 1))}           # b + h
 ALPHAS=${ALPHAS:-0 0.1 0.5 0.9} TAUS=${TAUS:-1 3 5}         # the grid of section 3.2, chosen on dev
 FIRST_SEED=${SEEDS%% *}
-FILTERS=${FILTERS:-counted all}         # the test questions that Table 1 counts, and all of them
 CORPORA=${CORPORA:-wikiqa}              # IAS2, the paper's third corpus, is not public
 
 encoder_of() {  # NAME; ONE_ENCODER takes the place of all
@@ -136,21 +135,12 @@ ensemble() {  # NAME CORPUS RUN...: weights tuned on dev (section 3.2), again wh
     echo "$content" > "$file.runs"
   fi
 }
-row() {  # TABLE ROW CORPUS RUN...: figures on test over the seeds; TABLE_all.tsv counts questions without an answer too
-  local table=$1 row=$2 corpus=$3 filter run json files; shift 3
-  for filter in $FILTERS; do
-    files=()
-    for run in "$@"; do
-      if [ -d "$run" ]; then json=$run/test.json; else json=$run.test.json; fi
-      if [ "$filter" = all ]; then
-        json=${json%.json}_all.json
-        TEST_FILTER=all evaluate "$json" "$corpus" "$run"
-      else
-        evaluate "$json" "$corpus" "$run"
-      fi
-      files+=("$json")
-    done
-    if [ "$filter" = all ]; then table=${table%.tsv}_all.tsv; fi
-    collect "$table" "$row" 0 "$corpus" "${files[@]}"
+row() {  # TABLE ROW CORPUS RUN...: figures on test over the seeds
+  local table=$1 row=$2 corpus=$3 run json files=(); shift 3
+  for run in "$@"; do
+    if [ -d "$run" ]; then json=$run/test.json; else json=$run.test.json; fi
+    evaluate "$json" "$corpus" "$run"
+    files+=("$json")
   done
+  collect "$table" "$row" 0 "$corpus" "${files[@]}"
 }

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Table 5 (Matsubara et al. 2022, section 5.5): the time of 128 pairs of 128 tokens, with random weights. The rankers take turns
-# in each round. Writes $RESULTS/table5_PRECISION.txt, what `recipes/bench/random_weights.py` prints, for each of PRECISIONS, and the times in float32
-# to $RESULTS/table5.tsv. The paper times a V100; compare ratios.
+# in each round. Writes $RESULTS/table5_PRECISION.txt, what `recipes/bench/random_weights.py` prints, for each of PRECISIONS. The paper times a V100; compare ratios.
 #
 #   recipes/mhs/table5.sh
 #   LARGE= PRECISIONS="float32 bfloat16 int8" recipes/mhs/table5.sh      without the large encoders, which take most of the time
@@ -21,9 +20,6 @@ if [ "$BASE" != "$STUDENT" ]; then beside+=(--beside "${BASE// /,}"); fi  # the 
 beside+=(--beside "$STUDENT,$STUDENT,$STUDENT")                           # that of row 12
 for precision in $PRECISIONS; do
   "$python" recipes/bench/random_weights.py "$STUDENT" --system mhs --heads 3 --head-layers 1 "${beside[@]}" --candidates "$CANDIDATES" \
-    --tokens "$LENGTH" --rounds "$ROUNDS" --precision "$precision" --json "$RUNS/table5_$precision.json" |
+    --tokens "$LENGTH" --rounds "$ROUNDS" --precision "$precision" |
     tee "$RESULTS/table5_$precision.txt"
 done
-if [ -e "$RUNS/table5_float32.json" ]; then
-  "$python" recipes/mhs/latency.py "$RUNS/table5_float32.json" "$RESULTS/table5.tsv"
-fi

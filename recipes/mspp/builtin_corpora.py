@@ -14,7 +14,7 @@ import pathlib
 import sys
 
 from wqa.data import builtin_path, read_questions
-from wqa.data.claims import LABELS, Claim, write_claims
+from wqa.data.documents import LABELS, Claim, write_claims
 from wqa.errors import run_script
 from wqa.io.lines import write_lines
 

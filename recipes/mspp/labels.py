@@ -12,7 +12,7 @@ import json
 import pathlib
 import sys
 
-from wqa.data.claims import read_claims
+from wqa.data.documents import read_claims
 from wqa.errors import run_script
 from wqa.io.files import atomic_writer
 from wqa.systems.run_directory import load_verifier

@@ -5,8 +5,8 @@
 #
 #   mkdir -p data/pretraining
 #   for corpus in wikipedia bookcorpus openwebtext ccnews; do       # archives: data_scripts/paragraphs.py --help
-#     python data_scripts/paragraphs.py $corpus --archive ARCHIVE --files 16 --out data/$corpus
-#     for file in data/$corpus/train/*; do ln -s "$PWD/$file" "data/pretraining/$corpus-$(basename $file)"; done
+#     python data_scripts/paragraphs.py $corpus --archive ARCHIVE --out data/$corpus
+#     ln -s "$PWD/data/$corpus/train.jsonl" "data/pretraining/$corpus.jsonl"
 #   done
 #   CTX=gpu:0-7 recipes/mspp/pretrain.sh     settings: recipes/mspp/settings.bash; HEADS=IE_k for one of the two
 #   SMOKE=1 recipes/mspp/pretrain.sh

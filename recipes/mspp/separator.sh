@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Table 1 in small with candidates that begin with the separator, which tells them apart (--marks separator): MiniLM is
 # pre-trained by MSPP alone on WikiText, SelQA, WikiQA's training documents and half of SQuAD 2.0's development set, thirteen times
-# the paragraphs of minilm_train.sh. Then, on WikiQA, the pairwise model, and joint models without and with this pre-training,
+# the paragraphs of minilm_tables.sh. Then, on WikiQA, the pairwise model, and joint models without and with this pre-training,
 # for as many epochs as dev rises; and, to tell what MSPP teaches from what more updates on these texts do, joint models that were
 # pre-trained as long by masked tokens alone (MSPP's loss has weight 0). The settings were chosen on dev by the trials in logs/README.md. Results:
 # separator_wikiqa.tsv, and behind the pairwise model on its first five separator_rerank.tsv (these alone, as the paper counts)

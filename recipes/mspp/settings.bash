@@ -1,30 +1,17 @@
 # Settings and functions of the recipes of MSPP (Di Liello et al. 2022), which source this file; those of recipes/settings.sh
-# hold as well. SETTINGS=paper, the default, takes what the paper says, SETTINGS=scripts what the authors' code does; their
-# results are table1.tsv and table1_scripts.tsv. SMOKE=1 takes the built-in corpus for every other, and pre-trains on it too.
+# hold as well. SMOKE=1 takes the built-in corpus for every other, and pre-trains on it too.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-paper=mspp SETTINGS=${SETTINGS:-paper}
+paper=mspp
 if [ "${SMOKE:-0}" = 1 ]; then
   SEEDS=${SEEDS:-0 1} LENGTH=24 PRETRAIN_RATE=1e-3 PRETRAIN_WARMUP=1 RATE=1e-3 WARMUP_UPDATES=1
 else
-  RUNS=${RUNS:-runs/mspp_$SETTINGS} SEEDS=${SEEDS:-0 1 2 3 4}
+  RUNS=${RUNS:-runs/mspp_paper} SEEDS=${SEEDS:-0 1 2 3 4}
 fi
-# Sections 3.2 and B.1, and where the authors' code differs. Batches are of joint inputs, or of pairs. The code numbers the
-# tokens as RoBERTa does, lets a missing candidate stand as a segment without a text, draws the question's new row of token
-# types from N(0, 1), and sums in AE_1. It shuffles candidates at test time, of which the paper says nothing, so both do.
-case $SETTINGS in
-  paper)
-    : "${PRETRAIN_RATE:=5e-5}" "${PRETRAIN_CLIP:=1.0}" "${ASNQ_BATCH:=512}" "${BATCH:=32}" "${RATE:=2e-6}"
-    : "${DECAY:=0.01}" "${CLIP:=1.0}"   # of fine-tuning, "the same Adam optimizer" (B.1)
-    : "${WARMUP_UPDATES:=1000}" "${POSITIONS:=slots}" "${MISSING:=absent}" "${ROW_DEVIATION:=0.02}" "${AGGREGATION:=mean}"
-    VARIANT= ;;
-  scripts)
-    : "${PRETRAIN_RATE:=1e-4}" "${PRETRAIN_CLIP:=0}" "${ASNQ_BATCH:=2048}" "${BATCH:=128}" "${RATE:=1e-5}"
-    : "${DECAY:=0}" "${CLIP:=0}"
-    : "${WARMUP_UPDATES:=100}" "${POSITIONS:=tokens}" "${MISSING:=visible}" "${ROW_DEVIATION:=1}" "${AGGREGATION:=sum}"
-    VARIANT=_scripts ;;
-  *) echo "error: SETTINGS is $SETTINGS; expected paper or scripts" >&2; exit 2 ;;
-esac
+# Sections 3.2 and B.1. Batches are of joint inputs, or of pairs; fine-tuning has "the same Adam optimizer". The authors' code
+# shuffles candidates at test time, of which the paper says nothing.
+: "${PRETRAIN_RATE:=5e-5}" "${PRETRAIN_CLIP:=1.0}" "${ASNQ_BATCH:=512}" "${BATCH:=32}" "${RATE:=2e-6}" "${DECAY:=0.01}"
+: "${CLIP:=1.0}" "${WARMUP_UPDATES:=1000}" "${POSITIONS:=slots}" "${MISSING:=absent}" "${ROW_DEVIATION:=0.02}" "${AGGREGATION:=mean}"
 PRETRAIN_UPDATES=${PRETRAIN_UPDATES:-100000} PRETRAIN_BATCH=${PRETRAIN_BATCH:-4096} PRETRAIN_WARMUP=${PRETRAIN_WARMUP:-10000}
 ORDER=${ORDER:-shuffled}                # of candidates in ranking
 MARKS=${MARKS:-start}                   # first token of a candidate: start, as in the authors' code, or separator

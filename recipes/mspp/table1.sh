@@ -5,10 +5,9 @@
 # questions (table1_claims_CORPUS.txt).
 #
 #   CTX=gpu:0-7 recipes/mspp/table1.sh       settings: recipes/mspp/settings.bash; CORPORA=wikiqa for one of the three
-#   SETTINGS=scripts recipes/mspp/table1.sh  as the authors' code: table1_scripts.tsv
 #   SMOKE=1 recipes/mspp/table1.sh
 . "$(dirname "$0")/settings.bash"
-table=$RESULTS/table1$VARIANT.tsv
+table=$RESULTS/table1.tsv
 
 for corpus in $CORPORA; do
   rows=() systems=()
@@ -17,7 +16,7 @@ for corpus in $CORPORA; do
     row_of "$name" "$corpus"
   done
   write_rows "$table" "$corpus"
-  claims "$RESULTS/table1${VARIANT}_claims_$corpus.txt" "$(figures_of pairwise "$corpus" "$FIRST_SEED").qrels"
-  cat "$RESULTS/table1${VARIANT}_claims_$corpus.txt"
+  claims "$RESULTS/table1_claims_$corpus.txt" "$(figures_of pairwise "$corpus" "$FIRST_SEED").qrels"
+  cat "$RESULTS/table1_claims_$corpus.txt"
 done
 cat "$table"

@@ -6,20 +6,20 @@
 # of a seed re-ranks the pairwise model of that seed. The tests (table2_claims_CORPUS.txt) are those of the sequences. Trains
 # what is missing.
 #
-#   CTX=gpu:0-7 recipes/mspp/table2.sh       settings: recipes/mspp/settings.bash; SETTINGS=scripts as the authors' code
+#   CTX=gpu:0-7 recipes/mspp/table2.sh       settings: recipes/mspp/settings.bash
 #   SMOKE=1 recipes/mspp/table2.sh
 if [ "${SMOKE:-0}" = 1 ]; then SEEDS=0 SYSTEMS="joint_ie mspp_ie"; fi
 . "$(dirname "$0")/settings.bash"
-table=$RESULTS/table7$VARIANT
+table=$RESULTS/table7
 
 for corpus in $CORPORA; do
   rerank_all "$corpus"
   rerank_tables "$table.tsv" "${table}_full.tsv" "$corpus"
-  claims "$RESULTS/table2${VARIANT}_claims_$corpus.txt" "$(figures_of pairwise "$corpus" "$FIRST_SEED").qrels"
+  claims "$RESULTS/table2_claims_$corpus.txt" "$(figures_of pairwise "$corpus" "$FIRST_SEED").qrels"
   rows=() systems=()
   row_of pairwise "$corpus"
   for name in $SYSTEMS; do row_of "$name" "$corpus" first_figures_of; done
-  write_rows "$RESULTS/table2$VARIANT.tsv" "$corpus" p@1
-  cat "$RESULTS/table2${VARIANT}_claims_$corpus.txt"
+  write_rows "$RESULTS/table2.tsv" "$corpus" p@1
+  cat "$RESULTS/table2_claims_$corpus.txt"
 done
 cat "$table.tsv" "${table}_full.tsv"

@@ -5,7 +5,7 @@
 # missing; writes $RESULTS/table3.tsv and table8.tsv with means and deviations over the seeds, and Student's t-tests over seeds
 # and over claims (table3_claims.txt).
 #
-#   CTX=gpu:0-7 recipes/mspp/table3.sh       settings: recipes/mspp/settings.bash; SETTINGS=scripts as the authors' code
+#   CTX=gpu:0-7 recipes/mspp/table3.sh       settings: recipes/mspp/settings.bash
 #   SMOKE=1 recipes/mspp/table3.sh
 if [ "${SMOKE:-0}" = 1 ]; then SEEDS=0 MODELS="joint_IE_1 mspp_IE_k_AE_1" CLAIMS_RATE=1e-3 CLAIMS_WARMUP=1; fi
 . "$(dirname "$0")/settings.bash"
@@ -59,8 +59,8 @@ for model in $MODELS; do
   if [ "$model" != "$first" ]; then pairs+=(--pair "$(model_title "$first")" "$(model_title "$model")"); fi
 done
 "$python" recipes/mspp/labels.py "$FEVER/dev.jsonl" dev.labels.jsonl "$FEVER/test.jsonl" test.labels.jsonl --ctx "$device" --runs "${runs[@]}"
-"$python" recipes/rows.py "$RESULTS/table3$VARIANT.tsv" fever_dev accuracy,questions,seeds "${rows[@]}"
-cp "$RESULTS/table3$VARIANT.tsv" "$RESULTS/table8$VARIANT.tsv"
+"$python" recipes/rows.py "$RESULTS/table3.tsv" fever_dev accuracy,questions,seeds "${rows[@]}"
+cp "$RESULTS/table3.tsv" "$RESULTS/table8.tsv"
 "$python" recipes/claims.py "$(dev_of fever)" accuracy "${systems[@]}" "${pairs[@]}" \
-  > "$RESULTS/table3${VARIANT}_claims.txt"
-cat "$RESULTS/table3$VARIANT.tsv" "$RESULTS/table3${VARIANT}_claims.txt"
+  > "$RESULTS/table3_claims.txt"
+cat "$RESULTS/table3.tsv" "$RESULTS/table3_claims.txt"

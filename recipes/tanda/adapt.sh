@@ -3,7 +3,7 @@
 # rows "TANDA") or GPD (Table 3). The transfer is run first where it is missing.
 #
 #   recipes/tanda/adapt.sh                         all depths, WikiQA and TREC-QA, seed 0
-#   CORPORA=gpd recipes/tanda/adapt.sh             a collection of one's own, as data_scripts/retrieval.py writes it
+#   CORPORA=gpd recipes/tanda/adapt.sh             a collection of one's own under data/gpd/
 #   TRANSFER=0 recipes/tanda/adapt.sh              from the plain encoder, to see what the transfer brings
 #   SMOKE=1 recipes/tanda/adapt.sh
 . "$(dirname "$0")/../settings.sh"

@@ -55,23 +55,17 @@ def test_a_folder_of_texts_markdown_and_pages(tmp_path, caplog):
         Document("caves.md", "# Glacier caves\n\nSee ice, cold x.", "Glacier caves"),
         Document("deep/a.HTML", TEXT, "Caves & ice"),
     ]
-    assert "left out: 1 of kind '.png', 1 of kind without suffix, 1 without a text" in caplog.text
+    assert (
+        "1 file of kind '' left out, 1 file of kind '.png' left out, 1 file without a text"
+        in caplog.text
+    )
     assert [item.id for item in read_collection(tmp_path)][-1] == "deep/a.HTML"
-
-
-def test_links_that_run_in_circles(tmp_path):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("One text.")
-    os.symlink(tmp_path, tmp_path / "in" / "back")
-    os.symlink(tmp_path / "in", tmp_path / "twin")
-    assert [document.id for document in read_folder(tmp_path)] == ["in/a.txt"]
 
 
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        ("a.pdf", b"%PDF", "a.pdf: is a PDF; expected text, Markdown or HTML; convert it, for"),
-        ("a.txt", "Käse".encode("cp1252"), "a.txt: byte 1 is not UTF-8"),
+        ("a.txt", "Käse".encode("cp1252"), "holds no document"),
         ("a.png", b"a", "holds no document; expected a text in a file that ends in .txt, .md"),
         ("a.md", b"<!-- nothing -->", "holds no document"),
     ],
@@ -94,7 +88,8 @@ def test_a_file_that_is_too_large(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("12345678")
     assert [document.text for document in read_folder(tmp_path)] == ["12345678"]
     (tmp_path / "a.txt").write_text("123456789")
-    assert "a larger document; expected at most 8 bytes" in refused(read_folder, tmp_path)
+    message = refused(read_collection, tmp_path / "a.txt")
+    assert "a larger document; expected at most 8 bytes" in message
 
 
 def test_the_text_of_a_page_is_that_of_its_main_part():
@@ -159,11 +154,11 @@ def test_the_time_of_a_text_grows_with_its_length(unit):
 def test_files_that_cannot_be_documents(tmp_path):
     path = tmp_path / "a.txt"
     path.symlink_to(tmp_path / "nowhere")
-    assert "a.txt: cannot be read" in refused(read_folder, tmp_path)
-    path.unlink()
+    assert "a.txt: cannot be read" in refused(read_collection, path)
     with open(os.fsencode(tmp_path) + b"/a\xff.txt", "w") as file:
         file.write("text")
-    assert "its name cannot be shown; expected UTF-8; rename it" in refused(read_folder, tmp_path)
+    [document] = read_folder(tmp_path)
+    assert document.id.isprintable() and document.text == "text"
 
 
 def test_tables(tmp_path, caplog):
@@ -171,7 +166,7 @@ def test_tables(tmp_path, caplog):
     table.write_text('id,body,title\nx,"One, two\nthree",T\ny, ,U\nz,four,\n')
     documents = [Document("x", "One, two\nthree", "T"), Document("z", "four")]
     assert list(read_table(table, "body")) == documents
-    assert "left out: 1 rows without a text" in caplog.text
+    assert "1 row without a text left out" in caplog.text
     assert list(read_collection(table, "body")) == documents
     (tmp_path / "t.tsv").write_text("text\tn\none\t1\ntwo\t2\n")
     assert list(read_collection(tmp_path / "t.tsv")) == [Document("1", "one"), Document("2", "two")]
@@ -191,8 +186,8 @@ def test_tables(tmp_path, caplog):
     [
         ("id,body\nx,y\n", "has no column 'text'; expected one of 'id', 'body'"),
         ("text,text\nx,y\n", "has 2 column 'text'; expected one of 'text', 'text'"),
-        ("id;text\nx;y\n", "expected one of 'id;text'; save it with commas, or with tabs as .tsv"),
-        ("Id\nx\n", "name the column of texts with --column; ',' divides them"),
+        ("id;text\nx;y\n", "expected one of 'id;text', divided by"),
+        ("Id\nx\n", "name the column of texts with --column"),
         ("id,text\nx\n", "row 1: 1 cells; expected 2, as in the first row"),
         ("id,text\nx,y\nx,z\n", "row 2: document id 'x' is on line 1 too"),
         ("id,text\nx y,z\n", "row 1: id is 'x y'; expected text without white space"),

@@ -12,21 +12,16 @@ from wqa.data.formats import read_placed_questions
 from wqa.data.partitions import (
     Partition,
     PartitionReader,
-    estimated_tokens,
-    group_questions,
     partitions_of,
+    question_size,
 )
 from wqa.errors import DataError
-
-
-def everything(question):
-    return True
 
 
 def test_tokens_are_estimated_from_characters():
     """Two pairs: 3 special tokens each, and (2 x 5 + 9 + 4) // 4 = 5 of text."""
     question = Question("q", "who ?", (Candidate("the moon."), Candidate("rain")))
-    assert estimated_tokens(question) == 2 * 3 + 5
+    assert question_size(question) == (2, 2 * 3 + 5)
 
 
 TEXTS = st.text("abc é", max_size=12).map(lambda text: f"a{text}")
@@ -47,32 +42,37 @@ def has_answer(question):
     return question.labels[0] == 1
 
 
+def answered_size(question):
+    return question_size(question) if has_answer(question) else None
+
+
 @settings(max_examples=80)
 @given(QUESTIONS, st.integers(1, 60))
 def test_every_question_is_in_one_group_in_order_and_within_bounds(parts, limit):
     questions = questions_of(parts)
-    groups = list(group_questions(((q, 0) for q in questions), has_answer, limit))
-    kept = [question for group in groups for question in group.questions]
+    placed = [(question, index) for index, question in enumerate(questions)]
+    groups = list(partitions_of(placed, answered_size, limit))
+    kept = [question for _, group in groups for question in group]
     assert kept == list(filter(has_answer, questions))
-    assert sum(group.read for group in groups) == len(questions)
-    for group in groups:
-        assert group.read >= 1
-        assert group.tokens == sum(map(estimated_tokens, group.questions))
+    assert sum(part.read for part, _ in groups) == len(questions)
+    for part, group in groups:
+        assert part.read >= 1 and part.records == len(group)
+        assert part.tokens == sum(question_size(question)[1] for question in group)
         # A question of more tokens is alone, without those that count none.
-        assert group.tokens <= limit or group.read == 1
-    for group, following in zip(groups, groups[1:]):
+        assert part.tokens <= limit or part.read == 1
+    for (part, _), (_, following) in zip(groups, groups[1:]):
         # No group ends early: the next question would have exceeded the limit.
-        tokens = [estimated_tokens(question) for question in following.questions[:1]]
-        assert group.tokens + sum(tokens) > limit
+        tokens = [question_size(question)[1] for question in following[:1]]
+        assert part.tokens + sum(tokens) > limit
 
 
 @settings(max_examples=40)
 @given(QUESTIONS, st.integers(1, 60))
 def test_the_groups_after_one_do_not_depend_on_those_before(parts, limit):
     placed = [(question, 0) for question in questions_of(parts)]
-    groups = list(group_questions(placed, has_answer, limit))
-    first = groups[0].read
-    assert list(group_questions(placed[first:], has_answer, limit)) == groups[1:]
+    groups = list(partitions_of(placed, answered_size, limit))
+    rest = list(partitions_of(placed[groups[0][0].read :], answered_size, limit))
+    assert [group for _, group in rest] == [group for _, group in groups[1:]]
 
 
 @settings(max_examples=40)
@@ -85,8 +85,8 @@ def test_partitions_are_read_again_in_any_order(tmp_path_factory, parts, limit, 
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     if form == "no end":
         path.write_bytes(path.read_bytes()[:-1])
-    groups = group_questions(read_placed_questions(path), everything, limit)
-    partitions = [partition for partition, _ in partitions_of(groups)]
+    divided = partitions_of(read_placed_questions(path), question_size, limit)
+    partitions = [partition for partition, _ in divided]
     content = path.read_bytes()
     if form == "gz":
         content = gzip.decompress(content)
@@ -109,9 +109,9 @@ def test_a_corpus_is_not_held_in_memory(tmp_path):
     path = tmp_path / "many.jsonl"
     write_questions(path, [Question(f"q{n}", "who ?", (Candidate("rain"),)) for n in range(50)])
     placed = read_placed_questions(path)
-    first = next(group_questions(placed, everything, 20))
+    first, questions = next(partitions_of(placed, question_size, 20))
     # Four questions of 5 tokens each; the fifth is read ahead.
-    assert (len(first.questions), first.tokens) == (4, 20)
+    assert (len(questions), first.tokens) == (4, 20)
     assert next(placed)[0].id == "q5"
 
 

@@ -2,16 +2,14 @@
 
 import gzip
 import hashlib
-import struct
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wqa.data import vector_files
-from wqa.data.vector_files import FORMATS, read_vector_file, tell_format
-from wqa.errors import DataError, OptionError
+from wqa.data.vector_files import read_vector_file, tell_format
+from wqa.errors import DataError
 
 ROWS = [("the", [0.5, -1.0, 2.0]), ("glacier", [1.0, 0.25, -3.5]), ("####", [4.0, 5.0, 6.0])]
 VOCABULARY = ["glacier", "the", "1995", "7"]
@@ -21,13 +19,6 @@ def text_of(rows, header=False, end="\n"):
     lines = [f"{len(rows)} {len(rows[0][1])}"] if header else []
     lines += [" ".join([word, *map(repr, numbers)]) for word, numbers in rows]
     return "".join(line + end for line in lines).encode()
-
-
-def binary_of(rows, end=b"\n"):
-    content = f"{len(rows)} {len(rows[0][1])}\n".encode()
-    for word, numbers in rows:
-        content += word.encode() + b" " + struct.pack(f"<{len(numbers)}f", *numbers) + end
-    return content
 
 
 def english(rows):
@@ -40,8 +31,6 @@ FILES = {
     "glove with line ends of Windows": (text_of(ROWS, end="\r\n"), "glove.txt", "glove"),
     "word2vec": (text_of(ROWS, header=True), "vectors.vec", "word2vec"),
     "word2vec with its spaces": (text_of(ROWS, True, " \n"), "vectors.txt", "word2vec"),
-    "word2vec binary": (binary_of(ROWS), "vectors.bin", "word2vec-binary"),
-    "word2vec binary without line ends": (binary_of(ROWS, b""), "v.bin", "word2vec-binary"),
     "Numberbatch": (text_of(english(ROWS), True), "vectors.txt", "numberbatch"),
     "Numberbatch without a header": (text_of(english(ROWS)), "vectors.txt", "numberbatch"),
     "Numberbatch's English file": (text_of(ROWS, True), "numberbatch-en.txt", "numberbatch"),
@@ -65,8 +54,7 @@ def test_a_file_of_each_format(vectors, name, packed):
     path = vectors(content, file + ".gz" * packed)
     assert tell_format(path) == kind
     table = read_vector_file(path, VOCABULARY)
-    masked = FORMATS[kind].masks_digits
-    assert masked == (kind != "glove")
+    masked = kind != "glove"
     expected = ROWS if masked else ROWS[:2]
     assert table.words == [word for word, _ in expected]
     assert table.vectors.tolist() == [numbers for _, numbers in expected]
@@ -79,8 +67,6 @@ def test_a_file_of_each_format(vectors, name, packed):
         "cased": 0,
         "masks_digits": masked,
     }
-    named = read_vector_file(path, VOCABULARY, kind)
-    assert named.words == table.words and named.meta == table.meta
 
 
 def test_other_languages_are_no_words(vectors):
@@ -129,7 +115,7 @@ WORD = st.text(
         ),
         min_size=1,
     ),
-    st.sampled_from(["glove", "word2vec", "word2vec-binary", "numberbatch"]),
+    st.sampled_from(["glove", "word2vec", "numberbatch"]),
     st.booleans(),
 )
 def test_any_vectors_are_read_as_they_were_written(tmp_path_factory, entries, kind, packed):
@@ -139,54 +125,21 @@ def test_any_vectors_are_read_as_they_were_written(tmp_path_factory, entries, ki
     content = {
         "glove": lambda: text_of(rows),
         "word2vec": lambda: text_of(rows, header=True),
-        "word2vec-binary": lambda: binary_of(rows),
         "numberbatch": lambda: text_of(english(rows), header=True),
     }[kind]()
-    path = tmp_path_factory.mktemp("files") / ("vectors.gz" if packed else "vectors")
+    path = tmp_path_factory.mktemp("files") / ("glove.gz" if packed else "glove")
     path.write_bytes(gzip.compress(content) if packed else content)
-    table = read_vector_file(path, [word for word, _ in rows], kind)
+    table = read_vector_file(path, [word for word, _ in rows])
     assert table.words == [word for word, _ in rows]
     assert np.array_equal(table.vectors, np.array([numbers for _, numbers in rows], np.float32))
-
-
-@settings(max_examples=80)
-@given(st.binary(max_size=200), st.sampled_from(["auto", *FORMATS]))
-def test_any_bytes_are_a_table_or_an_error(tmp_path_factory, content, kind):
-    path = tmp_path_factory.mktemp("files") / "vectors.txt"
-    path.write_bytes(content)
-    try:
-        table = read_vector_file(path, ["the", "a", "1", "##"], kind)
-    except DataError as error:
-        assert str(path) in str(error)
-    else:
-        assert len(table) >= 1 and np.isfinite(table.vectors).all()
-
-
-@settings(max_examples=60)
-@given(st.sampled_from(sorted(FILES)), st.data())
-def test_a_cut_file_is_a_table_of_fewer_words_or_an_error(tmp_path_factory, name, data):
-    content, file, kind = FILES[name]
-    cut = content[: data.draw(st.integers(0, len(content) - 1))]
-    path = tmp_path_factory.mktemp("files") / file
-    path.write_bytes(cut)
-    try:
-        table = read_vector_file(path, VOCABULARY, kind)
-    except DataError:
-        return
-    # Without a header nothing tells that whole rows are missing.
-    words = [word for word, _ in ROWS if word in VOCABULARY or FORMATS[kind].masks_digits]
-    if content.startswith(b"3 3\n"):
-        assert table.words == words
-    else:
-        assert table.words == words[: len(table)]
 
 
 # Bad files
 
 
-def read(path, kind="auto"):
+def read(path):
     with pytest.raises(DataError) as caught:
-        read_vector_file(path, ["the", "ice", "1995"], kind)
+        read_vector_file(path, ["the", "ice", "1995"])
     return str(caught.value)
 
 
@@ -205,14 +158,6 @@ def test_columns_that_disagree_with_the_header(vectors):
     assert "line 2: 3 columns" in text and "expected 4: a word and 3 numbers" in text
 
 
-def test_a_header_where_none_is_expected_and_none_where_one_is(vectors):
-    text = read(vectors(text_of(ROWS, header=True)), "glove")
-    assert "line 1: " in text and "a glove file" in text
-    for kind in ("word2vec", "word2vec-binary"):
-        text = read(vectors(text_of(ROWS)), kind)
-        assert "line 1: b'the 0.5" in text and f"a {kind} file" in text
-
-
 @pytest.mark.parametrize("rows, found", [(4, 3), (2, 3)])
 def test_rows_that_disagree_with_the_header(vectors, rows, found):
     content = text_of(ROWS, header=True).replace(b"3 3", f"{rows} 3".encode(), 1)
@@ -226,19 +171,11 @@ def test_a_header_of_impossible_sizes(vectors, units):
     assert f"line 1: vectors of {units:,} elements; expected vectors of 1 to 16,384" in text
 
 
-def test_a_header_of_very_many_words_takes_no_memory(vectors):
-    assert "3 rows of words" in read(vectors(b"999999999999 1\nthe 1\nice 2\nx 3\n"))
-    content = binary_of(ROWS).replace(b"3 3", b"999999999999 3", 1)
-    assert "word 4: " in read(vectors(content))
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_bytes_that_are_not_utf_8(vectors, packed):
     path = vectors(b"the 1 2\nice\xff 3 4\n", "vectors.txt" + ".gz" * packed)
     text = read(path)
     assert "line 2: its word b'ice\\xff' is not UTF-8" in text and "iconv" in text
-    binary = binary_of(ROWS).replace(b"glacier", b"\xe9lacier")
-    assert "word 2: its word" in read(vectors(binary, "vectors.bin"))
 
 
 @pytest.mark.parametrize("number", [b"nan", b"-inf", b"1e39"])
@@ -256,17 +193,9 @@ def test_what_is_no_number(vectors):
     assert read_vector_file(vectors(b"the 1 2\nmoon 3 four\n"), ["the"]).words == ["the"]
 
 
-def test_a_binary_vector_that_is_not_finite(vectors):
-    rows = [("the", [1.0, 2.0]), ("ice", [np.nan, 0.0])]
-    assert "word 2: number 1 is not finite" in read(vectors(binary_of(rows), "vectors.bin"))
-
-
-@pytest.mark.parametrize("kind", ["glove", "word2vec-binary"])
-def test_an_empty_overlap(vectors, kind):
-    rows = [("moon", [1.0, 2.0]), ("star", [3.0, 4.0])]
-    content = binary_of(rows) if "binary" in kind else text_of(rows)
-    path = vectors(content)
-    text = read(path, kind)
+def test_an_empty_overlap(vectors):
+    path = vectors(text_of([("moon", [1.0, 2.0]), ("star", [3.0, 4.0])]))
+    text = read(path)
     assert "none of its 2 words is among the 3 of the texts, such as '1995', 'ice', 'the'" in text
     assert str(path) in text and "all words would be unknown" in text
 
@@ -282,45 +211,7 @@ def test_a_damaged_gz(vectors, tmp_path):
     assert "cannot be read (Not a gzipped file" in read(path)
 
 
-@pytest.mark.parametrize("end, word", [(-2, 3), (4 + 4 + 12 + 1 + 8 + 4, 2)])
-def test_a_cut_binary_file(vectors, end, word):
-    text = read(vectors(binary_of(ROWS)[:end]), "word2vec-binary")
-    assert f"word {word}: the " in text and "expected 3 words, as its header says" in text
-
-
-def test_a_binary_file_with_more_than_its_header_says(vectors):
-    text = read(vectors(binary_of(ROWS) + b"more"), "word2vec-binary")
-    assert "bytes behind the last word; expected 3 words" in text
-    text = read(vectors(b"1 2\n" + b"x" * 5000), "word2vec-binary")
-    assert "word 1: the word does not end" in text
-
-
 def test_a_file_that_is_empty_absent_or_a_folder(vectors, tmp_path):
     assert "the file is empty" in read(vectors(b""))
     assert "cannot be read (No such file" in read(tmp_path / "absent.txt")
     assert "cannot be read (Is a directory" in read(tmp_path)
-
-
-def test_a_line_without_an_end(vectors, monkeypatch):
-    monkeypatch.setattr(vector_files, "_LONGEST_LINE", 1000)
-    text = read(vectors(b"the 1\n" + b"x" * 2000))
-    assert "line 2" in text and "more than 1,000 bytes" in text
-
-
-def test_an_unknown_format(vectors):
-    with pytest.raises(OptionError, match="format: 'fasttext'; expected one of auto, numberbatch"):
-        read_vector_file(vectors(text_of(ROWS)), ["the"], "fasttext")
-
-
-def test_the_memory_depends_on_the_vocabulary_alone(vectors):
-    """A large file with few wanted words: the rows that are not wanted leave nothing behind."""
-    import tracemalloc
-
-    row = b" ".join([b"1.5"] * 100)
-    content = b"the " + row + b"\n" + b"".join(b"w%d " % n + row + b"\n" for n in range(20000))
-    path = vectors(content, "vectors.txt.gz")
-    tracemalloc.start()
-    assert read_vector_file(path, ["the", "w19999"]).words == ["the", "w19999"]
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(content) > 8_000_000 and peak < 2_000_000

@@ -1,6 +1,5 @@
 """Damaged, hostile and interrupted corpora: readers refuse them by name, and nothing is lost."""
 
-import bz2
 import functools
 import gzip
 import importlib
@@ -8,7 +7,6 @@ import io
 import json
 import lzma
 import os
-import random
 import resource
 import shutil
 import subprocess
@@ -17,7 +15,7 @@ import tarfile
 import zipfile
 
 import pytest
-from conftest import child_environment, needs_full_device
+from conftest import child_environment
 
 from wqa.data import read_questions
 from wqa.errors import DataError
@@ -25,9 +23,9 @@ from wqa.evaluation import read_run
 from wqa.io.files import lock_output
 from wqa.io.lines import text_lines
 
-asnq, corpus, trecqa, squad, retrieval, wikiqa, squad_open = map(
+asnq, corpus, trecqa, squad, wikiqa, squad_open = map(
     importlib.import_module,
-    ("asnq", "corpus", "trecqa", "squad", "retrieval", "wikiqa", "squad_open"),
+    ("asnq", "corpus", "trecqa", "squad", "wikiqa", "squad_open"),
 )
 squad_sentences, nq_open, fever, paragraphs, releases = map(
     importlib.import_module,
@@ -50,30 +48,19 @@ def lines(path):
     return list(releases.lines_of(path, "train.tsv"))
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("pack", [bytes, lzma.compress])
 def test_a_tar_is_read_whatever_packs_it(tmp_path, pack):
     path = tmp_path / "x.tar"
     path.write_bytes(pack(tar_of("a/dev.tsv", "a/train.tsv")))
     assert lines(path) == [(f"{path}, 'a/train.tsv', line 1", "\0" * 5000)]
 
 
-def negative_size():
-    raw = bytearray(tar_of("train.tsv"))
-    raw[124:136] = b"\xff" * 10 + b"\xfe\x00"
-    raw[148:156] = b" " * 8
-    raw[148:156] = b"%06o\0 " % sum(raw[:512])
-    return bytes(raw)
-
-
 WHOLE = tar_of("dev.tsv", "train.tsv")
 HOSTILE_TARS = {
     "cut in a member": WHOLE[:8000],
-    "cut in a header": WHOLE[:6000],
-    "cut between members": WHOLE[:5632],
     "cut xz": lzma.compress(WHOLE)[:100],
     "no tar": b"text",
     "damaged gzip": gzip.compress(WHOLE)[:12] + bytes(100),
-    "negative size": negative_size(),
 }
 
 
@@ -93,12 +80,6 @@ def test_a_tar_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
         lines(path)
 
 
-def test_only_a_newline_ends_a_line(tmp_path):
-    text = "a\x85b\u2028c\u2029d\x0be\x0cf\x1cg\rh"
-    (tmp_path / "x").write_text(f"{text}\r\n{text}", encoding="utf-8", newline="")
-    assert list(text_lines(tmp_path / "x")) == [(1, text + "\r\n"), (2, text)]
-
-
 @pytest.mark.parametrize("name", ["x", "x.gz"])
 def test_an_endless_line_is_refused_in_bounded_memory(tmp_path, name):
     raw = b"short\n" + b"x" * 5000
@@ -107,17 +88,7 @@ def test_an_endless_line_is_refused_in_bounded_memory(tmp_path, name):
         list(text_lines(tmp_path / name, longest=4096))
 
 
-def test_a_question_in_a_line_that_is_too_long_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("wqa.data.formats.LONGEST_QUESTION", 1000)
-    path = tmp_path / "q.jsonl"
-    path.write_text(json.dumps({"id": "x" * 1000}))
-    with pytest.raises(DataError, match="line 1: more than 1,000 bytes"):
-        list(read_questions(path))
-
-
-@pytest.mark.parametrize(
-    "score", ["nan", "inf", "-inf", "Infinity", "1e400", "-1e999", "1_0", "\u0661", "0x1p3", "1e"]
-)
+@pytest.mark.parametrize("score", ["nan", "-inf", "1e400", "1_0", "0x1p3"])
 def test_a_score_that_is_no_finite_number_is_refused_by_line(tmp_path, score):
     (tmp_path / "run").write_text(f"q Q0 a 1 2.5e-3 t\nq Q0 b 2 {score} t\n", encoding="utf-8")
     with pytest.raises(DataError, match="run, line 2: score .*; expected a finite number"):
@@ -181,21 +152,13 @@ def write_wikiqa(folder):
     return [wikiqa, "--archive", folder]
 
 
-def write_trecqa(folder, text=None):
+def write_trecqa(folder):
     folder.mkdir()
-    (folder / "dev.xml").write_text(text or xml_file(random.Random(0), 2))
+    lines = ["<QApairs id='1'>", "<question>", "who\t?", "</question>"]
+    lines += ["<positive>", "he", "</positive>", "</QApairs>", ""]
+    text = "\n".join(lines)
+    (folder / "dev.xml").write_text(text)
     return [trecqa, "--archive", folder]
-
-
-def write_collection(folder, run="1 Q0 a 1 2.0 t\n"):
-    folder.mkdir()
-    (folder / "questions").write_text("1\twho ?\n")
-    (folder / "sentences").write_text("a\tHe did.\n")
-    (folder / "run").write_text(run)
-    arguments = [retrieval, "--split", "dev"]
-    for name in ("questions", "sentences", "run"):
-        arguments += [f"--{name}", folder / name]
-    return arguments
 
 
 def write_squad_open(folder):
@@ -236,7 +199,7 @@ def write_texts(folder):
     folder.mkdir()
     for number in range(6):
         (folder / f"{number}.txt").write_text(f"It is number {number}. It is short.")
-    return [paragraphs, "bookcorpus", "--archive", folder, "--files", "2", "--held-out", "1"]
+    return [paragraphs, "bookcorpus", "--archive", folder, "--held-out", "1"]
 
 
 def convert(script, *arguments, out):
@@ -249,7 +212,7 @@ def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-WRITERS = (write_asnq, write_wikiqa, write_trecqa, write_collection, write_squad_open)
+WRITERS = (write_asnq, write_wikiqa, write_trecqa, write_squad_open)
 WRITERS += (write_squad_sentences, write_nq_open, write_fever, write_texts)
 
 
@@ -258,7 +221,7 @@ def test_a_conversion_that_is_killed_at_any_moment_ends_with_the_same_bytes(
     tmp_path, monkeypatch, killer, write
 ):
     monkeypatch.setattr(asnq, "QUESTIONS", 4)
-    monkeypatch.setattr(trecqa, "Detokenizer", lambda number: str)
+    monkeypatch.setattr(trecqa, "Detokenizer", lambda: str)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     command = write(tmp_path / "in")
     assert convert(*command, out=tmp_path / "whole" / "x") == 0
@@ -271,105 +234,6 @@ def test_a_conversion_that_is_killed_at_any_moment_ends_with_the_same_bytes(
         shutil.rmtree(out)
         left += 1
     assert left > 5
-
-
-def xml_sentence(rng, tag, positive_rows=False):
-    """A sentence with its rows of annotations, as the corpus has them."""
-    size = rng.randint(2, 6)
-    rows = [
-        [f"w{rng.randrange(100)}" for _ in range(size)],
-        ["NN"] * size,
-        ["NMOD"] * size,
-        [str(rng.randrange(size)) for _ in range(size)],
-        ["-"] * size,
-    ]
-    if positive_rows:
-        rows += [["w1", ""], ["1", ""]]
-    lines = "".join("\t".join(row) + "\n" for row in rows)
-    return f"<{tag}>\n{lines}</{tag}>\n"
-
-
-def xml_file(rng, questions=5, fewest=1):
-    text = ""
-    for number in range(questions):
-        tags = [rng.choice(("positive", "negative")) for _ in range(rng.randint(fewest, 4))]
-        sentences = [xml_sentence(rng, tag, tag == "positive" and number % 2) for tag in tags]
-        text += f"<QApairs id='{number}.1'>\n{xml_sentence(rng, 'question')}"
-        text += "".join(sentences) + "</QApairs>\n"
-    return text
-
-
-def read_xml(path, raw, split="dev"):
-    path.write_bytes(raw)
-    return list(trecqa.parse_xml(path, split, str))
-
-
-def damage(rng, raw):
-    """A damaged copy of a file."""
-    lines = raw.splitlines(keepends=True)
-    number = rng.randrange(len(lines))
-    kind = rng.choice(("flip", "delete", "twice", "cut", "insert"))
-    if kind == "flip":
-        at = rng.randrange(len(raw))
-        return raw[:at] + bytes([raw[at] ^ 1 << rng.randrange(8)]) + raw[at + 1 :]
-    if kind == "cut":
-        return raw[: rng.randrange(1, len(raw))]
-    if kind == "insert":
-        at = rng.randrange(len(raw))
-        character = rng.choice("\x85\u2028\u2029\x0b\x0c\x1c\r")
-        return raw[:at] + character.encode("utf-8") + raw[at:]
-    if kind == "delete":
-        del lines[number]
-    else:
-        lines.insert(number, lines[number])
-    return b"".join(lines)
-
-
-def structure(questions):
-    return [(question.id, question.labels) for question in questions]
-
-
-@pytest.mark.parametrize("split, fewest", [("dev", 1), ("test", 0)])
-def test_damaged_pseudo_xml_is_refused_or_holds_every_candidate(tmp_path, split, fewest):
-    rng = random.Random(17)
-    path = tmp_path / f"{split}.xml"
-    refused = 0
-    for _ in range(200):
-        raw = xml_file(rng, 3, fewest).encode("utf-8")
-        whole = read_xml(path, raw, split)
-        damaged = damage(rng, raw)
-        try:
-            questions = read_xml(path, damaged, split)
-        except DataError as error:
-            assert f"{path}, line " in str(error)
-            refused += 1
-            continue
-        if raw.startswith(damaged) and damaged.rstrip().endswith(b"</QApairs>"):
-            whole = whole[: damaged.count(b"</QApairs>")]  # cut between two questions
-        assert structure(questions) == structure(whole), damaged
-        changed = sum(a != b for a, b in zip(all_texts(questions), all_texts(whole)))
-        assert changed <= 1  # a flip inside a word
-        # A row of annotations is never taken for the sentence.
-        assert not any("NN\tNN" in sentence for sentence in all_texts(questions))
-    assert refused > 80
-
-
-def test_rows_of_train_all_that_were_edited_by_hand_are_counted(tmp_path, capsys):
-    text = xml_file(random.Random(3), 2)
-    lost = text.replace("NMOD\tNMOD", "NMOD", 1)
-    with pytest.raises(DataError, match="dev.xml, line 2: a sentence whose rows do not fit"):
-        read_xml(tmp_path / "dev.xml", lost.encode("utf-8"))
-    whole = read_xml(tmp_path / "dev.xml", text.encode("utf-8"))
-    path = tmp_path / "\x1b[31m" / "train2393.cleanup.xml"
-    path.parent.mkdir()
-    path.write_text(lost)
-    assert all_texts(trecqa.parse_xml(path, "train-all", str)) == all_texts(whole)
-    note = capsys.readouterr().err
-    assert "line 2: the rows of this sentence, and of 1 in all" in note and "\x1b" not in note
-
-
-def all_texts(questions):
-    return [text for question in questions for text in (question.question, *question.texts)]
 
 
 def refusal(capsys, script, *arguments, out, written=()):
@@ -428,8 +292,6 @@ def test_a_split_without_a_question_is_an_error(tmp_path, capsys):
     assert f"split train: {NO_QUESTION}" in refusal(
         capsys, asnq, *options, out=tmp_path / "b", written=written
     )
-    error = refusal(capsys, *write_collection(tmp_path / "gpd", run=""), out=tmp_path / "d")
-    assert "run: the file holds no ranking; expected lines of: qid" in error
     squad_file(tmp_path / "squad", {"paragraphs": []})
     assert f"split test: {NO_QUESTION}" in refusal(
         capsys, squad, "--archive", tmp_path / "squad", out=tmp_path / "e"
@@ -461,11 +323,8 @@ ENTRY = {"id": "1", "question": "who ?", "answers": [ANSWER]}
 BAD_SQUAD = {
     "start true": {"answers": [{**ANSWER, "answer_start": True}]},
     "start negative": {"answers": [{**ANSWER, "answer_start": -4}]},
-    "answer 1": {"answers": [{**ANSWER, "text": 1}]},
     "no answers": {"answers": None},
     "id 7": {"id": 7},
-    "question null": {"question": None},
-    "half a surrogate": {"question": "\ud83d ?"},
     "twice": ENTRY,
 }
 
@@ -488,7 +347,7 @@ def test_json_that_is_nested_too_deeply_is_one_line(tmp_path, capsys):
         )
 
 
-@pytest.mark.parametrize("label", ["true", "1.0", "NaN", '"1"', "null", "2", "1" * 5000])
+@pytest.mark.parametrize("label", ["true", "1.0", "null", "2"])
 def test_a_label_that_is_not_0_or_1_is_refused(tmp_path, capsys, label):
     row = '{"question": "q", "candidates": [{"sentence": "s", "label": LABEL}]}\n'
     (tmp_path / "dev.jsonl").write_text(row.replace("LABEL", label))
@@ -506,17 +365,6 @@ def test_half_a_surrogate_pair_is_not_written(tmp_path, capsys):
     )
     error = refusal(capsys, trecqa, "--archive", tmp_path, out=tmp_path / "out")
     assert "question 'dev-1': text holds half a surrogate pair" in error
-
-
-def test_a_line_of_a_collection_is_named_by_its_number(tmp_path, capsys):
-    arguments = write_collection(tmp_path / "in")
-    whole = (tmp_path / "in" / "sentences").read_bytes()
-    (tmp_path / "in" / "sentences").write_bytes(whole + b"b\t\xff\n")
-    error = refusal(capsys, *arguments, out=tmp_path / "out")
-    assert "sentences, line 2: byte 2 is not UTF-8" in error
-    (tmp_path / "in" / "sentences").write_bytes(whole)
-    assert convert(*arguments, out=tmp_path / "out") == 0
-    assert list(json.loads((tmp_path / "out" / "stats.json").read_text())) == ["dev"]
 
 
 def run_script(tmp_path, command, **options):
@@ -539,16 +387,6 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
     assert not list((tmp_path / "out").glob("*.jsonl"))
 
 
-@needs_full_device
-def test_a_stream_that_takes_nothing(tmp_path):
-    command = write_asnq(tmp_path / "in")
-    with open("/dev/full", "w") as full:
-        done = run_script(tmp_path, command, stdout=full)
-        assert done.returncode == 2
-        assert done.stderr.splitlines()[-1].startswith("error: standard output: ")
-        assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
-
-
 def test_an_interrupt_is_one_line(tmp_path, capsys, monkeypatch):
     """And the same command goes through afterwards."""
     command = write_asnq(tmp_path / "in")
@@ -567,5 +405,5 @@ def test_an_interrupt_is_one_line(tmp_path, capsys, monkeypatch):
 
 def test_two_conversions_do_not_write_to_one_folder(tmp_path, capsys):
     with lock_output(tmp_path / "out"):
-        error = refusal(capsys, *write_collection(tmp_path / "in"), out=tmp_path / "out")
+        error = refusal(capsys, *write_wikiqa(tmp_path / "in"), out=tmp_path / "out")
     assert "locked by another process" in error

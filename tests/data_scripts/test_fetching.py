@@ -21,7 +21,6 @@ import trecqa
 from conftest import ROOT, make_tar, write_family_encoder
 
 from wqa.data import read_questions
-from wqa.errors import DataError, StorageError
 from wqa.pretrained import load_backbone
 from wqa.systems.checkpoints import load_classifier
 
@@ -82,33 +81,6 @@ def test_addresses_are_tried_in_turn(site, tmp_path, capsys):
     assert len(notes) == len(urls)
     for note, address, reason in zip(notes, urls, reasons):
         assert note.startswith(f"note: {address}: ") and reason in note
-
-
-def test_an_error_says_how_each_address_failed(site, tmp_path):
-    root, url = site
-    write_copies(root, other=b"another file")
-    urls = [f"{url}/absent/file", f"{url}/other/file"]
-    with pytest.raises(DataError) as raised:
-        releases.download(urls, tmp_path / "file", "0" * 64, "--splits")
-    message = str(raised.value)
-    assert all(address in message for address in urls) and "--splits" in message
-    assert "404" in message and hashlib.sha256(b"another file").hexdigest() in message
-    assert [path.name for path in tmp_path.iterdir()] == ["site"]
-
-
-def test_a_full_disk_is_not_another_address_s_turn(site, tmp_path, monkeypatch):
-    root, url = site
-    write_copies(root, first=b"x", second=b"x")
-    requests = []
-
-    def full(*_):
-        requests.append(1)
-        raise OSError(28, "no space")
-
-    monkeypatch.setattr("wqa.io.files.os.replace", full)
-    with pytest.raises(StorageError, match="no space"):
-        releases.download([f"{url}/first/file", f"{url}/second/file"], tmp_path / "file")
-    assert len(requests) == 1
 
 
 def test_asnq_comes_from_the_address_that_has_it(site, tmp_path, monkeypatch, capsys):
@@ -265,12 +237,3 @@ def test_wrong_names(arguments, message):
     )
     assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1
     assert "one of roberta-base, " in done.stderr
-
-
-def test_names_are_listed(capsys):
-    assert encoders.main(["--list"]) == 0
-    out = capsys.readouterr().out
-    for name in encoders.ENCODERS:
-        assert name in out
-    assert "tanda-roberta-large-wikiqa" in out and "tanda-bert-base-trec" in out
-    assert "tanda-roberta-base-wikiqa" not in out  # was not released

@@ -15,8 +15,7 @@ from safetensors.numpy import save_file
 
 from wqa.config import read_run_config
 from wqa.data import builtin_path, read_questions
-from wqa.data.claims import read_claims
-from wqa.data.documents import read_documents
+from wqa.data.documents import read_claims, read_documents
 from wqa.data.folders import read_folder, read_table
 from wqa.data.vector_files import read_vector_file
 from wqa.errors import WqaError

@@ -12,7 +12,7 @@ from wqa.data import builtin_path
 def test_load(tmp_path):
     out = tmp_path / "figures.json"
     command = [sys.executable, str(ROOT / "recipes/serve/load.py"), "--data", builtin_path("dev")]
-    command += ["--questions", "2", "--clients", "1", "2", "--seconds", "0.5", "--only", "requests"]
+    command += ["--questions", "2", "--clients", "1", "2", "--seconds", "0.5"]
     served = [sys.executable, "-m", "wqa", "serve", "wo"]
     done = subprocess.run(
         [*map(str, command), "--json", str(out), "--", *served],

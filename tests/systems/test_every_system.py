@@ -10,7 +10,7 @@ from conftest import needs_onednn
 
 from wqa.config import TrainingConfig
 from wqa.data import Claim, builtin_path, read_questions, write_claims
-from wqa.data.claims import LABELS, NO_EVIDENCE
+from wqa.data.documents import LABELS, NO_EVIDENCE
 from wqa.errors import TrainingStopped
 from wqa.pretrained import read_backbone_config
 from wqa.systems import SYSTEMS

@@ -15,7 +15,7 @@ from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.digests import ranker_digest
-from wqa.data.partitions import estimated_tokens
+from wqa.data.partitions import question_size
 from wqa.data.scores import CandidateScores, StoredScores, candidate_keys
 from wqa.errors import DataError, OptionError, OutputLocked, QuestionTooLong
 from wqa.evaluation import write_run
@@ -169,7 +169,7 @@ def test_memory_holds_one_partition(tiny_run, data, monkeypatch):
     real = ScoringTask._score
 
     def counted(task, questions):
-        sizes.append([estimated_tokens(question) for question in questions])
+        sizes.append([question_size(question)[1] for question in questions])
         return real(task, questions)
 
     monkeypatch.setattr(ScoringTask, "_score", counted)
@@ -198,7 +198,7 @@ def test_shards_give_the_bytes_of_one_process(tiny_run, data, tmp_path, form):
         assert (values["meta"] is None) == (index != 2) and values["partitions"] > 3
     assert contents(tmp_path / "out") == contents(tmp_path / "one")
     assert not (tmp_path / "out.partitions").exists()
-    assert main([*command, "--merge", "--out", str(tmp_path / "out")]) == 0  # it is whole
+    assert main([*command, *shard, "--out", str(tmp_path / "out")]) == 0  # it is whole
 
 
 def test_lines_of_json_and_a_trec_run_have_the_rankings(tiny_run, tmp_path):

@@ -6,7 +6,7 @@ examples:
       --vectors numberbatch-en-19.08.txt.gz
 
 The table has the words of all texts of the files; their labels are not read. --vectors takes them
-from a published file (Numberbatch, GloVe, or word2vec, text or binary, plain or .gz). --encoder
+from a published file (Numberbatch, GloVe, or word2vec's text form, plain or .gz). --encoder
 distils static vectors from a pretrained encoder: each word is encoded by itself and reduced by
 principal components and normalized to length 1. --length scales all vectors to another
 length, such as Compare-Aggregate needs. A table that was made with the same options is kept as it
@@ -18,14 +18,12 @@ from __future__ import annotations
 import argparse
 from typing import Any, Dict
 
-from wqa.cli.options import add_choice, add_engine, add_number, engine_of, values_of
+from wqa.cli.options import add_engine, add_number, engine_of, values_of
 from wqa.errors import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa embed-words`` to its parser."""
-    from wqa.data.vector_files import FORMATS
-
     # --data A --data B is --data A B.
     given: Dict[str, Any] = {"required": True, "nargs": "+", "action": "extend", "metavar": "FILE"}
     parser.add_argument("--data", help="questions, JSONL, .csv or .tsv", **given)
@@ -34,8 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--vectors", metavar="FILE", help="file of published word vectors")
     text = "encoder to distil, as `wqa train` takes it"
     source.add_argument("--encoder", metavar="DIR", help=text)
-    text = "format of --vectors, which auto tells from its first lines and its name"
-    add_choice(parser, "--format", ("auto", *FORMATS), text)
     text = "elements of a vector, for --encoder (default: 300)"
     add_number(parser, "--units", None, text)
     text = "scale each vector to this length (default: 1 for --encoder, none for --vectors)"
@@ -50,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     report = embed_words(
         engine=engine_of(options),
         progress=True,
-        **values_of(options, "data", "out", "vectors", "encoder", "format", "units", "length"),
+        **values_of(options, "data", "out", "vectors", "encoder", "units", "length"),
     )
     table = report.table
     time = f"{report.seconds:.1f} seconds" if report.seconds else "it was there already"

@@ -336,15 +336,13 @@ def add_filter(parser: Any, name: str, default: str, text: str) -> None:
 def add_partitions(
     parser: argparse.ArgumentParser, verb: str, participle: str, unit: str, tokens: int
 ) -> None:
-    """Add ``--shard``, ``--cluster``, ``--merge`` and ``--partition-tokens``."""
+    """Add ``--shard``, ``--cluster`` and ``--partition-tokens``."""
     where = parser.add_mutually_exclusive_group()
     text = f"{verb} the I-th of N shares of the partitions, I from 1"
     where.add_argument("--shard", metavar="I/N", help=text)
     text = f"{verb} on Ray: local, local:N for N workers on this machine, ray://HOST[:PORT]; "
     text += "--threads are those of a worker (default: 1)"
     where.add_argument("--cluster", metavar="ADDRESS", help=text)
-    text = f"{verb} nothing; merge what shards have {participle}"
-    where.add_argument("--merge", action="store_true", help=text)
     text = f"estimated tokens of the {unit} that are {participle} together"
     add_number(parser, "--partition-tokens", tokens, text)
 
@@ -361,13 +359,13 @@ def show_parts(
     elif report.missing:
         text += f"{report.missing:,} are missing"
     else:
-        text += "not merged yet; unless another process merges them, run --merge"
+        text += "not merged yet; unless another process merges them, run it again"
     show(text, {"out": options.out, **report._asdict()}, options.json)
 
 
 def _run_in_parts(options: argparse.Namespace, task: PartTask) -> PartsReport:
     from wqa.config.environment import device_numbers
-    from wqa.data.parts import merge_parts, parse_shard, run_parts
+    from wqa.data.parts import parse_shard, run_parts
     from wqa.io.progress import stop_on_signals
 
     kind, numbers = device_numbers(options.ctx)
@@ -377,8 +375,6 @@ def _run_in_parts(options: argparse.Namespace, task: PartTask) -> PartsReport:
     shard = parse_shard("1/1" if options.shard is None else options.shard)
     options.resume_command = shlex.join(options.command_line)
     with stop_on_signals() as stop:
-        if options.merge:
-            return merge_parts(task, progress=True, stop=stop)
         if options.cluster is not None:
             from wqa.cluster import run_on_ray
 

@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa tune`` and print what was chosen."""
-    from wqa.data.ranker_files import ranker_file_kind
+    from wqa.data.probe import ranker_file_kind
 
     if ranker_file_kind(options.run) == "ensemble":
         expected = "a run with several exits, as a cascade has"

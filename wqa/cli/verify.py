@@ -76,7 +76,7 @@ def labels_claims(runs: Sequence[str]) -> bool:
 def evaluate_claims(options: argparse.Namespace) -> None:
     """Evaluate a run that labels claims, and print its label accuracy and the confusion."""
     from wqa.data import read_claims
-    from wqa.data.claims import LABELS
+    from wqa.data.documents import LABELS
     from wqa.evaluation import label_accuracy
     from wqa.io.progress import with_bar
     from wqa.systems.run_directory import load_verifier

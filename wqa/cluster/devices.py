@@ -10,7 +10,7 @@ import multiprocessing
 from multiprocessing.connection import Connection, wait
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from wqa.data.parts import PartsReport, PartTask, merge_parts, run_parts
+from wqa.data.parts import PartsReport, PartTask, merge_if_whole, read_parts, run_parts
 from wqa.errors import ClusterError, OptionError, Stopped, printable
 from wqa.io.progress import StopRequest, stop_on_signals
 
@@ -51,7 +51,7 @@ def run_on_devices(
     Stopped
         If a signal has stopped the work. What is computed stays.
     WqaError
-        As `wqa.data.parts.merge_parts` raises it.
+        As `wqa.data.parts.run_parts` raises it.
     """
     if len(set(devices)) < len(devices):
         raise OptionError("ctx", ", ".join(devices), "different devices")
@@ -72,7 +72,9 @@ def run_on_devices(
         for _, process in processes.values():
             process.terminate()
             process.join()
-    report = merge_parts(task, progress, stop)  # where it was locked when the last process looked
+    report, parts = PartsReport(task.finished(task.settings())), read_parts(task)
+    if parts is not None:  # the merge was locked when the last process looked
+        report = merge_if_whole(parts, progress, stop)
     computed = sum(report.computed for report in reports)
     partitions = max([report.partitions for report in reports])
     seconds = max(report.seconds for report in reports)

@@ -1,8 +1,14 @@
 """Records, canonical JSONL, documents, claims, filters, and the built-in corpus."""
 
 from wqa.config import parse_json, read_json
-from wqa.data.claims import Claim, read_claims, write_claims
-from wqa.data.documents import Document, read_documents, write_documents
+from wqa.data.documents import (
+    Claim,
+    Document,
+    read_claims,
+    read_documents,
+    write_claims,
+    write_documents,
+)
 from wqa.data.folders import read_collection, read_folder, read_table
 from wqa.data.formats import builtin_path, read_candidates, read_questions, write_questions
 from wqa.data.records import DEFAULT_FILTER, FILTERS, Candidate, Question, count, filter_questions

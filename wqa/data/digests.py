@@ -15,8 +15,7 @@ from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
 
 from wqa.config import read_json
 from wqa.config.runs import FORMAT, config_digest
-from wqa.data.probe import BASELINES_VERSION, BaselineName, Probe, probe
-from wqa.data.ranker_files import read_ranker_file
+from wqa.data.probe import BASELINES_VERSION, BaselineName, Probe, probe, read_ranker_file
 from wqa.errors import RunDirectoryError
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike, atomic_writer, sha256

@@ -9,7 +9,7 @@ import logging
 import os
 import pathlib
 import re
-from typing import Callable, Dict, Iterator, Optional, Set, Tuple
+from typing import Callable, Dict, Iterator, Optional, Tuple
 
 from wqa.data.documents import LONGEST_DOCUMENT, Document, read_documents
 from wqa.data.ir_names import is_ir_name
@@ -19,25 +19,27 @@ from wqa.data.tables import is_table, read_rows
 from wqa.errors import DataError, OptionError, printable, shorten
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import UniqueIds, open_bytes, without_mark
+from wqa.io.progress import note_counts
 
 LOGGER = logging.getLogger(__name__)
 
-#: Ends of the names of files that are documents, by their form.
-FORMS = {".txt": "text", ".md": "markdown", ".html": "html", ".htm": "html"}
 #: Files that other programs make texts of.
-OFFICE = (".pdf", ".doc", ".docx", ".odt", ".rtf", ".epub")
+OFFICE = (".pdf", ".docx", ".odt", ".epub")
 
 _SPACE = re.compile(r"\s+")
 
 
-class _LeftOut(collections.Counter):
-    """Counts of files that are no documents, by the reason."""
+def _plain(text: str) -> Tuple[str, str]:
+    return "", text
 
-    def note(self, path: pathlib.Path) -> None:
-        """Print them on standard error."""
-        if self:
-            kinds = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.items()))
-            LOGGER.warning(printable(f"{path}: left out: {kinds}"))
+
+#: Readers of title and text of files that are documents, by the ends of their names.
+FORMS: Dict[str, Callable[[str], Tuple[str, str]]] = {
+    ".txt": _plain,
+    ".md": markdown_text,
+    ".html": page_text,
+    ".htm": page_text,
+}
 
 
 def read_folder(path: PathLike) -> Iterator[Document]:
@@ -48,7 +50,8 @@ def read_folder(path: PathLike) -> Iterator[Document]:
     path : str or path-like
         The folder. Files whose names end in ``.txt``, ``.md``, ``.html`` or ``.htm`` are
         documents. Others, those without a text and hidden ones are left out, and counted on
-        standard error; those that cannot be read are named there, PDFs among them.
+        standard error; those that cannot be read are named there. Links to folders are not
+        followed.
 
     Yields
     ------
@@ -64,32 +67,27 @@ def read_folder(path: PathLike) -> Iterator[Document]:
         If there is a page of HTML or Markdown, and the extra ``html`` is not installed.
     """
     folder = pathlib.Path(path)
-    left_out = _LeftOut()
+    left_out: collections.Counter[str] = collections.Counter()
     known: Dict[str, pathlib.Path] = {}
-    refusal: Optional[DataError] = None
     for file, name in _files(folder):
-        key = _SPACE.sub("_", name)
-        if _form(file) is None and file.suffix.lower() != ".pdf":
-            left_out[f"of kind {shorten(file.suffix) if file.suffix else 'without suffix'}"] += 1
+        if _form(file) is None:
+            left_out[f"of kind {shorten(file.suffix)} left out"] += 1
             continue
         try:
-            title, text = _read(file)
+            document = _read(file, name)
         except DataError as error:
             LOGGER.warning(f"left out: {error}")
-            refusal = refusal or error
             continue
-        if not text.strip():
-            left_out["without a text"] += 1
-            LOGGER.info(printable(f"{file}: has no text"))
+        if not document.text.strip():
+            left_out["without a text left out"] += 1
             continue
-        if key in known:
-            expected = f"an id of its own; {known[key]} has it too"
-            raise DataError(file, f"its id is {shorten(key)}", expected, "rename one of them")
-        known[key] = file
-        yield Document(key, text, title or _of_name(file))
-    left_out.note(folder)
-    if refusal and not known:
-        raise refusal
+        if document.id in known:
+            problem = f"its id is {shorten(document.id)}"
+            expected = f"an id of its own; {known[document.id]} has it too"
+            raise DataError(file, problem, expected, "rename one of them")
+        known[document.id] = file
+        yield document
+    note_counts(folder, [(count, "file", reason) for reason, count in sorted(left_out.items())])
     if not known:
         expected = f"a text in a file that ends in {', '.join(FORMS)}"
         raise DataError(folder, "holds no document", expected, "check the path")
@@ -116,35 +114,27 @@ def read_text(path: PathLike) -> Iterator[Document]:
         If it is HTML or Markdown, and the extra ``html`` is not installed.
     """
     file = pathlib.Path(path)
-    title, text = _read(file)
-    if not text.strip():
+    document = _read(file, file.name)
+    if not document.text.strip():
         raise DataError(file, "holds no text", "a text")
-    yield Document(_SPACE.sub("_", file.name), text, title or _of_name(file))
+    yield document
 
 
-def _read(file: pathlib.Path) -> Tuple[str, str]:
-    """Title and text of a file."""
-    if file.suffix.lower() == ".pdf":
-        hint = "convert it, for example with pdftotext"
-        raise DataError(file, "is a PDF", "text, Markdown or HTML", hint)
-    return _READERS[FORMS[file.suffix.lower()]](_decoded(file))
+def _read(file: pathlib.Path, name: str) -> Document:
+    """The document of a file, which may have no text."""
+    read = FORMS[file.suffix.lower()]
+    title, text = read(_decoded(file))
+    of_name = re.sub(r"[\s_-]+", " ", file.stem).strip()
+    return Document(_SPACE.sub("_", printable(name)), text, printable(title or of_name))
 
 
 def _files(folder: pathlib.Path) -> Iterator[Tuple[pathlib.Path, str]]:
-    """Files of a folder and those in it, each folder once, with their paths in the folder."""
-    seen: Set[str] = set()
-    for top, inside, names in os.walk(folder, followlinks=True, onerror=_refuse):
-        real = os.path.realpath(top)
-        if real in seen:  # a link that runs in a circle
-            inside.clear()
-            continue
-        seen.add(real)
+    """Files of a folder and of those in it, with their paths in the folder."""
+    for top, inside, names in os.walk(folder, onerror=_refuse):
         inside[:] = sorted(name for name in inside if not name.startswith("."))
         for name in sorted(names):
             if not name.startswith("."):
                 file = pathlib.Path(top, name)
-                if printable(name) != name:
-                    raise DataError(file, "its name cannot be shown", "UTF-8", "rename it")
                 yield file, file.relative_to(folder).as_posix()
 
 
@@ -169,21 +159,6 @@ def _decoded(path: pathlib.Path) -> str:
         raise DataError(path, problem, "UTF-8 text", hint) from None
 
 
-def _of_name(path: pathlib.Path) -> str:
-    return re.sub(r"[\s_-]+", " ", path.stem).strip()
-
-
-def _plain(text: str) -> Tuple[str, str]:
-    return "", text
-
-
-_READERS: Dict[str, Callable[[str], Tuple[str, str]]] = {
-    "text": _plain,
-    "markdown": markdown_text,
-    "html": page_text,
-}
-
-
 def read_table(path: PathLike, column: str = "text") -> Iterator[Document]:
     """Read the documents of a table, CSV or, if its name ends in ``.tsv``, with tabs.
 
@@ -206,23 +181,23 @@ def read_table(path: PathLike, column: str = "text") -> Iterator[Document]:
         If the table cannot be read, has no such column or no text, a row has another number of
         cells, or two rows have the same id.
     """
-    left_out, known = _LeftOut(), UniqueIds("document")
-    number = 0
+    known = UniqueIds("document")
+    number = blank = 0
     hint = "name the column of texts with --column"
     for where, number, cells in read_rows(path, (column,), hint):
         if not cells.get(column, "").strip():
-            left_out["rows without a text"] += 1
+            blank += 1
             continue
         key = cells.get("id", str(number)).strip()
         check_id(key, where)
         known.add(key, where, number)
         yield Document(key, cells[column], cells.get("title", "").strip())
-    if number == sum(left_out.values()):
+    if number == blank:
         raise DataError(path, "holds no text", "a row with a text")
-    left_out.note(pathlib.Path(path))
+    note_counts(path, [(blank, "row", "without a text left out")])
 
 
-def _form(path: PathLike) -> Optional[str]:
+def _form(path: PathLike) -> Optional[Callable[[str], Tuple[str, str]]]:
     return FORMS.get(pathlib.Path(path).suffix.lower())
 
 

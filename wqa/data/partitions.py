@@ -40,74 +40,40 @@ class Partition(NamedTuple):
     tokens: int
 
 
-class QuestionGroup(NamedTuple):
-    """Questions of a partition, while a corpus is divided."""
-
-    questions: List[Question]
-    read: int
-    tokens: int
-    end: int
-
-
-def estimated_tokens(question: Question) -> int:
-    """Estimate the tokens of the pairs of a question and its candidates."""
+def question_size(question: Question) -> Tuple[int, int]:
+    """Number of candidates of a question, and estimated tokens of its pairs with them."""
     count = len(question.candidates)
     characters = count * len(question.question) + sum(map(len, question.texts))
-    return count * SPECIAL + characters // CHARACTERS
-
-
-def group_questions(
-    placed: Iterable[Tuple[Question, int]],
-    passes: Callable[[Question], bool],
-    limit: int = PARTITION_TOKENS,
-) -> Iterator[QuestionGroup]:
-    """Divide a corpus into groups of consecutive questions.
-
-    A group ends before the question that exceeds the limit. So the groups after one of them do not
-    depend on those before it, and a corpus is divided alike from there on.
-    """
-    for questions, tokens, end in bounded_groups(_counted(placed, passes), limit):
-        kept = [question for question in questions if question is not None]
-        yield QuestionGroup(kept, len(questions), tokens, end)
-
-
-def _counted(
-    placed: Iterable[Tuple[Question, int]], passes: Callable[[Question], bool]
-) -> Iterator[Tuple[Optional[Question], int, int]]:
-    """Questions with their tokens and positions; None for one that does not pass."""
-    for question, end in placed:
-        if passes(question):
-            yield question, estimated_tokens(question), end
-        else:
-            yield None, 0, end
-
-
-def bounded_groups(
-    counted: Iterable[Tuple[T, int, int]], limit: int
-) -> Iterator[Tuple[List[T], int, int]]:
-    """Divide items into groups of consecutive ones, each of a bounded number of tokens."""
-    group: List[T] = []
-    total = end = 0
-    for item, tokens, item_end in counted:
-        if group and total + tokens > limit:
-            yield group, total, end
-            group, total = [], 0
-        group.append(item)
-        total, end = total + tokens, item_end
-    if group:
-        yield group, total, end
+    return count, count * SPECIAL + characters // CHARACTERS
 
 
 def partitions_of(
-    groups: Iterable[QuestionGroup],
-) -> Iterator[Tuple[Partition, QuestionGroup]]:
-    """The partition of each group."""
-    start, line = 0, 1
-    for group in groups:
-        candidates = sum(len(question.candidates) for question in group.questions)
-        size = (group.read, len(group.questions), candidates, group.tokens)
-        yield Partition(start, group.end, line, *size), group
-        start, line = group.end, line + group.read
+    placed: Iterable[Tuple[T, int]],
+    size_of: Callable[[T], Optional[Tuple[int, int]]],
+    limit: int = PARTITION_TOKENS,
+) -> Iterator[Tuple[Partition, List[T]]]:
+    """Divide a file into partitions of consecutive records; yields each with its records.
+
+    ``size_of`` gives texts and tokens of a record, and None for one that is left out. A partition
+    ends before the record that exceeds the limit. So those after one of them do not depend on those
+    before it, and a corpus is divided alike from there on.
+    """
+    start, line, end = 0, 1, 0
+    records: List[T] = []
+    read = texts = tokens = 0
+    for record, record_end in placed:
+        size = size_of(record)
+        record_texts, record_tokens = size or (0, 0)
+        if read and tokens + record_tokens > limit:
+            yield Partition(start, end, line, read, len(records), texts, tokens), records
+            start, line = end, line + read
+            records, read, texts, tokens = [], 0, 0, 0
+        if size is not None:
+            records.append(record)
+        read, end = read + 1, record_end
+        texts, tokens = texts + record_texts, tokens + record_tokens
+    if read:
+        yield Partition(start, end, line, read, len(records), texts, tokens), records
 
 
 class PartitionReader:

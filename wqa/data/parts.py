@@ -27,17 +27,17 @@ import numpy as np
 
 from wqa.config import read_json
 from wqa.data.partitions import Partition
-from wqa.errors import DataError, OptionError, OutputLocked, Stopped, WqaError, printable, shorten
+from wqa.errors import DataError, OptionError, OutputLocked, Stopped, printable, shorten
 from wqa.io.files import atomic_writer, lock_output
 from wqa.io.progress import StopRequest, progress_bar, with_bar
 
 LOGGER = logging.getLogger(__name__)
 
 #: Changes whenever older manifests, or files of parts, can no longer be read.
-FORMAT = 3
+FORMAT = 4
 MANIFEST = "manifest.json"
-#: Names of the files of a folder of parts, and of those that are being written.
-_OWN = re.compile(r"manifest\.json|[0-9]{6,}\.npz|\.(manifest\.json|[0-9]{6,}\.npz)\..*\.tmp")
+#: Pattern of the names of parts.
+PARTS = "[0-9]*.npz"
 #: Greatest size of a manifest in bytes.
 LARGEST_MANIFEST = 1 << 30
 #: Seconds between two looks at a manifest that another process writes.
@@ -150,13 +150,9 @@ def parse_shard(text: str) -> Tuple[int, int]:
         If it is no such text, or I is not from 1 to N.
     """
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
-    if match is None:
-        raise OptionError("shard", shorten(text), "I/N, such as 1/8")
-    index, count = int(match[1]), int(match[2])
-    if not 1 <= index <= count:
-        expected = f"I/{count} with I from 1 to {count}" if count else "N from 1"
-        raise OptionError("shard", shorten(text), expected, "the first shard is 1")
-    return index, count
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise OptionError("shard", shorten(text), "I/N with I from 1 to N, such as 1/8")
+    return int(match[1]), int(match[2])
 
 
 def run_parts(
@@ -190,17 +186,15 @@ def run_parts(
         If the data cannot be read or computed, the parts are those of other work, or a file cannot
         be written.
     """
-    meta = _finished(task, task.settings())
-    if meta is not None:
-        return PartsReport(meta)
     stop = stop or StopRequest()
     with contextlib.ExitStack() as stack:
-        if shard == (1, 1):
+        if shard == (1, 1) and task.finished(task.settings()) is None:
             stack.enter_context(lock_output(_folder(task)))
-            parts: Optional[Parts] = _open_alone(task)
-        else:
-            parts = open_parts(task)
-        if parts is None:  # merged by another process while this one has loaded its model
+            begun = read_parts(task)
+            if begun is not None and len(begun.missing()) == len(begun.partitions):
+                begun.remove()  # of a command that failed, perhaps with other settings
+        parts = open_parts(task)
+        if parts is None:
             return PartsReport(task.finished(task.settings()))
         computed, seconds = _compute(parts, shard, progress, stop)
     report = merge_if_whole(parts, progress, stop)
@@ -223,11 +217,6 @@ def _compute(
     """Compute what is missing of a shard; returns the number of parts and their time."""
     task, partitions = parts.task, parts.partitions
     mine = range(shard[0] - 1, len(partitions), shard[1])
-    if not mine:
-        LOGGER.warning(
-            f"shard {shard[0]}/{shard[1]} has nothing to {task.verb}: there are "
-            f"{len(partitions)} partitions; a smaller partition_tokens gives more"
-        )
     left = [index for index in mine if not parts.path(index).is_file()]
     total = sum(partitions[index].texts for index in mine)
     done = total - sum(partitions[index].texts for index in left)
@@ -242,106 +231,21 @@ def _compute(
     return len(left), time.perf_counter() - start
 
 
-def merge_parts(
-    task: PartTask, progress: bool = False, stop: Optional[StopRequest] = None
-) -> PartsReport:
-    """Merge the parts that shards have computed. No model is loaded.
-
-    Parameters
-    ----------
-    task, progress, stop
-        As for `run_parts`.
-
-    Returns
-    -------
-    PartsReport
-
-    Raises
-    ------
-    DataError
-        If parts are missing or damaged, or those of other work.
-    OutputLocked
-        If another process merges them.
-    Stopped
-        If a signal has stopped the merge. The parts stay.
-    """
-    settings = task.settings()
-    meta = _finished(task, settings)
-    if meta is not None:
-        return PartsReport(meta)
-    parts = read_parts(task)
-    if parts is None:
-        hint = f"{task.verb} them first"
-        raise DataError(_folder(task), "holds no partitions", "those of shards", hint)
-    parts.check(settings)
-    missing = parts.missing()
-    if missing:
-        problem = f"partition {missing[0]} is missing, of {len(missing)} that are"
-        expected, hint = f"{len(parts.partitions)} partitions", "run the shards that have not ended"
-        raise DataError(parts.folder, problem, expected, hint)
-    return _merge(parts, progress, stop or StopRequest())
-
-
 def merge_if_whole(parts: Parts, progress: bool, stop: StopRequest) -> PartsReport:
     """Merge the parts if none is missing, and no other process merges them."""
-    missing = parts.missing()
+    task, count, missing = parts.task, len(parts.partitions), parts.missing()
     # All are missing where another process has merged and removed them.
-    if missing and parts.task.finished(parts.settings) is None:
-        return PartsReport(None, len(parts.partitions), 0, len(missing))
+    if missing and task.finished(parts.settings) is None:
+        return PartsReport(None, count, 0, len(missing))
     try:
-        return _merge(parts, progress, stop)
+        with lock_output(task.out):
+            if task.finished(parts.settings) is None:
+                task.merge(parts.settings, parts.read_all(progress, stop))
+            parts.remove()
     except OutputLocked as locked:
         LOGGER.info(printable(f"the partitions are not merged: {locked.where} is {locked.found}"))
-        return PartsReport(None, len(parts.partitions))
-
-
-def _merge(parts: Parts, progress: bool, stop: StopRequest) -> PartsReport:
-    task = parts.task
-    with lock_output(task.out):
-        meta = task.finished(parts.settings)
-        if meta is None:
-            task.merge(parts.settings, parts.read_all(progress, stop))
-            meta = task.finished(parts.settings)
-        parts.remove()
-    return PartsReport(meta, len(parts.partitions))
-
-
-def _finished(task: PartTask, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-    """``meta.json`` of results that are merged; the parts that a killed merge has left go."""
-    meta = task.finished(settings)
-    if meta is not None:
-        with contextlib.suppress(WqaError):
-            parts = read_parts(task)
-            if parts is not None:
-                parts.check(settings)
-                parts.remove()
-    return meta
-
-
-def _open_alone(task: PartTask) -> Parts:
-    """Read the manifest of a single process, or write it.
-
-    One of other settings is replaced as long as no part is computed, such as after an error in the
-    data.
-    """
-    parts = read_parts(task)
-    if parts is not None:
-        try:
-            _check(parts)
-            return parts
-        except DataError:
-            if not parts.is_alone or len(parts.missing()) < len(parts.partitions):
-                raise
-            parts.remove()
-    _write_manifest(task, is_alone=True)
-    written = read_parts(task)
-    assert written is not None
-    return written
-
-
-def _check(parts: Parts) -> None:
-    task = parts.task
-    parts.check(task.settings(), task.loaded_settings(), task.machine_settings())
+        return PartsReport(None, count)
+    return PartsReport(task.finished(parts.settings), count)
 
 
 def open_parts(task: PartTask) -> Optional[Parts]:
@@ -349,22 +253,20 @@ def open_parts(task: PartTask) -> Optional[Parts]:
 
     One process divides the file, and others wait meanwhile.
     """
-    waits = False
+    path = _folder(task) / MANIFEST
     while True:
+        if task.finished(task.settings()) is not None:
+            remove_parts(path.parent)  # those that a killed merge has left
+            return None
         parts = read_parts(task)
         if parts is not None:
-            _check(parts)
+            parts.check({**task.settings(), **task.loaded_settings()}, task.machine_settings())
             return parts
         try:
-            with lock_output(_folder(task)):
-                if read_parts(task) is None:
-                    if task.finished(task.settings()) is not None:
-                        return None
-                    _write_manifest(task)
-        except OutputLocked as locked:
-            if not waits:
-                LOGGER.info(printable(f"waiting for the manifest: {locked.found}"))
-            waits = True
+            with lock_output(path):
+                if not path.is_file() and task.finished(task.settings()) is None:
+                    _write_manifest(task, path)
+        except OutputLocked:
             time.sleep(PAUSE)
 
 
@@ -373,24 +275,16 @@ def _folder(task: PartTask) -> pathlib.Path:
     return pathlib.Path(f"{os.path.realpath(task.out)}.partitions")
 
 
-def _write_manifest(task: PartTask, is_alone: bool = False) -> None:
-    folder = _folder(task)
-    # Without a manifest, parts are what a killed process has left.
-    if folder.is_dir() and not all(map(Parts.is_own, folder.iterdir())):
-        expected = "a path beside which the partitions can be written"
-        hint = "choose another path, or move that folder"
-        raise OptionError("out", f"{folder} is beside it, with other files", expected, hint)
-    for path in folder.glob("*.npz"):
-        path.unlink()
+def _write_manifest(task: PartTask, path: pathlib.Path) -> None:
+    for part in path.parent.glob(PARTS):  # without a manifest, what a killed process has left
+        part.unlink()
     manifest = {
         "format": FORMAT,
-        "settings": task.settings(),
-        "loaded": task.loaded_settings(),
+        "settings": {**task.settings(), **task.loaded_settings()},
         "machine": task.machine_settings(),
-        "is_alone": is_alone,
         "partitions": list(task.divide()),
     }
-    with atomic_writer(folder / MANIFEST) as file:
+    with atomic_writer(path) as file:
         json.dump(manifest, file)
 
 
@@ -409,6 +303,15 @@ def read_parts(task: PartTask) -> Optional[Parts]:
         raise DataError(path, f"cannot be read ({error})", "a manifest", hint) from None
 
 
+def remove_parts(folder: pathlib.Path) -> None:
+    """Remove a folder of parts; where it holds files of others, these stay."""
+    with contextlib.suppress(OSError):  # the results are there: nothing is in the way
+        for pattern in (PARTS, ".*.tmp", ".*.lock", MANIFEST):  # the manifest last
+            for path in folder.glob(pattern):
+                path.unlink()
+        folder.rmdir()
+
+
 class Parts:
     """The parts of some work, by its manifest.
 
@@ -421,12 +324,8 @@ class Parts:
 
     Attributes
     ----------
-    task : PartTask
-        The work.
     settings : dict
         What the results depend on.
-    is_alone : bool
-        Whether a single process has begun the work.
     partitions : list of Partition
         How the file is divided.
     folder : pathlib.Path
@@ -435,35 +334,25 @@ class Parts:
 
     def __init__(self, task: PartTask, manifest: Mapping[str, Any]) -> None:
         self.task = task
-        self._kinds = [dict(manifest[kind]) for kind in ("settings", "loaded", "machine")]
-        self.settings: Dict[str, Any] = {**self._kinds[0], **self._kinds[1]}
-        self.is_alone = bool(manifest.get("is_alone"))
+        self.settings: Dict[str, Any] = dict(manifest["settings"])
+        self._machine: Dict[str, Any] = dict(manifest["machine"])
         self.partitions = [Partition(*row) for row in manifest["partitions"]]
         self.folder = _folder(task)
         content = json.dumps(manifest, sort_keys=True).encode("utf-8")
         self._digest = hashlib.sha256(content).hexdigest()
 
-    def check(self, *kinds: Mapping[str, Any]) -> None:
-        """Check that the parts are those of a command.
+    def check(self, settings: Mapping[str, Any], machine: Mapping[str, Any]) -> None:
+        """Check that the parts are those of a command with these settings.
 
-        Parameters
-        ----------
-        *kinds : mapping
-            Its settings, those of the loaded model and those of the machine; the last ones may be
-            left out. A setting that only one side has counts as None on the other.
-
-        Raises
-        ------
-        DataError
-            If a setting has another value.
+        A setting that only one side has counts as None on the other.
         """
-        for stored, expected in zip(self._kinds, kinds):
-            for name in {**stored, **expected}:
-                if stored.get(name) != expected.get(name):
-                    problem = f"made with {name} {shorten(stored.get(name), 70)}"
-                    hint = f"repeat the command that began it, or delete {self.folder}"
-                    wanted = shorten(expected.get(name), 70)
-                    raise DataError(self.folder / MANIFEST, problem, wanted, hint)
+        stored, expected = {**self.settings, **self._machine}, {**settings, **machine}
+        for name in {**stored, **expected}:
+            if stored.get(name) != expected.get(name):
+                problem = f"made with {name} {shorten(stored.get(name), 70)}"
+                hint = f"repeat the command that began it, or delete {self.folder}"
+                wanted = shorten(expected.get(name), 70)
+                raise DataError(self.folder / MANIFEST, problem, wanted, hint)
 
     def path(self, index: int) -> pathlib.Path:
         """File of a part."""
@@ -491,10 +380,9 @@ class Parts:
             if stop.signal:
                 where = f"{self.task.out}, {index} of {count} partitions merged"
                 raise Stopped(stop.signal, where, f"they stay in {self.folder}")
-            yield self._read(index)
+            yield self._read(self.path(index))
 
-    def _read(self, index: int) -> Arrays:
-        path = self.path(index)
+    def _read(self, path: pathlib.Path) -> Arrays:
         try:
             # NumPy checks the CRC-32 of each array.
             with np.load(path, allow_pickle=False) as file:
@@ -507,14 +395,5 @@ class Parts:
             raise DataError(path, f"cannot be read ({error})", "a whole partition", hint) from None
 
     def remove(self) -> None:
-        """Remove the folder; where it holds files of others, these stay."""
-        with contextlib.suppress(OSError):  # the results are there: nothing is in the way
-            own = [entry for entry in self.folder.iterdir() if self.is_own(entry)]
-            for path in sorted(own, key=lambda path: path.name == MANIFEST):  # the last
-                path.unlink()
-            self.folder.rmdir()
-
-    @staticmethod
-    def is_own(path: pathlib.Path) -> bool:
-        """Whether a path has the name of a file that is written here."""
-        return bool(_OWN.fullmatch(path.name)) and path.is_file()
+        """Remove the folder of the parts."""
+        remove_parts(self.folder)

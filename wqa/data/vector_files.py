@@ -1,4 +1,4 @@
-"""Readers of published word vectors: Numberbatch, GloVe, and word2vec's text and binary files.
+"""Reader of published word vectors: Numberbatch, GloVe, and others in word2vec's text form.
 
 A file is read once from start to end, in memory that depends on the vocabulary alone. The numbers
 of a row are parsed where its word is in the vocabulary; of all other rows the columns are counted.
@@ -9,43 +9,15 @@ from __future__ import annotations
 import itertools
 import pathlib
 import re
-from typing import IO, Any, Collection, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import IO, Collection, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 
-from wqa.data.word_vectors import LONGEST_WORD, MOST_UNITS, WordVectors, no_overlap, table_keys
-from wqa.errors import DataError, check_choice, shorten
+from wqa.data.word_vectors import MOST_UNITS, WordVectors, no_overlap, table_keys
+from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import bounded_lines, damage_errors, open_bytes
 from wqa.io.progress import with_bar
-
-
-class VectorFormat(NamedTuple):
-    """How a file holds word vectors.
-
-    Attributes
-    ----------
-    header : bool or None
-        Whether the first line is the number of words and of their vectors' elements; None where
-        files with and without it are published.
-    binary : bool
-        Whether the elements are float32, not text.
-    masks_digits : bool
-        Whether the words' digits are masked, as `wqa.data.word_vectors.mask_digits` does it.
-    """
-
-    header: Optional[bool]
-    binary: bool
-    masks_digits: bool
-
-
-#: Formats of files by name.
-FORMATS: Dict[str, VectorFormat] = {
-    "numberbatch": VectorFormat(header=None, binary=False, masks_digits=True),
-    "glove": VectorFormat(header=False, binary=False, masks_digits=False),
-    "word2vec": VectorFormat(header=True, binary=False, masks_digits=True),
-    "word2vec-binary": VectorFormat(header=True, binary=True, masks_digits=True),
-}
 
 #: Greatest length of a line in bytes.
 _LONGEST_LINE = 1 << 20
@@ -55,16 +27,14 @@ _SAMPLE = 1 << 16
 _ENGLISH, _CONCEPT = "/c/en/", "/c/"
 
 _HEADER = re.compile(rb"\s*([0-9]{1,12})[ \t]+([0-9]{1,12})\s*")
-#: Control characters that no text holds, but float32 does.
-_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-_HINT = "fetch the file again, or name its format"
+_HINT = "fetch the file again"
 
-#: A row of a file: where it is, its word in bytes, and what holds its numbers.
-_Row = Tuple[str, bytes, Any]
+#: A row of a file: where it is, its word and its numbers.
+_Row = Tuple[str, bytes, bytes]
 
 
 def read_vector_file(
-    path: PathLike, vocabulary: Collection[str], format: str = "auto", progress: bool = False
+    path: PathLike, vocabulary: Collection[str], progress: bool = False
 ) -> WordVectors:
     """Read the vectors of a vocabulary from a published file.
 
@@ -77,9 +47,6 @@ def read_vector_file(
         The file; it is unpacked if its name ends in ``.gz``.
     vocabulary : collection of str
         Words of some texts, lower-cased.
-    format : {"auto", "numberbatch", "glove", "word2vec", "word2vec-binary"}
-        Format of the file. ``"auto"`` tells it from the first lines, and Numberbatch's English
-        file, whose content looks like word2vec's, from its name.
     progress : bool
         Show a bar on standard error.
 
@@ -98,12 +65,11 @@ def read_vector_file(
         that is not UTF-8; a number of the vocabulary's rows is malformed or not finite; or none of
         the words is in the vocabulary. The message names the line.
     """
-    check_choice("format", format, ("auto", *FORMATS))
-    kind = tell_format(path) if format == "auto" else format
-    masks_digits = FORMATS[kind].masks_digits
+    kind = tell_format(path)
+    masks_digits = kind != "glove"
     chosen = _Chosen(table_keys(vocabulary, masks_digits))
     with open_bytes(path) as file:
-        rows = _rows(file, path, kind)
+        rows = _rows(file, path)
         for where, raw, numbers in with_bar(rows, None, "reading vectors", progress, "row"):
             chosen.add(where, _decode(raw, where), numbers)
     words, vectors = chosen.table()
@@ -130,7 +96,7 @@ class _Chosen:
         self._chosen: Dict[str, Tuple[int, np.ndarray, str]] = {}
         self.rows = self.duplicates = self.cased = 0
 
-    def add(self, where: str, word: str, numbers: Any) -> None:
+    def add(self, where: str, word: str, numbers: bytes) -> None:
         """Take a row, if its word is wanted."""
         self.rows += 1
         if word.startswith(_CONCEPT):
@@ -161,16 +127,14 @@ def _number(text: bytes) -> float:
     return float(text)
 
 
-def _vector(numbers: Any, where: str) -> np.ndarray:
-    """Elements of a row: of float32 in bytes, or of text."""
-    vector = numbers
-    if not isinstance(numbers, np.ndarray):
-        try:
-            elements = [_number(number) for number in numbers.split(b" ")]
-        except ValueError as error:
-            raise DataError(where, f"not a number ({error})", "numbers", _HINT) from None
-        with np.errstate(over="ignore"):  # it is refused below
-            vector = np.array(elements).astype(np.float32)
+def _vector(numbers: bytes, where: str) -> np.ndarray:
+    """Elements of a row."""
+    try:
+        elements = [_number(number) for number in numbers.split(b" ")]
+    except ValueError as error:
+        raise DataError(where, f"not a number ({error})", "numbers", _HINT) from None
+    with np.errstate(over="ignore"):  # it is refused below
+        vector = np.array(elements).astype(np.float32)
     if not np.isfinite(vector).all():
         number = int(np.isfinite(vector).argmin()) + 1
         raise DataError(where, f"number {number} is not finite", "finite numbers", _HINT)
@@ -196,7 +160,8 @@ def tell_format(path: PathLike) -> str:
     Returns
     -------
     str
-        A key of `FORMATS`.
+        "numberbatch", "word2vec", whose first line is the number of words and of their vectors'
+        elements, or "glove", which has no such line.
 
     Raises
     ------
@@ -207,31 +172,23 @@ def tell_format(path: PathLike) -> str:
         sample = file.read(_SAMPLE)
     first, _, rest = sample.partition(b"\n")
     header = _HEADER.fullmatch(first)
-    if header and _BINARY.search(rest):
-        return "word2vec-binary"
     start = rest if header else first
     if "numberbatch" in pathlib.Path(path).name.lower() or start.startswith(_CONCEPT.encode()):
         return "numberbatch"
     return "word2vec" if header else "glove"
 
 
-def _rows(file: IO[bytes], path: PathLike, kind: str) -> Iterator[_Row]:
+def _rows(file: IO[bytes], path: PathLike) -> Iterator[_Row]:
     lines = bounded_lines(file, path, _LONGEST_LINE)
     first_line = next(lines, None)
     if first_line is None:
         raise DataError(path, "the file is empty", "word vectors", _HINT)
     header = _HEADER.fullmatch(first_line[1])
-    if FORMATS[kind].header not in (None, bool(header)):
-        expected = f"the first line of a {kind} file"
-        raise DataError(f"{path}, line 1", shorten(first_line[1]), expected, _HINT)
     if header is None:
         yield from _text_rows(itertools.chain([first_line], lines), path, None)
         return
     count, units = int(header[1]), int(header[2])
     _check_units(units, f"{path}, line 1")
-    if FORMATS[kind].binary:
-        yield from _binary_rows(file, path, count, units)
-        return
     rows = 0
     for row in _text_rows(lines, path, units):
         rows += 1
@@ -274,23 +231,3 @@ def _has_spaces(word: bytes) -> bool:
     except ValueError:
         return True
     return False
-
-
-def _binary_rows(file: IO[bytes], path: PathLike, count: int, units: int) -> Iterator[_Row]:
-    """Rows of a word, a space, and float32 elements; a line end may stand before a word."""
-    counted = f"{count:,} words, as its header says"
-    with damage_errors(path, "fetch it again"):
-        for number in range(1, count + 1):
-            where = f"{path}, word {number}"
-            word = b""
-            while not word.endswith(b" "):
-                byte = file.read(1)
-                word += byte
-                if not byte or len(word) > LONGEST_WORD:
-                    raise DataError(where, "the word does not end", counted, "fetch it again")
-            numbers = file.read(4 * units)
-            if len(numbers) < 4 * units:
-                raise DataError(where, "the file ends", counted, "fetch it again")
-            yield where, word[:-1].lstrip(b"\r\n"), np.frombuffer(numbers, "<f4")
-        if file.read(_SAMPLE).strip():
-            raise DataError(path, "bytes behind the last word", counted, _HINT)

@@ -15,7 +15,7 @@ import string
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 from wqa.data import Question
-from wqa.data.claims import LABELS, Claim, check_label
+from wqa.data.documents import LABELS, Claim, check_label
 from wqa.errors import DataError, shorten
 from wqa.evaluation.rankers import built_of
 from wqa.evaluation.report import table
@@ -201,7 +201,7 @@ class LabelScores(NamedTuple):
     accuracy : float
         Share of the claims whose predicted label is theirs, in [0, 1].
     confusion : tuple of tuple of int
-        Numbers of claims: a row for each label of `wqa.data.claims.LABELS`, a column for each
+        Numbers of claims: a row for each label of `wqa.data.documents.LABELS`, a column for each
         predicted one.
     """
 

@@ -17,8 +17,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 import wqa
 from wqa.config import RunConfig, read_run_config
 from wqa.config.runs import read_export_config
-from wqa.data.probe import Probe, probe
-from wqa.data.ranker_files import read_ranker_file
+from wqa.data.probe import Probe, probe, read_ranker_file
 from wqa.errors import DataError
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import text_lines

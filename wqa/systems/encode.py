@@ -25,7 +25,7 @@ from wqa.data.documents import (
     read_placed_documents,
 )
 from wqa.data.ir_names import is_ir_name
-from wqa.data.partitions import CHARACTERS, Partition, PartitionReader, bounded_groups
+from wqa.data.partitions import CHARACTERS, Partition, PartitionReader, partitions_of
 from wqa.data.parts import Arrays, PartTask, run_whole
 from wqa.data.probe import parse_baseline
 from wqa.errors import DataError, OptionError, check_choice
@@ -134,11 +134,8 @@ class EncodingTask(PartTask):
         """Divide the documents."""
         self.encoder  # noqa: B018 - a run that encodes no documents is an error before the file is read
         placed = read_placed_documents(self.data)
-        start, line = 0, 1
-        for group, tokens, end in bounded_groups(_counted(placed), self.partition_tokens):
-            count = len(group)
-            yield Partition(start, end, line, count, count, count, tokens)
-            start, line = end, line + count
+        divided = partitions_of(placed, _size, self.partition_tokens)
+        return (partition for partition, _ in divided)
 
     def compute(self, partition: Partition) -> Arrays:
         """Encode a part."""
@@ -193,12 +190,9 @@ def _digest(documents: str) -> str:
         raise DataError(documents, found, "a file", "check the path") from None
 
 
-def _counted(
-    placed: Iterator[Tuple[Document, int]],
-) -> Iterator[Tuple[Document, int, int]]:
-    """Documents with their estimated tokens and positions."""
-    for document, end in placed:
-        yield document, _SPECIAL + len(document.full_text) // CHARACTERS, end
+def _size(document: Document) -> Tuple[int, int]:
+    """One text, and its estimated tokens."""
+    return 1, _SPECIAL + len(document.full_text) // CHARACTERS
 
 
 def encode_documents(

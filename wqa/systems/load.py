@@ -22,8 +22,7 @@ from wqa.config import EngineConfig
 from wqa.config.systems import KINDS
 from wqa.config.training import LONG_CANDIDATES, LONG_QUESTIONS, STRENGTH
 from wqa.data import Question, read_questions
-from wqa.data.probe import BASELINE_NAMES, BaselineName, Probe, probe
-from wqa.data.ranker_files import Entry, read_ranker_file
+from wqa.data.probe import BASELINE_NAMES, BaselineName, Entry, Probe, probe, read_ranker_file
 from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
 from wqa.inference.calibrated import read_calibration
 from wqa.inference.document_cache import DocumentCache, open_cache

@@ -12,7 +12,7 @@ import functools
 import json
 import math
 import os
-from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Union
+from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
@@ -24,8 +24,8 @@ from wqa.data.partitions import (
     PARTITION_TOKENS,
     Partition,
     PartitionReader,
-    group_questions,
     partitions_of,
+    question_size,
 )
 from wqa.data.parts import Arrays, PartTask, run_whole
 from wqa.data.records import filter_rule, known_labels
@@ -184,17 +184,20 @@ class ScoringTask(PartTask):
     def divide(self) -> Iterator[Partition]:
         """Divide the corpus. A question that cannot be ranked is an error before any is scored."""
         placed = read_placed_questions(self.data)
-        groups = group_questions(placed, self._passes, self.partition_tokens)
         remaining = 0
-        for partition, group in partitions_of(groups):
+        for partition, questions in partitions_of(placed, self._size, self.partition_tokens):
             with naming_file(self.data):
-                remaining += len(_prepare(self.ranker, group.questions).questions)
-            for question in group.questions if self.output == "trec" else ():
-                check_run_ids(question)
+                remaining += len(_prepare(self.ranker, questions).questions)
+            if self.output == "trec":
+                for question in questions:
+                    check_run_ids(question)
             yield partition
         if not remaining:
             expected, hint = "at least one", "check the options"
             raise DataError(self.data, "no question is left to score", expected, hint)
+
+    def _size(self, question: Question) -> Optional[Tuple[int, int]]:
+        return question_size(question) if self._passes(question) else None
 
     def _passes(self, question: Question) -> bool:
         if self.filter != "all":

@@ -31,7 +31,7 @@ from wqa.config import EngineConfig
 from wqa.data import read_questions
 from wqa.data.formats import data_digest
 from wqa.data.ir_names import is_ir_name
-from wqa.data.vector_files import FORMATS, read_vector_file, tell_format
+from wqa.data.vector_files import read_vector_file, tell_format
 from wqa.data.word_vectors import (
     WordVectors,
     read_word_vectors,
@@ -40,7 +40,7 @@ from wqa.data.word_vectors import (
     write_word_vectors,
 )
 from wqa.engines.inputs import as_float32
-from wqa.errors import DataError, OptionError, check_choice
+from wqa.errors import DataError, OptionError
 from wqa.io.arrays import reusable_folder
 from wqa.io.files import PathLike, lock_output, sha256
 from wqa.io.progress import progress_bar, with_bar
@@ -99,7 +99,6 @@ def embed_words(
     out: PathLike,
     vectors: Optional[PathLike] = None,
     encoder: Optional[str] = None,
-    format: str = "auto",
     units: Optional[int] = None,
     engine: Optional[EngineConfig] = None,
     progress: bool = False,
@@ -117,8 +116,6 @@ def embed_words(
         File of published vectors to take, as `wqa.data.vector_files.read_vector_file` reads it.
     encoder : str, optional
         Pretrained encoder to distil.
-    format : str
-        Format of ``vectors``.
     units : int, optional
         Number of elements of vectors that are made, 300 by default.
     engine : EngineConfig, optional
@@ -141,21 +138,18 @@ def embed_words(
         range, a file or the encoder cannot be read, or the folder cannot be written.
     """
     start = time.perf_counter()
-    check_choice("format", format, ("auto", *FORMATS))
     if (vectors is None) == (encoder is None):
         chosen = "neither" if vectors is None else "both"
         raise OptionError("vectors and encoder", chosen, "one of the two")
-    if vectors is None and format != "auto":
-        raise OptionError("format", f"{format} with encoder", "with vectors alone")
     if units is not None and (vectors is not None or units < 1):
         raise OptionError("units", units, "a whole number from 1, without vectors")
     if length is not None and not 0 < length <= MOST_LENGTH:
         raise OptionError("length", length, f"a number above 0, at most {MOST_LENGTH:g}")
     counts = count_words(data, progress)
     if vectors is not None:
-        kind = tell_format(vectors) if format == "auto" else format
+        kind = tell_format(vectors)
         settings: Dict[str, Any] = {"kind": kind, "source_sha256": sha256(vectors)}
-        make: Make = functools.partial(read_vector_file, vectors, counts.words, kind, progress)
+        make: Make = functools.partial(read_vector_file, vectors, counts.words, progress)
     else:
         config = engine or EngineConfig()
         settings, make = _from_encoder(str(encoder), units or UNITS, config, counts.words, progress)

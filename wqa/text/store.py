@@ -16,7 +16,7 @@ import numpy as np
 
 from wqa.data.formats import data_digest, read_placed_questions
 from wqa.data.ir_names import is_ir_name
-from wqa.data.partitions import Partition, PartitionReader, group_questions, partitions_of
+from wqa.data.partitions import Partition, PartitionReader, partitions_of, question_size
 from wqa.data.parts import Arrays, PartTask, run_parts
 from wqa.errors import DataError, OutputLocked
 from wqa.io.arrays import (
@@ -224,8 +224,8 @@ class _Tokenizing(PartTask):
         return {"long_questions": self._inputs.long_questions}
 
     def divide(self) -> Iterator[Partition]:
-        groups = group_questions(read_placed_questions(self.data), lambda question: True)
-        return (partition for partition, _ in partitions_of(groups))
+        placed = read_placed_questions(self.data)
+        return (partition for partition, _ in partitions_of(placed, question_size))
 
     def compute(self, partition: Partition) -> Arrays:
         pair_tokenizer = PairTokenizer(self._inputs, with_keys=True)

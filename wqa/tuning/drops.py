@@ -16,8 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from wqa.config import read_json
 from wqa.data import DEFAULT_FILTER, read_questions
-from wqa.data.probe import DESCRIPTIONS, probe
-from wqa.data.ranker_files import ranker_file_kind
+from wqa.data.probe import DESCRIPTIONS, probe, ranker_file_kind
 from wqa.errors import OptionError, RunDirectoryError, shorten
 from wqa.evaluation.rankers import questions_that_count
 from wqa.evaluation.report import write_rows

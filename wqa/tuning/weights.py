@@ -15,7 +15,7 @@ import numpy as np
 
 from wqa.config import read_json
 from wqa.data import DEFAULT_FILTER, Question, read_questions
-from wqa.data.ranker_files import ranker_file_kind
+from wqa.data.probe import ranker_file_kind
 from wqa.errors import MissingDependency, OptionError, check_choice, how_to_install
 from wqa.evaluation import METRICS
 from wqa.evaluation.rankers import questions_that_count

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.data.claims import LABELS, NO_EVIDENCE, Claim, read_claims, write_claims
+from wqa.data.documents import LABELS, NO_EVIDENCE, Claim, read_claims, write_claims
 from wqa.errors import DataError
 from wqa.evaluation.answers import label_accuracy
 

@@ -19,7 +19,7 @@ from wqa.data import (
     read_questions,
     write_claims,
 )
-from wqa.data.claims import LABELS, NO_EVIDENCE
+from wqa.data.documents import LABELS, NO_EVIDENCE
 from wqa.errors import (
     DataError,
     InputError,

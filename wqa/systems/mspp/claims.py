@@ -2,7 +2,7 @@
 
 A claim with the first k pieces of its evidence is one input of a joint model, the claim in place of
 the question, and has one label. The loss is the cross-entropy of a softmax over the labels. A claim
-without evidence is read with the text `wqa.data.claims.NO_EVIDENCE`, as in the corpus.
+without evidence is read with the text `wqa.data.documents.NO_EVIDENCE`, as in the corpus.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from wqa.config.systems import KINDS
 from wqa.data import Candidate, Question, read_claims
-from wqa.data.claims import LABELS, NO_EVIDENCE, Claim
+from wqa.data.documents import LABELS, NO_EVIDENCE, Claim
 from wqa.errors import DataError, InputError, OptionError, shorten
 from wqa.evaluation import claim_evaluator
 from wqa.inference.loop import check_finite, read_ahead, score_inputs
@@ -95,7 +95,7 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     label : str
-        The label with the greatest probability, of `wqa.data.claims.LABELS`.
+        The label with the greatest probability, of `wqa.data.documents.LABELS`.
     probabilities : dict of str to float
         Probability of each label, in that order; they sum to 1.
     truncated : tuple of bool
@@ -133,7 +133,7 @@ class Verifier(JointRanker):
     Parameters
     ----------
     network : JointTransformer
-        Network that computes logits of `wqa.data.claims.LABELS`, with its parameters on the
+        Network that computes logits of `wqa.data.documents.LABELS`, with its parameters on the
         engine's device.
     inputs : JointInputs
         Token ids of claims with their evidence.
@@ -159,7 +159,7 @@ class Verifier(JointRanker):
             Text of the claim.
         evidence : sequence of str
             Its evidence, the best piece first, of which the first k are read. Without any the claim
-            is read with `wqa.data.claims.NO_EVIDENCE`.
+            is read with `wqa.data.documents.NO_EVIDENCE`.
 
         Returns
         -------

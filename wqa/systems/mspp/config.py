@@ -10,7 +10,7 @@ from typing import Any, Dict, Tuple
 
 from wqa.config.encoders import MOST_LAYERS
 from wqa.config.systems import option, without_option
-from wqa.data.claims import LABELS
+from wqa.data.documents import LABELS
 from wqa.errors import OptionError, check_choice, shorten
 from wqa.models.network import NetworkConfig
 from wqa.systems.mspp.inputs import FORMS
