@@ -268,7 +268,8 @@ def test_several_threads_compute_the_same_bits_again(kind, threads):
 
 @given(pairs=st.integers(1, 70), count=st.integers(1, 16), rows=st.integers(1, 500))
 def test_chunks_and_shares_cover_all_once(pairs, count, rows):
-    chunks = Chunk(pairs, 8).split(min(pairs, count))
+    most = min(pairs, count)
+    chunks = [Chunk(pairs, 8).part(index, most) for index in range(most)]
     covered = [pair for one in chunks for pair in range(one.first, one.first + one.pairs)]
     assert covered == list(range(pairs))
     assert max(one.pairs for one in chunks) - min(one.pairs for one in chunks) <= 1
@@ -282,7 +283,7 @@ def test_an_error_in_a_thread_is_raised_and_leaves_the_next_pass_right(monkeypat
     with openmp_threads(2):
         engine = GradientEngine(model.config, "float32", 200, 40)
         _, expected = by_onednn(model, 2, batch, engine=engine)
-        forward = list(engine._compiled.values())[1].parts[0].tapes[1].forward
+        forward = list(engine._compiled.values())[1].parts[0][1][1].forward
         kept = list(forward)
         forward[:] = [lambda: 1 / 0]
         with pytest.raises(ZeroDivisionError):
@@ -304,7 +305,7 @@ def test_without_training_nothing_is_dropped():
 def masks_of(engine):
     """Masks of all that an engine has compiled: a tuple of the threads' chunks each."""
     parts = [part for compiled in engine._compiled.values() for part in compiled.parts]
-    return [masks for part in parts for masks in zip(*(tape.masks for tape in part.tapes))]
+    return [masks for part in parts for masks in zip(*(tape.masks for tape in part[1]))]
 
 
 @needs_onednn

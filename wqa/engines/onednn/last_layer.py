@@ -26,7 +26,7 @@ import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.engines.inputs import as_float32
-from wqa.engines.onednn.library import Array, Call, Layout, MovingCalls, Scratch
+from wqa.engines.onednn.library import Array, Call, External, Layout, MovingCalls, Scratch
 from wqa.engines.onednn.operations import Operations
 from wqa.engines.onednn.packed_rows import (
     ATTENTIONS,
@@ -106,7 +106,7 @@ def compile_folded(
     ]
     if is_biased:
         layouts.append(Layout((pairs, queries, length), "float32"))
-    operands = [Array.elsewhere(layout) for layout in layouts]
+    operands = [External(layout) for layout in layouts]
     query, rows, transposed, *biases = operands
     operations = Operations(config.layer_norm_eps, scratch)
     roles = query, transposed, rows, query

@@ -281,11 +281,6 @@ class Array(Memory):
         super().__init__(layout.handle, zeros(layout.shape, layout.kind) if data is None else data)
 
     @classmethod
-    def elsewhere(cls, layout: Layout) -> Array:
-        """An operand whose address `move` sets before it is used."""
-        return cls(layout, np.zeros(1, np.float32))
-
-    @classmethod
     def of(cls, values: np.ndarray) -> Array:
         """The memory of an array of NumPy, or of a view; uint16 holds bfloat16."""
         kind = next(name for name, (_, carrier) in TYPES.items() if carrier == values.dtype)
@@ -293,10 +288,21 @@ class Array(Memory):
         return cls(Layout(values.shape, kind, strides), values)
 
 
+class External(Array):
+    """Memory that others own, ``offset`` bytes behind the address that `move` sets before use."""
+
+    def __init__(self, layout: Layout, offset: int = 0) -> None:
+        super().__init__(layout, np.zeros(1, np.float32))
+        self._offset = offset
+
+    def move(self, address: int) -> None:
+        super().move(address + self._offset)
+
+
 class MovingCalls(NamedTuple):
     """Operations in sequence, and operands of theirs whose addresses each run sets."""
 
-    operands: Sequence[Array]
+    operands: Sequence[External]
     calls: Sequence[Call]
 
     def __call__(self, *addresses: int) -> None:

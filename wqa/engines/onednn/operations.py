@@ -237,72 +237,65 @@ class Operations:
             arrays["weight_scales"] = weight.scale
         return self._bind(kernel, steps, src=source, dst=out, **arrays)
 
-    def norm(
-        self, source: Array, norm: Norm, out: Array, statistics: Optional[Dict[str, Memory]] = None
-    ) -> Call:
-        """Bind a layer normalisation.
+    def norm(self, source: Array, norm: Norm, out: Array) -> Call:
+        """Bind a layer normalisation."""
+        arguments = (_INFERENCE, source, out, None, self._epsilon, _NORM_FLAGS)
+        kernel = self._kernel("layer_normalization_forward", engine(), *arguments)
+        return self._bind(kernel, src=source, gamma=norm.gamma, beta=norm.beta, dst=out)
 
-        Shapes: `source, out` (rows, width), `statistics` (rows,).
-        """
-        kernel = self._norm_kernel(source, out, statistics is not None)
-        arrays = {"gamma": norm.gamma, "beta": norm.beta, **(statistics or {})}
-        return self._bind(kernel, src=source, dst=out, **arrays)
-
-    def _norm_kernel(self, source: Array, out: Array, training: bool) -> Kernel:
-        rows = Layout((source.layout.shape[0],), "float32") if training else None
-        arguments = (_kind(training), source, out, rows, self._epsilon, _NORM_FLAGS)
-        return self._kernel("layer_normalization_forward", engine(), *arguments)
-
-    def norm_backward(
+    def norm_with_gradient(
         self,
         source: Array,
         norm: Norm,
         out: Array,
-        gradient: Array,
-        result: Array,
-        statistics: Dict[str, Memory],
-        parameters: Sequence[Array],
-    ) -> Call:
-        """Bind the gradients of a normalisation."""
-        rows = Layout((source.layout.shape[0],), "float32")
-        layouts = (gradient, gradient, source, rows, self._epsilon, _NORM_FLAGS)
-        forward = self._norm_kernel(source, out, True)
-        name = "layer_normalization_backward"
-        kernel = self._kernel(name, engine(), _BACKWARD, *layouts, forward)
-        arrays = {"gamma": norm.gamma, "beta": norm.beta, **statistics}
-        arrays.update(diff_gamma=parameters[0], diff_beta=parameters[1])
-        return self._bind(kernel, src=source, diff_dst=gradient, diff_src=result, **arrays)
+        of_out: Array,
+        of_source: Array,
+        **others: Memory,
+    ) -> Tuple[Call, Call]:
+        """Bind a layer normalisation in training, and its gradients.
 
-    def _activation_kernel(self, name: str, source: Array) -> Kernel:
-        arguments = (_TRAINING, ACTIVATIONS[name], source, source, 0.0, 0.0)
-        return self._kernel("eltwise_forward", engine(), *arguments)
+        Shapes: `source, out` (rows, width); `others` are ``mean`` and ``variance``, (rows,), and
+        ``diff_gamma`` and ``diff_beta``, (width,).
+        """
+        rows, numbers = Layout((source.layout.shape[0],), "float32"), (self._epsilon, _NORM_FLAGS)
+        first = (engine(), _TRAINING, source, out, rows, *numbers)
+        forward = self._kernel("layer_normalization_forward", *first)
+        second = (engine(), _BACKWARD, of_out, of_out, source, rows, *numbers, forward)
+        backward = self._kernel("layer_normalization_backward", *second)
+        arrays: Dict[str, Memory] = {"src": source, "gamma": norm.gamma, "beta": norm.beta}
+        for name in ("mean", "variance"):
+            arrays[name] = others.pop(name)
+        gradients = {"diff_dst": of_out, "diff_src": of_source, **others}
+        return self._bind(forward, dst=out, **arrays), self._bind(backward, **arrays, **gradients)
 
-    def activation(self, name: str, source: Array, out: Array) -> Call:
-        """Bind an activation."""
-        return self._bind(self._activation_kernel(name, source), src=source, dst=out)
+    def activation_with_gradient(
+        self, name: str, source: Array, out: Array, of_out: Array, of_source: Array
+    ) -> Tuple[Call, Call]:
+        """Bind an activation, and its gradient."""
+        arguments = (ACTIVATIONS[name], source, source)
+        forward = self._kernel("eltwise_forward", engine(), _TRAINING, *arguments, 0.0, 0.0)
+        last = (source, 0.0, 0.0, forward)
+        backward = self._kernel("eltwise_backward", engine(), *arguments, *last)
+        arrays = {"src": source, "diff_dst": of_out, "diff_src": of_source}
+        return self._bind(forward, src=source, dst=out), self._bind(backward, **arrays)
 
-    def activation_backward(self, name: str, source: Array, gradient: Array, result: Array) -> Call:
-        """Bind the gradient of an activation."""
-        arguments = (ACTIVATIONS[name], source, source, source, 0.0, 0.0)
-        forward = self._activation_kernel(name, source)
-        kernel = self._kernel("eltwise_backward", engine(), *arguments, forward)
-        return self._bind(kernel, src=source, diff_dst=gradient, diff_src=result)
-
-    def _softmax_kernel(self, source: Array, out: Array, training: bool) -> Kernel:
-        last = len(source.layout.shape) - 1
-        arguments = (_kind(training), _ACCURATE_SOFTMAX, source, out, last)
-        return self._kernel("softmax_forward", engine(), *arguments)
-
-    def softmax(self, source: Array, out: Array, training: bool = False) -> Call:
+    def softmax(self, source: Array, out: Array) -> Call:
         """Bind a softmax over the last axis."""
-        return self._bind(self._softmax_kernel(source, out, training), src=source, dst=out)
+        arguments = (_INFERENCE, _ACCURATE_SOFTMAX, source, out, len(source.layout.shape) - 1)
+        kernel = self._kernel("softmax_forward", engine(), *arguments)
+        return self._bind(kernel, src=source, dst=out)
 
-    def softmax_backward(self, source: Array, out: Array, gradient: Array, result: Array) -> Call:
-        """Bind the gradient of a softmax."""
-        arguments = (_ACCURATE_SOFTMAX, out, out, out, len(out.layout.shape) - 1)
-        forward = self._softmax_kernel(source, out, True)
-        kernel = self._kernel("softmax_backward", engine(), *arguments, forward)
-        return self._bind(kernel, dst=out, diff_dst=gradient, diff_src=result)
+    def softmax_with_gradient(
+        self, source: Array, out: Array, of_out: Array, of_source: Array
+    ) -> Tuple[Call, Call]:
+        """Bind a softmax over the last axis in training, and its gradient."""
+        axis = len(source.layout.shape) - 1
+        arguments = (_TRAINING, _ACCURATE_SOFTMAX, source, out, axis)
+        forward = self._kernel("softmax_forward", engine(), *arguments)
+        layouts = (out, out, out, axis, forward)
+        backward = self._kernel("softmax_backward", engine(), _ACCURATE_SOFTMAX, *layouts)
+        arrays = {"dst": out, "diff_dst": of_out, "diff_src": of_source}
+        return self._bind(forward, src=source, dst=out), self._bind(backward, **arrays)
 
     def multiply(self, source: Array, factors: Array, out: Array) -> Call:
         """Bind ``out = source * factors``, rounded and clipped where ``out`` is int8.
@@ -323,10 +316,6 @@ class Operations:
         """Bind a copy to another element type or other strides."""
         kernel = self._kernel("reorder", source, engine(), out, engine())
         return self._bind(kernel, src=source, dst=out)
-
-
-def _kind(training: bool) -> int:
-    return _TRAINING if training else _INFERENCE
 
 
 def _key(argument: Any) -> Any:

@@ -24,6 +24,7 @@ from wqa.config import BackboneConfig
 from wqa.engines.onednn.library import (
     Array,
     Call,
+    External,
     Layout,
     MovingCalls,
     Scratch,
@@ -262,7 +263,7 @@ def compile_attention(
     layouts = [query_layout, key_layout, query_layout, query_layout]
     if is_biased:
         layouts.append(Layout((1, heads, length, length), "float32"))
-    operands = [Array.elsewhere(layout) for layout in layouts]
+    operands = [External(layout) for layout in layouts]
     # A cache of kernels of its own, which is freed with the calls.
     operations = Operations(config.layer_norm_eps, scratch)
     calls = bind_attention(operations, buffers, kind, operands[:4], operands[4:])

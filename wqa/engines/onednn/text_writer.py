@@ -7,7 +7,7 @@ from typing import Optional, Sequence
 
 import numpy as np
 
-from wqa.engines.onednn.library import TYPES, Array, Layout, MovingCalls, Scratch
+from wqa.engines.onednn.library import TYPES, Array, External, Layout, MovingCalls, Scratch
 from wqa.engines.onednn.operations import Operations
 from wqa.engines.onednn.packed_rows import ATTENTIONS
 
@@ -48,14 +48,14 @@ def _compile(
 ) -> MovingCalls:
     """Calls that add a table to encodings of the type ``given``."""
     shape = (length, units)
-    source = Array.elsewhere(Layout(shape, given))
-    target = Array.elsewhere(Layout(shape, kind))
+    source = External(Layout(shape, given))
+    target = External(Layout(shape, kind))
     convert, table = operations.convert, tables[text]
     if table is None:
         return MovingCalls((source, target), [convert(source, target)])
     addend = Array(Layout(shape, "float32"), np.ascontiguousarray(table, np.float32))
     # Sums are float32, as those of the embeddings.
-    total = target
+    total: Array = target
     if kind != "float32":
         total = Array(Layout(shape, "float32"), buffer.take(4 * length * units))
     calls = [] if given == "float32" else [convert(source, total)]

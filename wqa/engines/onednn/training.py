@@ -25,7 +25,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -35,21 +35,36 @@ from wqa.config import BackboneConfig
 from wqa.engines.engine import check_process
 from wqa.engines.onednn.library import count_streams, count_threads, openmp_threads
 from wqa.engines.onednn.operations import Operations, address
-from wqa.engines.onednn.training_layers import Compiled, compile_embeddings, compile_layers
 from wqa.engines.onednn.training_memory import Chunk, TrainingMemory
 from wqa.engines.onednn.training_parameters import (
     ADD,
     NULL,
+    Trained,
     TrainedEmbeddings,
     TrainedLayer,
     record,
     view,
 )
-from wqa.engines.onednn.training_tape import Operation
+from wqa.engines.onednn.training_tape import Operation, Tape
 from wqa.engines.threads import in_threads
 from wqa.errors import OptionError
 from wqa.models.backbone import MASKED_SCORE, LayerStack, at_marks
 from wqa.models.embeddings import Embeddings
+
+
+class Compiled(NamedTuple):
+    """Embeddings, or layers in sequence, compiled for a mini-batch."""
+
+    #: Parameters of the embeddings, or of each layer, with the tape of each thread.
+    parts: Sequence[Tuple[Trained, List[Tape]]]
+    #: Rows that are read, (B, n); None where all are.
+    positions: Optional[np.ndarray] = None
+    #: Biases by relative position, and each thread's sum of their gradients, (n, H, L, L).
+    biases: Optional[np.ndarray] = None
+
+    def blocks(self) -> List[Trained]:
+        """Each block once, in the order of their parameters among MXNet's inputs."""
+        return list(dict.fromkeys(trained for trained, _ in self.parts))
 
 
 class GradientEngine:
@@ -75,10 +90,8 @@ class GradientEngine:
         self._memory = TrainingMemory(config, kind, max(tokens, length), length)
         self._threads = count_threads()
         own = Operations(config.layer_norm_eps)
-        self._operations = [own]
-        for _ in range(1, count_streams(self._threads)):
-            self._operations.append(own.sibling())
-        self._spare: Dict[Tuple[int, int], np.ndarray] = {}  # for gradients that are not written
+        siblings = [own.sibling() for _ in range(1, count_streams(self._threads))]
+        self._operations = [own, *siblings]
         self._trained: Dict[mx.gluon.Block, Any] = {}
         self._compiled: Dict[tuple, Compiled] = {}
         self._lock = threading.Lock()  # MXNet may run two slices backward at once
@@ -116,9 +129,8 @@ class GradientEngine:
         whole = self._chunk(sums)
         with self._lock:
             [trained] = self._parameters([block], TrainedEmbeddings)
-            compiled = self._compile(compile_embeddings, trained, self._begin(), whole)
-            out = mx.nd.empty((*sums.shape[:2], self._memory.config.units))
-            return self._run(compiled, sums, out)
+            compiled = self._compile(self._compile_embeddings, trained, self._begin(), whole)
+            return self._run(compiled, sums, whole)
 
     def layers(
         self,
@@ -146,12 +158,11 @@ class GradientEngine:
             (B, L, C) float32, or (B, n, C) where only n positions are read; 0 where absent.
         """
         whole = self._chunk(hidden)
+        everything = np.broadcast_to(np.arange(whole.length), (whole.pairs, whole.length))
         if marks is None:
-            count = whole.length if stack.needed is None else min(stack.needed, whole.length)
-            read = np.broadcast_to(np.arange(count), (whole.pairs, count))
-            return self._layers(stack, hidden, valid_length, read)
+            return self._layers(stack, hidden, valid_length, everything[:, : stack.needed])
         if marks.shape[1] >= whole.length:
-            return at_marks(mx.nd, self._layers(stack, hidden, valid_length), marks)
+            return at_marks(mx.nd, self._layers(stack, hidden, valid_length, everything), marks)
         read = np.maximum(marks.asnumpy(), 0).astype(np.intp)
         rows = self._layers(stack, hidden, valid_length, read)
         return mx.nd.broadcast_mul(rows, mx.nd.expand_dims(marks >= 0, axis=2))
@@ -161,25 +172,22 @@ class GradientEngine:
         stack: LayerStack,
         hidden: mx.nd.NDArray,
         valid_length: mx.nd.NDArray,
-        read: Optional[np.ndarray] = None,
+        read: np.ndarray,
     ) -> mx.nd.NDArray:
-        """Run layers, the last one for the positions that are read, (B, n); all by default."""
-        keys = queries = Chunk(*hidden.shape[:2])
-        if read is not None and read.shape[1] < keys.length:
-            queries = Chunk(keys.pairs, read.shape[1])
+        """Run layers, the last one for the positions that are read, (B, n)."""
+        keys, queries = Chunk(*hidden.shape[:2]), Chunk(*read.shape)
         lengths = valid_length.asnumpy()
         biases = [] if stack.relative_positions is None else [stack.relative_positions(hidden)]
         with self._lock:
             layers = tuple(self._parameters(stack, TrainedLayer))
-            compiled = self._compile(compile_layers, layers, self._begin(), keys, queries)
-            if compiled.positions is not None and read is not None:
+            compiled = self._compile(self._compile_layers, layers, self._begin(), keys, queries)
+            if compiled.positions is not None:
                 starts = np.arange(0, keys.rows, keys.length)
                 np.add(read, starts[:, None], out=compiled.positions)
             is_padding = np.arange(keys.length) >= lengths[:, None]
             mask = np.where(is_padding, MASKED_SCORE, 0).ravel()
             self._memory.padding.data[: keys.rows] = mask
-            out = mx.nd.empty((keys.pairs, queries.length, self._memory.config.units))
-            return self._run(compiled, hidden, out, *biases)
+            return self._run(compiled, hidden, queries, *biases)
 
     def _chunk(self, array: mx.nd.NDArray) -> Chunk:
         """The mini-batch of an array, (B, L, ...), once the optimizer has finished."""
@@ -227,37 +235,76 @@ class GradientEngine:
         if arguments not in self._compiled:
             count = min(arguments[-1].pairs, len(self._operations))
             with openmp_threads(self._threads // count):
-                own = function(self._memory, self._operations[:count], *arguments)
-            self._compiled[arguments] = own
+                self._compiled[arguments] = function(count, *arguments)
         return self._compiled[arguments]
+
+    def _tapes(self, threads: int) -> List[Tape]:
+        operations = enumerate(self._operations[:threads])
+        return [Tape(self._memory, own, thread, threads) for thread, own in operations]
+
+    def _compile_embeddings(
+        self, threads: int, trained: TrainedEmbeddings, call: int, whole: Chunk
+    ) -> Compiled:
+        tapes = self._tapes(threads)
+        for tape in tapes:
+            tape.embeddings(trained, self._memory.embeddings(call), whole)
+        return Compiled([(trained, tapes)])
+
+    def _compile_layers(
+        self, threads: int, layers: Sequence[TrainedLayer], call: int, keys: Chunk, queries: Chunk
+    ) -> Compiled:
+        """Compile layers for each thread, the last one for the positions that are read."""
+        memory, is_read, parts = self._memory, queries != keys, []
+        positions = biases = None
+        if is_read:
+            positions = np.zeros((queries.pairs, queries.length), np.intp)
+        if memory.config.family.relative_buckets:
+            biases = memory.biases(keys.length, threads)
+        last = len(layers) - 1
+        for index, layer in enumerate(layers):
+            tapes, wholes = self._tapes(threads), (keys, queries if index == last else keys)
+            of_keys = memory.activations(call, index, False)
+            own = memory.activations(call, index, is_read and index == last)
+            for tape in tapes:
+                if not index:
+                    tape.enter(of_keys.x, keys)
+                read = positions if index == last else None
+                tape.layer(layer, of_keys, own, wholes, read, biases)
+                if index == last:
+                    tape.leave(own.after, queries)
+            parts.append((layer, tapes))
+        return Compiled(parts, positions, biases)
 
     # Running
 
     def _run(
-        self, compiled: Compiled, hidden: mx.nd.NDArray, out: mx.nd.NDArray, *biases: mx.nd.NDArray
+        self, compiled: Compiled, hidden: mx.nd.NDArray, out: Chunk, *biases: mx.nd.NDArray
     ) -> mx.nd.NDArray:
-        """Run forward to ``out``, and record the gradients if MXNet records."""
-        moved: List[Any] = [(compiled.source, hidden), (compiled.out, out)]
-        moved += zip([[compiled.bias]], biases)
-        for externals, array in moved:
+        """Run forward, and record the gradients if MXNet records."""
+        result = mx.nd.empty((out.pairs, out.length, self._memory.config.units))
+        for array in (hidden, result, *biases):
             array.wait_to_read()
-            for external in externals:
-                external.move(address(array))
+        (_, first), (_, last) = compiled.parts[0], compiled.parts[-1]
+        for tape in first:
+            tape.source.move(address(hidden))
+        for tape in last:
+            tape.out.move(address(result))
+        if compiled.biases is not None:
+            compiled.biases[0] = biases[0].asnumpy()
         self._forward(compiled)
         if autograd.is_recording():
             inputs = [hidden]
             for trained in compiled.blocks():
                 inputs += trained.data
             inputs += biases
-            record(inputs, out, functools.partial(self._backward, compiled, inputs))
-        return out
+            record(inputs, result, functools.partial(self._backward, compiled, inputs))
+        return result
 
     def _forward(self, compiled: Compiled) -> None:
         """Draw the masks, numbered by their order in the pass, and run all parts."""
         first, is_training = self._masks_drawn, autograd.is_training()
 
-        def run(thread: int) -> None:
-            tapes = [part.tapes[thread] for part in compiled.parts]
+        def run(tapes: Sequence[Tape]) -> None:
             masks = itertools.chain.from_iterable(tape.masks for tape in tapes)
             for number, mask in enumerate(masks, first):
                 if is_training:
@@ -267,9 +314,10 @@ class GradientEngine:
             for tape in tapes:
                 _call_all(tape.forward)
 
+        by_thread = list(zip(*(tapes for _, tapes in compiled.parts)))
         if is_training:
-            self._masks_drawn += sum(len(part.tapes[0].masks) for part in compiled.parts)
-        self._in_threads(run, range(len(compiled.source)))
+            self._masks_drawn += sum(len(tape.masks) for tape in by_thread[0])
+        self._in_threads(run, by_thread)
 
     def _in_threads(self, function: Callable[[Any], None], parts: Sequence[Any]) -> None:
         """Call a function for each thread's part, with the processors that each of them has."""
@@ -291,32 +339,32 @@ class GradientEngine:
         with self._lock:
             self._backward_began = True
             targets = []
-            for index, (array, (start, request)) in enumerate(zip(inputs, gradients)):
-                target = view(start, array.size)
+            for array, (start, request) in zip(inputs, gradients):
                 if request in (NULL, ADD):
-                    key = (index, array.size)
-                    if key not in self._spare:
-                        self._spare[key] = np.zeros(array.size, np.float32)
-                    target = self._spare[key]
-                targets.append(target)
-            for own in compiled.of_out:
-                own.move(of_out)
-            for own in compiled.of_source:
-                own.move(targets[0].ctypes.data)
-            compiled.bias_sums[:] = 0
-            self._run_backward(compiled, [target.ctypes.data for target in targets])
-            if compiled.bias is not None:
-                np.sum(compiled.bias_sums, axis=0, out=targets[-1])
+                    targets.append(np.empty(array.size, np.float32))
+                else:
+                    targets.append(view(start, array.size))
+            addresses = [target.ctypes.data for target in targets]
+            (_, first), (_, last) = compiled.parts[0], compiled.parts[-1]
+            for tape in last:
+                tape.of_out.move(of_out)
+            for tape in first:
+                tape.of_source.move(addresses[0])
+            if compiled.biases is not None:
+                compiled.biases[1:] = 0
+            self._run_backward(compiled, addresses[1:])
+            if compiled.biases is not None:
+                targets[-1][:] = compiled.biases[1:].sum(axis=0).ravel()
             for target, (start, request) in zip(targets, gradients):
                 if request == ADD:
                     view(start, target.size)[:] += target
 
     def _run_backward(self, compiled: Compiled, addresses: Sequence[int]) -> None:
         """Run parts backward, each with the gradients of its parameters."""
-        remaining, done = iter(addresses[1:]), set()
+        remaining, done = iter(addresses), set()
         by_block = {}
         for trained in compiled.blocks():
-            by_block[trained] = list(itertools.islice(remaining, len(trained.parameters)))
+            by_block[trained] = list(itertools.islice(remaining, len(trained.data)))
         for trained, tapes in reversed(compiled.parts):
             self._in_threads(_call_all, [tape.backward for tape in tapes])
             # A shared layer sums the gradients of its uses.

@@ -8,7 +8,7 @@ gradients of parameters read all rows.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -28,10 +28,10 @@ class Chunk(NamedTuple):
         """Positions of all pairs."""
         return self.pairs * self.length
 
-    def split(self, count: int) -> List[Chunk]:
-        """Chunks of a mini-batch, whose numbers of pairs differ by one at most."""
-        bounds = [self.pairs * chunk // count for chunk in range(count + 1)]
-        return [Chunk(end - start, self.length, start) for start, end in zip(bounds, bounds[1:])]
+    def part(self, index: int, count: int) -> Chunk:
+        """One of several chunks of a mini-batch, whose numbers of pairs differ by one at most."""
+        start, end = (self.pairs * edge // count for edge in (index, index + 1))
+        return Chunk(end - start, self.length, start)
 
 
 class Buffer:
@@ -70,11 +70,13 @@ class TrainingMemory:
 
     def __init__(self, config: BackboneConfig, kind: str, tokens: int, length: int) -> None:
         self.config, self.kind, self.tokens, self.length = config, kind, tokens, length
+        #: Width of the embeddings' tables.
+        self.width = config.embedding_size or config.units
         self.padding, self.ones = self.numbers(), Buffer(tokens, 1, kind)
         self.ones.data[:] = one(kind)
         self.gradients = Gradients(self)
         items = config.num_heads * length**2 if config.family.relative_buckets else 0
-        self.bias_sums = Buffer(STREAMS, items, "float32")
+        self._biases = Buffer(1 + STREAMS, items, "float32")
         self._activations: Dict[Tuple[int, int, bool], Activations] = {}
         self._embeddings: Dict[int, EmbeddingTensors] = {}
         self._operands: Dict[tuple, Array] = {}
@@ -86,26 +88,22 @@ class TrainingMemory:
             self._operands[key] = Array.of(values)
         return self._operands[key]
 
+    def biases(self, length: int, threads: int) -> np.ndarray:
+        """Biases by relative position and each thread's sum of their gradients, (n, H, L, L)."""
+        shape = (1 + threads, self.config.num_heads, length, length)
+        return self._biases.data[: np.prod(shape)].reshape(shape)
+
     def numbers(self) -> Buffer:
         """A number for each row."""
         return Buffer(self.tokens, 1, "float32")
 
-    def row(self, kind: str = "") -> Buffer:
-        """Rows of C."""
-        return Buffer(self.tokens, self.config.units, kind or self.kind)
-
-    def wide(self, kind: str = "") -> Buffer:
-        """Rows of E, the width of the embeddings' tables."""
-        config = self.config
-        return Buffer(self.tokens, config.embedding_size or config.units, kind or self.kind)
-
-    def inner(self) -> Buffer:
-        """Rows between the products of a feed-forward network."""
-        return Buffer(self.tokens, self.config.hidden_size, self.kind)
+    def row(self, kind: str = "", width: int = 0) -> Buffer:
+        """Rows of C, or of another width."""
+        return Buffer(self.tokens, width or self.config.units, kind or self.kind)
 
     def scores(self, kind: str = "") -> Buffer:
         """Attention scores."""
-        return Buffer(self.tokens, self.config.num_heads * self.length, kind or self.kind)
+        return self.row(kind, self.config.num_heads * self.length)
 
     def activations(self, call: int, index: int, is_read: bool) -> Activations:
         """Activations of a layer of a call in its pass."""
@@ -131,15 +129,15 @@ class Gradients:
     """
 
     def __init__(self, memory: TrainingMemory) -> None:
-        row, scores = memory.row, memory.scores
+        row, scores, hidden_size = memory.row, memory.scores, memory.config.hidden_size
         self.x, self.x_of_queries, self.x_of_keys = (row("float32") for _ in range(3))
         self.x_read, self.middle, self.dropped = (row("float32") for _ in range(3))
         self.attention_sum, self.ffn_sum = row("float32"), row("float32")
         self.attention_rounded, self.ffn_rounded = row(), row()
-        self.query, self.key, self.value, self.context = row(), row(), row(), row()
-        self.inner, self.active = memory.inner(), memory.inner()
-        self.weights, self.kept, self.scores = scores(), scores(), scores()
-        self.raw, self.raw_read, self.bias_read = (scores("float32") for _ in range(3))
+        self.query, self.key, self.value, self.context = (row() for _ in range(4))
+        self.inner, self.active = (row(width=hidden_size) for _ in range(2))
+        self.weights, self.kept, self.scores = (scores() for _ in range(3))
+        self.raw, self.raw_read = scores("float32"), scores("float32")
 
 
 class Activations:
@@ -147,14 +145,15 @@ class Activations:
 
     def __init__(self, memory: TrainingMemory, is_read: bool) -> None:
         g, row, scores, numbers = memory.gradients, memory.row, memory.scores, memory.numbers
-        of_x = g.x_read if is_read else g.x
+        of_x, hidden_size = g.x_read if is_read else g.x, memory.config.hidden_size
         self.x, self.after = Tensor(row(), of_x), Tensor(row(), of_x)
         self.query, self.key = Tensor(row(), g.query), Tensor(row(), g.key)
         self.value, self.context = Tensor(row(), g.value), Tensor(row(), g.context)
         self.attention_sum = Tensor(row("float32"), g.attention_sum, g.attention_rounded)
         self.middle = Tensor(row(), g.middle)
         self.ffn_sum = Tensor(row("float32"), g.ffn_sum, g.ffn_rounded)
-        self.inner, self.active = Tensor(memory.inner(), g.inner), Tensor(memory.inner(), g.active)
+        self.inner = Tensor(row(width=hidden_size), g.inner)
+        self.active = Tensor(row(width=hidden_size), g.active)
         self.raw = g.raw_read if is_read else g.raw
         self.weights, self.kept, self.kept_mask = scores(), scores(), scores("float32")
         self.attention_mask, self.ffn_mask = row("float32"), row("float32")
@@ -166,8 +165,9 @@ class EmbeddingTensors:
     """What the embeddings compute, and the gradients."""
 
     def __init__(self, memory: TrainingMemory) -> None:
-        self.mask, self.dropped = memory.wide("float32"), memory.wide("float32")
-        self.normed = Tensor(memory.wide("float32"), memory.wide("float32"))
-        self.embedded = Tensor(memory.wide(), memory.wide("float32"))
+        wide = [memory.row("float32", memory.width) for _ in range(7)]
+        self.mask, self.dropped = wide[:2]
+        self.sums, self.normed = Tensor(*wide[2:4]), Tensor(*wide[4:6])
+        self.embedded = Tensor(memory.row(width=memory.width), wide[6])
         self.projected = Tensor(memory.row(), memory.row())
         self.statistics = memory.numbers(), memory.numbers()

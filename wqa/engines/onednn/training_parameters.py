@@ -15,8 +15,8 @@ import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB, MXCallbackList, c_array, c_handle_array, check_call
 
-from wqa.engines.onednn.library import STREAMS, Array, Layout, zeros
-from wqa.engines.onednn.operations import Dense, Norm, address, shared_memory, split_queries
+from wqa.engines.onednn.library import STREAMS, zeros
+from wqa.engines.onednn.operations import Dense, Norm, shared_memory, split_queries
 from wqa.models.backbone import EncoderLayer
 from wqa.models.embeddings import Embeddings
 
@@ -25,14 +25,9 @@ NULL, ADD = 0, 3
 
 _Generic = ctypes.CFUNCTYPE(ctypes.c_int)
 _Delete = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_Handles, _Requests = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int)
 _Backward = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.POINTER(ctypes.c_void_p),
-    ctypes.POINTER(ctypes.c_int),
-    ctypes.c_int,
-    ctypes.c_void_p,
+    ctypes.c_int, ctypes.c_int, ctypes.c_int, _Handles, _Requests, ctypes.c_int, ctypes.c_void_p
 )
 
 #: Callbacks of the nodes that MXNet has not deleted yet.
@@ -90,17 +85,6 @@ def view(start: int, size: int) -> np.ndarray:
     return np.ctypeslib.as_array(pointer, (size,))
 
 
-class External(Array):
-    """float32 numbers in memory that MXNet owns, ``offset`` elements behind an address."""
-
-    def __init__(self, shape: Sequence[int], offset: int = 0) -> None:
-        super().__init__(Layout(shape, "float32"), np.zeros(1, np.float32))
-        self._offset = 4 * offset
-
-    def move(self, address: int) -> None:
-        super().move(address + self._offset)
-
-
 class TrainedProduct(NamedTuple):
     """Weight and bias of a dense layer, (rows, width) and (rows,)."""
 
@@ -122,46 +106,38 @@ class TrainedNorm(NamedTuple):
 class Trained:
     """Parameters of a block, in the memory in which the optimizer changes them."""
 
-    def __init__(self, parameters: Sequence[mx.gluon.Parameter]) -> None:
-        self.parameters = list(parameters)
-        self._addresses = self._current()
+    def __init__(self, *parameters: mx.gluon.Parameter) -> None:
+        self._parameters = parameters
+        #: MXNet's arrays of the parameters.
+        self.data: List[mx.nd.NDArray] = [parameter.data() for parameter in parameters]
         self._products: List[TrainedProduct] = []
 
-    @property
-    def data(self) -> List[mx.nd.NDArray]:
-        """MXNet's arrays of the parameters."""
-        return [parameter.data() for parameter in self.parameters]
-
-    def _current(self) -> List[int]:
-        return list(map(address, self.data))
-
     def moved(self) -> bool:
-        """Whether the address of a parameter has changed, as after an initialisation."""
-        return self._addresses != self._current()
+        """Whether a parameter has another array, as after an initialisation."""
+        pairs = zip(self._parameters, self.data)
+        return any(parameter.data() is not array for parameter, array in pairs)
 
     def refresh(self) -> None:
         """Pack the weights again, after the optimizer has changed them."""
         for product in self._products:
             product.dense.refresh()
 
-    def _add_product(self, weight: int, third: int = -1) -> TrainedProduct:
+    def _product(self, weight: int, third: int = -1) -> TrainedProduct:
         """The product of a weight and the bias after it, or a third of a joint projection."""
-        values = shared_memory(self.parameters[weight].data())
-        values = values.reshape(self.parameters[weight].shape)
-        bias = shared_memory(self.parameters[weight + 1].data())
-        first = 0
+        values = shared_memory(self.data[weight]).reshape(self.data[weight].shape)
+        bias, first = shared_memory(self.data[weight + 1]), 0
         if third >= 0:
             values, bias = split_queries(values)[third], split_queries(bias)[third]
             first = third * len(values)
-        dense = Dense(lambda: values, bias, refreshable=True)
         rows, width = values.shape
+        dense = Dense(lambda: values, bias, refreshable=True)
         self._products.append(TrainedProduct(dense, rows, width, weight, first))
         return self._products[-1]
 
     def _norm(self, gain: int) -> TrainedNorm:
         """The normalisation of a gain and the offset after it."""
-        values = [shared_memory(self.parameters[gain + index].data()) for index in range(2)]
-        return TrainedNorm(Norm(*values), gain, zeros((2, STREAMS, values[0].size), "float32"))
+        gamma, beta = map(shared_memory, self.data[gain : gain + 2])
+        return TrainedNorm(Norm(gamma, beta), gain, zeros((2, STREAMS, gamma.size), "float32"))
 
 
 class TrainedLayer(Trained):
@@ -173,9 +149,9 @@ class TrainedLayer(Trained):
             parameters += [dense.weight, dense.bias]
         for norm in (layer.attention_norm, layer.ffn_norm):
             parameters += [norm.gamma, norm.beta]
-        super().__init__(parameters)
-        self.query, self.key, self.value = (self._add_product(0, third) for third in range(3))
-        self.output, self.inner, self.outer = map(self._add_product, (2, 4, 6))
+        super().__init__(*parameters)
+        self.query, self.key, self.value = (self._product(0, third) for third in range(3))
+        self.output, self.inner, self.outer = map(self._product, (2, 4, 6))
         self.attention_norm, self.ffn_norm = self._norm(8), self._norm(10)
 
 
@@ -183,9 +159,9 @@ class TrainedEmbeddings(Trained):
     """Parameters of the normalisation and the projection of embeddings."""
 
     def __init__(self, block: Embeddings) -> None:
-        parameters = [block.layer_norm.gamma, block.layer_norm.beta]
-        if block.projection is not None:
-            parameters += [block.projection.weight, block.projection.bias]
-        super().__init__(parameters)
+        parameters, projection = [block.layer_norm.gamma, block.layer_norm.beta], block.projection
+        if projection is not None:
+            parameters += [projection.weight, projection.bias]
+        super().__init__(*parameters)
         self.norm = self._norm(0)
-        self.projection = None if block.projection is None else self._add_product(2)
+        self.projection = None if projection is None else self._product(2)

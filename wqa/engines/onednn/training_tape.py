@@ -1,4 +1,8 @@
-"""Layers and embeddings with their gradients, as one thread of a training runs them."""
+"""Layers and embeddings with their gradients, as one thread of a training runs them.
+
+A thread computes a chunk of the pairs of a mini-batch, forward and backward, and after all threads
+a share of the rows of each weight's gradient, over all pairs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import numpy as np
 
 from wqa.engines.inputs import as_float32
-from wqa.engines.onednn.library import Array, Memory
+from wqa.engines.onednn.library import Array, External, Layout
 from wqa.engines.onednn.operations import Operations
 from wqa.engines.onednn.training_memory import (
     Activations,
@@ -19,7 +23,6 @@ from wqa.engines.onednn.training_memory import (
     TrainingMemory,
 )
 from wqa.engines.onednn.training_parameters import (
-    External,
     TrainedEmbeddings,
     TrainedLayer,
     TrainedNorm,
@@ -67,8 +70,14 @@ class Tape:
     """What one of several threads runs for its chunk of a mini-batch, forward and backward.
 
     Each method appends operations, whose gradients run before those of the ones before them. A
-    gradient is named ``of_`` what it is the gradient of.
+    gradient is named ``of_`` what it is the gradient of. The input and the output of several tapes,
+    and the gradients of both, are in MXNet's memory.
     """
+
+    source: External
+    of_source: External
+    out: External
+    of_out: External
 
     def __init__(
         self, memory: TrainingMemory, operations: Operations, thread: int, threads: int
@@ -85,29 +94,37 @@ class Tape:
 
     def _own(self, whole: Chunk) -> Chunk:
         """The thread's chunk of a mini-batch."""
-        return whole.split(self._threads)[self._thread]
+        return whole.part(self._thread, self._threads)
 
-    def _rows(self, buffer: Buffer, whole: Chunk) -> Array:
-        """The thread's rows of a buffer."""
-        return self._memory.operand(buffer.rows(self._own(whole)))
-
-    def _add(self, forward: Sequence[Operation], backward: Sequence[Operation]) -> None:
-        self.forward += forward
-        self.backward[:0] = backward
+    def _rows(self, buffer: Optional[Buffer], whole: Chunk) -> Any:
+        """The thread's rows of a buffer; None without one."""
+        return None if buffer is None else self._memory.operand(buffer.rows(self._own(whole)))
 
     def _pair(self, tensor: Tensor, whole: Chunk) -> Tuple[Array, Array]:
         """The thread's rows of a tensor, and their gradient."""
         return self._rows(tensor.value, whole), self._rows(tensor.gradient, whole)
 
-    def enter(self, source: Array, of_source: Array, x: Tensor, whole: Chunk) -> None:
+    def _external(self, whole: Chunk, width: int) -> External:
+        """The thread's rows in memory that MXNet owns."""
+        own = self._own(whole)
+        layout = Layout((own.rows, width), "float32")
+        return External(layout, 4 * own.first * own.length * width)
+
+    def _add(self, forward: Operation, *backward: Operation) -> None:
+        self.forward.append(forward)
+        self.backward[:0] = backward
+
+    def enter(self, x: Tensor, whole: Chunk) -> None:
         """Copy a layer's input from MXNet's memory, and its gradient to it."""
         (value, gradient), convert = self._pair(x, whole), self._operations.convert
-        self._add([convert(source, value)], [convert(gradient, of_source)])
+        self.source, self.of_source = (self._external(whole, x.value.width) for _ in range(2))
+        self._add(convert(self.source, value), convert(gradient, self.of_source))
 
-    def leave(self, out: Array, of_out: Array, last: Tensor, whole: Chunk) -> None:
+    def leave(self, last: Tensor, whole: Chunk) -> None:
         """Copy an output to MXNet's memory, and its gradient to a buffer that all threads read."""
         (value, gradient), convert = self._pair(last, whole), self._operations.convert
-        self._add([convert(value, out)], [convert(of_out, gradient)])
+        self.out, self.of_out = (self._external(whole, last.value.width) for _ in range(2))
+        self._add(convert(value, self.out), convert(self.of_out, gradient))
 
     def _dropout(self, mask: np.ndarray, rate: float, whole: Chunk) -> Optional[Array]:
         """The factors of a dropout; None at rate 0."""
@@ -139,66 +156,61 @@ class Tape:
         residual: Optional[Buffer] = None,
     ) -> None:
         """A product, a dropout and the sum with a residual; ``joined`` is added to the gradient."""
-
-        def rows(buffer: Optional[Buffer]) -> Any:
-            return None if buffer is None else self._rows(buffer, whole)
-
         factors, run = None, self._operations.dense
+        value, of_value = self._pair(source, whole)
         if mask is not None:
             factors = self._dropout(mask.rows(self._own(whole)), self._config.dropout, whole)
-        steps = ("multiply", factors), ("add", rows(residual))
-        forward = run(rows(source.value), product.dense, rows(out.value), *steps)
+        steps = ("multiply", factors), ("add", self._rows(residual, whole))
+        forward = run(value, product.dense, self._rows(out.value, whole), *steps)
         backward: List[Operation] = []
         gradient = out.gradient
+        of_out = self._rows(gradient, whole)
         if out.rounded and (factors is not None or gradient.kind != out.rounded.kind):
-            gradient, dropped = out.rounded, self._memory.gradients.dropped
-            backward += self._multiply(rows(out.gradient), factors, rows(gradient), rows(dropped))
-        result, step = rows(source.gradient), ("add", rows(joined))
-        backward.append(run(rows(gradient), product.dense, result, step, backward=True))
-        self._add([forward], backward)
+            gradient = out.rounded
+            rounded = self._rows(gradient, whole)
+            dropped = self._rows(self._memory.gradients.dropped, whole)
+            backward += self._multiply(of_out, factors, rounded, dropped)
+            of_out = rounded
+        step = ("add", self._rows(joined, whole))
+        backward.append(run(of_out, product.dense, of_value, step, backward=True))
+        self._add(forward, *backward)
         self._products.append((product, gradient, source.value, whole))
 
     def _norm(
         self,
         trained: TrainedNorm,
-        source: Tuple[Array, Array],
-        out: Tuple[Array, Array],
+        source: Tensor,
+        out: Tensor,
         statistics: Sequence[Buffer],
         whole: Chunk,
     ) -> None:
-        """A normalisation; its input and output come with their gradients."""
-        rows: Dict[str, Memory] = {}
+        """A normalisation."""
+        own, others = self._own(whole), {}
         for name, buffer in zip(("mean", "variance"), statistics):
-            rows[name] = self._memory.operand(buffer.rows(self._own(whole))[:, 0])
-        parameters = [Array.of(part) for part in trained.gradients[:, self._thread]]
-        arrays = source[0], trained.norm, out[0], out[1], source[1], rows, parameters
-        forward = self._operations.norm(source[0], trained.norm, out[0], rows)
-        self._add([forward], [self._operations.norm_backward(*arrays)])
+            others[name] = self._memory.operand(buffer.rows(own)[:, 0])
+        for name, part in zip(("diff_gamma", "diff_beta"), trained.gradients[:, self._thread]):
+            others[name] = Array.of(part)
+        (value, gradient), outputs = self._pair(source, whole), self._pair(out, whole)
+        run = self._operations.norm_with_gradient
+        self._add(*run(value, trained.norm, *outputs, gradient, **others))
         self._norms.append(trained)
 
-    def embeddings(
-        self,
-        trained: TrainedEmbeddings,
-        own: EmbeddingTensors,
-        whole: Chunk,
-        sums: Tuple[Array, Array],
-    ) -> Tensor:
-        """Normalise, drop out and project sums, which come with their gradient."""
-        chunk, backward = self._own(whole), []
-        factors = self._dropout(own.mask.rows(chunk), self._config.dropout, whole)
+    def embeddings(self, trained: TrainedEmbeddings, own: EmbeddingTensors, whole: Chunk) -> None:
+        """Normalise, drop out and project sums."""
+        self.enter(own.sums, whole)
+        factors = self._dropout(own.mask.rows(self._own(whole)), self._config.dropout, whole)
+        self._norm(trained.norm, own.sums, own.normed, own.statistics, whole)
         (normed, of_normed), (embedded, of_embedded) = (
             self._pair(tensor, whole) for tensor in (own.normed, own.embedded)
         )
-        out = normed, of_embedded if factors is None else of_normed
-        self._norm(trained.norm, sums, out, own.statistics, whole)
-        if factors is not None:
-            backward.append(self._operations.multiply(of_embedded, factors, of_normed))
         dropped = self._rows(own.dropped, whole)
-        self._add(self._multiply(normed, factors, embedded, dropped), backward)
-        if trained.projection is None:
-            return own.embedded
-        self._dense(trained.projection, own.embedded, own.projected, whole)
-        return own.projected
+        self.forward += self._multiply(normed, factors, embedded, dropped)
+        self.backward[:0] = self._multiply(of_embedded, factors, of_normed, dropped)
+        last = own.embedded
+        if trained.projection is not None:
+            last = own.projected
+            self._dense(trained.projection, own.embedded, last, whole)
+        self.leave(last, whole)
 
     def layer(
         self,
@@ -207,15 +219,19 @@ class Tape:
         own: Activations,
         wholes: Tuple[Chunk, Chunk],
         positions: Optional[np.ndarray] = None,
-        bias: Optional[Array] = None,
+        biases: Optional[np.ndarray] = None,
     ) -> None:
         """A layer with keys and values at all positions, and queries at all or at some.
 
         ``of_keys`` and ``own`` are the activations at the positions of the keys and of the queries,
-        ``wholes`` the mini-batches of both. ``positions`` are the rows that are read, (B, n), and
-        ``bias`` is added to the attention scores, (1, H, L, L).
+        ``wholes`` the mini-batches of both. ``positions`` are the rows of the mini-batch that are
+        read, (B, n). The first of the ``biases``, (n, H, L, L), is added to the attention scores,
+        and a thread adds the gradients to its own.
         """
-        g, (keys, queries), pair = self._memory.gradients, wholes, self._pair
+        if positions is not None:
+            chunk = self._own(wholes[1])
+            positions = positions[chunk.first : chunk.first + chunk.pairs]
+        g, (keys, queries) = self._memory.gradients, wholes
         x_of_keys = Tensor(of_keys.x.value, g.x_of_keys)
         x_of_queries = Tensor(own.x.value, g.x_of_queries)
         added: Optional[Buffer] = g.x_of_queries
@@ -225,17 +241,18 @@ class Tape:
         self._dense(layer.value, of_keys.x, of_keys.value, keys, g.x_of_keys)
         self._dense(layer.key, x_of_keys, of_keys.key, keys, added)
         self._dense(layer.query, x_of_queries, own.query, queries, g.attention_sum)
-        self._attend(of_keys, own, wholes, positions, bias)
+        self._attend(of_keys, own, wholes, positions, biases)
         masked = {"mask": own.attention_mask, "residual": own.x.value}
         self._dense(layer.output, own.context, own.attention_sum, queries, **masked)
-        arrays = pair(own.attention_sum, queries), pair(own.middle, queries)
-        self._norm(layer.attention_norm, *arrays, own.attention_statistics, queries)
+        arrays = own.attention_sum, own.middle, own.attention_statistics
+        self._norm(layer.attention_norm, *arrays, queries)
         self._dense(layer.inner, own.middle, own.inner, queries, g.ffn_sum)
-        self._activate(*pair(own.inner, queries), *pair(own.active, queries))
+        (inner, of_inner), active = self._pair(own.inner, queries), self._pair(own.active, queries)
+        activate, name = self._operations.activation_with_gradient, self._config.activation
+        self._add(*activate(name, inner, *active, of_inner))
         masked = {"mask": own.ffn_mask, "residual": own.middle.value}
         self._dense(layer.outer, own.active, own.ffn_sum, queries, **masked)
-        arrays = pair(own.ffn_sum, queries), pair(own.after, queries)
-        self._norm(layer.ffn_norm, *arrays, own.ffn_statistics, queries)
+        self._norm(layer.ffn_norm, own.ffn_sum, own.after, own.ffn_statistics, queries)
 
     def _read(
         self, x: Tensor, out: Tensor, wholes: Tuple[Chunk, Chunk], positions: np.ndarray
@@ -244,13 +261,7 @@ class Tape:
         keys, own = wholes[0], self._own(wholes[1])
         rows = x.value.rows(keys), positions.reshape(-1), 0, out.value.rows(own), "clip"
         of_rows = x.gradient.rows(keys), positions, out.gradient.rows(own)
-        take = functools.partial(np.take, *rows)
-        self._add([take], [functools.partial(_add_rows, *of_rows)])
-
-    def _activate(self, source: Array, of_source: Array, out: Array, of_out: Array) -> None:
-        run, name = self._operations, self._config.activation
-        backward = run.activation_backward(name, source, of_out, of_source)
-        self._add([run.activation(name, source, out)], [backward])
+        self._add(functools.partial(np.take, *rows), functools.partial(_add_rows, *of_rows))
 
     def _attend(
         self,
@@ -258,7 +269,7 @@ class Tape:
         own: Activations,
         wholes: Tuple[Chunk, Chunk],
         positions: Optional[np.ndarray],
-        bias: Optional[Array],
+        biases: Optional[np.ndarray],
     ) -> None:
         g, run, heads = self._memory.gradients, self._operations, self._config.num_heads
         keys, queries = map(self._own, wholes)
@@ -281,48 +292,24 @@ class Tape:
         forward = product(query, key.swapaxes(2, 3), raw, scale, ("add", operand(padding)))
         of_queries = product(of_scores, key, of_query, scale)
         of_keys_call = product(of_scores.swapaxes(2, 3), query, of_key, scale)
-        self._add([forward], [of_queries, of_keys_call])
-        if bias is not None:
-            self._add_bias(raw, of_scores, scores(g.bias_read), bias, positions)
-        weights, of_weights = operand(scores(own.weights)), operand(scores(g.weights))
-        arrays = operand(raw), weights, of_weights, operand(of_scores)
-        self._add([run.softmax(*arrays[:2], training=True)], [run.softmax_backward(*arrays)])
+        self._add(forward, of_queries, of_keys_call)
+        if biases is not None:
+            of_biases = of_scores, biases[1 + self._thread], positions
+            forward = functools.partial(_add_biases, raw, biases[0], positions)
+            self._add(forward, functools.partial(_add_bias_gradients, *of_biases))
         kept, of_kept = scores(own.weights), scores(g.weights)
+        weights, of_weights = operand(kept), operand(of_kept)
+        arrays = operand(raw), weights, of_weights, operand(of_scores)
+        self._add(*run.softmax_with_gradient(*arrays))
         rate = self._config.attention_dropout
         mask = self._dropout(scores(own.kept_mask), rate, wholes[1])
         if mask is not None:
             kept, of_kept = scores(own.kept), scores(g.kept)
             backward = run.multiply(operand(of_kept), mask, of_weights)
-            self._add([run.multiply(weights, mask, operand(kept))], [backward])
+            self._add(run.multiply(weights, mask, operand(kept)), backward)
         of_values = product(kept.swapaxes(2, 3), of_context, of_value)
         of_kept_call = product(of_context, value.swapaxes(2, 3), of_kept)
-        self._add([product(kept, value, context)], [of_values, of_kept_call])
-
-    def _add_bias(
-        self,
-        raw: np.ndarray,
-        of_scores: np.ndarray,
-        read: np.ndarray,
-        bias: Array,
-        positions: Optional[np.ndarray],
-    ) -> None:
-        """Add biases by relative position to the scores, and sum their gradients.
-
-        ``read`` holds the biases of the positions that are read, (B, H, n, L).
-        """
-        run, operand = self._operations, self._memory.operand
-        shape, pairs = bias.layout.shape[1:], len(raw)
-        size = int(np.prod(shape))
-        total = self._memory.bias_sums.data[self._thread * size : (self._thread + 1) * size]
-        if positions is None:
-            ones = operand(self._memory.ones.data[:pairs].reshape(1, pairs))
-            arrays = operand(of_scores.reshape(pairs, size)), operand(total.reshape(1, size))
-            summed = run.product(ones, *arrays, ("sum", None))
-            self._add([run.add(operand(raw), bias, operand(raw))], [summed])
-            return
-        copied = functools.partial(_copy_bias, bias, shape, positions, read)
-        added = functools.partial(_add_bias, of_scores, positions, total.reshape(shape))
-        self._add([copied, run.add(operand(raw), operand(read), operand(raw))], [added])
+        self._add(product(kept, value, context), of_values, of_kept_call)
 
     def gradient_calls(self, addresses: Sequence[int], add: bool) -> List[Operation]:
         """Calls for a share of the parameters' gradients, over all pairs of the mini-batch.
@@ -341,26 +328,28 @@ class Tape:
         run, operand = self._operations, self._memory.operand
         calls: List[Operation] = []
         targets: List[Tuple[External, int]] = []
+
+        def target(shape: Sequence[int], parameter: int, first: int = 0) -> External:
+            array = External(Layout(shape, "float32"), 4 * first)
+            targets.append((array, parameter))
+            return array
+
         steps = [("sum", None)] if add else []
         for product, gradient, source, whole in self._products:
             start, end = share_of(product.rows, self._thread, self._threads)
             if start == end:
                 continue
-            first = product.first + start
-            weight = External((end - start, product.width), first * product.width)
-            bias = External((1, end - start), first)
-            columns = gradient.rows(whole)[:, start:end]
-            calls.append(
-                run.product(operand(columns.T), operand(source.rows(whole)), weight, *steps)
-            )
+            first, width = product.first + start, product.width
+            weight = target((end - start, width), product.weight, first * width)
+            bias = target((1, end - start), product.weight + 1, first)
+            columns, rows = gradient.rows(whole)[:, start:end], operand(source.rows(whole))
+            calls.append(run.product(operand(columns.T), rows, weight, *steps))
             ones = operand(self._memory.ones.data[: whole.rows].reshape(1, whole.rows))
             calls.append(run.product(ones, operand(columns), bias, *steps))
-            targets += [(weight, product.weight), (bias, product.weight + 1)]
         for norm in [] if self._thread else self._norms:
             for index, parts in enumerate(norm.gradients[:, : self._threads]):
-                target = External(parts.shape[1:])
-                calls.append(functools.partial(_sum_threads, target, parts, add))
-                targets.append((target, norm.gain + index))
+                array = target(parts.shape[1:], norm.gain + index)
+                calls.append(functools.partial(_sum_threads, array, parts, add))
         return calls, targets
 
 
@@ -380,14 +369,21 @@ def _add_rows(target: np.ndarray, positions: np.ndarray, rows: np.ndarray) -> No
         target[positions[:, column]] += by_pair[:, column]
 
 
-def _copy_bias(bias: Array, shape: Sequence[int], positions: np.ndarray, out: np.ndarray) -> None:
-    """Copy the biases, (H, L, L), of the positions that are read, (B, n), to (B, H, n, L)."""
-    values = view(bias.address, int(np.prod(shape))).reshape(shape)
-    np.copyto(out, values[:, positions % shape[-1]].swapaxes(0, 1))
+def _add_biases(scores: np.ndarray, biases: np.ndarray, positions: Optional[np.ndarray]) -> None:
+    """Add biases, (H, L, L), to scores, (B, H, Q, L), of all positions or of some rows, (B, Q)."""
+    if positions is None:
+        scores += biases
+    else:
+        scores += biases[:, positions % biases.shape[-1]].swapaxes(0, 1)
 
 
-def _add_bias(gradient: np.ndarray, positions: np.ndarray, total: np.ndarray) -> None:
-    """Add the gradients of the scores, (B, H, n, L), of the positions that are read, (B, n)."""
+def _add_bias_gradients(
+    gradient: np.ndarray, total: np.ndarray, positions: Optional[np.ndarray]
+) -> None:
+    """Add the gradients of scores to those of the biases; shapes as `_add_biases` has them."""
     by_pair = as_float32(gradient)
+    if positions is None:
+        total += by_pair.sum(axis=0)
+        return
     for pair, column in np.ndindex(*positions.shape):
         total[:, positions[pair, column] % total.shape[-1]] += by_pair[pair, :, column]
