@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from conftest import child_environment
 
-from wqa.data import Question
-from wqa.errors import DataError, InputError
+from wqa.data import Document, Question, write_documents
+from wqa.errors import DataError, InputError, OptionError
 from wqa.inference import Capabilities, Ranker, Ranking
 from wqa.inference.dropping import FREE
+from wqa.inference.pipeline import Pipeline
+from wqa.retrieval import Index, build_index
 from wqa.systems.load import load_ranker
 
 ADAPTERS = {"pyterrier": "pyterrier", "langchain": "langchain_core", "llamaindex": "llama_index"}
@@ -310,3 +312,51 @@ ADAPTED = {
     "langchain": adapted_langchain,
     "llamaindex": adapted_llamaindex,
 }
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory):
+    """A pipeline on a collection of four documents, by overlap of words."""
+    folder = tmp_path_factory.mktemp("collection")
+    texts = [
+        "Steam whistles in a kettle . It is hot .",
+        "Tea is a drink .",
+        "Ice melts .",
+        "Snow .",
+    ]
+    documents = [Document(f"D{number}", text, "T") for number, text in enumerate(texts)]
+    write_documents(folder / "documents.jsonl", documents)
+    build_index(folder / "documents.jsonl", folder / "index", sentences=True)
+    return Pipeline(Index(folder / "index"), ranker=load_ranker("wo"))
+
+
+#: What the first sentence of the question below carries.
+KETTLE = {"source": "D0", "title": "T", "start": 0, "end": 28, "before": "", "after": "It is hot ."}
+
+
+def test_langchain_retrieves_the_sentences_of_a_collection(asking):
+    pytest.importorskip("langchain_core", reason="langchain-core is not installed")
+    from wqa.adapters.langchain import SentenceRetriever
+
+    retriever = SentenceRetriever(pipeline=asking, top_n=1)
+    [first] = retriever.invoke("why does a kettle whistle ?")
+    expected = asking.ask("why does a kettle whistle ?").sentences
+    assert first.page_content == "Steam whistles in a kettle ." == expected[0].text
+    assert first.metadata == {**KETTLE, "relevance_score": expected[0].relevance}
+    assert len(SentenceRetriever(pipeline=asking).invoke("why does a kettle whistle ?")) == 2
+    assert retriever.invoke("zebra ?") == []
+    assert asyncio.run(retriever.ainvoke("why does a kettle whistle ?")) == [first]
+    with pytest.raises(ValueError, match="top_n"):
+        SentenceRetriever(pipeline=asking, top_n=0)
+
+
+def test_llamaindex_retrieves_the_sentences_of_a_collection(asking):
+    pytest.importorskip("llama_index.core", reason="llama-index is not installed")
+    from wqa.adapters.llamaindex import SentenceRetriever
+
+    [first] = SentenceRetriever(asking, top_n=1).retrieve("why does a kettle whistle ?")
+    expected = asking.ask("why does a kettle whistle ?").sentences[0]
+    assert (first.text, first.score) == (expected.text, expected.relevance)
+    assert first.node.metadata == KETTLE
+    with pytest.raises(OptionError, match="top_n: 0; expected a whole number from 1"):
+        SentenceRetriever(asking, top_n=0)

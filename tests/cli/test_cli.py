@@ -244,6 +244,7 @@ def test_every_command_gives_the_same_figure(tiny_encoder, jsonl, tmp_path, run_
     tune = ("tune", run, *data, "--grid", 0)
     keep("tune", lambda out: json.loads(out)["front"][0]["map"], *tune)
     keep("compare", lambda out: json.loads(out)["rows"][0]["map"], "evaluate", run, run, *data)
+    keep("seeds", lambda out: json.loads(out)[0]["map"], "evaluate", run, run, "--seeds", *data)
     assert len({f"{figure:.9f}" for figure in figures.values()}) == 1, figures
     note = f"{unanswered} of {len(lines)} questions are left out by the filter no-all-negative; un"
     assert all(note in err for err in notes.values()), notes
@@ -499,7 +500,7 @@ BAD = {
     "qrels that a run reads": ("evaluate {run} --data {good} --qrels {one}", "--write-qrels"),
     "a row for each exit of two runs": (
         "evaluate {run} {run} --data {good} --per-exit",
-        "--per-exit: with several RUNs",
+        "--per-exit: with --seeds or several RUNs",
     ),
     "keep 0": ("{rank} --keep 0", "--keep: 0"),
     "keep a share": ("evaluate {run} --data {good} --keep 0.5", "--keep: '0.5'"),
@@ -528,7 +529,7 @@ BAD = {
         "is no store",
     ),
     "too many ratios for two runs": (
-        "evaluate {run} {run} --data {good} --keep 1 --keep 2 --keep 3",
+        "evaluate {run} {run} --data {good} --seeds --keep 1 --keep 2 --keep 3",
         "3 for 2 runs",
     ),
     "unknown metric": ("evaluate {run} --data {good} --metrics f1", "ndcg@K"),

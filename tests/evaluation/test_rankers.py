@@ -14,6 +14,7 @@ from wqa.evaluation.comparison import (
     compare_rankers,
     compare_trec_runs,
     comparison_table,
+    evaluate_seeds,
 )
 from wqa.inference import Capabilities, Cost, Ranker, Ranking
 from wqa.inference.timing import ranks_at_drops, time_latency, time_rankers
@@ -143,6 +144,16 @@ def test_rankers_are_compared_with_the_first():
     json.dumps(result)
     with pytest.raises(OptionError, match="at least two"):
         compare_rankers([NamedRanker("one", TableRanker())], QUESTIONS)
+
+
+def test_rankers_over_seeds():
+    entries = [NamedRanker("0", TableRanker()), NamedRanker("1", TableRanker(late=EARLY))]
+    rows = evaluate_seeds(entries, QUESTIONS, "all", ("map",))
+    assert [row["run"] for row in rows] == ["0", "1", "mean", "deviation"]
+    assert rows[2]["map"] == pytest.approx((rows[0]["map"] + rows[1]["map"]) / 2)
+    assert rows[3]["cost"] == 0 and rows[2]["questions"] == 3 and rows[2]["token_cost"] is None
+    with pytest.raises(OptionError, match="at least two"):
+        evaluate_seeds(entries[:1], QUESTIONS)
 
 
 def test_trec_runs_are_compared_on_the_questions_that_count():

@@ -25,7 +25,7 @@ from wqa.evaluation import (
     score_run,
     write_run,
 )
-from wqa.evaluation.comparison import NamedRanker, compare_rankers
+from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
 from wqa.evaluation.significance import per_question
 from wqa.evaluation.trec import break_ties, trec_order
 from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker
@@ -162,6 +162,7 @@ def test_comparison_and_tuning_break_ties_alike(tiny_run, dead):
     compared = compare_rankers(entries, questions)
     assert [row["map"] for row in compared["rows"]] == [expected, expected]
     assert compared["comparisons"][0]["metrics"][0]["first"] == expected
+    assert [row["map"] for row in evaluate_seeds(entries, questions)[:3]] == [expected] * 3
     scored = ScoredQuestions(load_ranker(tiny_run, engine="mxnet"), questions)
     for configuration in scored.evaluate([(Drop(), Drop()), (Drop(0.5), Drop(0.3))]):
         assert configuration.metrics["map"] == expected

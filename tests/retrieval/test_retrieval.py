@@ -30,6 +30,7 @@ from wqa.evaluation import (
     read_run,
     score_run,
 )
+from wqa.evaluation.comparison import NamedRanker, evaluate_seeds
 from wqa.evaluation.metrics import metrics_of
 from wqa.inference import Capabilities, Cost, Ranker, Ranking
 from wqa.retrieval import Index, build_index, contains_answer, retrieve, write_retrieved
@@ -604,6 +605,9 @@ def test_the_order_of_retrieval_reaches_the_metrics_of_rankers():
     assert figures(row) == pytest.approx([1 / 3, 2 / 3, 1 / 3, 1 / 3, 2 / 3, 1 / 3])
     rankings = NumberRanker().rank_all(RETRIEVED)
     assert figures(evaluate(rankings, RETRIEVED, metrics=NAMES)) == pytest.approx(figures(row))
+    named = [NamedRanker("a", NumberRanker())] * 2
+    *_, mean, _ = evaluate_seeds(named, RETRIEVED, filter="all", metrics=NAMES)
+    assert figures(mean) == pytest.approx(figures(row))
     for question in by_document_id(RETRIEVED):
         assert by_document_id([question]) == [question]
         assert sorted(question.ranks) == list(range(len(question.candidates)))

@@ -1,4 +1,4 @@
-"""A ranker as LangChain's compressor of documents."""
+"""LangChain's compressor of documents by a ranker, and retriever of a collection's sentences."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any, List, Optional, Sequence
 
 from wqa.errors import MissingDependency, how_to_install
 from wqa.inference import Ranker
+from wqa.inference.pipeline import Pipeline
 
 try:
     from langchain_core.documents import BaseDocumentCompressor, Document
+    from langchain_core.retrievers import BaseRetriever
     from pydantic import ConfigDict, Field
 except ImportError:
     raise MissingDependency(
@@ -67,3 +69,28 @@ class Reranker(BaseDocumentCompressor):
             metadata = {**documents[index].metadata, "relevance_score": score}
             ranked.append(documents[index].model_copy(update={"metadata": metadata}))
         return ranked
+
+
+class SentenceRetriever(BaseRetriever):
+    """Retrieves the sentences of a collection that answer a query best.
+
+    Attributes
+    ----------
+    pipeline : wqa.inference.pipeline.Pipeline
+        An index with sentences, and a ranker.
+    top_n : int
+        Number of sentences.
+    """
+
+    pipeline: Pipeline
+    top_n: int = Field(default=5, ge=1)
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any = None) -> List[Document]:
+        """The sentences, best first, with what `Pipeline.ask` knows of each in their metadata."""
+        answers = self.pipeline.ask(query)
+        return [
+            Document(page_content=text, metadata=metadata)
+            for text, metadata in answers.records(self.top_n)
+        ]

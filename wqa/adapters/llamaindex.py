@@ -1,16 +1,18 @@
-"""A ranker as LlamaIndex's postprocessor of nodes."""
+"""LlamaIndex's postprocessor of nodes by a ranker, and retriever of a collection's sentences."""
 
 from __future__ import annotations
 
 from typing import List, Optional
 
-from wqa.errors import InputError, MissingDependency, how_to_install
+from wqa.errors import InputError, MissingDependency, OptionError, how_to_install
 from wqa.inference import Ranker
+from wqa.inference.pipeline import Pipeline
 
 try:
     from llama_index.core.bridge.pydantic import Field
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
-    from llama_index.core.schema import NodeWithScore, QueryBundle
+    from llama_index.core.retrievers import BaseRetriever
+    from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 except ImportError:
     raise MissingDependency(
         "llama_index.core", "is not installed", "llama-index-core", how_to_install("llamaindex")
@@ -53,3 +55,34 @@ class Reranker(BaseNodePostprocessor):
             NodeWithScore(node=nodes[index].node, score=float(ranking.relevance[index]))
             for index in ranking.order
         ]
+
+
+class SentenceRetriever(BaseRetriever):
+    """Retrieves the sentences of a collection that answer a query best.
+
+    Parameters
+    ----------
+    pipeline : wqa.inference.pipeline.Pipeline
+        An index with sentences, and a ranker.
+    top_n : int
+        Number of sentences.
+
+    Raises
+    ------
+    OptionError
+        If ``top_n`` is below 1.
+    """
+
+    def __init__(self, pipeline: Pipeline, top_n: int = 5) -> None:
+        super().__init__()
+        if top_n < 1:
+            raise OptionError("top_n", top_n, "a whole number from 1")
+        self._pipeline, self._top_n = pipeline, top_n
+
+    def _retrieve(self, query_bundle: QueryBundle) -> List[NodeWithScore]:
+        """The sentences, best first, with what `Pipeline.ask` knows of each in their metadata."""
+        nodes = []
+        for text, metadata in self._pipeline.ask(query_bundle.query_str).records(self._top_n):
+            score = metadata.pop("relevance_score")
+            nodes.append(NodeWithScore(node=TextNode(text=text, metadata=metadata), score=score))
+        return nodes

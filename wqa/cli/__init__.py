@@ -11,12 +11,12 @@ import argparse
 import contextlib
 import sys
 from importlib import import_module
-from typing import Iterator, Optional, Sequence
+from typing import Iterator, Optional, Sequence, Union
 
 import wqa
 from wqa.cli.options import check_numbers, note_cache
 from wqa.cli.parser import CommandParser, at_the_command_line
-from wqa.errors import Stopped, WqaError, printable
+from wqa.errors import Stopped, StorageError, WqaError, printable
 from wqa.io.progress import messages_on_stderr
 
 #: Exit status after an error of the user, and after an interrupt or the end of a pipe's reader: 128
@@ -82,11 +82,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return BROKEN_PIPE
-    except WqaError as error:
-        print(f"error: {at_the_command_line(error, options.parser)}", file=sys.stderr)
-        return FAILED
-    except (OSError, MemoryError) as error:
-        text = printable(str(error)) or "there is not enough memory"
+    except (WqaError, OSError, MemoryError) as error:
+        text = at_the_command_line(_typed(error), options.parser)
         print(f"error: {text}", file=sys.stderr)
         return FAILED
 
@@ -98,3 +95,15 @@ def _flushed_output() -> Iterator[None]:
         yield
     finally:
         sys.stdout.flush()
+
+
+def _typed(error: Union[WqaError, OSError, MemoryError]) -> WqaError:
+    """The typed error for one of the operating system."""
+    if isinstance(error, MemoryError):
+        hint = "take a smaller model or less data at a time"
+        return StorageError("memory", "there is not enough of it", hint=hint)
+    if isinstance(error, OSError) and not isinstance(error, WqaError):
+        where = error.filename or "standard output or the system"
+        hint = "check the path, its permissions and space"
+        return StorageError(where, error.strerror or error, hint=hint)
+    return error

@@ -10,8 +10,9 @@ Metrics equal trec_eval's; questions without an answer are left out unless --fil
 otherwise. With one RUN, each --drop-ratio and each --keep is a row of the table. Several RUNs, or
 TREC runs, stand side by side, and each is compared with the first by each metric: paired t-test,
 Wilcoxon's signed-rank test, the 95 % interval of the mean difference by a bootstrap over the
-questions, and Spearman's rho. Without a RUN, --run and --qrels name the TREC files to score. The
-ranker rr keeps the order of the candidates in --data, that of `wqa retrieve`. hit@K is the share of
+questions, and Spearman's rho. With --seeds, the RUNs are seeds of one system, and the table ends
+with mean and deviation. Without a RUN, --run and --qrels name the TREC files to score. The ranker
+rr keeps the order of the candidates in --data, that of `wqa retrieve`. hit@K is the share of
 questions with a correct candidate among the first K; pbt@K and ptb@K compare with the order in
 --data. A RUN may be a .json file of a sequence or an ensemble of rankers, or the name of a ranker
 without training: minilm, maxsim:ENCODER, cosine:ENCODER, rr, wo, wo+rr, random:SEED, bm25. For a
@@ -50,13 +51,15 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 
 #: Options that ``--help`` explains.
-FIRST = ("data", "trec_runs", "qrels", "metrics", "drops", "trec_run", "json", "precision")
+FIRST = ("data", "trec_runs", "qrels", "metrics", "drops", "seeds", "trec_run", "json", "precision")
 #: Options of a single RUN, and of RUNs.
 _OF_ONE_RUN = ("per_exit", "trec_run", "run_metadata", "trec_qrels", "total")
-_OF_RUNS = ("data", "drops", "ties", *_OF_ONE_RUN)
+_OF_RUNS = ("data", "drops", "seeds", "ties", *_OF_ONE_RUN)
 _FLAGS = {
+    "seeds": "the RUNs are seeds of one system: mean and deviation",
     "per-exit": "add a row for each exit on its own, with nothing dropped",
-    "run-metadata": "begin the TREC run with a header of ir_metadata; trec_eval reads none",
+    "run-metadata": "begin the TREC run with a header of ir_metadata, which says how it was made; "
+    "trec_eval does not read such a run",
 }
 #: Figures that are shown in a line above the table.
 _ABOVE = ("questions", "filter", "truncated_questions", "skipped_questions")
@@ -100,7 +103,7 @@ def run(options: argparse.Namespace) -> None:
     if options.total < 0:
         raise OptionError("total", options.total, "a number of questions")
     scores_trec = _scores_trec_runs(options)
-    if not scores_trec and labels_claims(options.runs):
+    if not (scores_trec or options.seeds) and labels_claims(options.runs):
         evaluate_claims(options)
         return
     options.metrics = metrics
@@ -151,15 +154,16 @@ def _of_trec_runs(options: argparse.Namespace) -> Any:
 def _of_runs(options: argparse.Namespace) -> Any:
     from wqa.data import read_questions
     from wqa.evaluation import evaluate_ranker
-    from wqa.evaluation.comparison import compare_rankers
+    from wqa.evaluation.comparison import compare_rankers, evaluate_seeds
     from wqa.systems.load import load_ranker
 
     given = values_of(options, "filter", "metrics", "ties")
-    if len(options.runs) > 1:
-        refuse(options, _OF_ONE_RUN, "with several RUNs", "a single RUN")
+    if options.seeds or len(options.runs) > 1:
+        refuse(options, _OF_ONE_RUN, "with --seeds or several RUNs", "a single RUN")
         rankers = _named_rankers(options)
         questions = list(read_questions(options.data))
-        return compare_rankers(rankers, questions, progress=True, **given)
+        evaluation: Any = evaluate_seeds if options.seeds else compare_rankers
+        return evaluation(rankers, questions, progress=True, **given)
     [run] = options.runs
     questions = list(read_questions(options.data))
     return evaluate_ranker(

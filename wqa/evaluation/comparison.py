@@ -26,6 +26,7 @@ from wqa.evaluation.report import Cell, table
 from wqa.evaluation.significance import (
     PerQuestion,
     compare,
+    over_seeds,
     per_question,
     per_question_of_run,
     rank_correlation,
@@ -110,6 +111,54 @@ def compare_rankers(
         tests pair the questions.
     """
     return _compared(_results(rankers, questions, filter, metrics, progress, ties))
+
+
+def evaluate_seeds(
+    rankers: Iterable[NamedRanker],
+    questions: Iterable[Question],
+    filter: str = DEFAULT_FILTER,
+    metrics: Sequence[str] = METRICS,
+    progress: bool = False,
+    ties: Optional[str] = None,
+) -> List[Row]:
+    """Evaluate rankers that differ by their seed.
+
+    Parameters
+    ----------
+    rankers : iterable of NamedRanker
+        At least two, of each seed one.
+    questions, filter, metrics, progress, ties
+        As `compare_rankers` takes them.
+
+    Returns
+    -------
+    list of dict
+        A row for each ranker, then the rows ``mean`` and ``deviation``.
+
+    Raises
+    ------
+    OptionError
+        If there are fewer than two rankers, or ``filter`` or a metric is unknown.
+    DataError
+        If a candidate has no label, or the rankers do not skip the same
+        over-long questions.
+    """
+    results = _results(rankers, questions, filter, metrics, progress, ties)
+    if len(results) < 2:
+        raise OptionError("runs", f"{len(results)} of them", "at least two, of each seed one")
+    rows = [result.row for result in results]
+    names = ("questions", *metrics, "cost")
+    spread = over_seeds([{name: row[name] for name in names} for row in rows])
+    for index, title in enumerate(("mean", "deviation")):
+        row: Row = {"run": title, "drop_ratio": "", "filter": filter}
+        for name in ("questions", "skipped_questions"):
+            row[name] = rows[0][name]
+        row.update({name: pair[index] for name, pair in spread.items()})
+        row["token_cost"] = None
+        if "ties" in rows[0]:
+            row["ties"] = rows[0]["ties"]
+        rows.append(row)
+    return rows
 
 
 def compare_trec_runs(

@@ -9,7 +9,7 @@ section 1).
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from wqa.data import Candidate, Document, Question
 from wqa.errors import InputError, OptionError, shorten
@@ -172,6 +172,22 @@ class SentenceAnswers(NamedTuple):
             if threshold is not None:
                 answered = self.ranking.answered(threshold)
         return {**result, "cost": cost, "threshold": threshold, "answered": answered}
+
+    def records(self, top: int) -> List[Tuple[str, Dict[str, Any]]]:
+        """The first ``top`` sentences as texts with metadata, for other libraries.
+
+        The metadata are ``relevance_score``, in [0, 1] and falling, ``source``, the document's id,
+        ``title``, ``start``, ``end``, ``before`` and ``after``.
+        """
+        records = []
+        for sentence in self.sentences[:top]:
+            document = self.documents[sentence.document].document
+            metadata = {"relevance_score": sentence.relevance, "source": document.id}
+            metadata["title"] = document.title
+            for name in ("start", "end", "before", "after"):
+                metadata[name] = getattr(sentence, name)
+            records.append((sentence.text, metadata))
+        return records
 
 
 class Pipeline:
