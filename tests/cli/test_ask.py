@@ -215,6 +215,15 @@ def test_texts_are_asked_without_an_index(index, tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d.jsonl", "kettle.txt"]
 
 
+def test_a_file_that_holds_no_candidate_lines(tmp_path, capsys):
+    for name, hint in (("t.csv", "`wqa index` and `wqa ask`"), ("t.docx", "convert it to text")):
+        (tmp_path / name).write_text("id,text\n1,Ice melts.\n")
+        arguments = ["--question", QUESTION, "--candidates", str(tmp_path / name)]
+        assert main(["rank", "wo", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert f"is a {name[1:]} file; expected candidates, one a line; {hint}" in error
+
+
 def test_a_ranker_that_is_a_file_or_is_misspelt(index, tmp_path, capsys):
     assert ask(index, "minlm", "--question", QUESTION) == 2
     assert "minlm: there is no such directory; " in (said := capsys.readouterr().err)

@@ -403,11 +403,14 @@ def test_help_for_a_newcomer_fits_a_screen_and_names_all_options(name, capsys, m
     assert len(flags) > 15 and flags <= set(re.findall(r"--[a-z][a-z0-9-]+", short))
 
 
-def test_an_unknown_command_has_all_others_whole(capsys):
+def test_an_unknown_command_has_the_nearest_one_and_all_others_whole(capsys):
     assert main(["trian", "cascade"]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("error: COMMAND: 'trian'; expected one of train, evaluate, ")
-    assert line.endswith(", ".join(COMMANDS))
+    assert line.endswith("; did you mean train?")
+    assert all(f" {name}," in line or f" {name};" in line for name in COMMANDS)
+    assert main(["zzz" * 200]) == 2
+    assert capsys.readouterr().err.endswith(f"{', '.join(COMMANDS)}; wqa --help explains them\n")
 
 
 def test_a_flag_means_one_thing():

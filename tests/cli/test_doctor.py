@@ -39,13 +39,13 @@ def test_this_machine():
     for precision in ("float32", "bfloat16", "int8"):
         assert bool(states["onednn", precision]) == bool(lacks(precision)), precision
     assert report["versions"]["mxnet"] and {"numpy", "tokenizers", "ray"} < set(report["versions"])
-    assert "avx" in report["onednn_uses"].lower()
+    assert report["processor"]["name"] and "avx2" in report["processor"]["instruction_sets"]
 
 
 @pytest.mark.onednn
 def test_without_the_onednn_package():
     status, report = report_of([HIDDEN], **{HIDE_ONEDNN: "1"})
-    assert status == 0 and report["onednn_uses"] is None
+    assert status == 0 and report["processor"]["onednn_uses"] is None
     states = problems(report)
     assert not states["mxnet", "float32"] and "onednn-cpu-gomp" in states["onednn", "float32"]
 
@@ -61,7 +61,7 @@ def test_a_library_that_cannot_be_imported(module, text, message, tmp_path):
     (tmp_path / f"{module}.py").write_text(text + "\n")
     status, report = report_of([tmp_path])
     assert status == 2 and not report["works"] and message in report["problem"]
-    assert report["versions"]["python"]
+    assert report["processor"]["machine"] and report["versions"]["python"]
 
 
 def test_without_mxnet_exported_folders_can_be_ranked(monkeypatch):

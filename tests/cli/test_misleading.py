@@ -80,6 +80,13 @@ def test_numbers_that_json_has_not_are_null(capsys, tmp_path):
 # Errors that mislead
 
 
+def test_a_question_of_stop_words_alone(capsys, tmp_path):
+    (tmp_path / "a.txt").write_text("The Who played IT in 1970.\n")
+    for question, reason in (("who is The Who ?", "stop words"), ("what melts ?", "none shares")):
+        assert main(["ask", str(tmp_path), "--ranker", "bm25", "--question", question]) == 0
+        assert reason in capsys.readouterr().out
+
+
 def test_questions_from_a_pipe(capsys, tmp_path):
     path = write_questions(tmp_path / "q.jsonl", (1, 0))
     descriptor, end = os.pipe()  # what <(cat q.jsonl) is to a command
@@ -98,6 +105,15 @@ def test_what_is_absent_is_said_to_be_absent(capsys, tmp_path):
         ("retrieve", "no", "--data", "x", "--out", "y"),
     ):
         assert "no: there is no such file or folder" in refused(capsys, *command)
+
+
+@pytest.mark.parametrize(
+    ("flag", "nearest"), [("--lr", "--learning-rate"), ("--epoch-s", "--epochs"), ("--zzz", "")]
+)
+def test_an_unknown_option_names_the_nearest(capsys, flag, nearest):
+    error = refused(capsys, "train", "pairwise", "--train", "x", "--out", "y", flag, "3")
+    assert f"unrecognized arguments: {flag}" in error
+    assert ("did you mean" in error) == bool(nearest) and nearest in error
 
 
 @pytest.mark.parametrize(

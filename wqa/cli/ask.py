@@ -62,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--top", 80, "documents to retrieve for a question")
     text = "sentences to show, and N of hit@N (default: 3), or answers of a reader (default: 1)"
     add_number(parser, "--n-best", None, text)
-    text = 'say "no answer found" below this relevance (default: that of a calibrated run)'
+    text = 'say "no answer found" where the relevance of the first is below X, 0 to 1 (default: '
+    text += "the threshold of a calibrated run)"
     parser.add_argument("--threshold", metavar="X", help=text)
     add_json(parser)
     reading = parser.add_argument_group("with --reader")
@@ -233,7 +234,7 @@ def _show_all(
 def _sentences_text(result: Dict[str, Any], has_exits: bool) -> str:
     """Sentences with those around them, and what was read."""
     if not result["documents"]:
-        return "no answer found: the question retrieves no document"
+        return f"no answer found: {_nothing(result)}"
     if not result["sentences"]:
         return "no answer found: no document has a sentence"
     if result["answered"] is False:
@@ -256,7 +257,7 @@ def _sentences_text(result: Dict[str, Any], has_exits: bool) -> str:
 def _spans_text(result: Dict[str, Any]) -> str:
     """Answers with the text around them, and the number of documents that were read."""
     if not result["documents"]:
-        return "the question retrieves no document"
+        return _nothing(result)
     lines = ["rank    score  answer"]
     for rank, row in enumerate(result["answers"], 1):
         lines.append(f"{rank:4} {row['score']:>8.3f}  {_one_line(row['text'])}")
@@ -266,6 +267,15 @@ def _spans_text(result: Dict[str, Any]) -> str:
         lines.append("   -        -  no document has text")
     lines.append(f"{len(result['documents'])} of {result['retrieved']} documents read")
     return "\n".join(lines)
+
+
+def _nothing(result: Dict[str, Any]) -> str:
+    """Why a question retrieves no document."""
+    from wqa.retrieval.methods import ngrams, tokenize
+
+    if ngrams(tokenize(result["question"]), 1):
+        return "the question retrieves no document: none shares a term that has weight"
+    return "the question holds stop words and punctuation marks alone, which find no document"
 
 
 def _shown(row: Dict[str, Any]) -> str:

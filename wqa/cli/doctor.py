@@ -1,4 +1,4 @@
-"""Say which versions are installed, what oneDNN uses of the processor, and which engines rank.
+"""Say which versions are installed, what the processor can do, and which engines rank.
 
 example:
   wqa doctor
@@ -27,7 +27,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import wqa
 from wqa.cli.options import add_json, show
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.config.environment import MXNET_PACKAGES, installed_version
+from wqa.config.environment import MXNET_PACKAGES, installed_version, processor
 from wqa.errors import MissingDependency, WqaError, printable
 
 #: Program of the process that ranks; its last line of output is the result.
@@ -69,6 +69,7 @@ def diagnose() -> Dict[str, Any]:
     return {
         "works": any(not row["problem"] for row in engines),
         "versions": versions,
+        "processor": {**processor(), "onednn_uses": result.pop("onednn_uses", None)},
         **result,
     }
 
@@ -175,9 +176,12 @@ def _probe_in_a_process() -> Dict[str, Any]:
 
 def as_text(report: Dict[str, Any]) -> str:
     """Lay a report out for a terminal."""
+    chip = report["processor"]
+    caps = [f"limited by {name}={value}" for name, value in chip["caps"].items()]
     lines = [
         f"ranking {'works' if report['works'] else 'does not work'} here; {report['problem']}",
-        f"oneDNN uses {report.get('onednn_uses') or 'nothing'}",
+        f"processor: {chip['name'] or 'unknown'}, {' '.join(chip['instruction_sets'])}",
+        "; ".join([f"oneDNN uses {chip['onednn_uses'] or 'nothing'}", *caps]),
         f"GPUs: {report.get('gpus', 0)}",
     ]
     for row in report["engines"]:

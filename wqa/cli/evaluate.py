@@ -73,16 +73,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     keywords: Dict[str, Any] = {"action": "append", "default": [], "dest": "trec_runs"}
     parser.add_argument("--run", metavar="FILE", help="TREC run", **keywords)
     parser.add_argument("--qrels", metavar="FILE", help="TREC judgements, for --run")
-    text = "of map, mrr, p@K, ndcg@K, hit@K, pbt@K, ptb@K (default: %(default)s)"
+    text = (
+        "of map, mrr, p@K, ndcg@K, and hit@K, pbt@K, ptb@K, the P@N, PBT@N, PTB@N of the DC-BERT "
+    )
+    text += "paper (default: %(default)s)"
     default = "map,mrr,p@1,ndcg@10"
     parser.add_argument("--metrics", default=default, metavar="M[,M...]", help=text)
-    text = "equal scores: by document id, or the correct ones last (default: trec, but for wo)"
+    text = (
+        "candidates with equal scores: trec, by descending document id; pessimistic, the correct "
+    )
+    text += "ones last (default: trec, but for the baseline wo)"
     parser.add_argument("--ties", choices=("trec", "pessimistic"), help=text)
     add_filter(parser, "--filter", "", "questions to score")
     add_drops(parser, "; give it again for another row, or, with several RUNs, once for each")
     for name, text in _FLAGS.items():
         parser.add_argument(f"--{name}", action="store_true", help=text)
-    text = "questions of the corpus: those that are not in --data count as 0"
+    text = "questions of the corpus: those that retrieved no candidate, and so are not in --data, "
+    text += "count as 0"
     parser.add_argument("--total", type=int, default=0, metavar="N", help=text)
     text = "TREC run to write; {} in its name is replaced by the drop ratio"
     parser.add_argument("--trec-run", default="", metavar="FILE", help=text)

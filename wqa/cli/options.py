@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 from wqa.config import EngineConfig
 from wqa.config.training import LONG_CANDIDATES, LONG_QUESTIONS, RANKING_ENGINES
 from wqa.data.records import DEFAULT_FILTER, FILTERS
-from wqa.errors import OptionError, printable, shorten
+from wqa.errors import UNPRINTABLE, OptionError, printable, shorten
 
 if TYPE_CHECKING:
     from wqa.data.parts import PartsReport, PartTask
@@ -169,7 +169,8 @@ def _output_file(path: str) -> str:
 def show(text: str, value: Any, path: str) -> None:
     """Print a result as text, or write it as JSON, or both."""
     if path == "-":
-        sys.stdout.write(_document(value))
+        has_all_characters = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+        sys.stdout.write(_document(value, ensure_ascii=not has_all_characters))
         return
     # The file first: a reader of standard output may close it.
     if path:
@@ -180,11 +181,15 @@ def show(text: str, value: Any, path: str) -> None:
     print(text)
 
 
-def _document(value: Any) -> str:
-    """A value as JSON in ASCII, which no terminal takes for a command."""
+def _document(value: Any, ensure_ascii: bool = False) -> str:
+    """A value as JSON, with an escape for each character that must not reach a terminal."""
     # JSON has no NaN and no infinity.
     value = json.loads(json.dumps(value), parse_constant=lambda _: None)
-    return json.dumps(value, indent=2).replace("\x7f", "\\u007f") + "\n"
+    text = json.dumps(value, indent=2, ensure_ascii=ensure_ascii)
+    lines = [
+        UNPRINTABLE.sub(lambda match: json.dumps(match[0])[1:-1], line) for line in text.split("\n")
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def add_engine(
@@ -198,7 +203,8 @@ def add_engine(
     text = "device: cpu or gpu:0 (default: cpu)"
     parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help=text)
     add_choice(parser, "--precision", precisions, f"precision of products{note}")
-    text = "engine of the layers; auto takes oneDNN on a CPU, ONNX Runtime for an export"
+    text = "engine of the layers; auto takes oneDNN on a CPU where it is installed, and ONNX "
+    text += "Runtime for an exported folder"
     add_choice(parser, "--engine", RANKING_ENGINES, text)
     text = "threads on a CPU (default: all that the process may use)"
     add_number(parser, "--threads", None, text)
@@ -270,7 +276,7 @@ def one_drop_setting(given: Sequence[Tuple[str, str]]) -> Dict[str, Any]:
     settings = drop_settings(given)
     if len(settings) > 1:
         names = " and ".join(name for name, _ in settings)
-        raise OptionError("drop_ratio, keep and drop_below", names, "one of them")
+        raise OptionError("drop_ratio and keep and drop_below", names, "one of them")
     return settings[0][1] if settings else {}
 
 
@@ -314,7 +320,10 @@ def note_cache(options: argparse.Namespace) -> None:
     cache = getattr(options, "cache", None)
     # It is still a path where the subcommand has loaded no ranker.
     if cache is not None and not isinstance(cache, str) and cache.documents:
-        text = f"{cache.missing:,} of {cache.documents:,} documents were not in the cache"
+        text = f"all {cache.documents:,} documents came from the cache"
+        if cache.missing:
+            text = f"{cache.missing:,} of {cache.documents:,} documents were encoded, as the cache "
+            text += "does not hold them or holds another text of theirs"
         LOGGER.warning(printable(f"{cache.path}: {text}"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import functools
 import re
 import sys
@@ -96,8 +97,10 @@ class CommandParser(argparse.ArgumentParser):
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
             if value in MOVED:
                 raise OptionError(value, "is no command any more", hint=MOVED[value])
+            nearest = difflib.get_close_matches(value, action.choices, n=1)
+            hint = f"did you mean {nearest[0]}?" if nearest else f"{self.prog} --help explains them"
             known = ", ".join(action.choices)
-            raise OptionError(str(action.metavar), shorten(value), f"one of {known}")
+            raise OptionError(str(action.metavar), shorten(value), f"one of {known}", hint)
         super()._check_value(action, value)
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -107,7 +110,19 @@ class CommandParser(argparse.ArgumentParser):
         """Raise an `OptionError` with a message of argparse."""
         if len(message) > _LONGEST:
             message = message[: _LONGEST - 3] + "..."
-        raise OptionError(self.prog, message, hint=f"{self.prog} --help explains its arguments")
+        hint = f"{self.prog} --help explains its arguments"
+        unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
+        nearest = self._nearest(unknown[1]) if unknown else ""
+        if nearest:
+            hint = f"did you mean {nearest}? {hint}"
+        raise OptionError(self.prog, message, hint=hint)
+
+    def _nearest(self, flag: str) -> str:
+        """The option that a flag is likely meant for, by its spelling or its initials."""
+        flags = [option for action in self._actions for option in action.option_strings]
+        by_initials = {re.sub(r"-+(\w)[^-]*", r"\1", option): option for option in flags}
+        close = difflib.get_close_matches(flag, flags, n=1)
+        return by_initials.get(flag.strip("-")) or (close or [""])[0]
 
 
 class _HelpAll(argparse.Action):

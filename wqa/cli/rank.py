@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import pathlib
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Union
 
@@ -33,6 +34,8 @@ from wqa.cli.options import (
 )
 from wqa.data import Candidate
 from wqa.data import read_candidates as read_records
+from wqa.data.folders import OFFICE
+from wqa.data.tables import TABLES
 from wqa.errors import DataError, InputError, OptionError, printable, shorten
 
 #: Options that ``--help`` explains.
@@ -50,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--candidates", help=text, **keywords)
     add_drops(parser)
     add_number(parser, "--top-k", None, "show the first K only (default: all)", "K")
-    text = 'say "none of these" below this relevance (default: that of the calibrated run)'
+    text = 'say "none of these" where the relevance of the first is below X, 0 to 1 (without X: '
+    text += "below the threshold of the calibrated run)"
     parser.add_argument("--threshold", nargs="?", const="", metavar="X", help=text)
     add_json(parser)
     # A cache is for the documents of a collection.
@@ -87,8 +91,8 @@ def run(options: argparse.Namespace) -> None:
         if first["blank"]:
             text = "none of these: no candidate has text"
         elif not result["answered"]:
-            relevance = f"the relevance of the first, {first['relevance']:.4f}"
-            text = f"none of these: {relevance}, is below {threshold:.4f}"
+            text = f"none of these: the relevance of the first, {first['relevance']:.4f}, is below "
+            text += f"{threshold:.4f}"
     show(text, result, options.json)
 
 
@@ -106,6 +110,10 @@ def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
     """Read candidates, one a line."""
     if path.endswith((".jsonl", ".jsonl.gz")):
         return read_records(path)
+    suffix = pathlib.Path(path).suffix.lower()
+    if suffix in (*TABLES, *OFFICE):
+        hint = "`wqa index` and `wqa ask` read tables" if suffix in TABLES else "convert it to text"
+        raise DataError(path, f"is a {suffix} file", "candidates, one a line", hint)
     lines = read_lines(path)
     if not lines:
         name = "standard input" if path == "-" else path

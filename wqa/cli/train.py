@@ -67,7 +67,8 @@ def add_system_arguments(parser: CommandParser, system: str) -> None:
     """Add the arguments of ``wqa train SYSTEM`` to its parser."""
     config = _config_of(system)
     start = parser.add_mutually_exclusive_group()
-    text = "pretrained encoder: a directory, a tar, a hub name, minilm, gluonnlp:MODEL/DATASET"
+    text = "pretrained encoder: a Hugging Face directory, a tar of one, or a hub name; what `wqa "
+    text += "convert` wrote; minilm, the installed one; gluonnlp:MODEL/DATASET"
     start.add_argument("--encoder", default="", metavar="DIR", help=text)
     text = "run to start from instead, as TANDA's adapt step does"
     start.add_argument("--init", default="", metavar="RUN", help=text)
@@ -85,7 +86,10 @@ def add_system_arguments(parser: CommandParser, system: str) -> None:
     of_training = TrainingConfig()
     for name, text in (("train", "training questions to use"), ("dev", "those of dev to score")):
         add_filter(training, f"--{name}-filter", getattr(of_training, f"{name}_filter"), text)
+    taken = {action.dest for action in parser._actions}
     own = [field.name for field in dataclasses.fields(config) if has_option(field)]
+    for name in taken.intersection(own):
+        raise ValueError(f"{config.__name__}.{name} has the name of an option of wqa")
     add_fields(parser.add_argument_group(f"options of {system}"), config)
     parser.first = parser.first and (*parser.first, *own)
 

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 #: Options for the drops of a run or a sequence, and options for the weights of an ensemble.
 _OF_DROPS = ("grid", "max_cost", "max_loss", "out")
 _OF_WEIGHTS = ("trials", "seed")
+#: Rows of a Pareto front that are shown, both ends included.
+_ROWS = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_choice(parser, "--metric", ("map", "mrr", "p@1", "ndcg@10"), "metric that counts")
     add_number(parser, "--trials", 200, "trials of an ensemble's weights")
     add_number(parser, "--seed", 0, "seed of these trials")
-    text = "drop ratios of an exit (default: 0.1 to 0.6), or numbers that a sequence may keep"
+    text = "drop ratios that an exit may have (default: 0.1 to 0.6), or numbers of candidates that "
+    text += "a ranker of a sequence may keep (default: 1 to 100 in steps that grow)"
     parser.add_argument("--grid", metavar="A[,A...]", help=text)
     limit = parser.add_mutually_exclusive_group()
     keywords: Dict[str, Any] = {"type": float, "metavar": "X"}
@@ -107,11 +110,14 @@ def _show(tuning: Tuning, options: argparse.Namespace) -> None:
 
     note_long_questions(tuning.truncated_questions, tuning.skipped_questions, options.data)
     result = {"filter": options.filter, **tuning.to_dict()}
+    front = tuning.front
+    if len(front) > _ROWS:
+        front = [front[index * (len(front) - 1) // (_ROWS - 1)] for index in range(_ROWS)]
     lines = [
         f"{tuning.questions} questions, filter {options.filter}; "
         f"{len(tuning.configurations)} configurations; {printable(str(tuning.out))}",
         "Pareto front:",
-        table(result["front"]),
+        table([configuration.row(tuning.columns) for configuration in front]),
     ]
     row = result["picked"]
     if row:

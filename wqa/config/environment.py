@@ -1,4 +1,4 @@
-"""What is known and loaded before MXNet: threads, versions, devices, CUDA.
+"""What is known and loaded before MXNet: threads, the processor, versions, devices, CUDA.
 
 The extra ``cu112`` installs the CUDA libraries from wheels of their own, in folders that the loader
 does not search, so they are loaded by path. ``libcuda.so.1`` comes with the driver alone.
@@ -10,11 +10,12 @@ import contextlib
 import ctypes
 import importlib.metadata
 import importlib.util
+import os
 import pathlib
 import platform
 import re
 import sys
-from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 import wqa
 from wqa.errors import DeviceError, MissingDependency, OptionError, how_to_install, shorten
@@ -102,6 +103,31 @@ def openmp_threads(text: str, default: int) -> str:
     return first
 
 
+#: Instruction sets that the kernels of oneDNN and MXNet use, as Linux names them, oldest first.
+INSTRUCTION_SETS = (
+    *("sse4_1", "avx", "avx2", "fma", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16"),
+    *("avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"),
+)
+#: Environment variables that limit the instruction sets of oneDNN, and of the one inside MXNet.
+CAPS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+
+
+def processor() -> Dict[str, Any]:
+    """Describe the processor."""
+    fields: Dict[str, str] = {}
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            fields.setdefault(name.strip(), value.strip())
+    flags = fields.get("flags", "").split()
+    return {
+        "name": fields.get("model name", ""),
+        "machine": platform.machine(),
+        "instruction_sets": [name for name in INSTRUCTION_SETS if name in flags],
+        "caps": {name: os.environ[name] for name in CAPS if os.environ.get(name)},
+    }
+
+
 #: Libraries of the extra, ordered by dependence.
 LIBRARIES = (
     "libcudart.so.11.0",
@@ -148,10 +174,13 @@ def load_libraries(
 def import_problem(error: Exception) -> MissingDependency:
     """Say what is missing where MXNet cannot be imported, and what to do."""
     missing = [library for library in (DRIVER, *LIBRARIES) if library in str(error)]
-    hint = f"install it {how_to_install('cpu')}, or '.[cu112]' for NVIDIA; `wqa doctor` says more"
+    hint = f"install it {how_to_install('cpu')}, or '.[cu112]' on a machine with an NVIDIA driver; "
+    hint += "`wqa doctor` says more"
     if DRIVER in missing:
-        hint = "install the NVIDIA driver, and start a container with the GPUs; without a GPU: pip "
-        hint += f"uninstall mxnet-cu112, then {how_to_install('cpu')}"
+        hint = (
+            "install the NVIDIA driver, for CUDA 11.2 or newer; in a container, start it with the "
+        )
+        hint += f"GPUs; without a GPU: pip uninstall mxnet-cu112, then {how_to_install('cpu')}"
     elif missing:
         hint = how_to_install("cu112")
     elif sys.version_info >= (3, 12):

@@ -153,7 +153,7 @@ def test_commands_read_a_cache_and_count_it(name, questions, tmp_path, capsys):
         assert encode_documents(rule, documents, cache, store="float32")["documents"] == len(ids)
     capsys.readouterr()
     assert main(["evaluate", name, "--data", str(data), "--cache", str(cache)]) == 0
-    assert f"0 of {len(ids)} documents were not in the cache" in capsys.readouterr().err
+    assert f"all {len(ids)} documents came from the cache" in capsys.readouterr().err
     [stored] = read_questions(data)
     [cached] = load_ranker(name, cache=cache).rank_all([stored])
     [encoded] = load_ranker(name).rank_all([stored])

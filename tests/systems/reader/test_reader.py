@@ -615,7 +615,7 @@ def test_a_ranker_that_reads_a_cache_of_documents(rivers, reader_run, tmp_path, 
         assert answer(rivers, reader_run, *question, "--ranker", run, *more) == 0
         said = capsys.readouterr()
         results.append(json.loads(said.out))
-    assert "0 of 3 documents were not in the cache" in said.err
+    assert "all 3 documents came from the cache" in said.err
     whole, cached = results
     assert whole["answers"] == cached["answers"]
     for one, another in zip(whole["documents"], cached["documents"]):
