@@ -55,7 +55,7 @@ def test_a_fault_is_kept_with_the_command_that_repeats_it(tmp_path, start):
 
 @pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="needs /proc")
 def test_sigterm_ends_the_workers(tmp_path, start):
-    process = start("--only", "damage")
+    process = start("--only", "interrupts")
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
     end = time.monotonic() + 60
     while len(workers := children.read_text().split()) < 2 and time.monotonic() < end:

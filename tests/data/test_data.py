@@ -1,7 +1,5 @@
-import errno
 import gzip
 import json
-import os
 import sys
 
 import numpy as np
@@ -87,24 +85,12 @@ BAD = {
     "unknown key": (GOOD.replace('"id"', '"x": 1, "id"').replace("Q1", "a"), "unknown key 'x'"),
     "key twice": (GOOD.replace('"id"', '"id": "z", "id"').replace("Q1", "a"), "occurs twice"),
     "label 2": (GOOD.replace('"label": 1', '"label": 2').replace("Q1", "a"), "label is 2"),
-    "label true": (GOOD.replace('"label": 1', '"label": true').replace("Q1", "a"), "label is True"),
-    "no candidates": ('{"id": "a", "question": "b", "candidates": []}', "candidates is []"),
     "empty question": (
         '{"id": "a", "question": " ", "candidates": [{"text": "x"}]}',
         "question is empty",
     ),
-    "id is a number": ('{"id": 7, "question": "b", "candidates": [{"text": "x"}]}', "id is 7"),
     "not utf-8": (b'{"id": "\xff"}', "byte 8 is not UTF-8"),
-    "half a surrogate": (
-        '{"id": "a", "question": "\\ud83d", "candidates": [{"text": "x"}]}',
-        "surrogate",
-    ),
-    "empty answer": (
-        GOOD.replace('"id"', '"answers": ["he", " "], "id"').replace("Q1", "a"),
-        "answer 2 is empty",
-    ),
     "id null": (GOOD.replace('"he"', '"he", "id": null'), "candidate 1: id is None"),
-    "id empty": (GOOD.replace('"he"', '"he", "id": ""'), "candidate 1: id is ''"),
     "id with a no-break space": (
         GOOD.replace('"he"', '"he", "id": "D\\u00a07"'),
         "candidate 1: id is 'D\\xa07'",
@@ -211,24 +197,6 @@ def test_a_write_that_cannot_be_names_the_file(tmp_path):
         tmp_path / "file" / "below"
     ):
         pass
-
-
-def test_a_write_that_fails_leaves_nothing(tmp_path):
-    with pytest.raises(StorageError, match="No space left"), atomic_writer(tmp_path / "file"):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    assert not list(tmp_path.iterdir())
-
-
-def test_json_is_read_up_to_a_size(tmp_path):
-    path = tmp_path / "values.json"
-    path.write_text('{"a": "\u00e9"}', encoding="utf-8")
-    assert read_json(path, largest=path.stat().st_size) == {"a": "\u00e9"}
-    with pytest.raises(ValueError, match="it has more than 10 bytes"):
-        read_json(path, largest=10)
-    with open(path, "wb") as file:
-        file.truncate((1 << 26) + 1)  # sparse
-    with pytest.raises(ValueError, match="it has more than 67,108,864 bytes"):
-        read_json(path)
 
 
 def test_builtin_corpus():

@@ -190,12 +190,6 @@ class OfItsTypes:
         return {name: made(self.declared.docs_cls(), doc_id=name) for name in ids}
 
 
-def test_the_page_lists_names():
-    assert len(LISTED) > 20
-    for start in ("msmarco-passage/", "msmarco-passage/trec-dl-", "beir/", "wikir/"):
-        assert any(name.startswith(start) for name in LISTED), start
-
-
 @pytest.mark.parametrize("name", LISTED)
 def test_a_listed_name_is_known_and_its_types_are_read(name, monkeypatch):
     source = OfItsTypes(ir_datasets.load(name))

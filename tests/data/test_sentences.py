@@ -78,16 +78,6 @@ def test_a_sentence_of_any_length_is_cut(splitter, monkeypatch):
     assert list(pieces("One two. Three four five.")) == ["One two. ", "Three four five."]
 
 
-@given(st.text('ab .!?)"', max_size=300), st.integers(5, 60))
-def test_pieces_of_a_text_are_the_text(text, longest):
-    with pytest.MonkeyPatch.context() as context:
-        context.setattr(sentences, "LONGEST_PIECE", longest)
-        parts = list(pieces(text))
-    assert "".join(parts) == text and all(len(part) <= longest for part in parts)
-    for part in parts[:-1]:
-        assert sentences._END.search(part[-4:]) or " " not in part.rstrip(" ") or part[-1] == " "
-
-
 @pytest.mark.parametrize(
     "hostile",
     [
@@ -122,11 +112,6 @@ def test_no_text_takes_more_than_time_by_its_length(splitter, hostile):
 def test_abbreviations_and_quotation_marks(splitter, parts):
     joint = "" if "。" in parts[0] else " "
     assert texts(splitter, joint.join(parts)) == parts
-
-
-def test_the_same_sentence_twice(splitter):
-    text = "It melts. It melts. It melts."
-    assert splitter.spans(text) == [(0, 9), (10, 19), (20, 29)]
 
 
 @given(st.text(alphabet="ab .!?\n\t|#-`*_1’é\u2028\0\u3000日。🙂", max_size=80))

@@ -54,15 +54,6 @@ def test_any_words_round_trip(tmp_path_factory, words, units):
     assert table.words == words and np.array_equal(table.vectors, vectors.astype(np.float32))
 
 
-def test_more_words_than_a_block(tmp_path, monkeypatch):
-    monkeypatch.setattr("wqa.data.word_vectors._BLOCK", 3)
-    words = [f"w{number}" for number in range(10)]
-    vectors = np.arange(20, dtype=np.float32).reshape(10, 2)
-    write_word_vectors(tmp_path / "words", WordVectors(words, vectors))
-    table = read_word_vectors(tmp_path / "words")
-    assert table.words == words and np.array_equal(table.vectors, vectors)
-
-
 def test_writing_again_keeps_the_table_and_refuses_another(folder):
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     write_word_vectors(folder, WordVectors(WORDS, VECTORS, META))
@@ -123,12 +114,6 @@ def test_masked_digits(word, masked):
     assert mask_digits(word) == masked
 
 
-@given(st.text("ab19 #", max_size=8))
-def test_masking_again_changes_nothing(word):
-    masked = mask_digits(word)
-    assert mask_digits(masked) == masked and len(masked) == len(word)
-
-
 # What is refused
 
 
@@ -173,23 +158,3 @@ def test_a_contradicting_meta_is_refused(folder, changes, message):
     with pytest.raises(DataError) as caught:
         read_word_vectors(folder)
     assert message in str(caught.value) and "wqa embed-words" in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["word_bytes", "word_ends", "vectors"])
-def test_damaged_arrays_are_refused(folder, name):
-    path = folder / f"{name}.bin"
-    content = path.read_bytes()
-    path.write_bytes(content[:-1])
-    with pytest.raises(DataError, match=f"{name}.bin: {len(content) - 1} bytes"):
-        read_word_vectors(folder)
-    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
-    with pytest.raises(DataError, match="SHA-256"):
-        read_word_vectors(folder)
-    path.unlink()
-    with pytest.raises(DataError, match="is missing"):
-        read_word_vectors(folder)
-
-
-def test_what_is_no_table(tmp_path):
-    with pytest.raises(DataError, match="no such file or folder.*wqa embed-words"):
-        read_word_vectors(tmp_path / "absent")

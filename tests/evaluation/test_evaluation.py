@@ -20,7 +20,6 @@ from wqa.evaluation import (
     read_run,
     reciprocal_rank,
     score_run,
-    table,
     write_qrels,
     write_run,
 )
@@ -217,16 +216,6 @@ def test_a_run_that_is_read_has_the_documents_that_were_ranked(tmp_path_factory,
         assert read_qrels(folder / "qrels") == qrels_from(judged)
 
 
-def test_document_ids_that_cannot_be_told_apart(tmp_path):
-    candidates = (Candidate("a", 1, "D"), Candidate("b", 0, "D"))
-    question = Question("q", "?", candidates)
-    with pytest.raises(DataError, match="question 'q', candidate 2: document id 'D'"):
-        write_run(tmp_path / "run", [question], [Fake([0, 1], [1.0, 0.0])])
-    with pytest.raises(DataError, match="question 'q', candidate 2: document id 'D'"):
-        write_qrels(tmp_path / "qrels", [question])
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     "line, found",
     [
@@ -262,17 +251,3 @@ def test_empty_and_absent_files(tmp_path):
             read(tmp_path / "absent")
     with pytest.raises(DataError, match="white space"):
         write_qrels(tmp_path / "q", [QUESTIONS[0]._replace(id="a b")])
-
-
-def test_table():
-    lines = table(
-        [
-            {"drop_ratio": "0", "map": 0.5, "cost": 1.0, "seconds": 1.0},
-            {"drop_ratio": "0.3", "map": 1.0, "cost": 0.625, "seconds": 0.25},
-        ]
-    )
-    assert lines.splitlines() == [
-        "drop_ratio     map    cost  seconds",
-        "         0   50.00  100.00    1.000",
-        "       0.3  100.00   62.50    0.250",
-    ]

@@ -1,6 +1,5 @@
 """Headers of TREC runs: written, read, skipped, and refused by other readers."""
 
-import functools
 import json
 
 import pytest
@@ -99,13 +98,6 @@ def test_a_header_needs_a_run_to_stand_in(tiny_run, capsys):
     assert "--run-metadata: with --seeds" in capsys.readouterr().err
 
 
-def test_a_ranker_without_a_directory(tmp_path):
-    metadata = describe_run("wqa evaluate bm25", "bm25", "ir:vaswani", {"map": 0.5, "questions": 3})
-    assert metadata["method"]["retrieval"] == [{"name": "bm25", "method": "bm25"}]
-    assert metadata["data"]["test collection"] == {"name": "ir:vaswani", "questions": 3}
-    assert metadata["data"]["training data"] == []
-
-
 def test_an_ensemble_names_its_rankers(tiny_run, tmp_path):
     file = tmp_path / "both.json"
     inner = tmp_path / "inner.json"
@@ -119,21 +111,3 @@ def test_an_ensemble_names_its_rankers(tiny_run, tmp_path):
     assert second["rankers"] == [{"name": "bm25", "method": "bm25"}, first]
     assert len(metadata["data"]["training data"]) == 2
     assert header_of(metadata)
-
-
-def test_other_readers_refuse_headers(run_file):
-    """That is why a run has a header only on demand."""
-    ir_measures = pytest.importorskip("ir_measures")
-    pytrec_eval = pytest.importorskip("pytrec_eval")
-    for text, readable in ((RANKINGS, True), (with_header(), False)):
-        path = str(run_file(text))
-        for read in (
-            lambda path: list(ir_measures.read_trec_run(path)),
-            lambda path: pytrec_eval.parse_run(open(path)),  # noqa: SIM115
-        ):
-            reading = functools.partial(read, path)
-            if readable:
-                assert len(reading()) == 2
-                continue
-            with pytest.raises(ValueError, match="unpack"):
-                reading()

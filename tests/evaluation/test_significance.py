@@ -89,12 +89,6 @@ def test_changes_that_tie_mathematically_tie():
     assert small.changed == 3
 
 
-def test_ties_of_values_that_tie_mathematically_count_for_spearman():
-    first = {"a": 0.1 + 0.2 + 0.3, "b": 0.3 + 0.2 + 0.1, "c": 0.9, "d": 0.2}
-    second = {"a": 0.6, "b": 0.6, "c": 0.9, "d": 0.2}
-    assert compare(first, second, "map").spearman == pytest.approx(1)
-
-
 def test_runs_on_other_questions_are_refused():
     with pytest.raises(
         DataError, match=r"2 only in the first, such as 'a', 1 only in the second, such as 'z'"

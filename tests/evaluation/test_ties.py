@@ -20,14 +20,10 @@ from wqa.evaluation import (
     dev_evaluator,
     evaluate,
     evaluate_ranker,
-    qrels_from,
-    read_run,
-    score_run,
     write_run,
 )
 from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
 from wqa.evaluation.significance import per_question
-from wqa.evaluation.trec import break_ties, trec_order
 from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker
 from wqa.inference.dropping import Drop
 from wqa.systems.load import load_ranker
@@ -145,16 +141,6 @@ def test_evaluation_keeps_the_original_order_for_rankers_that_read_it():
         assert evaluate_ranker(Reader(), file)[0]["map"] == row["map"]
 
 
-def test_a_dead_network_is_not_the_best_on_dev(tiny_run, dead):
-    questions = positives_first()
-    expected = map_of_equal_scores(questions)
-    for drops in SETTINGS.values():
-        ranker = load_ranker(tiny_run, engine="mxnet", **drops)
-        on_dev = dev_evaluator(questions, lambda _: ranker)("network")  # noqa: B023 - used at once
-        for name in ("map", "exit_1_map", "exit_2_map"):
-            assert on_dev[name] == pytest.approx(expected), name
-
-
 def test_comparison_and_tuning_break_ties_alike(tiny_run, dead):
     questions = positives_first()
     expected = pytest.approx(map_of_equal_scores(questions))
@@ -182,28 +168,6 @@ def test_rankings_for_people_keep_the_original_order_and_evaluate_does_not(tmp_p
     documents = [line.split()[2] for line in (tmp_path / "run").read_text().splitlines()]
     first = len(questions[0].candidates)
     assert documents[:first] == sorted(questions[0].document_ids, reverse=True)
-
-
-def test_scores_of_different_stages_do_not_tie():
-    """The tail of a sequence follows its survivors, also with equal scores."""
-    first, second = TextRanker({"a": 2.0, "b": 1.0}), TextRanker({"a": 1.0})
-    question = Question("q", "?", (Candidate("a", 1, "D1"), Candidate("b", 0, "D2")))
-    [row] = evaluate_ranker(SequentialRanker([first, second], keep=1), [question])
-    assert row["map"] == 1
-
-
-def test_equal_scores_after_different_layers_do_not_tie(tmp_path):
-    """A sequence whose last ranker drops scores all of them in as many stages."""
-    count = 9
-    scores, filled = np.full(count, 0.12), np.zeros(count, dtype=bool)
-    order, exits = np.arange(count), np.arange(count, 0, -1)
-    ranking = Ranking(order, scores, exits, filled, filled, FREE, scores[None])
-    candidates = tuple(Candidate(f"text {number}", 0, f"D{number}") for number in range(count))
-    question = Question("q", "?", candidates)
-    assert break_ties(ranking, question) == order.tolist()
-    write_run(tmp_path / "run", [question], [ranking])
-    documents = trec_order(read_run(tmp_path / "run")["q"])
-    assert documents == list(question.document_ids)
 
 
 def test_tuning_equals_evaluation_where_candidates_tie(tiny_run, coarse):
@@ -266,21 +230,6 @@ def test_figures_are_those_of_the_trec_run(tiny_run, coarse, tmp_path, capsys):
         assert figures(theirs) == pytest.approx(figures(row))
 
 
-def test_documents_without_ids_are_named_by_the_order_of_the_file(tiny_run, tmp_path):
-    """The qrels of the same file, written apart, judge the run."""
-    questions = []
-    for question in positives_first(20):
-        nameless = tuple(candidate._replace(id=None) for candidate in question.candidates)
-        questions.append(question._replace(candidates=nameless))
-    ranker = load_ranker(tiny_run, engine="mxnet")
-    [row] = evaluate_ranker(ranker, questions, trec_run=str(tmp_path / "run"))
-    scored = score_run(read_run(tmp_path / "run"), qrels_from(questions))
-    assert scored["map"] == pytest.approx(row["map"])
-    # Ids by the order of the ranker would give each label to another document.
-    reverse = [question._replace(candidates=question.candidates[::-1]) for question in questions]
-    assert score_run(read_run(tmp_path / "run"), qrels_from(reverse))["map"] != scored["map"]
-
-
 def test_an_error_names_the_candidate_by_its_document(tiny_run, monkeypatch):
     """Evaluation ranks the candidates in another order, in which their numbers differ."""
     question = positives_first(1)[0]
@@ -312,11 +261,3 @@ def test_identical_candidates_are_in_index_order(tiny_run, engine):
     kept = np.flatnonzero(dropped.exits == dropped.exits.max()).tolist()
     assert len(kept) == 10 and dropped.scored_by_stage.tolist() == [400, 100, 10]
     assert kept == list(range(kept[0], kept[0] + 20, 2))
-
-
-def test_identical_candidates_in_pools_of_their_own(tiny_run):
-    ranker = load_ranker(tiny_run, engine="mxnet", keep=[1, 1], pool="batch", pool_size=2)
-    texts = ["the moon", "glacier caves", "glacier caves", "the moon is far ."]
-    ranking = ranker.rank("how are glacier caves formed ?", texts)
-    assert ranking.exits.tolist().count(3) == 2
-    assert np.isfinite(ranking.scores).all()

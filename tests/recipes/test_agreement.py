@@ -1,6 +1,5 @@
 """The agreement of a student's heads with teachers, by hand and by the script."""
 
-import json
 import runpy
 import subprocess
 import sys
@@ -69,10 +68,10 @@ def test_by_hand():
 
 
 def test_the_script_writes_a_table(tiny_run, tmp_path):
-    path, out = tmp_path / "two.json", tmp_path / "out"
-    path.write_text(json.dumps({"ensemble": [str(tiny_run), "wo"]}))
-    command = [sys.executable, SCRIPT, path, tiny_run, "--data", builtin_path("test"), "--out", out]
+    out = tmp_path / "out"
+    command = [sys.executable, SCRIPT, tiny_run, tiny_run, "wo"]
+    command += ["--data", builtin_path("test"), "--out", out]
     subprocess.run(command, check=True, timeout=120, env=child_environment())
     rows = read_rows(out / "agreement.tsv", ("member", "teacher"))
-    assert [row["member"] for row in rows] == [str(tiny_run), "wo"]
+    assert [row["teacher"] for row in rows] == [str(tiny_run), "wo"]
     assert rows[0]["agreement"] == "1.000000"

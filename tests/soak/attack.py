@@ -1,9 +1,6 @@
 """What an attack is: a class whose `attempt` makes one seeded try, and raises a `Fault`."""
 
-import os
 import pathlib
-import shutil
-import stat
 
 
 class Fault(Exception):
@@ -41,11 +38,3 @@ class Attack:
         A `Fault`, and any other exception, is a fault of the package.
         """
         raise NotImplementedError
-
-
-def copy_file(source, target):
-    """Copy a file; of a pipe, which would be read without an end, make another one."""
-    if stat.S_ISFIFO(os.stat(source).st_mode):
-        os.mkfifo(target)
-    else:
-        shutil.copyfile(source, target)

@@ -1,7 +1,6 @@
-"""What the attacks work on, written once: an encoder, a corpus, a run, a store, a checkpoint."""
+"""What the attacks work on, written once: an encoder, a corpus and a run."""
 
 import gzip
-import os
 import shlex
 
 from wqa.data import builtin_path, read_questions, write_questions
@@ -27,39 +26,19 @@ def prepare(folder):
 
 
 def write_runs(folder):
-    """Write a trained, calibrated and tuned cascade, a store, and a run that was stopped."""
+    """Write a trained, calibrated and tuned cascade."""
     from wqa.cli import main
 
     train, dev = str(folder / "train.jsonl"), str(folder / "dev.jsonl")
     run, encoder = str(folder / "run"), str(folder / "encoder")
     command = ["train", "cascade", "--encoder", encoder, "--train", train, "--dev", dev, *TRAINING]
-    write_stopped(folder, command)
-    options = ["--max-length", "64", "--out", str(folder / "store")]
     for arguments in (
         [*command, "--out", run],
         ["quantize", run, "--data", dev],
         ["tune", run, "--data", dev, "--max-cost", "0.8"],
-        ["tokenize", "--encoder", encoder, "--data", train, *options],
     ):
         if main(arguments):
             raise RuntimeError(f"the material cannot be written: {arguments}")
-
-
-def write_stopped(folder, command):
-    """Leave a training as a kill after the last checkpoint does.
-
-    The child computes, so this process must not have computed anything before.
-    """
-    from wqa.cli import main
-    from wqa.training.checkpoint import Checkpoints
-
-    child = os.fork()
-    if not child:
-        Checkpoints.finish = lambda *_: os._exit(0)
-        main([*command, "--out", str(folder / "stopped"), "--resume"])
-        os._exit(1)
-    if os.waitpid(child, 0)[1]:
-        raise RuntimeError("the training did not reach its last checkpoint")
 
 
 def write_asnq(folder):

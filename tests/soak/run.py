@@ -2,12 +2,12 @@
 """Attack the package for an hour and print, for every attack, its tries and faults.
 
     make soak
-    make soak SOAK='--minutes 10 --seed 7 --only kills --only damage'
-    python tests/soak/run.py --only damage --seed 7 --first 1234 --tries 1
+    make soak SOAK='--minutes 10 --seed 7 --only kills'
+    python tests/soak/run.py --only interrupts --seed 7 --first 1234 --tries 1
 
 A try has a fault if the package crashes, hangs, raises an error that is not one of `wqa.errors`, or
 gives another result than without the attack. A fault leaves a folder in build/soak, with the
-command that repeats it, the damaged file and the output. The exit status is 1 if there is a fault,
+command that repeats it, the files and the output. The exit status is 1 if there is a fault,
 or that of a signal.
 """
 
@@ -33,10 +33,10 @@ import traceback
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:1] = [str(ROOT / name) for name in ("", "tests", "data_scripts", "recipes")]
 
-from soak.attack import Fault, copy_file  # noqa: E402
+from soak.attack import Fault  # noqa: E402
 
 #: The attacks: each is a class of the module of its name.
-ATTACKS = ("kills", "damage", "interrupts", "service")
+ATTACKS = ("kills", "interrupts")
 #: Seconds of a worker at most, and the distance of the numbers of two workers' tries.
 SLICE, APART = 120, 1_000_000
 #: Bytes that a worker may allocate.
@@ -188,7 +188,7 @@ def keep(options, number, reason, folder):
     target = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-{number:06}-", dir=faults))
     command = f"make soak SOAK='--only {name} --seed {options['seed']} --first {number} --tries 1'"
     (target / "fault.txt").write_text(f"{command}\n\n{reason}\n", encoding="utf-8")
-    shutil.copytree(folder, target / "folder", symlinks=True, copy_function=copy_file)
+    shutil.copytree(folder, target / "folder", symlinks=True)
     shutil.copyfile(folder.with_suffix(".txt"), target / "output.txt")
 
 

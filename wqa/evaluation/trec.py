@@ -65,19 +65,15 @@ def by_document_id(questions: Iterable[Question]) -> List[Question]:
     list of Question
         The same questions. Each candidate has its document id as its id, and its ``rank``.
     """
-    return [_sorted(question) for question in questions]
-
-
-def _sorted(question: Question) -> Question:
-    document_ids = question.document_ids
-    ranks = question.ranks
-    candidates = []
-    for index in _descending(range(len(document_ids)), document_ids):
-        candidate = question.candidates[index]
-        document_id, rank = document_ids[index], ranks[index]
-        candidate = candidate._replace(id=document_id, rank=rank)
-        candidates.append(candidate)
-    return question._replace(candidates=tuple(candidates))
+    ordered = []
+    for question in questions:
+        document_ids, ranks = question.document_ids, question.ranks
+        candidates = []
+        for index in _descending(range(len(document_ids)), document_ids):
+            candidate = question.candidates[index]
+            candidates.append(candidate._replace(id=document_ids[index], rank=ranks[index]))
+        ordered.append(question._replace(candidates=tuple(candidates)))
+    return ordered
 
 
 def _descending(indices: Iterable[int], document_ids: Sequence[str]) -> List[int]:
@@ -394,9 +390,5 @@ def write_qrels(path: PathLike, questions: Iterable[Question]) -> None:
 
 def _refuse_spaces(qid: str) -> None:
     if re.search(r"\s", qid):
-        raise DataError(
-            f"question {shorten(qid)}",
-            "the id holds white space",
-            "none in a TREC file",
-            "rename the question",
-        )
+        where, problem = f"question {shorten(qid)}", "the id holds white space"
+        raise DataError(where, problem, "none in a TREC file", "rename the question")
