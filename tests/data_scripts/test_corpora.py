@@ -404,14 +404,6 @@ def test_squad_that_does_not_fit(tmp_path, capsys):
         assert convert(squad, archive, tmp_path / "out") == 2
 
 
-def test_squad_with_a_record_for_each_question(tmp_path, capsys):
-    record = {"id": "1", "title": "t", "context": "The mill stands.", "question": "what ?"}
-    (tmp_path / "dev-v2.0.json").write_text(json.dumps({"data": [record]}))
-    assert convert(squad, tmp_path / "dev-v2.0.json", tmp_path / "out") == 2
-    error = capsys.readouterr().err
-    assert "questions one a record" in error and "KeyError" not in error
-
-
 def test_counts_of_half_of_squads_development_set(tmp_path):
     folder = SHARED / "squad"
     if not folder.is_dir():

@@ -21,7 +21,6 @@ from wqa.data import read_questions
 from wqa.errors import DataError
 from wqa.evaluation import read_run
 from wqa.io.files import lock_output
-from wqa.io.lines import text_lines
 
 asnq, corpus, trecqa, squad, wikiqa, squad_open = map(
     importlib.import_module,
@@ -78,14 +77,6 @@ def test_a_tar_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(WHOLE))
     with pytest.raises(DataError, match="unpacks to more than 6,000 bytes"):
         lines(path)
-
-
-@pytest.mark.parametrize("name", ["x", "x.gz"])
-def test_an_endless_line_is_refused_in_bounded_memory(tmp_path, name):
-    raw = b"short\n" + b"x" * 5000
-    (tmp_path / name).write_bytes(gzip.compress(raw) if name == "x.gz" else raw)
-    with pytest.raises(DataError, match=f"{name}, line 2: more than 4,096 bytes"):
-        list(text_lines(tmp_path / name, longest=4096))
 
 
 @pytest.mark.parametrize("score", ["nan", "-inf", "1e400", "1_0", "0x1p3"])
@@ -246,15 +237,6 @@ def refusal(capsys, script, *arguments, out, written=()):
     return lines[0]
 
 
-def test_a_damaged_asnq_tar_is_one_line(tmp_path, capsys):
-    folder = tmp_path / "in"
-    write_asnq(folder)
-    (folder / "asnq.tar").write_bytes(HOSTILE_TARS["cut xz"])
-    command = [asnq, "--archive", folder / "asnq.tar", "--splits", folder]
-    error = refusal(capsys, *command, out=tmp_path / "out")
-    assert "asnq.tar" in error and "cannot be read" in error
-
-
 def zip_of(path, rows=b"", name="WikiQACorpus/WikiQA-train.tsv"):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr(name, rows)
@@ -337,16 +319,6 @@ def test_values_of_squad_that_do_not_fit_name_the_paragraph(tmp_path, capsys, ki
     assert "dev-v2.0.json, paragraph 1: " in error
 
 
-def test_json_that_is_nested_too_deeply_is_one_line(tmp_path, capsys):
-    for script, name in ((trecqa, "dev.jsonl"), (squad, "dev-v2.0.json")):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / name).write_text("[" * 10**5)
-        assert "nested too deeply" in refusal(
-            capsys, script, "--archive", folder, out=tmp_path / "out"
-        )
-
-
 @pytest.mark.parametrize("label", ["true", "1.0", "null", "2"])
 def test_a_label_that_is_not_0_or_1_is_refused(tmp_path, capsys, label):
     row = '{"question": "q", "candidates": [{"sentence": "s", "label": LABEL}]}\n'
@@ -357,14 +329,6 @@ def test_a_label_that_is_not_0_or_1_is_refused(tmp_path, capsys, label):
     (tmp_path / "q.jsonl").write_text(line)
     with pytest.raises(DataError, match="q.jsonl, line 1"):
         list(read_questions(tmp_path / "q.jsonl"))
-
-
-def test_half_a_surrogate_pair_is_not_written(tmp_path, capsys):
-    (tmp_path / "dev.jsonl").write_text(
-        '{"question": "\\ud83d", "candidates": [{"sentence": "s", "label": 1}]}'
-    )
-    error = refusal(capsys, trecqa, "--archive", tmp_path, out=tmp_path / "out")
-    assert "question 'dev-1': text holds half a surrogate pair" in error
 
 
 def run_script(tmp_path, command, **options):

@@ -80,20 +80,6 @@ def test_archives(tmp_path, kind):
     assert question.texts == ('He "said" so .',) and question.labels == (1,)
 
 
-def test_each_split_is_read_from_its_table_in_the_zip(tmp_path):
-    """Its folder may have a name that is not ASCII, and macOS's own files are left out."""
-    with zipfile.ZipFile(tmp_path / "corpus.zip", "w") as packed:
-        for split in script.SPLITS:
-            packed.writestr(f"__MACOSX/WikiQA-{split}.tsv", "not a table")
-            rows = (HEADER, ROW.replace("Q1", f"Q-{split}"))
-            packed.writestr(f"Körper/WikiQA-{split}.tsv", "\n".join(rows) + "\n")
-    out = tmp_path / "out"
-    assert script.main(["--archive", str(tmp_path / "corpus.zip"), "--out", str(out)]) == 0
-    for split in script.SPLITS:
-        [question] = read_questions(out / f"{split}.jsonl")
-        assert question.id == f"Q-{split}"
-
-
 @pytest.mark.parametrize(
     "rows, found",
     [
