@@ -37,7 +37,7 @@ LINK = ("pytorch", "float32")
 PEERS = {
     "float32": ("onnxruntime", "openvino", "cross-encoder"),
     "bfloat16": ("pytorch", "torch.compile", "openvino"),
-    "int8": ("onnxruntime", "onnxruntime-static", "openvino", "ctranslate2"),
+    "int8": ("onnxruntime", "openvino", "ctranslate2"),
 }
 PRECISIONS = tuple(PEERS)
 CALIBRATED = 3  # random questions that int8 is calibrated on

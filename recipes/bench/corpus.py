@@ -1,13 +1,12 @@
 """What the comparisons rank: random questions as long as WikiQA's, and rankers with random weights.
 
-    python recipes/bench/corpus.py questions OUT.jsonl RUN QUESTIONS CANDIDATES
     python recipes/bench/corpus.py make FOLDER OUT.jsonl SHAPE QUESTIONS CANDIDATES [CALIBRATED]
     python recipes/bench/corpus.py complete PAIRWISE CASCADE HUGGINGFACE [CALIBRATION.jsonl]
     python recipes/bench/corpus.py batches OUT.npz RUN QUESTIONS.jsonl BATCHES
 
-``questions`` writes questions for the tokenizer of a run. ``make`` writes rankers of a shape as
-well. ``complete`` writes what trained runs lack: the form that the peers read, and 8-bit weights.
-``batches`` writes mini-batches of `wqa train` for the peers.
+``make`` writes rankers of a shape and questions for their tokenizer. ``complete`` writes what
+trained runs lack: the form that the peers read, and 8-bit weights. ``batches`` writes mini-batches
+of `wqa train` for the peers.
 
 The words are those of the built-in corpus. The lengths are those of WikiQA's test pairs, by the
 deciles below, so no sentence of WikiQA is needed. Random weights take the time of trained ones;
@@ -281,14 +280,11 @@ def main(command, *arguments):
     Parameters
     ----------
     command : str
-        ``questions``, ``make``, ``complete`` or ``batches``.
+        ``make``, ``complete`` or ``batches``.
     *arguments : str
         The command's own.
     """
-    if command == "questions":
-        path, run, count, candidates = arguments
-        make_questions(path, run, int(count), int(candidates))
-    elif command == "make":
+    if command == "make":
         make(*arguments)
     elif command == "complete":
         complete(*arguments)
@@ -296,7 +292,7 @@ def main(command, *arguments):
         path, run, data, count = arguments
         write_batches(path, run, data, int(count))
     else:
-        sys.exit(f"{command}; expected questions, make, complete or batches")
+        sys.exit(f"{command}; expected make, complete or batches")
 
 
 if __name__ == "__main__":

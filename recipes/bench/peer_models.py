@@ -132,33 +132,6 @@ class OnnxRuntime(Model):
         return self._session.run(["logits"], batch)[0][:, 0]
 
 
-class StaticOnnxRuntime(OnnxRuntime):
-    """ONNX Runtime with its static quantization of the encoder, a scale for each output channel."""
-
-    def _quantized(self, path, folder, batches):
-        from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
-
-        class Reader(CalibrationDataReader):
-            def __init__(self):
-                self._batches = iter(batches)
-
-            def get_next(self):
-                return next(self._batches, None)
-
-        out = f"{folder}/int8.onnx"
-        quantize_static(
-            path,
-            out,
-            Reader(),
-            op_types_to_quantize=["Attention", "MatMul"],  # without the classifier's head
-            per_channel=True,
-            activation_type=QuantType.QUInt8,
-            weight_type=QuantType.QInt8,
-            **self._options(),
-        )
-        return out
-
-
 class OpenVino(Model):
     """OpenVINO on the PyTorch model; int8 by NNCF's static quantization for transformers.
 
@@ -284,7 +257,6 @@ MODELS = {
     "pytorch": Pytorch,
     "torch.compile": CompiledPytorch,
     "onnxruntime": OnnxRuntime,
-    "onnxruntime-static": StaticOnnxRuntime,
     "openvino": OpenVino,
     "ctranslate2": CTranslate2,
 }

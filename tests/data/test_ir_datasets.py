@@ -116,7 +116,7 @@ def test_documents_without_text_are_left_out(dataset, tmp_path, caplog):
     docs = ir_datasets.formats.TsvDocs(ir_datasets.util.LocalDownload(tmp_path / "d"))
     ir_datasets.registry.register("wqa-test/blank", ir_datasets.Dataset(docs))
     assert [document.id for document in read_documents(f"{dataset}/blank")] == ["D1"]
-    assert "ir:wqa-test/blank: 1 documents without text are left out" in caplog.text
+    assert "ir:wqa-test/blank: 1 document without text left out" in caplog.text
     with pytest.raises(DataError, match="a dataset without documents"):
         list(read_documents("ir:beir"))
 

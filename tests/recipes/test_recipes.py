@@ -9,9 +9,8 @@ import subprocess
 import sys
 import types
 
-import numpy as np
 import pytest
-from conftest import ROOT, child_environment, lacks, needs_precision, write_command
+from conftest import ROOT, child_environment, lacks, write_command
 
 import wqa
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
@@ -206,16 +205,6 @@ def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path, wqa_command):
         check_costs(recipe_out / "results/cascade/table3.tsv")
 
 
-def test_one_run_counts_once_whatever_the_seeds(recipe_out, tmp_path, wqa_command):
-    """On ASNQ the transfer itself is the ranker, and there is one of it."""
-    table = tmp_path / "table3.tsv"
-    settings = {"CORPORA": "asnq", "SEEDS": "0 1 2", "TABLE": str(table)}
-    done = run_recipe("cascade/table3", recipe_out, tmp_path, wqa_command, **settings)
-    assert done.returncode == 0, done.stderr
-    rows = read_rows(table)
-    assert rows and {row["asnq_seeds"] for row in rows} == {"1"}
-
-
 @pytest.mark.nightly
 def test_students_of_fewer_layers(minilm, recipe_out, tmp_path, wqa_command):
     done = run_recipe("mhs/minilm_tables", recipe_out, tmp_path, wqa_command, LAYERS="2")
@@ -230,11 +219,6 @@ def test_students_of_fewer_layers(minilm, recipe_out, tmp_path, wqa_command):
     assert student < teacher < heads < ensemble  # the student's encoder has one layer less
     assert (results / "runs" / "minilm_2_layers_kd_wikiqa_seed_1.trec.gz").exists()
     assert (recipe_out / "mhs" / "minilm_transferred_2" / "model.params").exists()
-
-
-def test_students_of_layers_that_the_encoder_has_not(tmp_path, wqa_command):
-    done = run_recipe("mhs/minilm_train", tmp_path, tmp_path, wqa_command, LAYERS="4")
-    assert done.returncode == 2 and "error: LAYERS is 4; expected 2 to 3" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -296,17 +280,6 @@ def test_a_recipe_that_has_run_does_not_train_again(recipe_out, tmp_path, wqa_co
     assert again.returncode == 0
     assert "==" not in again.stdout
     assert "training" not in again.stderr
-
-
-@pytest.mark.nightly
-@needs_precision("bfloat16")
-def test_dcbert_and_its_variants_are_ranked_in_bfloat16(recipe_out, tmp_path, wqa_command):
-    """As the tables in small rank them; the LSTM then ranks in float32, all that MXNet has."""
-    settings = {"RANK_PRECISION": "bfloat16", "TABLE": str(tmp_path / "bfloat16.tsv")}
-    done = run_recipe("dcbert/table3", recipe_out, tmp_path, wqa_command, **settings)
-    assert done.returncode == 0, done.stderr
-    rows = [row["row"] for row in read_rows(tmp_path / "bfloat16.tsv")]
-    assert rows == ["DC-BERT-Linear", "DC-BERT-LSTM", "DC-BERT"]
 
 
 def test_a_grid_with_other_settings_is_refused(recipe_out, tmp_path, wqa_command):
@@ -820,51 +793,6 @@ def test_the_comparison_of_speeds(tmp_path):
         assert half["spearman"] < some["spearman"] < full["spearman"], precision
 
 
-@pytest.mark.nightly
-def test_our_contender_ranks_at_each_drop_ratio(tiny_run):
-    """Its scores follow the rankings of the ranker, also those of candidates that were dropped."""
-    ratios = (0.0, 0.3, 0.5)
-    data = builtin_path("test")
-    arguments = (BENCH / "ours.py", tiny_run, data, "float32", *ratios)
-    lines = run_script(*arguments, input="0 5\n").splitlines()
-    rows = json.loads(lines[-1])["rows"]
-    questions = list(read_questions(data))[:5]
-    orders = []
-    for ratio, row in zip(ratios, rows):
-        ranker = load_ranker(tiny_run, drop_ratio=ratio)
-        expected = [ranking.order.tolist() for ranking in ranker.rank_all(questions)]
-        answered = []
-        for scores in row["scores"]:
-            answered.append(np.argsort(-np.array(scores), kind="stable").tolist())
-        assert row["drop_ratio"] == ratio
-        assert answered == expected, ratio
-        orders.append(expected)
-    assert orders[0] != orders[1] != orders[2] != orders[0]
-
-
-@pytest.mark.nightly  # the measurements of the night run it too
-@pytest.mark.onednn
-def test_the_comparison_of_trainings():
-    arguments = ("--shape", "tiny", "--updates", 1, "--turns", 1)
-    output = run_script(BENCH / "compare_training.py", *arguments)
-    lines = output.splitlines()[1:]
-    assert lines[0].startswith("1 turns of 1 updates")
-    trainings = [
-        ("wqa pairwise onednn", "float32"),
-        ("wqa pairwise onednn", "bfloat16"),
-        ("wqa cascade onednn", "float32"),
-        ("wqa cascade onednn", "bfloat16"),
-    ]
-    measured = [training for training in trainings if not lacks(training[1])]
-    rows = {(line[:20].strip(), line[21:30].strip()): line[31:].split() for line in lines[2:]}
-    rows = {key: cells for key, cells in rows.items() if key[0].startswith("wqa")}
-    assert sorted(rows) == sorted([*measured, ("wqa pairwise mxnet", "float32")])
-    for training, cells in rows.items():
-        assert float(cells[0]) > 0, training
-    for training in trainings:
-        assert (left_out(*training) in lines) == (training not in measured)
-
-
 @pytest.fixture
 def bench(monkeypatch):
     """Folder of the comparisons, whose modules may be imported."""
@@ -887,21 +815,6 @@ def start(code):
 def test_a_contender_answers(bench):
     code = "print('{}', flush=True); begin, end = map(int, input().split()); "
     assert start(code + "print('{\"seconds\": %d}' % (begin + end))") == []
-
-
-@pytest.mark.parametrize(
-    "code, reason",
-    [
-        ("""print('{"left_out": "no such instruction"}')""", "no such instruction"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "SIGILL"),
-    ],
-)
-def test_a_contender_without_its_instructions_is_left_out(bench, code, reason):
-    from contenders import lines_of
-
-    rows = start(code)
-    assert [(row["name"], row["precision"]) for row in rows] == [("peer", "int8")]
-    assert reason in lines_of(rows)[0]
 
 
 def test_a_contender_with_a_fault_ends_the_comparison(bench):

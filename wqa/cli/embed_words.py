@@ -16,13 +16,10 @@ is.
 from __future__ import annotations
 
 import argparse
-import logging
-from typing import Any, Dict, Mapping
+from typing import Any, Dict
 
 from wqa.cli.options import add_engine, add_number, engine_of, values_of
 from wqa.errors import printable
-
-LOGGER = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,19 +49,8 @@ def run(options: argparse.Namespace) -> None:
         **values_of(options, "data", "out", "vectors", "encoder", "units", "length"),
     )
     table = report.table
-    _note_rows(table.meta, options.vectors)
     time = f"{report.seconds:.1f} seconds" if report.seconds else "it was there already"
     text = f"{options.out}: {len(table):,} words of {table.units} elements, {table.meta['kind']}; "
     text += f"{report.known:,} of the {report.vocabulary:,} words of the texts and "
     text += f"{100 * report.coverage:.2f} % of their occurrences have a vector; {time}"
     print(printable(text))
-
-
-def _note_rows(meta: Mapping[str, Any], path: str) -> None:
-    """Say on standard error which rows of a file were left out or stand for other words."""
-    for name, text in (
-        ("duplicates", "rows left out, of words that have an earlier row"),
-        ("cased", "words taken for their lower-cased form, which the file lacks"),
-    ):
-        if meta.get(name):
-            LOGGER.warning(printable(f"{path}: {text}: {meta[name]:,}"))

@@ -14,8 +14,7 @@ from typing import Any, Dict, Iterator, List, Set, Tuple, Union
 
 from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.errors import DataError, MissingDependency, how_to_install, shorten
-
-LOGGER = logging.getLogger(__name__)
+from wqa.io.progress import note_counts
 
 #: Start of a name.
 PREFIX = "ir:"
@@ -65,7 +64,11 @@ def read_dataset(name: str, with_candidates: bool = True) -> Iterator[Question]:
         If `ir_datasets` is not installed.
     """
     dataset = _load(name)
-    _check_parts(dataset, name, with_candidates)
+    if not dataset.has_queries():
+        raise DataError(name, "a dataset without questions", _EXAMPLES, "name one of its parts")
+    if with_candidates and not (dataset.has_scoreddocs() and dataset.has_docs()):
+        hint = "name another one, or let `wqa retrieve` find candidates in documents"
+        raise DataError(name, "a dataset without scoreddocs", "a reranking set", hint)
     with _reading(name):
         queries = list(dataset.queries_iter())
     if not with_candidates:
@@ -129,15 +132,14 @@ def read_dataset_documents(name: str) -> Iterator[Tuple[str, str]]:
                 yield document.doc_id, text
             else:
                 blank += 1
-    if blank:
-        LOGGER.warning(f"{name}: {blank:,} documents without text are left out")
+    note_counts(name, [(blank, "document", "without text left out")])
 
 
 def _load(name: str) -> Any:
     try:
         import ir_datasets
 
-        ir_datasets.log.easy().logger()  # which sets the level when it is made
+        ir_datasets.log.easy().logger().setLevel(logging.WARNING)  # it logs each file that it opens
     except ImportError as error:
         problem, hint = f"ir_datasets cannot be imported ({error})", how_to_install("ir")
         raise MissingDependency(name, problem, "the library that knows this name", hint) from None
@@ -149,23 +151,9 @@ def _load(name: str) -> Any:
         raise DataError(name, "there is no such dataset", _EXAMPLES, hint) from None
 
 
-def _check_parts(dataset: Any, name: str, with_candidates: bool) -> None:
-    if not dataset.has_queries():
-        raise DataError(name, "a dataset without questions", _EXAMPLES, "name one of its parts")
-    if with_candidates and not (dataset.has_scoreddocs() and dataset.has_docs()):
-        hint = "name another one, or let `wqa retrieve` find candidates in documents"
-        raise DataError(name, "a dataset without scoreddocs", "a reranking set", hint)
-
-
 @contextlib.contextmanager
 def _reading(name: str) -> Iterator[None]:
-    """Name the dataset in errors of the library, which fetches files when they are first read.
-
-    It logs each file that it opens; its bars show what it fetches.
-    """
-    logger = logging.getLogger("ir_datasets")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
+    """Name the dataset in errors of the library, which fetches files when they are first read."""
     try:
         yield
     except (OSError, RuntimeError, EOFError, ValueError) as error:
@@ -173,8 +161,6 @@ def _reading(name: str) -> Iterator[None]:
         hint = "connect this machine, or copy ~/.ir_datasets (IR_DATASETS_HOME) of one that has it"
         problem, expected = f"cannot be fetched or read ({reason})", "a network, or fetched files"
         raise DataError(name, problem, expected, hint) from None
-    finally:
-        logger.setLevel(level)
 
 
 def _ranked(dataset: Any) -> Dict[str, List[str]]:

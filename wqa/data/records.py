@@ -138,22 +138,10 @@ DEFAULT_FILTER = "no-all-negative"
 Rule = Callable[[Any, Any], Any]
 
 
-def _all(positives: Any, negatives: Any) -> Any:
-    return positives + negatives >= 0
-
-
-def _no_all_negative(positives: Any, negatives: Any) -> Any:
-    return positives > 0
-
-
-def _clean(positives: Any, negatives: Any) -> Any:
-    return (positives > 0) & (negatives > 0)
-
-
 _RULES: Dict[str, Rule] = {
-    "all": _all,
-    "no-all-negative": _no_all_negative,
-    "clean": _clean,
+    "all": lambda positives, negatives: positives + negatives >= 0,
+    "no-all-negative": lambda positives, negatives: positives > 0,
+    "clean": lambda positives, negatives: (positives > 0) & (negatives > 0),
 }
 
 

@@ -54,9 +54,8 @@ def read_vector_file(
     -------
     WordVectors
         The words in the order of the file. ``meta`` holds ``kind``, the format, ``source``, the
-        name of the file, ``source_sha256``, ``rows``, the number of its words, ``duplicates``, how
-        many rows of words of the vocabulary were left out as the word had one, ``cased``, how many
-        vectors stand for a lower-cased form, and ``masks_digits``.
+        name of the file, ``source_sha256``, ``rows``, the number of its words, and
+        ``masks_digits``.
 
     Raises
     ------
@@ -80,8 +79,6 @@ def read_vector_file(
         "source": pathlib.Path(path).name,
         "source_sha256": sha256(path),
         "rows": chosen.rows,
-        "duplicates": chosen.duplicates,
-        "cased": chosen.cased,
         "masks_digits": masks_digits,
     }
     return WordVectors(words, vectors, meta)
@@ -94,7 +91,7 @@ class _Chosen:
         self._keys = keys
         #: Number, vector and word of the row that is chosen for a key.
         self._chosen: Dict[str, Tuple[int, np.ndarray, str]] = {}
-        self.rows = self.duplicates = self.cased = 0
+        self.rows = 0
 
     def add(self, where: str, word: str, numbers: bytes) -> None:
         """Take a row, if its word is wanted."""
@@ -109,13 +106,10 @@ class _Chosen:
         chosen = self._chosen.get(key)
         if chosen is None or (word == key and chosen[2] != key):
             self._chosen[key] = (self.rows, _vector(numbers, where), word)
-        else:
-            self.duplicates += chosen[2] == word
 
     def table(self) -> Tuple[List[str], np.ndarray]:
         """Keys and vectors in the order of the rows."""
         chosen = sorted(self._chosen.items(), key=lambda item: item[1][0])
-        self.cased = sum(key != word for key, (_, _, word) in chosen)
         vectors = np.array([vector for _, (_, vector, _) in chosen], np.float32)
         return [key for key, _ in chosen], vectors
 

@@ -170,8 +170,6 @@ def test_a_file_becomes_the_table_of_a_corpus(corpus, tmp_path, capsys):
     printed = capsys.readouterr()
     assert "3 words of 2 elements, numberbatch; 3 of the 8 words of the texts and" in printed.out
     assert "38.46 % of their occurrences" in printed.out  # cat and dog twice, 42 once, of 13
-    assert "numberbatch.txt: rows left out, of words that have an earlier row: 1" in printed.err
-    assert "words taken for their lower-cased form, which the file lacks: 1" in printed.err
     table = read_word_vectors(out)
     assert table.words == ["cat", "##", "dog"]
     assert table.vectors.tolist() == [[1, 0], [0, 1], [3, 3]]
