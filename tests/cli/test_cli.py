@@ -509,7 +509,7 @@ BAD = {
     "keep a share": ("evaluate {run} --data {good} --keep 0.5", "--keep: '0.5'"),
     "two settings for one ranking": (
         "{rank} --keep 2 --drop-ratio 0.5",
-        "--drop-ratio and --keep: --keep 2 and 0.5",
+        "--drop-ratio and --keep and --drop-below: --keep 2 and 0.5",
     ),
     "a run that is a data file": ("evaluate {good} --data {good}", "dev.jsonl: is a file"),
     "one TREC run for two ratios": (

@@ -157,7 +157,7 @@ def test_a_folder_with_files_that_cannot_be_read(capsys, tmp_path):
     error = noted(capsys, "index", docs, "--out", tmp_path / "index")
     for text in (
         "b.txt: byte 1 is not",
-        "c.pdf: is a PDF",
+        "c.pdf: is a .pdf file",
         "d.html: has no",
     ):
         assert text in error

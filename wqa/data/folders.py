@@ -70,6 +70,9 @@ def read_folder(path: PathLike) -> Iterator[Document]:
     left_out: collections.Counter[str] = collections.Counter()
     known: Dict[str, pathlib.Path] = {}
     for file, name in _files(folder):
+        if file.suffix.lower() in OFFICE:
+            LOGGER.warning(f"left out: {_office_error(file)}")
+            continue
         if _form(file) is None:
             left_out[f"of kind {shorten(file.suffix)} left out"] += 1
             continue
@@ -257,9 +260,14 @@ def read_collection(path: PathLike, column: str = "text") -> Iterator[Document]:
         return read_folder(path)
     if _form(path):
         return read_text(path)
-    suffix = pathlib.Path(path).suffix.lower()
-    if suffix in OFFICE:
-        expected = "text, Markdown, HTML, a table (.csv, .tsv) or JSONL"
-        hint = "convert it to text, for example with pdftotext or pandoc"
-        raise DataError(path, f"is a {suffix} file", expected, hint)
+    if pathlib.Path(path).suffix.lower() in OFFICE:
+        raise _office_error(path)
     return read_documents(path)
+
+
+def _office_error(path: PathLike) -> DataError:
+    """The error for a file that another program makes texts of."""
+    problem = f"is a {pathlib.Path(path).suffix.lower()} file"
+    expected = "text, Markdown, HTML, a table (.csv, .tsv) or JSONL"
+    hint = "convert it to text, for example with pdftotext or pandoc"
+    return DataError(path, problem, expected, hint)
