@@ -10,7 +10,7 @@ import sys
 
 from releases import download
 
-from wqa.data import FILTERS, count, write_questions
+from wqa.data import FILTERS, count, read_json, write_questions
 from wqa.data.documents import write_documents
 from wqa.data.formats import to_line
 from wqa.errors import DataError, WqaError, printable, shorten
@@ -307,6 +307,16 @@ def opened(archive, downloads):
         yield folder / name if len(downloads) == 1 else folder
 
 
+def _has_counts(path):
+    """Whether a file has what the scripts write to ``stats.json``: counts of each split."""
+    try:
+        counts = list(read_json(path).values())
+        named = [{*value, *value.get("all", ())} for value in counts]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return False
+    return any(names & {"questions", "documents", "claims", "examples"} for names in named)
+
+
 def run(work, out, show=show):
     """Call ``work``, print the counts that it returns by ``show``, and return the exit status.
 
@@ -317,8 +327,10 @@ def run(work, out, show=show):
 
     def locked():
         with lock_output(out):
+            path = out / "stats.json"
             others = sorted(path.name for path in out.glob("*.jsonl"))
-            if others and not mark.exists() and not (out / "stats.json").exists():
+            others += [path.name] if path.exists() else []
+            if others and not mark.exists() and not _has_counts(path):
                 found = f"holds {shorten(others[0])}, and no stats.json of a script"
                 expected = "a new folder, or one that a script has written"
                 raise DataError(

@@ -83,6 +83,7 @@ def read_folder(path: PathLike) -> Iterator[Document]:
             continue
         if not document.text.strip():
             left_out["without a text left out"] += 1
+            LOGGER.info(printable(f"{file}: has no text"))
             continue
         if document.id in known:
             problem = f"its id is {shorten(document.id)}"
