@@ -247,19 +247,3 @@ def test_the_cache_has_the_networks_encodings(run, collection, tmp_path, capsys)
         np.testing.assert_allclose(document.rows, expected, atol=2e-5)
     assert [document.truncated for document in stored] == [True] + [False] * 20
     cache.check_made_with(encodings_identity(backbone, loaded.inputs.tokenizer, 40))
-
-
-@pytest.mark.parametrize(
-    "line, problem",
-    [
-        ('{"id": "D1", "text": "again"}', "line 3: document id 'D1' is on line 1 too"),
-        ('{"id": "D3", "text": " "}', "line 3: text is blank"),
-    ],
-)
-def test_duplicate_ids_and_empty_documents_are_refused(run, jsonl, tmp_path, capsys, line, problem):
-    """Before anything is encoded or written."""
-    path = jsonl('{"id": "D1", "text": "one"}', '{"id": "D2", "text": "two"}', line)
-    assert encode(run, path, tmp_path / "cache") == 2
-    error = capsys.readouterr().err
-    assert f"{path}, {problem}" in error and error.count("\n") == 1
-    assert not (tmp_path / "cache").exists()

@@ -98,14 +98,6 @@ def test_the_score_is_the_greatest_of_the_windows(tiny_run):
     assert rows[1]["text"] == CANDIDATES[1] and rows[0]["window"] is None
 
 
-def test_candidates_that_fit_are_ranked_as_without(tiny_run):
-    texts = [text for text in CANDIDATES if len(text) < 100]
-    plain = load_ranker(tiny_run, drop_ratio=0.4).rank(QUESTION, texts)
-    ranking = load_ranker(tiny_run, drop_ratio=0.4, long_candidates="windows").rank(QUESTION, texts)
-    np.testing.assert_array_equal(plain.exit_scores, ranking.exit_scores)
-    assert plain.order.tolist() == ranking.order.tolist() and ranking.windows is None
-
-
 def test_exits_drop_windows_and_the_ranker_answers_as_the_one_inside(tiny_run):
     ranker = load_ranker(tiny_run, drop_ratio=0.5, long_candidates="windows")
     ranking = ranker.rank(QUESTION, CANDIDATES)
