@@ -44,9 +44,6 @@ def run(options: argparse.Namespace) -> None:
     result = calibrate(options.run, options.data, progress=True, **ranking_options(options))
     counts = result.counts
     note_long_questions(counts["truncated_questions"], counts["skipped_questions"], options.data)
-    for figures in result.exits:
-        if figures.at_limit:
-            LOGGER.warning(f"exit {figures.exit}: the temperature is at its limit")
     if counts["answerable"] == counts["questions"]:
         LOGGER.warning(f"{printable(options.data)}: every question has an answer")
     show("\n".join(_lines(result)), result.to_dict(), options.json)

@@ -16,7 +16,7 @@ import signal
 import threading
 import time
 import warnings
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, Optional
 
 from wqa.data.parts import Parts, PartsReport, PartTask, merge_if_whole, open_parts, read_parts
 from wqa.errors import (
@@ -32,17 +32,10 @@ from wqa.io.progress import StopRequest, progress_bar
 
 #: Times that a task is tried again on another worker after its own has died.
 RETRIES = 2
-#: Parts that fail before any is computed, after which the others are not tried.
-MOST_FAILED = 8
-#: Parts that an error names.
-_NAMED = 5
 #: Seconds after which the driver looks at its signals again.
 _PAUSE = 0.5
 #: Bytes of the object store of a local Ray, the least that it takes: results go through files.
 _STORE = 80 << 20
-#: Attempts to start Ray on this machine, each of which Ray gives half a minute: a busy machine may
-#: need more.
-START_ATTEMPTS = 4
 
 #: The parts of the last task of this worker process, with its loaded model.
 _worker: Dict[str, Parts] = {}
@@ -176,9 +169,6 @@ def _wait(
                 else:
                     computed += 1
                     bar.update(texts[index])
-            if len(failed) >= MOST_FAILED and not computed:
-                failed.update(dict.fromkeys(waiting.values(), "not tried, as the others failed"))
-                break
     return failed
 
 
@@ -191,16 +181,12 @@ def _answer(ray: Any, reference: Any) -> str:
 
 
 def _error_of(failed: Dict[int, str], parts: Parts) -> ClusterError:
-    named: List[str] = []
-    for index in sorted(failed)[:_NAMED]:
-        part = parts.partitions[index]
-        lines = f"lines {part.line} to {part.line + part.read - 1} of {parts.task.data}"
-        named.append(f"partition {index}, {lines}: {failed[index]}")
-    if len(failed) > _NAMED:
-        named.append(f"and {len(failed) - _NAMED} more")
+    index = min(failed)
+    part = parts.partitions[index]
+    lines = f"lines {part.line} to {part.line + part.read - 1} of {parts.task.data}"
     return ClusterError(
         f"{len(failed)} of {len(parts.partitions)} partitions",
-        printable("failed: " + "; ".join(named)),
+        printable(f"failed, such as partition {index}, {lines}: {failed[index]}"),
         hint="what is computed stays; correct the cause, then run the command again",
     )
 
@@ -259,25 +245,19 @@ def _options_of(cluster: str, threads: int) -> Dict[str, Any]:
 
 
 def _start(ray: Any, cluster: str, options: Dict[str, Any]) -> None:
-    attempts = START_ATTEMPTS if options["address"] == "local" else 1
-    for attempt in range(1, attempts + 1):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the error says it
-                ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
-            return
-        except Exception as error:  # Ray has no type of its own for this
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            ray.shutdown()
-            if attempt < attempts and "timed out" in reason:
-                continue
-            raise ClusterError(
-                "cluster",
-                f"{cluster} does not answer, or does not start ({reason})",
-                "a running Ray cluster of this version, or a machine on which one can start",
-                f"check the address, or start one with `ray start --head`; Ray here is "
-                f"{ray.__version__}; a cluster with tokens needs RAY_AUTH_MODE=token",
-            ) from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the error says it
+            ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
+    except Exception as error:  # Ray has no type of its own for this
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ClusterError(
+            "cluster",
+            f"{cluster} does not answer, or does not start ({reason})",
+            "a running Ray cluster of this version, or a machine on which one can start",
+            f"check the address, or start one with `ray start --head`; Ray here is "
+            f"{ray.__version__}; a cluster with tokens needs RAY_AUTH_MODE=token",
+        ) from None
 
 
 @contextlib.contextmanager

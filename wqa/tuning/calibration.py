@@ -54,11 +54,6 @@ class ExitCalibration(NamedTuple):
     ece_before: float
     ece_after: float
 
-    @property
-    def at_limit(self) -> bool:
-        """Whether the likelihood grows beyond the temperatures that are allowed."""
-        return self.temperature in TEMPERATURES
-
 
 @dataclasses.dataclass(frozen=True)
 class Calibrated:
