@@ -212,8 +212,7 @@ def _connect(cluster: str, threads: int, on_gpus: bool) -> Iterator[Any]:
         )
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        with _environment(OMP_NUM_THREADS=str(threads)):  # inherited by the workers of a local Ray
-            _start(ray, cluster, options)
+        _start(ray, cluster, options)
         _restore(handler)  # Ray's own ends the process at once
         resources = ray.cluster_resources()
         if resources.get("CPU", 0) < threads or (on_gpus and not resources.get("GPU")):
@@ -258,21 +257,6 @@ def _start(ray: Any, cluster: str, options: Dict[str, Any]) -> None:
             f"check the address, or start one with `ray start --head`; Ray here is "
             f"{ray.__version__}; a cluster with tokens needs RAY_AUTH_MODE=token",
         ) from None
-
-
-@contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    """Set variables of the environment inside the ``with`` block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _restore(handler: Any) -> None:
