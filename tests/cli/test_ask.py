@@ -253,13 +253,3 @@ def test_an_index_without_sentences_is_refused_before_the_ranker_is_loaded(tmp_p
     command[-1] = tmp_path / "other"
     assert main(list(map(str, command))) == 2
     assert "--column; ',' divides them" in capsys.readouterr().err
-
-
-def test_a_note_draws_no_bar_that_was_not_there(tmp_path, capsys):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.txt").write_text("Ice melts .")
-    (tmp_path / "docs" / "a.png").write_text("")
-    assert main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "index")]) == 0
-    error = capsys.readouterr().err
-    note = f"note: {tmp_path / 'docs'}: left out: 1 of kind '.png'"
-    assert error.replace("\r", "").strip() == note

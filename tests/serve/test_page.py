@@ -1,7 +1,6 @@
 """The page of the service, in headless Chromium: what it sends, shows and says."""
 
 import contextlib
-import dataclasses
 import functools
 import shutil
 import socket
@@ -255,24 +254,7 @@ def test_files_are_sent_with_their_headers(server, name):
     assert get(server + path, "HEAD")[1] == b""
 
 
-@pytest.mark.parametrize("path", ["/page/", "/page/../app.py", "/page/%2e%2e/app.py"])
-def test_no_other_file_is_sent(server, path):
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        get(server + path)
-    assert caught.value.code == 404
-
-
 # Ranking
-
-
-def test_the_example_is_ranked_by_the_button(visit, server):
-    page = visit(server)
-    assert "three_exits" in page.inner_text("#ranker") and not page.is_visible("#key")
-    assert page.input_value("#question")
-    assert "10 candidates" in page.inner_text("#count")
-    page.click("#rank")
-    settle(page)
-    assert len(table(page)) == 11
 
 
 def test_candidates_stand_where_they_fell(visit, server):
@@ -342,17 +324,6 @@ def test_the_slider_ranks_again_once_for_many_moves(visit, server):
     until(page, "document.querySelectorAll('.exit.last li').length === 5")
     assert columns(page)[2] == ("Layer 6", ["text e", "text b", "text c", "text a", "text d"])
     assert "None stopped here." in page.inner_text(".exit >> nth=0")
-
-
-def test_the_server_decides_until_the_slider_moves(visit, server):
-    page = visit(server)
-    with page.expect_request("**/api/rank") as caught:
-        ask(page)
-    assert caught.value.post_data_json == {"question": "which ?", "candidates": TEXTS}
-    uneven = ThreeExits()
-    uneven.set_drops([0.5, 0.25])
-    with served(uneven) as address:
-        assert visit(address).inner_text("#ratio-value") == "as served"
 
 
 def test_the_last_request_wins(visit, server, ranker):
@@ -463,32 +434,6 @@ def test_an_error_of_the_server_is_shown_until_a_ranking_comes(visit, server):
     assert page.inner_text("#error") == ""
 
 
-@pytest.mark.parametrize(
-    "answer, message",
-    [
-        (
-            {"status": 429, "headers": {"Retry-After": "3"}, "json": {"error": "it is busy"}},
-            "it is busy. Try again in 3 s.",
-        ),
-        ({"status": 200, "body": "<h1>Sign in</h1>"}, "The server's answer is no JSON."),
-        (None, "The server does not answer. Is it still running?"),
-    ],
-)
-def test_other_failures_are_said_in_words(visit, server, answer, message):
-    page = visit(server)
-
-    def fulfil(route):
-        if answer is None:
-            route.abort("connectionrefused")
-        else:
-            route.fulfill(**answer)
-
-    page.route("**/api/rank", fulfil)
-    page.click("#rank")
-    page.wait_for_selector("#error:not(:empty)")
-    assert page.inner_text("#error") == message
-
-
 def test_a_server_with_a_key_asks_for_it(visit, ranker):
     with served(ranker, api_key=KEY) as address:
         page = visit(address)
@@ -553,47 +498,6 @@ def test_sentences_of_the_collection_are_shown_in_their_documents(visit, ranker,
         assert page.url.endswith("/#")
 
 
-def test_a_window_behind_emoji_is_marked(visit, tmp_path):
-    """A window counts code points; the browser's strings count an emoji as two."""
-    text = "\U0001f600" * 60 + "which text came \U0001f680 last"
-
-    class Windowed(ThreeExits):
-        def _ranking(self, texts):
-            spans = [[60, 60 + len("which text came \U0001f680")]] * len(texts)
-            return dataclasses.replace(super()._ranking(texts), windows=np.array(spans))
-
-    write_documents(tmp_path / "d.jsonl", [Document("emoji", text), *DOCUMENTS[1:]])
-    build_index(tmp_path / "d.jsonl", tmp_path / "index", sentences=True)
-    ranker = Windowed()
-    ranker.set_drops(0.25)
-    with served(ranker, index=str(tmp_path / "index")) as address:
-        page = visit(address)
-        ask_collection(page)
-        passages = page.locator(".passage").all_inner_texts()
-        marks = page.locator(".answers mark").all_inner_texts()
-        assert marks[passages.index(text)] == "which text came \U0001f680"
-
-
-def test_the_address_leads_to_the_same_view(visit, ranker, collection):
-    with served(ranker, index=collection) as address:
-        page = visit(address)
-        page.fill("#ratio", "0.5")
-        ask_collection(page)
-        expected = page.inner_text("#ranking")
-        shared = page.url
-        assert shared.endswith("/#question=which+text+came+%3F&drop_ratio=0.5")
-        page.goto("about:blank")
-        page.urls.clear()
-        page.goto(shared, wait_until="networkidle")
-        settle(page)
-        assert page.inner_text("#ranking") == expected
-        assert page.input_value("#question") == ASKED and page.input_value("#ratio") == "0.5"
-        page.goto(f"{address}/#question=zebra&drop_ratio=7", wait_until="networkidle")
-        page.reload(wait_until="networkidle")
-        until(page, "document.getElementById('status').textContent.startsWith('No document')")
-        assert page.input_value("#ratio") == "0.25"
-
-
 def test_a_reader_chooses_the_ranker(visit, ranker, collection):
     others = {"words": WordOverlap()}
     with served(ranker, others, index=collection) as address:
@@ -638,88 +542,7 @@ def test_no_answer_in_the_collection(visit, collection):
         assert page.is_visible("#question-problem")
 
 
-def test_the_view_of_a_collection_on_every_screen(visit, ranker, collection):
-    with served(ranker, index=collection) as address:
-        page = visit(address, width=360, color_scheme="dark", reduced_motion="reduce")
-        focused = []
-        for _ in range(3):
-            page.keyboard.press("Tab")
-            focused.append(page.evaluate("document.activeElement.id"))
-        assert focused == ["question", "collection", "ratio"]
-        ask_collection(page)
-        assert page.evaluate(CONTRAST) == []
-        for width in (320, 360, 1280):
-            page.set_viewport_size({"width": width, "height": 900})
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.inner_text("#sources legend") == "Candidates"
-        script = "fields => fields.filter(field => !field.labels.length).map(field => field.id)"
-        assert page.eval_on_selector_all("input, textarea", script) == []
-
-
 # Screens and readers
-
-MANY = [f"Sentence {number} of {'many words ' * (number % 5)}" for number in range(60)]
-LONG = ["x" * 400, "\u05e9\u05dc\u05d5\u05dd " * 20, "text a"]
-
-#: Texts whose contrast with what is behind them is less than AA asks, and their contrast.
-CONTRAST = """() => {
-    const parse = color => color.match(/[\\d.]+/g).map(Number);
-    const light = ([r, g, b]) => {
-        const [x, y, z] = [r, g, b].map(part => part / 255).map(part =>
-            part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-        return 0.2126 * x + 0.7152 * y + 0.0722 * z;
-    };
-    const behind = element => {
-        for (let at = element; at; at = at.parentElement) {
-            const color = parse(getComputedStyle(at).backgroundColor);
-            if (color.length === 3 || color[3] === 1) return color;
-        }
-        return parse(getComputedStyle(document.documentElement).backgroundColor);
-    };
-    const low = [];
-    for (const element of document.body.querySelectorAll("*")) {
-        const own = [...element.childNodes].some(
-            node => node.nodeType === 3 && node.textContent.trim());
-        const isField = element.matches("input:not([type=range]), textarea");
-        if (!(own || isField) || !element.checkVisibility()) continue;
-        const style = getComputedStyle(element);
-        const [one, two] = [light(parse(style.color)), light(behind(element))];
-        const ratio = (Math.max(one, two) + 0.05) / (Math.min(one, two) + 0.05);
-        if (ratio < 4.5) low.push(`${element.tagName}.${element.className} ${ratio}`);
-    }
-    return low;
-}"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_contrast_in_both_colour_schemes(visit, server, scheme):
-    page = visit(server, color_scheme=scheme, reduced_motion="reduce")
-    page.check("#compare")
-    ask(page)
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (ground == "rgb(244, 246, 246)") == (scheme == "light")
-    assert page.evaluate(CONTRAST) == []
-    page.fill("#question", "")
-    page.fill("#candidates", "\n".join(["text a"] * 101))
-    page.click("#rank")
-    assert page.is_visible("#question-problem")
-    page.fill("#question", "which ?")
-    page.click("#rank")
-    page.wait_for_selector("#error:not(:empty)")
-    assert page.evaluate(CONTRAST) == []
-
-
-def test_no_screen_scrolls_sideways(visit, server):
-    page, texts = visit(server), [*MANY, *LONG]
-    page.check("#compare")
-    ask(page, texts)
-    assert sum(len(column) for _, column in columns(page)) == len(texts)
-    for width in (320, 375, 768, 1280):
-        page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        # On a narrow screen the columns stand one below the other, in the order of the ranking.
-        tops = [box.bounding_box()["y"] for box in page.locator(".exit").all()]
-        assert tops[::-1] == sorted(tops) and (len(set(tops)) == 3) == (width < 700)
 
 
 def test_the_page_works_by_keyboard_alone(visit, server):
@@ -738,33 +561,3 @@ def test_the_page_works_by_keyboard_alone(visit, server):
     assert page.evaluate(label) == "Candidates by exit"
     page.keyboard.press("Tab")
     assert page.evaluate(label) == "Every score"
-
-
-def test_what_a_screen_reader_needs(visit, server):
-    page = visit(server)
-    assert page.get_attribute("html", "lang") == "en"
-    before = page.inner_text("#status")
-    assert page.get_attribute("#status", "role") == "status"
-    assert page.get_attribute("#error", "role") == "alert"
-    page.check("#compare")
-    ask(page)
-    assert page.inner_text("#status") != before
-    script = "fields => fields.filter(field => !field.labels.length).map(field => field.id)"
-    assert page.eval_on_selector_all("input, textarea", script) == []
-    levels = page.eval_on_selector_all(
-        "h1, h2, h3, h4, h5, h6", "all => all.map(h => +h.tagName[1])"
-    )
-    assert levels[0] == 1 and levels.count(1) == 1
-    assert all(later - earlier <= 1 for earlier, later in zip(levels, levels[1:]))
-    ids = page.eval_on_selector_all("[id]", "all => all.map(element => element.id)")
-    assert len(ids) == len(set(ids))
-    for name in ("aria-describedby", "aria-labelledby", "for"):
-        script = f"all => all.flatMap(element => element.getAttribute('{name}').split(' '))"
-        assert set(page.eval_on_selector_all(f"[{name}]", script)) <= set(ids)
-    scopes = page.eval_on_selector_all("th", "all => all.map(head => head.scope)")
-    assert scopes == ["col"] * 8 + ["row"] * 5
-    assert page.locator("table caption").count() == 1
-    assert page.locator("[role=region]:not([aria-label])").count() == 0
-    assert page.get_attribute("#ratio", "aria-valuetext") == "0.25"
-    page.click("#rank")
-    assert page.locator("main").count() == page.locator("h1").count() == 1

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from serving import Controlled, call, running
 
-from wqa.errors import DataError, MissingDependency, OptionError, RunDirectoryError
+from wqa.errors import DataError, MissingDependency, OptionError
 from wqa.inference import Capabilities
 from wqa.serve import ServeConfig, create_app, read_api_key
 from wqa.serve.batching import dropping
@@ -130,13 +130,6 @@ def test_cohere_and_jina_share_an_answer():
     assert set(first) == {"index", "relevance_score", "document"} | OWN
     assert first["document"] == {"text": TEXTS[1]}
     assert set(got["cost"]) == {"relative", "multiply_adds", "full_multiply_adds"}
-
-
-def test_documents_as_objects_keep_their_other_fields():
-    documents = [{"text": "ice", "id": 7}, "glacier caves", {"text": " "}]
-    body = {"query": QUESTION, "documents": documents, "return_documents": True}
-    results = answer("/v1/rerank", body).json["results"]
-    assert [row["document"] for row in results] == [{"text": "glacier caves"}, *documents[::2]]
 
 
 def test_rank_fields_choose_the_texts_of_objects():
@@ -369,23 +362,6 @@ def test_wrong_values_of_a_dialect(path, fields, where):
     response = answer(path, {**body_for(path), **fields})
     assert response.status == (422 if path in ("/rerank", "/api/rank") else 400)
     assert message_of(path, response).startswith(f"{where}: ")
-
-
-def test_a_number_that_json_cannot_say_is_returned_as_null():
-    body = b'{"query": "ice", "documents": [{"text": "b", "a": 1e999}], "return_documents": true}'
-    [row] = answer("/v2/rerank", body).json["results"]
-    assert row["document"] == {"text": "b", "a": None}
-
-
-@pytest.mark.parametrize("path", DIALECTS)
-def test_control_characters_and_unknown_fields_are_taken(path):
-    texts = ["a\x00b\x1b[2J", "\u202e glacier", "\U0001f9ca ice"]
-    response = answer(path, body_for(path, texts, unknown={"a": [1]}, top_k=1))
-    assert response.status == 200
-    found = response.json
-    if path != "/rerank":
-        found = found["candidates" if path == "/api/rank" else "results"]
-    assert len(found) == 3
 
 
 JSON = st.recursive(
@@ -793,29 +769,6 @@ def test_metrics(cascade):
     for name, added in expected.items():
         assert after[name] - before.get(name, 0) == added, name
     assert after["wqa_queue_requests"] == 0
-
-
-def test_a_service_that_is_told_to_stop_closes_connections_with_their_answers():
-    async def run():
-        async with running(Controlled()) as app:
-            app.state.service.is_draining = True
-            return await start(app, "/v2/rerank"), await call(app, "/ready", method="GET")
-
-    ranked, ready = asyncio.run(run())
-    assert (ranked.status, ranked.headers["connection"]) == (200, "close")
-    assert (ready.status, ready.json) == (503, {"status": "draining"})
-
-
-def test_a_ranker_that_cannot_be_loaded_is_logged():
-    async def run():
-        app = create_app("no-such-run")
-        async with app.router.lifespan_context(app):
-            pass
-
-    with logged() as lines, pytest.raises(RunDirectoryError):
-        asyncio.run(run())
-    [line] = lines
-    assert line["event"] == "failed" and "no-such-run" in line["message"]
 
 
 # Settings

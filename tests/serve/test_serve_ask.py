@@ -1,7 +1,6 @@
 """``POST /ask``: the sentences of a collection over HTTP."""
 
 import asyncio
-import json
 
 import pytest
 from serving import Controlled, call, running
@@ -100,7 +99,7 @@ def test_wrong_requests(index, body, words):
 def test_it_is_described_and_served_only_with_an_index(index):
     page = answers(index, [b""], path="/openapi.json", method="GET")[0].json
     schema = page["paths"]["/ask"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    names = {"question", "top", "n_best", "drop_ratio", "model", "truncate"}
+    names = {"question", "top", "n_best", "drop_below", "drop_ratio", "model", "truncate"}
     assert set(schema["properties"]) == names
     [facts] = answers(index, [b""], path="/api/ranker", method="GET")
     assert facts.json["documents"] == 9
@@ -139,27 +138,6 @@ def test_a_ranker_that_is_not_there_is_said_before_the_service_listens(arguments
     assert captured.out == "" and captured.err.count("\n") == 1 and message in captured.err
 
 
-def test_questions_that_wait_are_ranked_together(index):
-    ranker = Controlled()
-
-    async def work():
-        async with running(ranker, index=str(index)) as app:
-            ranker.gate.clear()
-            first = asyncio.ensure_future(call(app, "/ask", {"question": QUESTION}))
-            await asyncio.get_running_loop().run_in_executor(None, ranker.begun.acquire)
-            body = {"question": "where do lava tubes form ?"}
-            others = [asyncio.ensure_future(call(app, "/ask", body)) for _ in range(2)]
-            while len(app.state.service.batcher.waiting) < 2:
-                await asyncio.sleep(0.001)
-            ranker.gate.set()
-            return [await first, *[await other for other in others]]
-
-    got = asyncio.run(work())
-    assert [response.status for response in got] == [200] * 3
-    assert [len(group) for group in ranker.groups] == [1, 2]
-    assert json.loads(got[1].body)["sentences"][0]["text"] == "Lava tubes form where lava flows ."
-
-
 LONG = " ".join(f"Snow {number} lies on the hills ." for number in range(40))
 
 
@@ -192,17 +170,3 @@ def test_long_candidates_are_read_in_windows(tiny_run, tmp_path):
     score = ranker.predict([(QUESTION, start)], probabilities=True)[0]
     assert rows[0]["probability"] == pytest.approx(score, abs=1e-5)
     assert wrong.status == 400 and "max_tokens_per_doc: " in wrong.json["message"]
-
-
-def test_asking_marks_the_window_that_gave_the_score(tiny_run, tmp_path):
-    sentence = f"{LONG.replace(' .', ',')} water forms glacier caves ."
-    others = [Document(f"E{number}", f"Sand {number} lies on hills .") for number in range(7)]
-    write_documents(tmp_path / "documents.jsonl", [Document("snow", sentence), *others])
-    build_index(tmp_path / "documents.jsonl", tmp_path / "index", sentences=True)
-    ranker = load_ranker(tiny_run, long_candidates="windows")
-    response = ask(tmp_path / "index", {"question": QUESTION, "top": 1, "n_best": 100}, ranker)
-    assert response.status == 200, response.body
-    windows = [row["window"] for row in response.json["sentences"]]
-    asked = Pipeline(Index(tmp_path / "index"), ranker=ranker, top=1).ask(QUESTION)
-    assert windows == [row.window for row in asked.sentences]
-    assert any(window is not None for window in windows)
