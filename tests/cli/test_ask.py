@@ -252,14 +252,4 @@ def test_an_index_without_sentences_is_refused_before_the_ranker_is_loaded(tmp_p
     assert "1 document, 2 sentences, " in capsys.readouterr().out
     command[-1] = tmp_path / "other"
     assert main(list(map(str, command))) == 2
-    assert "has no column 'text'; expected one of 'body'" in capsys.readouterr().err
-
-
-def test_a_note_draws_no_bar_that_was_not_there(tmp_path, capsys):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.txt").write_text("Ice melts .")
-    (tmp_path / "docs" / "a.png").write_text("")
-    assert main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "index")]) == 0
-    error = capsys.readouterr().err
-    note = f"note: {tmp_path / 'docs'}: 1 file of kind '.png' left out"
-    assert error.replace("\r", "").strip() == note
+    assert "divided by ','; name the column of texts with --column" in capsys.readouterr().err

@@ -8,7 +8,6 @@ from conftest import needs_onednn
 
 from wqa.cli import main
 from wqa.data import builtin_path
-from wqa.evaluation.report import read_rows
 
 DEV = str(builtin_path("dev"))
 
@@ -64,18 +63,6 @@ def test_convert(result_of, tiny_encoder, tmp_path):
     assert result["out"] == str(tmp_path / "encoder") and result["system"] == "encoder"
     assert result["mapped"] + len(result["unused"]) == result["read"] > 10
     assert result["config"]["num_layers"] == 3
-
-
-def test_tune(result_of, own_run):
-    result = result_of("tune", own_run, "--data", DEV, "--grid", "0.3,0.5", "--max-cost", "0.9")
-    assert result["configurations"] == 4  # 0.3 or 0.5 at each of two exits
-    rows = read_rows(own_run / "tune" / "pareto.tsv", ("cost",))
-    assert [row["cost"] for row in result["front"]] == pytest.approx(
-        [float(row["cost"]) for row in rows], abs=1e-3
-    )
-    picked = result["picked"]
-    assert picked["cost"] <= 0.9 and picked["exit_1"] in (0.3, 0.5)
-    assert result_of("tune", own_run, "--data", DEV, "--grid", "0.3")["picked"] is None
 
 
 def test_tune_an_ensemble(result_of, own_run, tmp_path):

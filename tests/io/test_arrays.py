@@ -5,8 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from wqa.errors import DataError, OptionError, StorageError
 from wqa.io.arrays import ArrayFolder, output_of, reusable_folder, write_arrays
@@ -114,20 +112,6 @@ def test_a_folder_can_be_used_again_if_it_was_made_with_the_same(tmp_path):
         reusable(tmp_path / "file")
 
 
-@pytest.mark.parametrize("harm", ["damaged", "another version"])
-def test_a_folder_that_is_not_whole_stays_until_it_is_replaced(tmp_path, harm):
-    path = write(tmp_path / "a", version=0 if harm == "another version" else 1)
-    if harm == "damaged":
-        (path / "tokens.bin").unlink()
-    before = contents(path)
-    with pytest.raises(DataError, match="made with source_sha256 'ab12'; expected 'cd34'"):
-        reusable(path, {"source_sha256": "cd34"})
-    assert reusable(path) is None
-    assert contents(path) == before
-    assert open_folder(write(path)).meta["rows"] == 1
-    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
-
-
 def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -155,21 +139,6 @@ def test_other_files_in_a_marked_folder_and_other_kinds_are_refused(tmp_path):
         with pytest.raises(OptionError, match="a folder with other files"):
             write(tmp_path / name)
     assert contents(tmp_path) == before
-
-
-def test_the_arrays_of_an_open_folder_are_of_one_folder(tmp_path):
-    """It is replaced by one of the same sizes after it is opened."""
-    path = write(tmp_path / "a")
-    folder = open_folder(path)
-    expected = {name: values.copy() for name, values in folder.arrays(TYPES).items()}
-    other = write(tmp_path / "b")
-    for name in expected:
-        content = (other / f"{name}.bin").read_bytes()
-        (other / f"{name}.bin").write_bytes(bytes(byte ^ 1 for byte in content))
-    path.rename(tmp_path / "old")
-    other.rename(path)
-    for name, values in folder.arrays(TYPES).items():
-        np.testing.assert_array_equal(values, expected[name])
 
 
 def test_a_link_stays_and_its_folder_is_replaced(tmp_path):
@@ -211,29 +180,6 @@ def test_digests_are_checked(tmp_path, monkeypatch):
     (path / "tokens.bin").write_bytes(b"\x01\x00\x02\x01\xff\x7f")
     with pytest.raises(DataError, match="tokens.bin: SHA-256 [0-9a-f]{64}; expected [0-9a-f]{64}"):
         open_folder(path).check("tokens")
-
-
-@given(st.lists(st.lists(st.integers(0, 65535), max_size=4), max_size=5))
-def test_blocks_are_appended_in_order(tmp_path_factory, blocks):
-    path = tmp_path_factory.mktemp("arrays") / "a"
-    with writer_of(path, 1, TYPES, MADE_WITH) as writer:
-        for index, block in enumerate(blocks):
-            writer.append("tokens", np.array(block, dtype=np.int64))
-            writer.append("logits", np.full((1, 3), index))
-        assert writer.count("logits") == len(blocks)
-        writer.finish({})
-    arrays = open_folder(path).arrays(TYPES)
-    assert arrays["tokens"].tolist() == [token for block in blocks for token in block]
-    assert arrays["logits"].tolist() == [[index] * 3 for index in range(len(blocks))]
-
-
-def test_a_writer_that_does_not_finish_leaves_the_old_folder(tmp_path):
-    path = write(tmp_path / "a")
-    with pytest.raises(KeyboardInterrupt), writer_of(path, 1, TYPES, MADE_WITH) as writer:
-        writer.append("tokens", np.array([7]))
-        raise KeyboardInterrupt
-    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
-    assert open_folder(path).arrays(TYPES)["tokens"].tolist() != [7]
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left"), KeyboardInterrupt()])

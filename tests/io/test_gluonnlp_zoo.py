@@ -20,7 +20,6 @@ from wqa import load_ranker, train
 from wqa.cli import main
 from wqa.config import BACKBONES, TrainingConfig
 from wqa.data import builtin_path
-from wqa.data.digests import ranker_digest
 from wqa.errors import EncoderError
 from wqa.io.encoder_directories import encoder_directory
 from wqa.pretrained import from_gluonnlp, load_backbone, read_backbone_config
@@ -148,13 +147,6 @@ def test_training_starts_from_it(zoo, tmp_path, name):
     assert sorted(ranking.order) == [0, 1]
     assert main(["convert", name, str(converted)]) == 0
     assert read_backbone_config(converted) == read_backbone_config(name)
-
-
-def test_it_ranks_without_training(zoo):
-    name = f"maxsim:{BERT}"
-    assert len(load_ranker(name).rank("caves?", ["Caves.", "Tea."]).scores) == 2
-    digest = ranker_digest(name)
-    assert digest == ranker_digest(name) != ranker_digest(f"maxsim:{ROBERTA}")
 
 
 @pytest.mark.parametrize(

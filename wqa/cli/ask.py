@@ -31,7 +31,6 @@ from wqa.cli.options import (
     ranking_options,
     refuse,
     show,
-    values_of,
 )
 from wqa.cli.rank import threshold_of, utf8_argument
 from wqa.errors import DataError, InputError, OptionError, counted, printable, shorten
@@ -43,7 +42,7 @@ FIRST = ("question", "data", "ranker", "reader", "drops", "top", "n_best", "thre
 #: Characters of the text around an answer that are shown.
 _CONTEXT = 80
 #: Options of a reader.
-_OF_READERS = ("read", "max_answer_tokens", "out", "cache")
+_OF_READERS = ("read", "out", "cache")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     reading = parser.add_argument_group("with --reader")
     add_number(reading, "--read", 10, "documents to read")
-    add_number(reading, "--max-answer-tokens", 30, "most tokens of an answer")
     text = "predictions to write: a text by question id"
     reading.add_argument("--out", metavar="PATH", help=text)
     add_ranking(parser, long_questions=("error", "truncate"))
@@ -152,8 +150,7 @@ def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
     from wqa.systems.run_directory import load_reader
     from wqa.text import note_long_questions
 
-    settings = values_of(options, "max_answer_tokens")
-    reader = load_reader(options.reader, **settings, **loading_options(options))
+    reader = load_reader(options.reader, **loading_options(options))
     # A question is cut where it is too long for one of them.
     models = [reader] if ranker is None else [reader, ranker]
     note_long_questions(max(model.prepare(questions).truncated for model in models), 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 import sys
 import threading
@@ -25,26 +26,18 @@ class LossyStream:
     """A stream of text that drops what it cannot write."""
 
     def __init__(self, stream: Any) -> None:
-        self._stream = stream
+        self._stream = stream or open(os.devnull, "w")  # noqa: SIM115 - None is a closed stream
 
     def write(self, text: str) -> int:
         """Write a text, or drop it."""
-        if self._stream is not None:
-            with contextlib.suppress(*_LOSSES):
-                self._stream.write(text)
+        with contextlib.suppress(*_LOSSES):
+            self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Write what is buffered, if that is possible."""
-        if self._stream is not None:
-            with contextlib.suppress(*_LOSSES):
-                self._stream.flush()
-
-    def isatty(self) -> bool:
-        """Whether the stream is a terminal."""
         with contextlib.suppress(*_LOSSES):
-            return self._stream is not None and self._stream.isatty()
-        return False
+            self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
