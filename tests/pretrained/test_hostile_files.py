@@ -1,6 +1,5 @@
 """Damaged and hostile files of encoders: typed errors, bounded memory, nothing is run."""
 
-import copy
 import json
 import pickle
 import shutil
@@ -15,14 +14,12 @@ from conftest import DATA
 from safetensors.numpy import load_file, save_file
 
 from wqa.cli import main
-from wqa.errors import EncoderError, WqaError
-from wqa.io.encoder_directories import encoder_directory
+from wqa.errors import EncoderError
 from wqa.pretrained import load_backbone
 from wqa.pretrained.pickled import LEGACY_MAGIC, PickledTensors
 from wqa.systems.checkpoints import load_classifier
 from wqa.systems.convert import convert
 from wqa.systems.export import export_huggingface
-from wqa.text import load_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz0123456789"]
 ORDERED = b"ccollections\nOrderedDict\n"
@@ -219,23 +216,14 @@ def test_headers_of_safetensors(tiny):
     header, raw = json.loads(whole[8 : 8 + size]), whole[8 + size :]
     name = "bert.embeddings.word_embeddings.weight"
     for field, value in (
-        ("data_offsets", [0, 4096]),
         ("data_offsets", [0, 10**15]),
-        ("data_offsets", [-1, 4]),
-        ("data_offsets", "0"),
         ("shape", [10**18, 10**18]),
-        ("shape", [1.5]),
-        ("shape", [-64, 16]),
         ("dtype", "F8_E4M3"),
-        ("dtype", "F4"),
-        ("dtype", "C64"),
-        ("dtype", "F128"),
-        ("dtype", 5),
     ):
         raw_safetensors(path, {**header, name: {**header[name], field: value}}, raw)
         with pytest.raises(EncoderError, match="safetensors"):
             load_classifier(tiny)
-    for number_of_bytes in (0, 1, 2**63, 2**64 - 1, 10**9, len(raw)):
+    for number_of_bytes in (0, 2**64 - 1, len(raw)):
         path.write_bytes(struct.pack("<Q", number_of_bytes) + whole[8:])
         with pytest.raises(EncoderError, match="safetensors"):
             load_classifier(tiny)
@@ -282,15 +270,6 @@ def test_a_tar_that_unpacks_to_more_than_any_encoder(tmp_path, capsys):
     refuse(capsys, path, tmp_path / "out", "x.tar")
 
 
-def test_a_tar_with_a_path_outside_is_refused(tmp_path):
-    path = tmp_path / "x.tar"
-    with tarfile.open(path, "w") as tar:
-        tar.add(DATA / "tiny_bert" / "config.json", "x/config.json")
-        tar.add(DATA / "tiny_bert" / "config.json", "../out.json")
-    with pytest.raises(EncoderError), encoder_directory(path):
-        pass
-
-
 def test_an_export_to_a_full_disk_is_a_typed_error(tiny, tmp_path, monkeypatch):
     from safetensors import SafetensorError
 
@@ -305,99 +284,3 @@ def test_an_export_to_a_full_disk_is_a_typed_error(tiny, tmp_path, monkeypatch):
     with pytest.raises(StorageError, match="No space left on device"):
         export_huggingface(tmp_path / "run", tmp_path / "out")
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
-
-
-#: Files of a tiny encoder in every format, and where each comes from.
-FORMATS = {
-    "model.safetensors": "tiny_bert/model.safetensors",
-    "pytorch_model.bin": "pickled/zip.bin",
-    "legacy": "pickled/legacy.bin",
-    "zoo": "",
-    "config.json": "tiny_bert/config.json",
-    "vocab.txt": "",
-    "tokenizer.json": "",
-    "vocab.json": "tokenizers/byte_level/vocab.json",
-}
-
-
-def write_format(folder, name):
-    """Write an encoder of a format; return the file that is damaged, and what reads it."""
-    if name == "vocab.json":
-        path = DATA / FORMATS[name]
-        shutil.copytree(path.parent, folder, ignore=shutil.ignore_patterns("*.npz"))
-        return folder / name, load_tokenizer
-    shutil.copytree(DATA / "tiny_bert", folder)
-    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    if name == "tokenizer.json":
-        load_tokenizer(folder).save(folder / name)
-    if name in ("vocab.txt", "tokenizer.json"):
-        return folder / name, load_tokenizer
-    if name in ("pytorch_model.bin", "legacy"):
-        (folder / "model.safetensors").unlink()
-        shutil.copy(DATA / FORMATS[name], folder / "pytorch_model.bin")
-        name = "pytorch_model.bin"
-    if name == "zoo":
-        convert(folder, folder / "run")
-        return folder / "run" / "model.params", load_backbone
-    return folder / name, load_backbone
-
-
-def damage(whole, draw):
-    """Change some bytes, cut, repeat or remove a part, or put a great number in."""
-    damaged = bytearray(whole)
-    start, stop = sorted(draw.integers(0, len(whole) + 1, 2))
-    kind = draw.integers(0, 6)
-    if kind == 0:
-        return bytes(damaged[:start])
-    if kind == 1:
-        return bytes(damaged[:start] + damaged[min(stop, start + 40) :])
-    if kind == 2:
-        return bytes(damaged[:stop] + damaged[start:stop][:4000] + damaged[stop:])
-    if kind == 3:
-        width = int(draw.choice([1, 2, 4, 8]))
-        damaged[start : start + width] = draw.choice([b"\xff", b"\x00", b"\x7f", b"\x80"]) * width
-        return bytes(damaged)
-    # Half of the changes go to the start, where the headers are.
-    end = len(whole) if kind == 4 else min(len(whole), 4000)
-    for _ in range(draw.integers(1, 4)):
-        damaged[draw.integers(0, end)] = draw.integers(0, 256)
-    return bytes(damaged)
-
-
-VALUES = (0, -1, 1.5, 10**12, 10**400, "", "a", [], {}, [[]], None, True, float("nan"))
-
-
-def mutate(value, draw):
-    """Change one value of a JSON document."""
-    if isinstance(value, (dict, list)) and value and draw.random() < 0.9:
-        keys = list(value) if isinstance(value, dict) else range(len(value))
-        key = keys[draw.integers(0, len(keys))]
-        if draw.random() < 0.1:
-            del value[key]
-        else:
-            value[key] = mutate(value[key], draw)
-        return value
-    return copy.deepcopy(VALUES[draw.integers(0, len(VALUES))])
-
-
-def fuzz(folder, name, tries, seed):
-    """Read damaged files of a format; return the number of those that are refused."""
-    path, read = write_format(folder, name)
-    whole, draw, refused = path.read_bytes(), np.random.default_rng(seed), 0
-    for _ in range(tries):
-        content = damage(whole, draw)
-        if path.suffix == ".json" and draw.random() < 0.5:
-            content = json.dumps(mutate(json.loads(whole), draw)).encode()
-        path.write_bytes(content)
-        try:
-            read(path.parent)
-        except WqaError as error:
-            assert str(error) and "\n" not in str(error)
-            refused += 1
-    return refused
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_damaged_files_raise_nothing_but_typed_errors(tmp_path, name):
-    tries = 20
-    assert 0 < fuzz(tmp_path / "x", name, tries, seed=12) <= tries

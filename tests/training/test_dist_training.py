@@ -208,14 +208,6 @@ def test_a_lost_worker_ends_the_others_and_the_run_goes_on(material, tmp_path):
         assert again[0][update] == again[1][update] == first[0][update]
 
 
-def test_a_lost_worker_whose_gradients_others_read(material, tmp_path):
-    words = [*arguments(material, tmp_path / "run"), "--clip-norm", "0.5"]
-    # The other worker waits in MXNet for gradients, as it clips them.
-    blow = ("SIGKILL", 1, 2, "sums")
-    status, _, error, seconds = launch(tmp_path / "notes", words, blow)
-    assert_lost(status, error, seconds)
-
-
 @pytest.mark.once
 @needs_precision("bfloat16")
 def test_onednn_in_bfloat16_until_a_signal(material, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from wqa.data import Candidate, Question
 from wqa.data.scores import candidate_keys
 from wqa.errors import DataError, OptionError
-from wqa.text import PairInputs, load_tokenizer, plan_batches, plan_by_question
+from wqa.text import PairInputs, load_tokenizer
 from wqa.training.pairs import TrainingPairs
 
 
@@ -60,22 +60,6 @@ def test_an_epoch_has_each_pair_once_within_the_tokens(pairs_of, shuffle):
     ids, types, lengths, labels = pairs.batch(np.array([2, 5]))
     assert ids.shape == types.shape and lengths.tolist() == pairs.lengths[[2, 5]].tolist()
     assert labels.dtype == np.float32 and labels.tolist() == [1, 1]
-
-
-def test_shuffling_is_by_pair_or_by_question(tiny_encoder):
-    inputs = PairInputs(load_tokenizer(tiny_encoder), 64)
-    questions = [entry._replace(id=str(number)) for number, entry in enumerate(QUESTIONS * 60)]
-    tokens = int(TrainingPairs(QUESTIONS, inputs).lengths.max())
-    plans = {}
-    for shuffle in ("pair", "question"):
-        pairs = TrainingPairs(questions, inputs, shuffle=shuffle)
-        plans[shuffle] = [batch.tolist() for batch in pairs.plan(tokens, np.random.default_rng(1))]
-    lengths, questions = pairs.lengths, pairs.questions
-    by_pair = plan_batches(lengths, tokens, np.random.default_rng(1))
-    by_question = plan_by_question(lengths, questions, tokens, np.random.default_rng(1))
-    assert plans["pair"] == [batch.tolist() for batch in by_pair]
-    assert plans["question"] == [batch.tolist() for batch in by_question]
-    assert plans["pair"] != plans["question"]
 
 
 def test_pairs_that_are_refused(pairs_of, tiny_encoder):

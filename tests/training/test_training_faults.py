@@ -1,35 +1,24 @@
 """Faults around a training and other writers: two processes, kills, forged and damaged files."""
 
-import functools
 import json
-import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import child_environment, needs_full_device, needs_onednn
+from conftest import child_environment, needs_onednn
 from safetensors.numpy import load_file
 
 from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import (
-    OutputLocked,
-    StorageError,
     TrainingDiverged,
-    TrainingStopped,
-)
-from wqa.io.files import (
-    lock_output,
 )
 from wqa.systems.train import train
-from wqa.training.checkpoint import Checkpoints
-from wqa.training.logs import MetricsFile
 from wqa.training.trainer import Trainer
 
 #: Takes the lock of an output and waits to be killed.
@@ -60,31 +49,11 @@ def kill(process):
     process.stdout.close()
 
 
-def take(path):
-    """Take a lock and release it."""
-    with lock_output(path):
-        pass
-
-
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
 # Locks
-
-
-def test_a_lock_dies_with_its_holder(tmp_path, started):
-    out = tmp_path / "runs" / "wikiqa"
-    process, _ = started(HOLDER, out)
-    with pytest.raises(OutputLocked) as caught:
-        take(tmp_path / "runs" / ".." / "runs" / "wikiqa")
-    assert str(tmp_path / "runs" / ".wikiqa.lock") in str(caught.value)
-    kill(process)
-    take(out)
-    assert names(tmp_path / "runs") == []
-
-
-# Locks of the commands
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +67,10 @@ def few(tmp_path_factory):
 COMMANDS = {
     "train": "train pairwise --encoder {encoder} --train {data} --out {out} --max-length 64 "
     "--max-updates 1 --warmup-updates 1 --tokens-per-batch 300",
-    "tokenize": "tokenize --encoder {encoder} --data {data} --out {out} --max-length 64",
     "convert": "convert {encoder} {out}",
     "export": "export {run} {out}",
     "quantize": "quantize {run} --data {data}",
     "tune": "tune {run} --data {data} --grid 0.3",
-    "tune --out": "tune {run} --data {data} --grid 0.3 --out {out} --max-cost 0.9",
 }
 
 
@@ -200,25 +167,6 @@ def interrupted(interrupted_runs, tmp_path):
     return copy
 
 
-def test_two_resumes_of_one_run(interrupted, tiny_encoder, few, popen):
-    out = interrupted()
-    arguments = f"train cascade --encoder {tiny_encoder} --train {few} --out {out} --max-length 64"
-    arguments += " --exits 1,3 --max-updates 6 --epochs 9 --learning-rate 1e-2 --warmup-updates 2"
-    arguments += " --tokens-per-batch 300 --checkpoint-every 2 --log-every 1 --eval-every 3"
-    command = [sys.executable, "-m", "wqa", *arguments.split(), "--resume"]
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    processes = [popen(command, env=child_environment(), **streams) for _ in range(2)]
-    said = [process.communicate(timeout=120)[0] for process in processes]
-    codes = [process.returncode for process in processes]
-    # The second may come when the first has finished.
-    assert codes.count(0) >= 1 and set(codes) <= {0, 2}, said
-    for code, text in zip(codes, said):
-        assert code == 0 or "locked by another process" in text
-    assert (out / "model.params").exists() and not (out / "checkpoints").exists()
-    updates = [json.loads(line)["update"] for line in (out / "metrics.jsonl").open()]
-    assert updates == [1, 2, 3, 4, 5, 6]
-
-
 # The optimizer's state
 
 
@@ -263,85 +211,7 @@ def test_resumed_on_other_devices_an_update_keeps_its_rows(
     assert len(found) == 6 and found == pytest.approx(expected, abs=1e-4)
 
 
-# The state of the training
-
-
-MOMENTS = {
-    "an update": (Trainer, "step", 5),
-    "an evaluation": (Trainer, "_evaluate", 2),
-    "best parameters": (Checkpoints, "keep_best", 2),
-    "a checkpoint": (Checkpoints, "save", 2),
-    "the end of a checkpoint": (Checkpoints, "_prune", 2),
-    "the end": (Checkpoints, "finish", 1),
-    "the rename of a checkpoint": (os, "replace", 3),
-    "the first metrics": (MetricsFile, "append", 1),
-}
-
-
-@pytest.fixture(scope="module")
-def evaluated(tiny_encoder, few, tmp_path_factory):
-    out = tmp_path_factory.mktemp("evaluated") / "run"
-    return trained(tiny_encoder, few, out, evaluator=norm)
-
-
-def norm(network):
-    """Stands for the figures on dev: biases, which start at 0 and grow at first."""
-    parameters = network._collect_params_with_prefix().items()
-    biases = [item.data().norm().asscalar() for name, item in parameters if name.endswith("bias")]
-    return {"map": float(sum(biases))}
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_an_exception_at_any_moment_leaves_a_run_that_resumes(
-    moment, tiny_encoder, few, tmp_path, monkeypatch, evaluated
-):
-    out = tmp_path / "run"
-    with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        at_call(patch, *MOMENTS[moment])
-        trained(tiny_encoder, few, out, evaluator=norm)
-    assert not list(tmp_path.rglob("*.tmp")) and names(tmp_path) == ["run"]
-    assert trained(tiny_encoder, few, out, resume=True, evaluator=norm) == evaluated
-    updates = [json.loads(line)["update"] for line in (out / "metrics.jsonl").open()]
-    assert updates == [1, 2, 3, 3, 4, 5, 6, 6]
-
-
-SIGNALLED = {
-    "the first update": (Trainer, "backward", 1),
-    "a checkpoint": (Checkpoints, "save", 1),
-    "the end of a checkpoint": (Checkpoints, "_prune", 1),
-    "best parameters": (Checkpoints, "keep_best", 1),
-}
-
-
-@pytest.mark.parametrize("moment", SIGNALLED)
-def test_a_signal_at_any_moment_leaves_a_run_that_resumes(
-    moment, tiny_encoder, few, tmp_path, evaluated
-):
-    out = tmp_path / "run"
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(TrainingStopped) as caught:
-        at_call(patch, *SIGNALLED[moment], lambda: os.kill(os.getpid(), signal.SIGTERM))
-        trained(tiny_encoder, few, out, evaluator=norm)
-    assert caught.value.signal == signal.SIGTERM and names(tmp_path) == ["run"]
-    assert trained(tiny_encoder, few, out, resume=True, evaluator=norm) == evaluated
-
-
-# Standard error
-
-
 # metrics.jsonl
-
-
-@needs_full_device
-def test_a_full_disk_in_the_metrics_is_an_error_and_the_run_resumes(
-    tiny_encoder, few, tmp_path, whole
-):
-    out = tmp_path / "run"
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(StorageError, match="metrics.jsonl"):
-        full = functools.partial((out / "metrics.jsonl").symlink_to, "/dev/full")
-        at_call(patch, MetricsFile, "append", 1, full)
-        trained(tiny_encoder, few, out)
-    (out / "metrics.jsonl").unlink()
-    assert trained(tiny_encoder, few, out, resume=True) == whole["cpu"]
 
 
 def test_damaged_lines_of_metrics_are_dropped(interrupted, tiny_encoder, few):

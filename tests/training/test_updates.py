@@ -5,7 +5,6 @@ import collections
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn
 from hypothesis import given
 from hypothesis import strategies as st
 from mxnet import gluon
@@ -132,20 +131,6 @@ def test_steps_of_unequal_rows_have_the_gradient_of_the_mean(make_trainer):
     assert gradients.keys() == whole.keys()
     for name, gradient in gradients.items():
         np.testing.assert_allclose(gradient, whole[name], rtol=1e-3, atol=1e-7, err_msg=name)
-
-
-@needs_onednn
-def test_onednn_trains_in_steps_as_mxnet_does(make_trainer):
-    # 64 tokens are fewer than the longest row and its share of the update.
-    options = {"tokens_per_batch": 64, "tokens_per_update": 500, "max_updates": 5}
-    options.update(learning_rate=1e-4)
-    ours = make_trainer("onednn", **{**options, "engine": "onednn"})
-    theirs = make_trainer("mxnet", **options)
-    assert ours._engines
-    ours.fit()
-    theirs.fit()
-    for name, value in values(theirs).items():
-        np.testing.assert_allclose(values(ours)[name], value, atol=1e-5, err_msg=name)
 
 
 # Sums over devices

@@ -19,7 +19,6 @@ from wqa.config import RunConfig, TrainingConfig
 from wqa.errors import OptionError
 from wqa.systems.train import _check_agreement
 from wqa.text import split_rows
-from wqa.training.schedules import UpdatePlan, dropout_seed
 from wqa.training.workers import VARIABLES, Workers, _Group, clip_gradients, open_workers
 
 LAUNCH = ROOT / "recipes" / "scale" / "launch.sh"
@@ -119,25 +118,11 @@ def test_sums_first_and_union():
     assert alone.first("x") == "x" and alone.writes and alone.count == 1
 
 
-def test_worker_0_comes_first():
-    order = []
-
-    def act(rank, worker):
-        time.sleep(0.2 * (rank == 0))
-        with worker.in_turn():
-            order.append(rank)
-
-    together(members(3), act)
-    assert order[0] == 0 and sorted(order) == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     "changes, name",
     [
         ({"train_sha256": "b"}, "train_sha256"),
-        ({"max_length": 96}, "max_length"),
         ({"training": TrainingConfig(seed=1)}, "seed"),
-        ({"versions": {"mxnet": "1.9.0"}}, "versions"),
         ({"command": "on another machine"}, ""),
     ],
 )
@@ -162,21 +147,6 @@ def test_the_rows_of_all_workers_are_those_of_one_process(rows, count, devices):
     for rank in range(count):
         spans += Member(rank, count).share(shares)
     assert spans == shares and sum(end - start for start, end in spans) == rows
-
-
-@given(st.integers(1, 200), st.integers(1, 64), st.integers(1, 6), st.integers(1, 5), st.data())
-def test_the_rows_of_a_worker_fit_its_tokens(rows, width, steps, workers, data):
-    tokens = data.draw(st.integers(rows * width, 2 * rows * width))
-    plan = UpdatePlan(tokens, steps)
-    for part in plan.split({"ids": np.zeros((rows, width))}):
-        for start, end in split_rows(len(part["ids"]), workers):
-            assert (end - start) * width <= plan.step_tokens(width, workers)
-
-
-def test_the_dropout_of_each_worker_is_its_own():
-    assert dropout_seed(3, 4) == dropout_seed(3, 4, 0)
-    seeds = {dropout_seed(3, update, rank) for update in range(5) for rank in range(5)}
-    assert len(seeds) == 25
 
 
 def test_gradients_are_scaled_to_the_norm():
@@ -267,16 +237,3 @@ def test_where_one_ends_all_end(scripts, status):
     done.communicate(timeout=60)
     assert done.returncode == status
     assert_none_is_left()
-
-
-@pytest.mark.parametrize("name", ["TERM", "INT"])
-def test_a_signal_to_the_launcher_reaches_the_workers(name, tmp_path):
-    note = tmp_path / "note"
-    script = f"trap 'echo TERM >> {note}; exit 143' TERM; echo ready; sleep {LONG} & wait"
-    done = launch("2", *in_roles(worker=script))
-    for _ in range(2):
-        assert done.stdout.readline() == "ready\n"
-    done.send_signal(getattr(signal, f"SIG{name}"))
-    done.wait(timeout=60)
-    subprocess.run(["pkill", "-f", f"^sleep {LONG}"])  # what the workers' shells left
-    assert done.returncode == 143 and note.read_text().split() == ["TERM"] * 2

@@ -70,12 +70,9 @@ def read_layout(path: PathLike) -> Dict[str, StoredArray]:
     return layout
 
 
-def read_array(path: PathLike, stored: StoredArray, start: int = 0, stop: int = -1) -> np.ndarray:
-    """Read an array, or rows of it."""
+def read_array(path: PathLike, stored: StoredArray) -> np.ndarray:
+    """Read an array."""
     dtype, shape, offset = stored
-    if stop >= 0:
-        shape = (stop - start, *shape[1:])
-        offset += start * math.prod(shape[1:]) * dtype.itemsize
     return np.fromfile(path, dtype, math.prod(shape), offset=offset).reshape(shape)
 
 

@@ -48,21 +48,15 @@ def check_ids(token_ids: Tensor, config: BackboneConfig, numbered: bool = True) 
     if not isinstance(token_ids, mx.nd.NDArray) or not token_ids.size:
         return
     if numbered and token_ids.shape[1] > config.max_positions:
-        raise OptionError(
-            "token_ids",
-            f"{token_ids.shape[1]} tokens a row",
-            f"at most {config.max_positions}, the positions of the encoder",
-            "cut or split the texts",
-        )
+        problem = f"{token_ids.shape[1]} tokens a row"
+        expected = f"at most {config.max_positions}, the positions of the encoder"
+        raise OptionError("token_ids", problem, expected, "cut or split the texts")
     ids = token_ids.asnumpy()
     for number in (ids.min(), ids.max()):
         if not 0 <= number < config.vocab_size:
-            raise OptionError(
-                "token_ids",
-                f"the id {number:g}",
-                f"ids from 0 to {config.vocab_size - 1}",
-                "tokenize with the tokenizer of this encoder",
-            )
+            problem, expected = f"the id {number:g}", f"ids from 0 to {config.vocab_size - 1}"
+            hint = "tokenize with the tokenizer of this encoder"
+            raise OptionError("token_ids", problem, expected, hint)
 
 
 class Embeddings(HybridBlock):
@@ -98,11 +92,9 @@ class Embeddings(HybridBlock):
             self.position_weight = self.params.get("position_weight", shape=self._sizes)
             self.layer_norm = nn.LayerNorm(in_channels=width, epsilon=config.layer_norm_eps)
             self.dropout = nn.Dropout(config.dropout)
-            self.projection = (
-                nn.Dense(config.units, flatten=False, in_units=width)
-                if config.embedding_size
-                else None
-            )
+            self.projection: Optional[nn.Dense] = None
+            if config.embedding_size:
+                self.projection = nn.Dense(config.units, flatten=False, in_units=width)
 
     # A hybridized block takes the same inputs at each call, so a network gives positions always or
     # never: hence a variable number of inputs, not an input that may be None.

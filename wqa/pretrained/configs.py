@@ -54,16 +54,13 @@ SETTINGS = {
     "first_position": "pad_token_id",
 }
 
-#: Greatest size of a JSON file in bytes. The index of 10,000 tensors has a million.
-MOST_JSON = 1 << 24
-
 
 def read_object(path: pathlib.Path) -> Dict[str, Any]:
     """Read a JSON object from an encoder's directory."""
     if not path.exists():
         raise EncoderError(path, "the file is missing", "a Hugging Face directory")
     try:
-        values = read_json(path, MOST_JSON)
+        values = read_json(path)
     except (OSError, ValueError) as error:
         problem = f"cannot be read as JSON ({error})"
         raise EncoderError(path, problem, hint="fetch the file again") from None

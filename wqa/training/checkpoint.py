@@ -17,7 +17,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import re
 import shutil
 from typing import Dict, List, Optional
 
@@ -41,8 +40,6 @@ OPTIMIZER, BEST = "optimizer.safetensors", "best.params"
 
 #: Adam's moments, in MXNet's order.
 MOMENTS = ("mean", "variance")
-
-_NAME = re.compile(r"update-(\d{8,12})")
 
 
 @dataclasses.dataclass
@@ -100,8 +97,7 @@ class Checkpoints:
 
     def all(self) -> List[pathlib.Path]:
         """Folders of the checkpoints, oldest first."""
-        folders = [path for path in self.folder.glob("update-*") if _NAME.fullmatch(path.name)]
-        return sorted(folders, key=_update_of)
+        return sorted(self.folder.glob("update-" + 8 * "[0-9]"))
 
     def load_latest(self, model: Block, optimizer: AdamTrainer) -> Optional[State]:
         """Restore the newest checkpoint, and delete what dead processes left beside it."""
@@ -154,10 +150,6 @@ class _Record:
     state: State
     sha256: Dict[str, str]
     format: int = 1
-
-
-def _update_of(folder: pathlib.Path) -> int:
-    return int(folder.name[len("update-") :])
 
 
 def _read_record(folder: pathlib.Path) -> _Record:

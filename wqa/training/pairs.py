@@ -86,12 +86,8 @@ class Pairs:
             self.questions = self.questions[self._rows]
             self.labels = self.labels[self._rows]
         if not len(self):
-            raise DataError(
-                "training pairs",
-                "no labelled candidate is left",
-                "at least one question",
-                "check the filter",
-            )
+            problem, expected = "no labelled candidate is left", "at least one question"
+            raise DataError("training pairs", problem, expected, "check the filter")
         if np.ptp(self.labels) == 0:
             LOGGER.warning(
                 f"all {len(self):,} training pairs have label {self.labels[0]}: labels teach "

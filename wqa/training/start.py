@@ -98,12 +98,9 @@ class Start:
         for name in names:
             stored, wanted = run.network[name], getattr(own_config, name)
             if stored != wanted:
-                raise OptionError(
-                    "init",
-                    f"a run with {name}={stored}",
-                    f"one with {name}={wanted}",
-                    f"give {name}={stored}, or start from an encoder",
-                )
+                hint = f"give {name}={stored}, or start from an encoder"
+                problem, expected = f"a run with {name}={stored}", f"one with {name}={wanted}"
+                raise OptionError("init", problem, expected, hint)
         return True
 
     def holds(self, network: Network, part: str) -> bool:
@@ -233,12 +230,10 @@ class RunStart(EncoderStart):
 
     def _check_encoder(self, differing: List[str]) -> None:
         if differing:
-            raise RunDirectoryError(
-                self._path,
-                f"parameter {differing[0]} is missing or of another shape",
-                f"the encoder of its config.json, {self.backbone().family.name}, with all layers",
-                "start from an encoder, or from a run that has all of its layers",
-            )
+            problem = f"parameter {differing[0]} is missing or of another shape"
+            expected = "the encoder of its config.json with all layers"
+            hint = "start from an encoder, or from a run that has all of its layers"
+            raise RunDirectoryError(self._path, problem, expected, hint)
 
 
 def _part_of(name: str) -> str:

@@ -43,12 +43,8 @@ def scores_of_teachers(
     Shapes: the result (N, T).
     """
     if pairs.keys is None:
-        raise DataError(
-            train_file,
-            "has no keys of its candidates, by which teachers' scores are looked up",
-            "a store of this version",
-            "delete the folder, then make it again with `wqa tokenize`",
-        )
+        problem, hint = "has no keys of its candidates", "make it again with `wqa tokenize`"
+        raise DataError(train_file, problem, "a store of this version", hint)
     columns = {teacher.path: _scores_of(teacher, pairs) for teacher in dict.fromkeys(teachers)}
     return np.stack([columns[teacher.path] for teacher in teachers], axis=1)
 

@@ -243,11 +243,11 @@ class AdamTrainer(gluon.Trainer):
 
     def fresh(self) -> Dict[str, gluon.Parameter]:
         """Parameters whose gradients are fresh on the first device, by name."""
-        found = {}
+        fresh = {}
         for name, parameter in zip(self.names, self._params):
             if parameter.list_data()[0]._fresh_grad:
-                found[name] = parameter
-        return found
+                fresh[name] = parameter
+        return fresh
 
     def restore(
         self,
