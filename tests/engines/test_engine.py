@@ -15,9 +15,9 @@ from random_rankers import random_pairs, random_ranker
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import forget_digests
-from wqa.engines.onednn import PackedBatch, Quantized
 from wqa.engines.onednn.library import library
-from wqa.engines.onednn.packed_rows import GROUP_SCORES, GROUPS
+from wqa.engines.onednn.operations import Quantized
+from wqa.engines.onednn.packed_rows import GROUP_SCORES, GROUPS, PackedBatch
 from wqa.engines.onednn.quantize import channel_factors, quantize_layer
 from wqa.errors import MissingDependency, OptionError, PrecisionError, RunDirectoryError
 from wqa.inference import CascadeRanker

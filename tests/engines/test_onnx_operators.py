@@ -5,8 +5,8 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from test_export_onnx import model_of
 
-from wqa.engines.onnx.files import model_of
 from wqa.engines.onnx.graph import Graph
 from wqa.engines.onnx.networks import translate
 from wqa.errors import OptionError
@@ -109,7 +109,7 @@ def runtime(graph, symbol_outputs):
     """A session of a graph whose outputs have any sizes, once ONNX's checker has passed it."""
     for index, value in enumerate(symbol_outputs):
         graph.output(f"output_{index}", value)
-    model = model_of(graph, {})
+    model = model_of(graph)
     onnx.checker.check_model(model, full_check=True)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -128,24 +127,6 @@ def test_other_threads_end_before_an_error_is_raised():
     count = len(ended)
     time.sleep(0.1)
     assert len(ended) == count
-
-
-def test_a_call_does_not_wait_for_the_threads_of_another():
-    """Both have one pool; the short call computes all its parts while the long one has the pool."""
-    long_parts, is_free = [], threading.Event()
-
-    def compute_long(part):
-        long_parts.append(part)
-        assert is_free.wait(30)
-
-    long = threading.Thread(target=in_threads, args=(compute_long, range(2), 2))
-    long.start()
-    while len(long_parts) < 2:
-        time.sleep(0.01)
-    assert in_threads(lambda part: part + 1, range(5), 2) == [1, 2, 3, 4, 5]
-    is_free.set()
-    long.join(30)
-    assert not long.is_alive()
 
 
 AT_THE_END = """

@@ -87,17 +87,21 @@ def _quantize_stages(
     rows = max(_BATCH_TOKENS, config.max_positions)
     packed = PackedLayers(config, stages[0].embeddings, layers, inputs.typed, "float32", rows)
     quantized = []
-    for layer, magnitudes in zip(layers, _magnitudes(packed, branches, inputs, pairs)):
+    for layer, magnitudes in zip(layers, _magnitudes(packed, len(layers), branches, inputs, pairs)):
         weights = {name: product_parameter(layer, name, "weight", config) for name in PRODUCTS}
         quantized.append(quantize_layer(weights, magnitudes, strength))
     return quantized
 
 
 def _magnitudes(
-    layers: PackedLayers, branches: Sequence[range], inputs: EngineInputs, pairs: Sequence[Any]
+    layers: PackedLayers,
+    depth: int,
+    branches: Sequence[range],
+    inputs: EngineInputs,
+    pairs: Sequence[Any],
 ) -> List[Dict[str, np.ndarray]]:
     """Largest magnitude of each input channel, by layer and step."""
-    magnitudes: List[Dict[str, np.ndarray]] = [{} for _ in range(layers.count)]
+    magnitudes: List[Dict[str, np.ndarray]] = [{} for _ in range(depth)]
 
     def watch(layer: int, step: str, rows: np.ndarray) -> None:
         largest = np.abs(rows).max(axis=0)
@@ -113,7 +117,7 @@ def _magnitudes(
         batch = PackedBatch(lengths[indices], inputs.read_positions(own))
         inputs.embed(layers, own, batch)
         encodings = layers.encodings[: batch.tokens]
-        for layer in range(layers.count):
+        for layer in range(depth):
             if layer in starts:
                 before = encodings.copy()
             layers.layer(layer, batch, watch)
