@@ -7,8 +7,7 @@ to a contiguous array of their length by an operation of their own.
 
 from __future__ import annotations
 
-import collections
-import threading
+import functools
 from typing import Optional, Sequence
 
 import mxnet as mx
@@ -18,8 +17,8 @@ from wqa.config import BackboneConfig
 from wqa.models.backbone import EncoderLayer
 from wqa.models.embeddings import relative_bucket
 
-#: Most numbers of the arrays that are kept, 64 MB: all lengths up to 160 of a base encoder.
-KEPT = 1 << 24
+#: Lengths whose arrays are kept: those of a base encoder for 128 tokens have 786 kB.
+KEPT = 64
 
 
 class RelativeBias:
@@ -39,8 +38,8 @@ class RelativeBias:
         #: (H, 2 longest - 1) biases by distance, from that of the farthest key before the query.
         self._by_distance = np.ascontiguousarray(table[buckets].T, np.float32)
         self._longest = longest
-        self._arrays: collections.OrderedDict[int, np.ndarray] = collections.OrderedDict()
-        self._kept, self._lock = 0, threading.Lock()
+        #: Biases of all queries and keys of a pair by its length, (H, length, length).
+        self.matrix = functools.lru_cache(KEPT)(functools.partial(_matrix, self._by_distance))
 
     @classmethod
     def of(cls, layers: Sequence[EncoderLayer], config: BackboneConfig) -> Optional[RelativeBias]:
@@ -48,20 +47,6 @@ class RelativeBias:
         if not layers or layers[0].relative is None:
             return None
         return cls(layers[0].relative.weight.data().asnumpy(), config.max_positions)
-
-    def matrix(self, length: int) -> np.ndarray:
-        """Biases of all queries and keys of a pair.
-
-        Shapes: the result (H, length, length).
-        """
-        with self._lock:
-            if length not in self._arrays:
-                self._arrays[length] = self.rows(np.arange(length), length).swapaxes(0, 1).copy()
-                self._kept += self._arrays[length].size
-                while self._kept > KEPT and len(self._arrays) > 1:
-                    self._kept -= self._arrays.popitem(last=False)[1].size
-            self._arrays.move_to_end(length)
-            return self._arrays[length]
 
     def rows(self, positions: np.ndarray, length: int) -> np.ndarray:
         """Biases of queries at positions of pairs of one length.
@@ -71,3 +56,9 @@ class RelativeBias:
         windows = np.lib.stride_tricks.sliding_window_view(self._by_distance, length, axis=1)
         # The window of a query begins with the distance to the first key.
         return windows.swapaxes(0, 1)[self._longest - 1 - positions]
+
+
+def _matrix(by_distance: np.ndarray, length: int) -> np.ndarray:
+    longest = (by_distance.shape[1] + 1) // 2
+    windows = np.lib.stride_tricks.sliding_window_view(by_distance, length, axis=1)
+    return np.ascontiguousarray(windows[:, longest - 1 - np.arange(length)])
