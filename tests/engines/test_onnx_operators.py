@@ -71,15 +71,10 @@ CASES = {
     "row numbers": lambda x: row_numbers(x),
     "copy and infer": lambda x: F.reshape(x, (0, -1)),
     "copy all": lambda x: F.reshape(x, (-3, -2)),
-    "two products": lambda x: F.reshape(F.reshape(x, (0, 0, 2, -1)), (-3, -3)),
-    "one axis": lambda x: F.reshape(x, -1),
     "a column": lambda lengths: F.reshape(lengths, (-1, 1)),
     "like": lambda x, ids: F.reshape_like(F.reshape(x, (-3, 0)), ids, 0, 1, 0, 2),
     "broadcast like": lambda lengths, x: F.broadcast_like(
         F.reshape(lengths, (-1, 1, 1)), x, lhs_axes=(1,), rhs_axes=(1,)
-    ),
-    "mask": lambda x, lengths: F.SequenceMask(
-        x, lengths, use_sequence_length=True, value=-2.0, axis=1
     ),
     "mask of steps first": lambda x, lengths: F.SequenceMask(
         F.swapaxes(x, 0, 1), lengths, use_sequence_length=True
@@ -88,9 +83,7 @@ CASES = {
         F.swapaxes(x, 0, 1), lengths, use_sequence_length=True
     ),
     "parts": lambda x: F.concat(*reversed(F.split(x, num_outputs=3, axis=2)), dim=2),
-    "rows of parts": lambda x: F.split(x, num_outputs=2, axis=2, squeeze_axis=False)[1],
     "stack": lambda x, y: F.stack(x, y, axis=1),
-    "end": lambda x: F.slice_axis(x, axis=2, begin=-2, end=None),
     "sums": lambda x: F.broadcast_div(x, F.sum(F.exp(x), axis=(1, 2), keepdims=True)),
     "sum of all": lambda x: F.sum(x),
     "reductions": lambda x: F.max(x, axis=1) - F.sum(x, axis=1),
@@ -99,8 +92,6 @@ CASES = {
     "numbers": lambda x: F.broadcast_div((1 - x) * 3 / 2, 2 + F.abs(x)) + F.square(x) - 1,
     "greatest": lambda x, y: F.maximum(x, 0.1) + F.broadcast_minimum(x, y),
     "gelu": lambda x: F.LeakyReLU(x, act_type="gelu"),
-    "activations": lambda x: F.Activation(x, act_type="sigmoid") + F.relu(x) + F.tanh(x),
-    "logarithms": lambda x: F.log(F.softmax(x, axis=1)) + F.sqrt(F.square(x) + 1),
     "choice": lambda x, y: F.where(x > 0, x, y),
 }
 

@@ -59,21 +59,6 @@ def test_scores_do_not_depend_on_the_number_of_streams(ranker):
             assert ranking.cost == reference.cost
 
 
-@pytest.mark.onednn
-@needs_onednn
-def test_streams_share_weights_and_no_buffer(ranker):
-    first, *others = by_threads(ranker, 3)._engine._layers
-    assert len(others) == 2
-    for other in others:
-        assert other._layers is first._layers
-        assert not np.shares_memory(other.encodings, first.encodings)
-    counts = {}
-    for threads in (1, STREAMS, STREAMS + 1, 2 * STREAMS + 5):
-        counts[threads] = len(by_threads(ranker, threads)._engine._layers)
-    # More threads than streams are as many for each.
-    assert counts == {1: 1, STREAMS: STREAMS, STREAMS + 1: 8, 2 * STREAMS + 5: 12}
-
-
 @pytest.fixture(scope="module")
 def plan_of_two():
     config = dataclasses.replace(CONFIG, max_positions=TOKENS)
@@ -96,21 +81,6 @@ def test_two_streams_have_as_many_tokens(plan_of_two, lengths):
         assert len(batches) == 2 or lengths[:-1].sum() < lengths[-1]
         share = lengths.sum() / 2
         assert all(abs(size - share) <= lengths.max() for size in sizes)
-
-
-@pytest.mark.onednn
-@needs_onednn
-def test_an_engine_works_after_a_stream_has_failed(ranker, monkeypatch):
-    several = by_threads(ranker, 2)
-    group = [random_pairs(np.random.default_rng(5), 60, 4, 60, 200)]
-    [expected] = several.rank_pairs(group)
-    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        failing = several._engine._layers[1]
-        patch.setattr(failing, "layer", lambda *_: 1 / 0)
-        several.rank_pairs(group)
-    [ranking] = several.rank_pairs(group)
-    assert ranking.order.tolist() == expected.order.tolist()
-    np.testing.assert_allclose(ranking.exit_scores, expected.exit_scores, atol=1e-5)
 
 
 def test_other_threads_end_before_an_error_is_raised():
