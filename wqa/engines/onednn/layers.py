@@ -30,11 +30,11 @@ from wqa.engines.onednn.packed_rows import (
     PackedBatch,
     PackedEmbeddings,
     PackedLayer,
+    RelativeBias,
     RowBuffers,
     compile_attention,
     round_up,
 )
-from wqa.engines.onednn.relative import RelativeBias
 from wqa.models.backbone import EncoderLayer
 from wqa.models.embeddings import Embeddings
 
