@@ -46,7 +46,6 @@ def _openmp() -> ctypes.CDLL:
 
 #: Element types: oneDNN's number, and the NumPy type that carries it (bfloat16 as its 16 bits).
 TYPES = {
-    "float16": (1, np.float16),
     "bfloat16": (2, np.uint16),
     "float32": (3, np.float32),
     "int8": (5, np.int8),
