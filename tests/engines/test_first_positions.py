@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from conftest import needs_onednn
 from mxnet import autograd
-from test_dcbert import INTERACTIONS, attach, decoupled, pairs_of
 from test_gradients import DRY, FAMILIES, SIZE, assert_close, batch_of, masks_of, network
 
 from wqa.config import BackboneConfig
@@ -128,16 +127,6 @@ def test_gradients_at_marks_equal_mxnets(family, marks, threads):
 
 
 @needs_onednn
-def test_the_last_layer_computes_marked_positions_alone():
-    model = network("pairwise", (3,), dropout=0.3, attention_dropout=0.2)
-    engine = engine_of(model)
-    marked_rows(model, MARKS, engine)
-    masks = [mask for chunks in masks_of(engine) for mask in chunks]
-    # Attention weights are B H Q L, the two other masks B Q C, with Q = 3 in the last layer alone.
-    assert {mask.values.shape[1] for mask in masks} == {2 * 16 * 16, 16 * 32, 2 * 3 * 16, 3 * 32}
-
-
-@needs_onednn
 def test_dropout_of_first_positions_is_the_same_forward_and_back():
     model = network("pairwise", (3,), dropout=0.3, attention_dropout=0.2)
     engine = engine_of(model)
@@ -185,21 +174,4 @@ def test_the_last_layer_runs_for_the_positions_that_are_read(
     model.initialize()
     model.backbone.attach(engine_of(model))
     choose(model)(*(mx.nd.array(array, dtype=array.dtype) for array in batch_of()[:3]))
-    assert positions == expected
-
-
-@needs_onednn
-@pytest.mark.parametrize(
-    "name, expected",
-    [
-        ("one layer", [12, 24, 2]),
-        ("two exits", [12, 24, 36, 2]),
-        ("linear", [1, 1]),  # it reads nothing but the first encodings
-        ("lstm", [12, 24]),
-    ],
-)
-def test_layers_of_texts_apart_run_for_the_positions_that_are_read(positions, name, expected):
-    network = decoupled(**INTERACTIONS[name])
-    attach(network, "onednn")
-    network.path()(*pairs_of())
     assert positions == expected

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wqa.engines.sparse import engine
 from wqa.engines.sparse.rows import Relatedness, Steps, Windows, WordRows, stretches
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=8).map(np.array)
@@ -103,3 +104,14 @@ def test_stretches_hold_each_item_once_and_few_more_words(lengths, words):
 
 
 # Threads
+
+
+def test_the_blas_of_a_wheel_computes_on_one_thread():
+    functions = engine._openblas()
+    if functions is None:
+        pytest.skip("this NumPy has no OpenBLAS of a wheel")
+    before = functions[0]()
+    with pytest.raises(KeyboardInterrupt), engine.one_blas_thread():
+        assert functions[0]() == 1
+        raise KeyboardInterrupt
+    assert functions[0]() == before

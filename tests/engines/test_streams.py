@@ -4,7 +4,6 @@ import dataclasses
 import os
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -60,21 +59,6 @@ def test_scores_do_not_depend_on_the_number_of_streams(ranker):
             assert ranking.cost == reference.cost
 
 
-@pytest.mark.onednn
-@needs_onednn
-def test_streams_share_weights_and_no_buffer(ranker):
-    first, *others = by_threads(ranker, 3)._engine._layers
-    assert len(others) == 2
-    for other in others:
-        assert other._layers is first._layers
-        assert not np.shares_memory(other.encodings, first.encodings)
-    counts = {}
-    for threads in (1, STREAMS, STREAMS + 1, 2 * STREAMS + 5):
-        counts[threads] = len(by_threads(ranker, threads)._engine._layers)
-    # More threads than streams are as many for each.
-    assert counts == {1: 1, STREAMS: STREAMS, STREAMS + 1: 8, 2 * STREAMS + 5: 12}
-
-
 @pytest.fixture(scope="module")
 def plan_of_two():
     config = dataclasses.replace(CONFIG, max_positions=TOKENS)
@@ -99,21 +83,6 @@ def test_two_streams_have_as_many_tokens(plan_of_two, lengths):
         assert all(abs(size - share) <= lengths.max() for size in sizes)
 
 
-@pytest.mark.onednn
-@needs_onednn
-def test_an_engine_works_after_a_stream_has_failed(ranker, monkeypatch):
-    several = by_threads(ranker, 2)
-    group = [random_pairs(np.random.default_rng(5), 60, 4, 60, 200)]
-    [expected] = several.rank_pairs(group)
-    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        failing = several._engine._layers[1]
-        patch.setattr(failing, "layer", lambda *_: 1 / 0)
-        several.rank_pairs(group)
-    [ranking] = several.rank_pairs(group)
-    assert ranking.order.tolist() == expected.order.tolist()
-    np.testing.assert_allclose(ranking.exit_scores, expected.exit_scores, atol=1e-5)
-
-
 def test_other_threads_end_before_an_error_is_raised():
     ended = []
 
@@ -128,24 +97,6 @@ def test_other_threads_end_before_an_error_is_raised():
     count = len(ended)
     time.sleep(0.1)
     assert len(ended) == count
-
-
-def test_a_call_does_not_wait_for_the_threads_of_another():
-    """Both have one pool; the short call computes all its parts while the long one has the pool."""
-    long_parts, is_free = [], threading.Event()
-
-    def compute_long(part):
-        long_parts.append(part)
-        assert is_free.wait(30)
-
-    long = threading.Thread(target=in_threads, args=(compute_long, range(2), 2))
-    long.start()
-    while len(long_parts) < 2:
-        time.sleep(0.01)
-    assert in_threads(lambda part: part + 1, range(5), 2) == [1, 2, 3, 4, 5]
-    is_free.set()
-    long.join(30)
-    assert not long.is_alive()
 
 
 AT_THE_END = """

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import pathlib
+import tempfile
 
 import mxnet as mx
 import numpy as np
@@ -14,7 +16,7 @@ from wqa.cli import main
 from wqa.config import BACKBONES, BackboneConfig
 from wqa.engines.onnx import operators
 from wqa.engines.onnx.dropping import dropping_graph
-from wqa.engines.onnx.files import model_of
+from wqa.engines.onnx.graph import WeightFile, write_graph
 from wqa.engines.onnx.networks import parameters_of, part_graph
 from wqa.engines.onnx.sessions import graph_inputs, mask_of
 from wqa.errors import RunDirectoryError
@@ -91,8 +93,17 @@ def sessions_of(network, inputs):
     return sessions
 
 
+def model_of(graph):
+    """Model of a graph, with all weights inside."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        with open(folder / "weights.bin", "wb") as weights:
+            write_graph(graph, folder / "model.onnx", WeightFile(weights), {})
+        return onnx.load(folder / "model.onnx")
+
+
 def session_of(graph):
-    model = model_of(graph, {})
+    model = model_of(graph)
     onnx.checker.check_model(model, full_check=True)
     return onnxruntime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
@@ -290,7 +301,7 @@ def test_later_stages_run_for_survivors_alone(tmp_path):
     graph = dropping_graph(parts, network.exits, parameters_of(network))
     options = onnxruntime.SessionOptions()
     options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")
-    model = model_of(graph, {}).SerializeToString()
+    model = model_of(graph).SerializeToString()
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     given = pair_feeds(inputs, random_pairs(np.random.default_rng(6), 40))
     session.run(None, {**given, "drop_ratios": np.full(3, 0.5, np.float32)})

@@ -9,8 +9,6 @@ pytest.importorskip("openvino")
 import openvino
 import test_export_onnx as exports
 
-from wqa.engines.onnx.files import model_of
-
 
 class Input(NamedTuple):
     """An input of a graph."""
@@ -23,7 +21,7 @@ class Compiled:
 
     def __init__(self, graph):
         settings = {"INFERENCE_PRECISION_HINT": "f32"}
-        model = openvino.Core().read_model(model_of(graph, {}).SerializeToString())
+        model = openvino.Core().read_model(exports.model_of(graph).SerializeToString())
         self._model = openvino.compile_model(model, "CPU", settings)
 
     def get_inputs(self):

@@ -69,7 +69,7 @@ def diagnose() -> Dict[str, Any]:
     return {
         "works": any(not row["problem"] for row in engines),
         "versions": versions,
-        "processor": {**processor(), "onednn_uses": result.pop("onednn_uses", None)},
+        "processor": processor(),
         **result,
     }
 
@@ -92,10 +92,6 @@ def probe() -> Dict[str, Any]:
     try:
         from wqa.models.runtime import gpu_count
 
-        from wqa.engines.onednn import available
-        from wqa.engines.onednn.library import instruction_set_name
-
-        result["onednn_uses"] = instruction_set_name() if available() else None
         result["engines"] = [*map(_try_engine, _COMBINATIONS), *result["engines"]]
         result["gpus"] = gpu_count()
     except Exception as error:  # whatever a library that does not fit raises
@@ -181,7 +177,7 @@ def as_text(report: Dict[str, Any]) -> str:
     lines = [
         f"ranking {'works' if report['works'] else 'does not work'} here; {report['problem']}",
         f"processor: {chip['name'] or 'unknown'}, {' '.join(chip['instruction_sets'])}",
-        "; ".join([f"oneDNN uses {chip['onednn_uses'] or 'nothing'}", *caps]),
+        *caps,
         f"GPUs: {report.get('gpus', 0)}",
     ]
     for row in report["engines"]:

@@ -9,11 +9,11 @@ from wqa.config.training import ENGINES
 from wqa.engines.engine import MXNET_LOCK, Engine, check_process
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.mxnet import MXNetEngine
-from wqa.engines.onednn import GradientEngine, available, check_precision
+from wqa.engines.onednn import GradientEngine
 from wqa.engines.onednn.engine import OneDNNEngine
-from wqa.engines.onednn.library import library
+from wqa.engines.onednn.library import available, check_precision, library
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.engines.sparse import SparseEngine
+from wqa.engines.sparse.engine import SparseEngine
 from wqa.errors import OptionError, check_choice
 from wqa.models import Network, parse_devices
 

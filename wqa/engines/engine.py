@@ -6,7 +6,7 @@ results: `Engine.run_all` returns the input of the heads, and `Engine.scores` th
 the engine's lock, so that several threads may rank at once.
 
 There is one engine a runtime: MXNet (`wqa.engines.mxnet`), oneDNN (`wqa.engines.onednn.engine`),
-and ONNX Runtime (`wqa.engines.onnx.engine`), which computes exported graphs; neither that one nor
+and ONNX Runtime (`wqa.engines.onnx.sessions`), which computes exported graphs; neither that one nor
 this contract needs MXNet. What a system's inputs look like is the matter of
 `wqa.engines.inputs.EngineInputs`. A new engine is a subclass of `Engine` with `plan`, `_run` and
 `_scores`, and a branch in `wqa.engines.choice`, which says before anything runs whether it can

@@ -19,7 +19,7 @@ from wqa.config import EngineConfig
 from wqa.data import Candidate, Question
 from wqa.engines.engine import Encodings, Engine, MicroBatch
 from wqa.engines.inputs import EngineInputs
-from wqa.engines.onnx.engine import OnnxEngine
+from wqa.engines.onnx.sessions import OnnxEngine
 from wqa.errors import InputError, OptionError, check_choice
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ranker import Ranker
@@ -132,7 +132,7 @@ class InputsRanker(GroupRanker):
         Engine, precision, device and sizes. By default MXNet on the CPU, which reads the current
         parameters at each ranking; other engines read them once.
     quantized : list of dict, optional
-        `wqa.engines.onednn.Quantized` products of each layer, for int8.
+        `wqa.engines.onednn.operations.Quantized` products of each layer, for int8.
     pool : {"question", "batch"}
         Drop among all candidates of a question, or, as the cascade paper's inference does, inside
         batches of ``pool_size`` candidates.

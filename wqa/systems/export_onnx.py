@@ -14,8 +14,7 @@ from wqa.config.runs import ExportConfig, as_json, config_digest
 from wqa.data.digests import file_digests, ranker_digest
 from wqa.data.probe import probe
 from wqa.engines.onnx.dropping import dropping_graph
-from wqa.engines.onnx.files import WeightFile, check_graphs, write_graph
-from wqa.engines.onnx.graph import OPSET, Graph
+from wqa.engines.onnx.graph import OPSET, Graph, WeightFile, check_graphs, write_graph
 from wqa.engines.onnx.networks import parameters_of, part_graph
 from wqa.engines.onnx.sessions import WEIGHTS
 from wqa.inference.calibrated import Calibration, read_calibration

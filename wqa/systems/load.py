@@ -77,7 +77,7 @@ def quantize_network(
     system: str, network: Network, pairs: Sequence[Any], strength: float = STRENGTH
 ) -> QuantizedLayers:
     """Quantize the products of a network as the ranker of its system computes them."""
-    from wqa.engines.onednn import quantize_network as quantize  # needs MXNet
+    from wqa.engines.onednn.quantize import quantize_network as quantize  # needs MXNet
 
     owner = find_system(system).ranker_type(network.computes)
     return quantize(owner.engine_inputs(network), pairs, strength)

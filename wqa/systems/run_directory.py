@@ -21,8 +21,8 @@ from wqa.config.training import LONG_QUESTIONS
 from wqa.data.digests import check_digest
 from wqa.data.probe import BASELINE_NAMES, DESCRIPTIONS, Probe, probe
 from wqa.engines.choice import packing_obstacle
-from wqa.engines.onednn import check_precision, read_quantized
-from wqa.engines.onednn.quantize import QuantizedLayers
+from wqa.engines.onednn.library import check_precision
+from wqa.engines.onednn.quantize import QuantizedLayers, read_quantized
 from wqa.errors import EncoderError, OptionError, RunDirectoryError, check_choice
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike, sha256

@@ -15,7 +15,7 @@ from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question
 from wqa.engines.choice import choose_training_engine
 from wqa.engines.mxnet import MXNetEngine
-from wqa.engines.sparse import SparseEngine
+from wqa.engines.sparse.engine import SparseEngine
 from wqa.errors import OptionError, ProcessError
 from wqa.systems.cosinet.lists import RECURRENT
 from wqa.systems.load import build_ranker, load_ranker

@@ -12,10 +12,7 @@ from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.documents import Document, write_documents
-from wqa.engines.inputs import as_float32
-from wqa.engines.onednn import quantize_network
-from wqa.engines.onednn.library import zeros
-from wqa.engines.onednn.text_writer import TextWriter
+from wqa.engines.onednn.quantize import quantize_network
 from wqa.errors import DataError, InputError, OptionError
 from wqa.inference.document_cache import (
     DocumentCache,
@@ -216,30 +213,6 @@ def test_int8_differs_by_its_rounding_alone():
     rounded = np.concatenate([ranking.exit_scores for ranking in ranker.rank_pairs(group)], axis=1)
     for one, other in zip(exact, rounded):
         assert np.abs(one - other).max() > 0 and np.corrcoef(one, other)[0, 1] > 0.9
-
-
-# Rows
-
-
-@needs_onednn
-@pytest.mark.parametrize(
-    "kind", ["float32", pytest.param("bfloat16", marks=needs_precision("bfloat16"))]
-)
-@pytest.mark.parametrize("stored", [np.float16, np.float32, np.uint16])
-def test_stored_encodings_become_joint_rows(kind, stored):
-    rng = np.random.default_rng(0)
-    table = rng.standard_normal((40, 32)).astype(np.float32)
-    values = rng.standard_normal((17, 32)).astype(np.float32)
-    rows = values.astype(stored)
-    if stored == np.uint16:
-        rows = (values.view(np.uint32) >> 16).astype(np.uint16)
-    exact = as_float32(rows) if stored == np.uint16 else rows.astype(np.float32)
-    joint = TextWriter([None, table], kind, 32)
-    for number, expected in enumerate((exact, exact + table[:17])):
-        out = zeros((17, 32), kind)
-        joint.write(rows, number, out)
-        tolerance = 0 if kind == "float32" else 2**-8
-        np.testing.assert_allclose(as_float32(out), expected, rtol=tolerance)
 
 
 # The cache

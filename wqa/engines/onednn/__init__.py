@@ -4,30 +4,13 @@ MXNet 1.9 links oneDNN 2.4 statically, and its operators pack weights or convert
 call. The package ``onednn-cpu-gomp`` brings oneDNN 3.2 as a shared library, on the same OpenMP
 runtime.
 
-`PackedLayers` runs layers on packed rows, for ranking. `GradientEngine` runs slices of layers in
-MXNet's autograd graph, for training. `quantize_network` prepares 8-bit products. They know layers,
-but no paper, head or loss. `library` loads oneDNN and describes memory, `primitives` compiles
-operations, and `operations` binds them to buffers.
+`layers.PackedLayers` runs layers on packed rows, for ranking. `GradientEngine` runs slices of
+layers in MXNet's autograd graph, for training. `quantize.quantize_network` prepares 8-bit products.
+They know layers, but no paper, head or loss. `library` loads oneDNN and describes memory, `kernels`
+compiles operations, and `operations` binds them to buffers.
 """
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
-from wqa.engines.onednn.layers import PackedLayers
-from wqa.engines.onednn.library import available, check_precision, encoding_kind, instruction_set
-from wqa.engines.onednn.operations import Quantized
-from wqa.engines.onednn.packed_rows import PackedBatch
-from wqa.engines.onednn.quantize import quantize_network, read_quantized, write_quantized
 from wqa.engines.onednn.training import GradientEngine
 
-__all__ = [
-    "GradientEngine",
-    "PackedBatch",
-    "PackedLayers",
-    "Quantized",
-    "available",
-    "quantize_network",
-    "check_precision",
-    "encoding_kind",
-    "instruction_set",
-    "read_quantized",
-    "write_quantized",
-]
+__all__ = ["GradientEngine"]

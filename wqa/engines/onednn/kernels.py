@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from wqa.engines.onednn.library import (
     TYPES,
@@ -86,6 +86,8 @@ def _handle(argument: Any) -> Any:
         return argument.description.handle
     if isinstance(argument, Handle):
         return argument.handle
+    if argument is engine:  # the function, which the caches of kernels can hash
+        return engine()
     return ctypes.c_float(argument) if isinstance(argument, float) else argument
 
 
@@ -115,11 +117,11 @@ class PackedWeights(Memory):
 class Attributes(Handle):
     """Attributes of an operation: scales of its operands, and steps after it."""
 
-    def __init__(self, scales: Optional[Dict[int, int]] = None, steps: Sequence[Step] = ()) -> None:
+    def __init__(self, scales: Sequence[Tuple[int, int]] = (), steps: Sequence[Step] = ()) -> None:
         super().__init__("primitive_attr", create("primitive_attr_create"))
         calls = library()
         calls.dnnl_primitive_attr_set_scratchpad_mode(self.handle, _USER_SCRATCH)
-        for argument, mask in (scales or {}).items():
+        for argument, mask in scales:
             calls.dnnl_primitive_attr_set_scales_mask(self.handle, argument, mask)
         chain = Handle("post_ops", create("post_ops_create"))
         #: Argument numbers of the steps' second operands, in order.

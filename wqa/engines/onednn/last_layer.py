@@ -33,12 +33,12 @@ from wqa.engines.onednn.packed_rows import (
     Group,
     PackedBatch,
     PackedLayer,
+    RelativeBias,
     RowBuffers,
     bind_attention,
     product_parameter,
     round_up,
 )
-from wqa.engines.onednn.relative import RelativeBias
 from wqa.models.backbone import EncoderLayer
 
 #: Rows that attend at once: a row has C numbers for each head of the attention.

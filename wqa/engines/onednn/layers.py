@@ -30,11 +30,11 @@ from wqa.engines.onednn.packed_rows import (
     PackedBatch,
     PackedEmbeddings,
     PackedLayer,
+    RelativeBias,
     RowBuffers,
     compile_attention,
     round_up,
 )
-from wqa.engines.onednn.relative import RelativeBias
 from wqa.models.backbone import EncoderLayer
 from wqa.models.embeddings import Embeddings
 
@@ -123,9 +123,9 @@ class PackedLayers:
         return self._rows.memory("x", self.config.units)
 
     @property
-    def count(self) -> int:
-        """Number of layers."""
-        return len(self._layers)
+    def sums(self) -> np.ndarray:
+        """Buffer of float32 encodings, (capacity, C), for `round_sums`."""
+        return self._rows.memory("sums", self.config.units, "float32")
 
     # Running
 
@@ -155,6 +155,15 @@ class PackedLayers:
         self._embeddings.sum(pairs, batch, sums, normed, types, positions)
         for call in self._embedding_calls(batch.rows):
             call()
+
+    def round_sums(self, batch: PackedBatch) -> None:
+        """Set the current encodings to `sums`, rounded to their type."""
+        key = ("round", batch.rows)
+        if key not in self._calls:
+            arrays = [self._rows.array("sums", batch.rows, self.config.units, "float32")]
+            arrays.append(self._rows.array("x", batch.rows, self.config.units))
+            self._calls[key] = {"round": [self._operations.convert(*arrays)]}
+        self._calls[key]["round"][0]()
 
     def load(self, rows: Sequence[np.ndarray]) -> None:
         """Set the current encodings.

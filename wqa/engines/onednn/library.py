@@ -46,7 +46,6 @@ def _openmp() -> ctypes.CDLL:
 
 #: Element types: oneDNN's number, and the NumPy type that carries it (bfloat16 as its 16 bits).
 TYPES = {
-    "float16": (1, np.float16),
     "bfloat16": (2, np.uint16),
     "float32": (3, np.float32),
     "int8": (5, np.int8),
@@ -57,21 +56,6 @@ NEEDED: Dict[str, Tuple[int, str]] = {
     "float32": (0, ""),
     "bfloat16": (0xE7, "AVX512_BF16"),
     "int8": (0x07, "AVX2"),
-}
-
-#: oneDNN's names of instruction sets by their bits, the greatest first.
-_NAMES: Dict[int, str] = {
-    0x1FEF: "AVX512_CORE_AMX_FP16",
-    0xFEF: "AVX512_CORE_AMX",
-    0x1EF: "AVX512_CORE_FP16",
-    0xE7: "AVX512_CORE_BF16",
-    0x67: "AVX512_CORE_VNNI",
-    0x27: "AVX512_CORE",
-    0x1F: "AVX2_VNNI_2",
-    0x0F: "AVX2_VNNI",
-    0x07: "AVX2",
-    0x03: "AVX",
-    0x01: "SSE41",
 }
 
 #: oneDNN's bits of AVX_VNNI and of AVX512_VNNI.
@@ -141,15 +125,6 @@ def multiplies_bytes() -> bool:
     Without it, sums of two products saturate in 16 bits.
     """
     return bool(instruction_set() & _VNNI)
-
-
-def instruction_set_name() -> str:
-    """Name of the instruction sets that oneDNN uses, as ``ONEDNN_MAX_CPU_ISA`` takes it."""
-    used = instruction_set()
-    for bits, name in _NAMES.items():
-        if used & bits == bits:
-            return name
-    return "none"
 
 
 def check_precision(precision: str) -> None:
@@ -247,8 +222,7 @@ class Layout(Handle):
         if strides is None:
             strides = [int(np.prod(self.shape[axis + 1 :])) for axis in range(len(self.shape))]
         self.strides = tuple(strides)
-        #: Key of the layout in the caches of kernels.
-        self.key = (self.shape, kind, self.strides, any_layout)
+        self._key = (self.shape, kind, self.strides, any_layout)
         sizes = (ctypes.c_int64 * 12)(*self.shape)
         axes, number = len(self.shape), TYPES[kind][0]
         if any_layout:
@@ -257,6 +231,12 @@ class Layout(Handle):
             steps = (ctypes.c_int64 * 12)(*strides)
             handle = create("memory_desc_create_with_strides", axes, sizes, number, steps)
         super().__init__("memory_desc", handle)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
 
 class Memory(Handle):

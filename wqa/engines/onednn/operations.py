@@ -193,19 +193,19 @@ class Operations:
         self,
         operation: str,
         *arguments: Any,
-        scales: Optional[Dict[int, int]] = None,
+        scales: Sequence[Tuple[int, int]] = (),
         steps: Sequence[Step] = (),
     ) -> Kernel:
         """The kernel of an operation for the calling thread's number of threads.
 
-        It is compiled when it is first used. Layouts are compared by their keys.
+        It is compiled when it is first used.
         """
         layouts = [_layout(argument) for argument in arguments]
         of_steps = []
         for name, operand in steps:
             if operand is not None or name not in ("add", "multiply"):
                 of_steps.append((name, _layout(operand)))
-        key = (operation, count_threads(), *map(_key, (*layouts, scales, of_steps)))
+        key = (operation, count_threads(), *layouts, *scales, *of_steps)
         if key not in self._kernels:
             attributes = Attributes(scales, of_steps)
             self._kernels[key] = Kernel(operation, *layouts, attributes=attributes)
@@ -217,7 +217,7 @@ class Operations:
 
     def product(self, left: Array, right: Array, out: Array, *steps: Step) -> Call:
         """Bind ``out = steps(left @ right)``."""
-        kernel = self._kernel("matmul", engine(), left, right, None, out, steps=steps)
+        kernel = self._kernel("matmul", engine, left, right, None, out, steps=steps)
         return self._bind(kernel, steps, src=left, weights=right, dst=out)
 
     def dense(
@@ -227,8 +227,8 @@ class Operations:
         shape = (source.layout.shape[1], out.layout.shape[1])
         right = Layout(shape, source.layout.kind, any_layout=True)
         bias = None if backward else weight.bias
-        scales = {ARGUMENTS["weights"]: 2} if weight.scale is not None else None  # one a column
-        operands = (engine(), source, right, bias, out)
+        scales = [] if weight.scale is None else [(ARGUMENTS["weights"], 2)]  # one a column
+        operands = (engine, source, right, bias, out)
         kernel = self._kernel("matmul", *operands, scales=scales, steps=steps)
         arrays: Dict[str, Memory] = {"weights": weight.packed(kernel, backward)}
         if bias is not None:
@@ -240,7 +240,7 @@ class Operations:
     def norm(self, source: Array, norm: Norm, out: Array) -> Call:
         """Bind a layer normalisation."""
         arguments = (_INFERENCE, source, out, None, self._epsilon, _NORM_FLAGS)
-        kernel = self._kernel("layer_normalization_forward", engine(), *arguments)
+        kernel = self._kernel("layer_normalization_forward", engine, *arguments)
         return self._bind(kernel, src=source, gamma=norm.gamma, beta=norm.beta, dst=out)
 
     def norm_with_gradient(
@@ -258,9 +258,9 @@ class Operations:
         ``diff_gamma`` and ``diff_beta``, (width,).
         """
         rows, numbers = Layout((source.layout.shape[0],), "float32"), (self._epsilon, _NORM_FLAGS)
-        first = (engine(), _TRAINING, source, out, rows, *numbers)
+        first = (engine, _TRAINING, source, out, rows, *numbers)
         forward = self._kernel("layer_normalization_forward", *first)
-        second = (engine(), _BACKWARD, of_out, of_out, source, rows, *numbers, forward)
+        second = (engine, _BACKWARD, of_out, of_out, source, rows, *numbers, forward)
         backward = self._kernel("layer_normalization_backward", *second)
         arrays: Dict[str, Memory] = {"src": source, "gamma": norm.gamma, "beta": norm.beta}
         for name in ("mean", "variance"):
@@ -273,16 +273,16 @@ class Operations:
     ) -> Tuple[Call, Call]:
         """Bind an activation, and its gradient."""
         arguments = (ACTIVATIONS[name], source, source)
-        forward = self._kernel("eltwise_forward", engine(), _TRAINING, *arguments, 0.0, 0.0)
+        forward = self._kernel("eltwise_forward", engine, _TRAINING, *arguments, 0.0, 0.0)
         last = (source, 0.0, 0.0, forward)
-        backward = self._kernel("eltwise_backward", engine(), *arguments, *last)
+        backward = self._kernel("eltwise_backward", engine, *arguments, *last)
         arrays = {"src": source, "diff_dst": of_out, "diff_src": of_source}
         return self._bind(forward, src=source, dst=out), self._bind(backward, **arrays)
 
     def softmax(self, source: Array, out: Array) -> Call:
         """Bind a softmax over the last axis."""
         arguments = (_INFERENCE, _ACCURATE_SOFTMAX, source, out, len(source.layout.shape) - 1)
-        kernel = self._kernel("softmax_forward", engine(), *arguments)
+        kernel = self._kernel("softmax_forward", engine, *arguments)
         return self._bind(kernel, src=source, dst=out)
 
     def softmax_with_gradient(
@@ -291,9 +291,9 @@ class Operations:
         """Bind a softmax over the last axis in training, and its gradient."""
         axis = len(source.layout.shape) - 1
         arguments = (_TRAINING, _ACCURATE_SOFTMAX, source, out, axis)
-        forward = self._kernel("softmax_forward", engine(), *arguments)
+        forward = self._kernel("softmax_forward", engine, *arguments)
         layouts = (out, out, out, axis, forward)
-        backward = self._kernel("softmax_backward", engine(), _ACCURATE_SOFTMAX, *layouts)
+        backward = self._kernel("softmax_backward", engine, _ACCURATE_SOFTMAX, *layouts)
         arrays = {"dst": out, "diff_dst": of_out, "diff_src": of_source}
         return self._bind(forward, src=source, dst=out), self._bind(backward, **arrays)
 
@@ -309,23 +309,13 @@ class Operations:
         return self._binary(ADD, source, addend, out)
 
     def _binary(self, number: int, source: Array, second: Array, out: Array) -> Call:
-        kernel = self._kernel("binary", engine(), number, source, second, out)
+        kernel = self._kernel("binary", engine, number, source, second, out)
         return self._bind(kernel, src=source, src_1=second, dst=out)
 
     def convert(self, source: Array, out: Array) -> Call:
         """Bind a copy to another element type or other strides."""
-        kernel = self._kernel("reorder", source, engine(), out, engine())
+        kernel = self._kernel("reorder", source, engine, out, engine)
         return self._bind(kernel, src=source, dst=out)
-
-
-def _key(argument: Any) -> Any:
-    if isinstance(argument, Layout):
-        return argument.key
-    if isinstance(argument, (tuple, list)):
-        return tuple(map(_key, argument))
-    if isinstance(argument, ctypes.c_void_p):
-        return argument.value
-    return tuple(argument.items()) if isinstance(argument, dict) else argument
 
 
 def _layout(argument: Any) -> Any:

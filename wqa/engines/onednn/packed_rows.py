@@ -2,6 +2,10 @@
 
 Parameters of embeddings and layers, the attention over the rows, their buffers, and the part of a
 layer that works on each row by itself.
+
+A product with a second operand that is broadcast over pairs runs by oneDNN's reference loop, a
+thousand times slower, and so does an addition of a part of a larger array. So biases of attention
+scores by relative position are added as a contiguous array of their length.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from typing import (
     Tuple,
 )
 
+import mxnet as mx
 import numpy as np
 
 from wqa.config import BackboneConfig
@@ -40,7 +45,7 @@ from wqa.engines.onednn.operations import (
     split_queries,
 )
 from wqa.models.backbone import EncoderLayer
-from wqa.models.embeddings import Embeddings
+from wqa.models.embeddings import Embeddings, relative_bucket
 
 #: Rows are rounded up to a multiple of this: two of AMX's tiles.
 ROWS = 32
@@ -123,11 +128,6 @@ class PackedBatch:
                 pair += count
         return groups
 
-    @property
-    def first_rows(self) -> np.ndarray:
-        """(pairs,) row of each pair's first token."""
-        return self.starts[:-1]
-
 
 #: Size of the cache of compiled attentions.
 ATTENTIONS = 512
@@ -198,7 +198,7 @@ class PackedEmbeddings:
         ``buffer`` holds intermediate values; it has the size of ``out``. ``types`` and
         ``positions`` are as `PackedLayers.embed` takes them.
         """
-        tokens, starts = batch.tokens, batch.first_rows
+        tokens, starts = batch.tokens, batch.starts[:-1]
         ids = np.concatenate([pair.token_ids for pair in pairs])
         within = np.arange(tokens) - np.repeat(starts, batch.lengths)
         rows = (within if positions is None else positions) + self._first
@@ -217,6 +217,53 @@ class PackedEmbeddings:
         np.take(self._words, ids, axis=0, out=out[:tokens], mode="clip")
         np.take(self._table, rows, axis=0, out=buffer[:tokens], mode="clip")
         np.add(out[:tokens], buffer[:tokens], out=out[:tokens])
+
+
+#: Lengths whose arrays are kept: those of a base encoder for 128 tokens have 786 kB.
+KEPT = 64
+
+
+class RelativeBias:
+    """Biases of an encoder's attention scores, shared by its layers and by threads.
+
+    Parameters
+    ----------
+    table : numpy.ndarray
+        (buckets, H) biases.
+    longest : int
+        Greatest length of a pair.
+    """
+
+    def __init__(self, table: np.ndarray, longest: int) -> None:
+        distances = mx.nd.arange(1 - longest, longest)
+        buckets = relative_bucket(mx.nd, distances, len(table)).asnumpy().astype(int)
+        #: (H, 2 longest - 1) biases by distance, from that of the farthest key before the query.
+        self._by_distance = np.ascontiguousarray(table[buckets].T, np.float32)
+        self._longest = longest
+        #: Biases of all queries and keys of a pair by its length, (H, length, length).
+        self.matrix = functools.lru_cache(KEPT)(functools.partial(_matrix, self._by_distance))
+
+    @classmethod
+    def of(cls, layers: Sequence[EncoderLayer], config: BackboneConfig) -> Optional[RelativeBias]:
+        """Copy the table of an encoder's layers; None for encoders without one."""
+        if not layers or layers[0].relative is None:
+            return None
+        return cls(layers[0].relative.weight.data().asnumpy(), config.max_positions)
+
+    def rows(self, positions: np.ndarray, length: int) -> np.ndarray:
+        """Biases of queries at positions of pairs of one length.
+
+        Shapes: `positions` (...), the result (..., H, length).
+        """
+        windows = np.lib.stride_tricks.sliding_window_view(self._by_distance, length, axis=1)
+        # The window of a query begins with the distance to the first key.
+        return windows.swapaxes(0, 1)[self._longest - 1 - positions]
+
+
+def _matrix(by_distance: np.ndarray, length: int) -> np.ndarray:
+    longest = (by_distance.shape[1] + 1) // 2
+    windows = np.lib.stride_tricks.sliding_window_view(by_distance, length, axis=1)
+    return np.ascontiguousarray(windows[:, longest - 1 - np.arange(length)])
 
 
 def bind_attention(

@@ -87,17 +87,21 @@ def _quantize_stages(
     rows = max(_BATCH_TOKENS, config.max_positions)
     packed = PackedLayers(config, stages[0].embeddings, layers, inputs.typed, "float32", rows)
     quantized = []
-    for layer, magnitudes in zip(layers, _magnitudes(packed, branches, inputs, pairs)):
+    for layer, magnitudes in zip(layers, _magnitudes(packed, len(layers), branches, inputs, pairs)):
         weights = {name: product_parameter(layer, name, "weight", config) for name in PRODUCTS}
         quantized.append(quantize_layer(weights, magnitudes, strength))
     return quantized
 
 
 def _magnitudes(
-    layers: PackedLayers, branches: Sequence[range], inputs: EngineInputs, pairs: Sequence[Any]
+    layers: PackedLayers,
+    depth: int,
+    branches: Sequence[range],
+    inputs: EngineInputs,
+    pairs: Sequence[Any],
 ) -> List[Dict[str, np.ndarray]]:
     """Largest magnitude of each input channel, by layer and step."""
-    magnitudes: List[Dict[str, np.ndarray]] = [{} for _ in range(layers.count)]
+    magnitudes: List[Dict[str, np.ndarray]] = [{} for _ in range(depth)]
 
     def watch(layer: int, step: str, rows: np.ndarray) -> None:
         largest = np.abs(rows).max(axis=0)
@@ -113,7 +117,7 @@ def _magnitudes(
         batch = PackedBatch(lengths[indices], inputs.read_positions(own))
         inputs.embed(layers, own, batch)
         encodings = layers.encodings[: batch.tokens]
-        for layer in range(layers.count):
+        for layer in range(depth):
             if layer in starts:
                 before = encodings.copy()
             layers.layer(layer, batch, watch)
@@ -220,32 +224,23 @@ def read_quantized(
 
 
 def _read_layer(file: Any, index: int, config: BackboneConfig) -> Dict[str, Quantized]:
-    """Read the products of a layer; `ValueError` names a tensor that does not fit."""
+    """Read the products of a layer; `ValueError` names one that does not fit."""
     units, hidden_size = config.units, config.hidden_size
     shapes = {"inner": (units, hidden_size), "outer": (hidden_size, units)}
     products = {}
     for name in PRODUCTS:
         inputs, outputs = shapes.get(name, (units, units))
-        expected = {
-            "weight": ("I8", (inputs, outputs)),
-            "scale": ("F32", (outputs,)),
-            "factor": ("F32", (inputs,)),
-        }
-        parts = {
-            part: _read_tensor(file, f"layers.{index}.{name}.{part}", *expected[part])
-            for part in Quantized._fields
-        }
-        products[name] = Quantized(**parts)
+        expected = ("int8", (inputs, outputs)), ("float32", (outputs,)), ("float32", (inputs,))
+        parts = []
+        for part, (kind, shape) in zip(Quantized._fields, expected):
+            key = f"layers.{index}.{name}.{part}"
+            values = file.get_tensor(key)
+            if values.dtype != kind or values.shape != shape:
+                actual = f"{values.dtype} of shape {values.shape}"
+                raise ValueError(f"{key} is {actual}, not {kind} of {shape}")
+            # Values of 8 bits are not limited; a scale or a factor divides.
+            if kind == "float32" and not (np.isfinite(values) & (values > 0)).all():
+                raise ValueError(f"{key} holds a number that is not finite and above 0")
+            parts.append(values)
+        products[name] = Quantized(*parts)
     return products
-
-
-def _read_tensor(file: Any, name: str, kind: str, shape: Tuple[int, ...]) -> np.ndarray:
-    stored = file.get_slice(name)
-    actual = (stored.get_dtype(), tuple(stored.get_shape()))
-    if actual != (kind, shape):
-        raise ValueError(f"{name} is {actual[0]} of shape {actual[1]}, not {kind} of {shape}")
-    values = file.get_tensor(name)
-    # Values of 8 bits are not limited; a scale or a factor divides.
-    if kind == "F32" and not (np.isfinite(values) & (values > 0)).all():
-        raise ValueError(f"{name} holds a number that is not finite and above 0")
-    return values

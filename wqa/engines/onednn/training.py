@@ -35,13 +35,14 @@ from wqa.config import BackboneConfig
 from wqa.engines.engine import check_process
 from wqa.engines.onednn.library import count_streams, count_threads, openmp_threads
 from wqa.engines.onednn.operations import Operations, address
-from wqa.engines.onednn.training_memory import Chunk, TrainingMemory
-from wqa.engines.onednn.training_parameters import (
+from wqa.engines.onednn.training_memory import (
     ADD,
     NULL,
+    Chunk,
     Trained,
     TrainedEmbeddings,
     TrainedLayer,
+    TrainingMemory,
     record,
     view,
 )

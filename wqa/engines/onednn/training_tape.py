@@ -20,13 +20,11 @@ from wqa.engines.onednn.training_memory import (
     Chunk,
     EmbeddingTensors,
     Tensor,
-    TrainingMemory,
-)
-from wqa.engines.onednn.training_parameters import (
     TrainedEmbeddings,
     TrainedLayer,
     TrainedNorm,
     TrainedProduct,
+    TrainingMemory,
     view,
 )
 

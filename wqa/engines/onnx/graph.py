@@ -1,29 +1,39 @@
-"""An ONNX graph while it is written: nodes, constants, and tensors with sizes known now or later.
+"""An ONNX graph while it is made: nodes, constants, and tensors with sizes known now or later.
 
 `Graph` adds nodes. Nodes that no output needs are dropped at the end. Sizes and steps that several
-operators need are computed once.
+operators need are computed once. `write_graph` writes it, with the weights of all graphs in one
+file.
 """
 
 from __future__ import annotations
 
 import collections
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+import hashlib
+import pathlib
+from typing import IO, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from wqa.errors import MissingDependency, how_to_install
 
 try:
-    from onnx import NodeProto, TensorProto, helper
+    import onnx
+    from onnx import NodeProto, TensorProto, helper, numpy_helper
 except ImportError:
     raise MissingDependency(
         "onnx", "the library is not installed", "the extra onnx", how_to_install("onnx")
     ) from None
 
+from wqa.engines.onnx.sessions import WEIGHTS
+
 #: Version of ONNX's operators. The first that has LayerNormalization.
 OPSET = 17
 #: Version of the file format, which all runtimes with this opset read.
 IR_VERSION = 8
+#: Least bytes of a constant that is stored outside its graph.
+_LARGE = 1024
+#: Multiple at which a constant begins, so that runtimes can map it.
+_ALIGNMENT = 4096
 
 _TYPES = {
     "float32": TensorProto.FLOAT,
@@ -298,3 +308,76 @@ class Graph:
                 nodes.append(node)
         constants = {name: self.constants[name] for name in self.constants if name in needed}
         return nodes[::-1], constants, self._inputs, self._outputs
+
+
+class WeightFile:
+    """File of weights, which holds an array of several graphs once.
+
+    Parameters
+    ----------
+    file : binary file
+        New file to write.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._places: Dict[bytes, Tuple[int, int]] = {}  # first byte and number of bytes
+
+    def add(self, array: np.ndarray) -> Tuple[int, int]:
+        """Store an array, and return its first byte in the file and its number of bytes."""
+        content = array.tobytes()
+        digest = hashlib.sha256(content).digest()
+        if digest not in self._places:
+            self._file.write(bytes(-self._file.tell() % _ALIGNMENT))
+            self._places[digest] = (self._file.tell(), len(content))
+            self._file.write(content)
+        return self._places[digest]
+
+
+def write_graph(
+    graph: Graph, path: pathlib.Path, weights: WeightFile, metadata: Mapping[str, str]
+) -> None:
+    """Write a graph, whose large weights are in the file `WEIGHTS` of the same folder.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph with its outputs.
+    path : pathlib.Path
+        New file to write.
+    weights : WeightFile
+        File of the weights.
+    metadata : mapping of str to str
+        Properties of the model.
+    """
+    nodes, constants, inputs, outputs = graph.parts()
+    tensors = []
+    for name, array in constants.items():
+        if array.nbytes < _LARGE:
+            tensors.append(numpy_helper.from_array(array, name))
+        else:
+            tensors.append(_outside(name, array, *weights.add(array)))
+    model = helper.make_model(
+        helper.make_graph(nodes, "wqa", inputs, outputs, tensors),
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="wqa",
+    )
+    helper.set_model_props(model, dict(metadata))
+    path.write_bytes(model.SerializeToString())
+
+
+def check_graphs(folder: pathlib.Path) -> None:
+    """Let ONNX's checker read the graphs of a folder, whose weights are written."""
+    for path in sorted(folder.glob("*.onnx")):
+        onnx.checker.check_model(str(path))
+
+
+def _outside(name: str, array: np.ndarray, offset: int, length: int) -> TensorProto:
+    """A constant that is stored in the file of weights."""
+    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+    tensor = TensorProto(name=name, data_type=kind, dims=array.shape)
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", WEIGHTS), ("offset", offset), ("length", length)):
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor

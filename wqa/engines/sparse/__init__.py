@@ -7,8 +7,3 @@ sparse matrix. A recurrent layer runs over the candidates of all questions at on
 `SparseEngine` scores lists, for ranking, by numpy and scipy. It computes networks that encode pairs
 as Cosinet does (`wqa.systems.cosinet.network`). MXNet trains them.
 """
-
-import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
-from wqa.engines.sparse.engine import SparseEngine
-
-__all__ = ["SparseEngine"]

@@ -133,12 +133,8 @@ class WordRows:
         self._related = weights[:, -1].T  # (k, F)
         self._slots = np.zeros(len(vectors), np.int32)  # row of each word; 0 without one
         self._filled = 2
-        self._allocate(min(len(vectors), most_bytes // (4 * width * filters)))
-
-    @property
-    def table(self) -> np.ndarray:
-        """(rows, k, F) table as `wqa.engines.sparse.rows.Windows.outputs` takes it."""
-        return self._table
+        #: (rows, k, F) table as `Windows.outputs` takes it.
+        self.table = self._allocate(min(len(vectors), most_bytes // (4 * width * filters)))
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Rows of words, which stay where they are until the next call.
@@ -149,29 +145,26 @@ class WordRows:
         if rows.all():
             return rows
         missing = np.unique(ids[rows == 0])
-        if self._filled + len(missing) > len(self._table):
+        if self._filled + len(missing) > len(self.table):
             missing = np.unique(ids)
-            self._forget(len(missing))
+            self._slots[:] = 0
+            self._filled = 2
+            if len(missing) > len(self.table) - 2:
+                self.table = self._allocate(len(missing))
         start = self._filled
         self._filled += len(missing)  # first, so that an interrupt cannot give a row two words
         end = self._filled
-        new = self._table[start:end].reshape(len(missing), -1)
+        new = self.table[start:end].reshape(len(missing), -1)
         np.matmul(self._vectors[missing], self._weights, out=new)
         self._slots[missing] = np.arange(start, end, dtype=np.int32)
         return np.take(self._slots, ids, mode="clip")
 
-    def _forget(self, needed: int) -> None:
-        self._slots[:] = 0
-        self._filled = 2
-        if needed > len(self._table) - 2:
-            self._allocate(needed)
-
-    def _allocate(self, words: int) -> None:
+    def _allocate(self, words: int) -> np.ndarray:
         """Reserve memory, of which the system takes only what is written."""
         table = np.empty((2 + words, *self._related.shape), np.float32)
         table[0] = self._related
         table[1] = 0
-        self._table = table
+        return table
 
 
 class Relatedness:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.engines.inputs import EngineInputs, TextInputs, pad_encodings
+from wqa.engines.inputs import EngineInputs, TextInputs, as_float32, pad_encodings
 from wqa.inference.document_encoder import DocumentEncoder
 from wqa.text import bucketed
 
 
-class TextRows:
+class TextRows(NamedTuple):
     """Encodings of one text.
 
     Shapes: `rows` (length, C).
     """
 
-    def __init__(self, rows: np.ndarray) -> None:
-        self.rows = rows
-        #: The rows as oneDNN's engine joins them, once it has computed them.
-        self.joined: Optional[np.ndarray] = None
+    rows: np.ndarray
 
     @property
     def length(self) -> int:
@@ -47,10 +44,9 @@ class DecoupledEngineInputs(EngineInputs):
     """Encodings of both texts, of which the heads read the first row each.
 
     MXNet and ONNX Runtime take them padded apart. oneDNN takes the rows of the question, then those
-    of the document: with positions and types in the rows, their order has no effect. Only the sum
-    of the question's rows with those of the tables is kept for all its documents. Its keys and
-    values of the first layer would be the same as well: 3 % of a layer for a question of 18 tokens
-    and documents of 150.
+    of the document: with positions and types in the rows, their order has no effect. The keys and
+    values of a question in the first layer would be the same for all its documents: 3 % of a layer
+    for a question of 18 tokens and documents of 150.
     """
 
     padded = ("question", "document")
@@ -60,7 +56,7 @@ class DecoupledEngineInputs(EngineInputs):
         # MXNet warns of traced blocks that ignore an input: the linear variant uses no lengths.
         self.is_traced = network.own_config.interaction != "linear"
         self._join: Any = None
-        self._writers: Dict[Any, Any] = {}  # with buffers, as the layers
+        self._tables: Dict[str, np.ndarray] = {}
 
     def blocks(self) -> List[Any]:
         if not self.network.encoder_stages():  # an interaction that is one block
@@ -88,17 +84,16 @@ class DecoupledEngineInputs(EngineInputs):
         return np.array([(0, pair.question.length) for pair in pairs])
 
     def embed(self, layers: Any, pairs: Sequence[EncodedPair], batch: Any) -> None:
-        if layers not in self._writers:
-            self._writers[layers] = self._text_writer(layers.kind)
-        joining, encodings = self._writers[layers], layers.encodings
+        if not self._tables:
+            self._tables = self._read_tables()
+        sums = layers.sums
         for pair, (start, boundary), end in zip(pairs, batch.read_rows, batch.starts[1:]):
-            question = pair.question
-            if question.joined is None:
-                joined = np.zeros(question.rows.shape, encodings.dtype)
-                joining.write(question.rows, 0, joined)
-                question.joined = joined  # when it is whole, as other threads read it
-            encodings[start:boundary] = question.joined
-            joining.write(pair.document.rows, 1, encodings[boundary:end])
+            for name, out in (("question", sums[start:boundary]), ("document", sums[boundary:end])):
+                rows = getattr(pair, name).rows
+                if rows.dtype == np.uint16:
+                    rows = as_float32(rows)
+                np.add(rows, self._tables[name][: len(rows)], out=out)
+        layers.round_sums(batch)
 
     def calibration(self, pairs: Sequence[Any]) -> Iterator[Tuple[EngineInputs, Sequence[Any]]]:
         """Both encoders with their texts, then the interaction with the encodings of these."""
@@ -120,15 +115,13 @@ class DecoupledEngineInputs(EngineInputs):
             joint.append(EncodedPair(question, document, truncated=False, empty=False))
         yield self, joint
 
-    def _text_writer(self, kind: str) -> Any:
-        from wqa.engines.onednn.text_writer import TextWriter  # needs MXNet
-
-        network = self.network
-        own = network.own_config
-        tables: List[Optional[np.ndarray]] = [None, None]
-        if own.interaction == "transformer":
-            # Rows that are added to a question and to a document: position and type.
-            positions = network.position_weight.data().asnumpy()
-            types, start = network.type_weight.data().asnumpy(), own.question_length
-            tables = [positions[:start] + types[0], positions[start:] + types[1]]
-        return TextWriter(tables, kind, network.config.units)
+    def _read_tables(self) -> Dict[str, np.ndarray]:
+        """Rows that are added to those of a question and of a document: position and type."""
+        network, own = self.network, self.network.own_config
+        if own.interaction != "transformer":
+            nothing = np.zeros((network.config.max_positions, 1), np.float32)
+            return dict.fromkeys(self.padded, nothing)
+        positions = network.position_weight.data().asnumpy()
+        types, start = network.type_weight.data().asnumpy(), own.question_length
+        first, second = positions[:start] + types[0], positions[start:] + types[1]
+        return {"question": first, "document": second}

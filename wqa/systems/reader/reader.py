@@ -114,7 +114,7 @@ class Reader:
         Engine, precision, device and sizes. By default MXNet on the CPU, which reads the current
         parameters at each call; oneDNN reads them once.
     quantized : list of dict, optional
-        `wqa.engines.onednn.Quantized` products of each layer, for int8.
+        `wqa.engines.onednn.operations.Quantized` products of each layer, for int8.
     max_answer_tokens : int
         Most tokens of an answer.
     group_tokens : int
