@@ -339,7 +339,7 @@ def test_odd_arguments(tiny_run, tmp_path, run_main):
         "rank": ([tiny_run, *question, "--candidates", tmp_path / "one"], ["--top-k", *ranking]),
         "evaluate": ([tiny_run, "--data", tmp_path / "one"], ["--metrics", "--run", *ranking]),
         "bench": ([tiny_run, "--data", tmp_path / "one"], ["--rounds", "--latency"]),
-        "quantize": ([tiny_run, "--data", tmp_path / "one"], ["--questions", "--strength"]),
+        "quantize": ([tiny_run, "--data", tmp_path / "one"], ["--questions"]),
         "tune": ([tiny_run, "--data", tmp_path / "one"], ["--grid", "--max-cost"]),
     }
     failures = 0

@@ -12,45 +12,28 @@ from wqa.inference.document_encoder import DocumentEncoder
 from wqa.text import bucketed
 
 
-class TextRows:
-    """Encodings of one text.
+class EncodedPair(NamedTuple):
+    """Encodings of a question and a document.
 
-    Shapes: `rows` (length, C).
+    Shapes: `question` (N, C), `document` (M, C).
     """
 
-    def __init__(self, rows: np.ndarray) -> None:
-        self.rows = rows
-        #: The rows as oneDNN's engine joins them, once it has computed them.
-        self.joined: Optional[np.ndarray] = None
-
-    @property
-    def length(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
-
-
-class EncodedPair(NamedTuple):
-    """Encodings of a question and a document."""
-
-    question: TextRows
-    document: TextRows
+    question: np.ndarray
+    document: np.ndarray
     truncated: bool
     empty: bool
 
     @property
     def length(self) -> int:
         """Number of rows of both texts."""
-        return self.question.length + self.document.length
+        return len(self.question) + len(self.document)
 
 
 class DecoupledEngineInputs(EngineInputs):
     """Encodings of both texts, of which the heads read the first row each.
 
     MXNet and ONNX Runtime take them padded apart. oneDNN takes the rows of the question, then those
-    of the document: with positions and types in the rows, their order has no effect. Only the sum
-    of the question's rows with those of the tables is kept for all its documents. Its keys and
-    values of the first layer would be the same as well: 3 % of a layer for a question of 18 tokens
-    and documents of 150.
+    of the document: with positions and types in the rows, their order has no effect.
     """
 
     padded = ("question", "document")
@@ -76,7 +59,7 @@ class DecoupledEngineInputs(EngineInputs):
     def arrays(self, pairs: Sequence[EncodedPair]) -> Dict[str, np.ndarray]:
         arrays = {}
         for name in self.padded:
-            rows = [getattr(pair, name).rows for pair in pairs]
+            rows = [getattr(pair, name) for pair in pairs]
             lengths = np.array([len(own) for own in rows], dtype=np.float32)
             length = int(lengths.max())
             if not self.is_exported:
@@ -85,20 +68,15 @@ class DecoupledEngineInputs(EngineInputs):
         return arrays
 
     def read_positions(self, pairs: Sequence[EncodedPair]) -> np.ndarray:
-        return np.array([(0, pair.question.length) for pair in pairs])
+        return np.array([(0, len(pair.question)) for pair in pairs])
 
     def embed(self, layers: Any, pairs: Sequence[EncodedPair], batch: Any) -> None:
         if layers not in self._writers:
             self._writers[layers] = self._text_writer(layers.kind)
         joining, encodings = self._writers[layers], layers.encodings
         for pair, (start, boundary), end in zip(pairs, batch.read_rows, batch.starts[1:]):
-            question = pair.question
-            if question.joined is None:
-                joined = np.zeros(question.rows.shape, encodings.dtype)
-                joining.write(question.rows, 0, joined)
-                question.joined = joined  # when it is whole, as other threads read it
-            encodings[start:boundary] = question.joined
-            joining.write(pair.document.rows, 1, encodings[boundary:end])
+            joining.write(pair.question, 0, encodings[start:boundary])
+            joining.write(pair.document, 1, encodings[boundary:end])
 
     def calibration(self, pairs: Sequence[Any]) -> Iterator[Tuple[EngineInputs, Sequence[Any]]]:
         """Both encoders with their texts, then the interaction with the encodings of these."""
@@ -113,7 +91,7 @@ class DecoupledEngineInputs(EngineInputs):
             longest, config = self.network.config.max_positions, EngineConfig(engine="onednn")
             encoder = DocumentEncoder(backbone, None, longest, config)  # type: ignore[arg-type]
             rows = encoder.encode([text.token_ids for text in distinct.values()])
-            by_ids = dict(zip(distinct, map(TextRows, rows)))
+            by_ids = dict(zip(distinct, rows))
             encoded.append([by_ids[text.token_ids.tobytes()] for text in texts])
         joint = []
         for question, document in zip(*encoded):

@@ -15,12 +15,11 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.config.systems import KINDS
 from wqa.data import Candidate, Question
 from wqa.engines.choice import build_engine
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.errors import InputError, OptionError
+from wqa.errors import InputError, check_range
 from wqa.inference.loop import check_finite, micro_batches, read_ahead
 from wqa.inference.ranking import candidate_name, question_name
 from wqa.models import Network
@@ -138,11 +137,7 @@ class Reader:
         max_answer_tokens: int = 30,
         group_tokens: int = 16384,
     ) -> None:
-        if max_answer_tokens < 1:
-            raise OptionError("max_answer_tokens", max_answer_tokens, "a whole number above 0")
-        if network.computes != "spans":
-            what = KINDS[network.computes][0]
-            raise OptionError("network", what, KINDS["spans"][0])
+        check_range("max_answer_tokens", max_answer_tokens, 1)
         self.network, self.inputs = network, inputs
         # A system may leave the stride to the default.
         self._windows = WindowInputs(inputs, getattr(network.own_config, "stride", 0))
@@ -226,8 +221,7 @@ class Reader:
         InputError, OptionError, ScoreError
             As `read` raises them; after the answers of the questions before it.
         """
-        if n_best < 1:
-            raise OptionError("n_best", n_best, "a whole number above 0")
+        check_range("n_best", n_best, 1)
         read = functools.partial(self._read, n_best=n_best)
         for group in read_ahead(questions, self._encode, self._group_tokens):
             yield from read(group)
