@@ -14,7 +14,6 @@ from wqa.config import TrainingConfig
 from wqa.data import builtin_path
 from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.pretrained import load_backbone, read_backbone_config
-from wqa.systems.checkpoints import load_classifier
 from wqa.systems.convert import convert
 from wqa.systems.export import export_huggingface, export_mxnet
 from wqa.systems.load import load_ranker
@@ -211,18 +210,3 @@ def test_a_vocabulary_that_does_not_fit(checked, tmp_path, capsys):
     command = ["train", "cascade", "--encoder", checked, "--train", builtin_path("dev")]
     assert main([*map(str, command), "--out", str(tmp_path / "run")]) == 2
     assert "a tokenizer of 81 ids" in capsys.readouterr().err and not (tmp_path / "run").exists()
-
-
-def test_classifiers_of_three_labels_and_cut_ones(checked, tmp_path):
-    path, tensors = checked / "model.safetensors", load_file(str(checked / "model.safetensors"))
-    shapes = {"classifier.weight": (3, 16), "classifier.bias": 3}
-    wide = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-    save_file({**tensors, **wide}, str(path))
-    with pytest.raises(EncoderError, match="a classifier of 3 outputs"):
-        load_classifier(checked)
-    assert convert(checked, tmp_path / "three").system == "encoder"
-    save_file(
-        {name: value for name, value in tensors.items() if name != "classifier.bias"}, str(path)
-    )
-    with pytest.raises(EncoderError, match="missing tensors: classifier.bias"):
-        load_classifier(checked)

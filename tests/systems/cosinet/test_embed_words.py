@@ -225,14 +225,6 @@ def test_wrong_options(arguments, message, corpus, tiny_encoder, tmp_path, capsy
     assert not (tmp_path / "words").exists()
 
 
-def test_an_empty_overlap_makes_no_table(corpus, tmp_path, capsys):
-    (tmp_path / "glove.txt").write_text("moon 1 2\n")
-    code = run("--data", corpus, "--out", tmp_path / "words", "--vectors", tmp_path / "glove.txt")
-    assert code == 2
-    assert "none of its 1 words is among the 8 of the texts" in capsys.readouterr().err
-    assert not (tmp_path / "words").exists()
-
-
 def test_wikiqa_has_the_words_of_its_texts(wikiqa_archive, tmp_path):
     import wikiqa
 

@@ -165,14 +165,6 @@ def test_batches_of_lists_hold_the_budget(sizes, tokens, seed):
     assert len(plan) == len(plan_lists(array[:, 0], array[:, 1:], tokens))
 
 
-def test_batches_hold_lists_of_similar_sizes():
-    counts, lengths = np.array([2, 20, 2, 20]), np.array([[8, 8], [8, 8], [8, 16], [8, 8]])
-    plan = plan_lists(counts, lengths, 640)
-    assert [rows.tolist() for rows in plan] == [[0, 2], [1, 3]]
-    # A list that exceeds the budget alone is a batch.
-    assert [rows.tolist() for rows in plan_lists(counts, lengths, 319)][1:] == [[1], [3]]
-
-
 # Recurrence
 
 
