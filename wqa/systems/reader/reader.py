@@ -74,7 +74,7 @@ def decode_spans(
 
     Shapes: `logits` (n, 2).
     """
-    tables: List[np.ndarray] = []
+    tables = []
     for window, window_logits in zip(windows, logits):
         document = documents[window.document]
         part = slice(window.start, window.end)
