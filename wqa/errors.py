@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from typing import Any, Callable, Iterable, Iterator
@@ -264,6 +265,29 @@ def check_choice(where: str, value: object, choices: Iterable[str]) -> None:
     choices = list(choices)
     if value not in choices:
         raise OptionError(where, shorten(value), "one of " + ", ".join(choices))
+
+
+def check_range(where: str, value: Any, least: float, most: float = math.inf) -> None:
+    """Check that a number lies in a range; a least value of type float allows fractions.
+
+    Parameters
+    ----------
+    where : str
+        Name of the argument.
+    value : int or float
+        Value of the argument.
+    least, most : float
+        Its bounds, which it may have, but for infinity.
+
+    Raises
+    ------
+    OptionError
+        If it lies outside, or is no number.
+    """
+    if not least <= value <= most or value == math.inf:
+        noun = "a number" if isinstance(least, float) else "a whole number"
+        upper = "" if most == math.inf else f" to {most:.7g}"
+        raise OptionError(where, shorten(value), f"{noun} from {least:.7g}{upper}")
 
 
 def run_script(main: Callable[..., Any], *arguments: Any) -> None:

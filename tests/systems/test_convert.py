@@ -12,9 +12,8 @@ from safetensors.numpy import load_file, save_file
 from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path
-from wqa.errors import EncoderError, OptionError, RunDirectoryError, StorageError
+from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.pretrained import load_backbone, read_backbone_config
-from wqa.systems.checkpoints import load_classifier
 from wqa.systems.convert import convert
 from wqa.systems.export import export_huggingface, export_mxnet
 from wqa.systems.load import load_ranker
@@ -178,7 +177,7 @@ def test_an_encoder_without_a_classifier(tiny_encoder, tmp_path):
     report = convert(folder, tmp_path / "converted")
     text = str(report)
     assert report.system == "encoder" and "cls.predictions.bias" in text
-    assert f"{len(tensors) + 1} read, {len(tensors)} mapped" in text and "in the pooler" in text
+    assert f"{len(tensors) + 1} read, {len(tensors)} mapped" in text
     for name, value in values(load_backbone(tmp_path / "converted")).items():
         np.testing.assert_array_equal(value, values(load_backbone(tiny_encoder))[name])
     for path in (tmp_path / "converted", tiny_encoder):
@@ -211,39 +210,3 @@ def test_a_vocabulary_that_does_not_fit(checked, tmp_path, capsys):
     command = ["train", "cascade", "--encoder", checked, "--train", builtin_path("dev")]
     assert main([*map(str, command), "--out", str(tmp_path / "run")]) == 2
     assert "a tokenizer of 81 ids" in capsys.readouterr().err and not (tmp_path / "run").exists()
-
-
-def test_classifiers_of_three_labels_and_cut_ones(checked, tmp_path):
-    path, tensors = checked / "model.safetensors", load_file(str(checked / "model.safetensors"))
-    shapes = {"classifier.weight": (3, 16), "classifier.bias": 3}
-    wide = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-    save_file({**tensors, **wide}, str(path))
-    with pytest.raises(EncoderError, match="a classifier of 3 outputs"):
-        load_classifier(checked)
-    assert convert(checked, tmp_path / "three").system == "encoder"
-    save_file(
-        {name: value for name, value in tensors.items() if name != "classifier.bias"}, str(path)
-    )
-    with pytest.raises(EncoderError, match="missing tensors: classifier.bias"):
-        load_classifier(checked)
-
-
-def test_a_full_disk_leaves_nothing(checked, tmp_path, monkeypatch):
-    import wqa.pretrained.load as parameter_files
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(parameter_files, "read_layout", full)
-    with pytest.raises(StorageError, match="No space left on device"):
-        convert(checked, tmp_path / "out")
-    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
-
-
-def test_export_command(tiny_run, tmp_path, capsys):
-    assert main(["export", str(tiny_run), str(tmp_path / "out")]) == 0
-    assert "model-symbol.json" in capsys.readouterr().out
-    assert main(["export", str(tiny_run), str(tmp_path / "out")]) == 2
-    assert "exists already" in capsys.readouterr().err
-    assert main(["export", str(tiny_run), str(tmp_path / "hf"), "--format", "huggingface"]) == 2
-    assert "cascade" in capsys.readouterr().err

@@ -1,8 +1,6 @@
 """Damaged and hostile run directories: each is refused with one typed error, or loads."""
 
 import json
-import os
-import random
 import shutil
 import struct
 import time
@@ -13,7 +11,6 @@ import pytest
 from conftest import DATA, needs_precision
 from safetensors.numpy import load_file, save_file
 
-import wqa.systems.quantize as quantizing
 import wqa.systems.train as training
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.config.runs import config_digest
@@ -21,22 +18,18 @@ from wqa.data import builtin_path, read_questions
 from wqa.data.digests import RUN_FILES, file_digests, forget_digests, record_digests
 from wqa.engines.onednn.operations import PRODUCTS, Quantized
 from wqa.engines.onednn.quantize import read_quantized, write_quantized
-from wqa.errors import RunDirectoryError, WqaError
+from wqa.errors import RunDirectoryError
 from wqa.io.parameter_files import read_array, read_layout
-from wqa.pretrained import load_backbone
-from wqa.systems.convert import convert
 from wqa.systems.load import load_ranker
 from wqa.systems.quantize import quantize
 
 PLAIN = 0xF993FAC9
 
 
-def stored(values, magic=PLAIN, storage=0, axes=None, code=0):
-    """Bytes of one float32 array, whose header may be wrong."""
-    shape = values.shape
-    ndim = len(shape) if axes is None else axes
-    header = struct.pack(f"<Iii{len(shape)}q", magic, storage, ndim, *shape)
-    return header + struct.pack("<iii", 1, 0, code) + values.astype("<f4").tobytes()
+def stored(values):
+    """Bytes of one float32 array."""
+    header = struct.pack(f"<Iii{values.ndim}q", PLAIN, 0, values.ndim, *values.shape)
+    return header + struct.pack("<iii", 1, 0, 0) + values.astype("<f4").tobytes()
 
 
 def stored_file(arrays, names, count=None):
@@ -109,26 +102,6 @@ def test_arrays_are_read_as_mxnet_reads_them(tmp_path):
 
 
 ROW = np.arange(4, dtype="f")
-WRONG_HEADERS = {
-    "no axis": stored(np.float32(1)),
-    "negative axes": stored(ROW, axes=-1),
-    "many axes": stored(ROW, axes=2**31 - 1),
-    "sparse": stored(ROW, storage=1),
-    "wrong magic": stored(ROW, magic=7),
-    "type -1": stored(ROW, code=-1),
-    "bfloat16": stored(ROW, code=12),
-    "negative size": struct.pack("<IiiqqIII", PLAIN, 0, 2, -2, -2, 1, 0, 0) + bytes(16),
-    "size 0": struct.pack("<IiiqIII", PLAIN, 0, 1, 0, 1, 0, 0),
-    "huge size": struct.pack("<IiiqqIII", PLAIN, 0, 2, 2**62, 2**62, 1, 0, 0),
-}
-
-
-@pytest.mark.parametrize("case", WRONG_HEADERS)
-def test_a_wrong_header_of_an_array_is_refused(tmp_path, case):
-    path = tmp_path / "a.params"
-    path.write_bytes(stored_file([WRONG_HEADERS[case]], [b"a"]))
-    with pytest.raises(ValueError):
-        read_layout(path)
 
 
 @pytest.mark.parametrize(
@@ -171,38 +144,22 @@ def test_a_parameter_that_is_not_finite_is_named(run, name, value):
         load_ranker(run)
 
 
-def start_from(run, out):
-    """Begin a training that starts from a run."""
-    config = TrainingConfig(max_updates=1, warmup_updates=1)
-    training.train("cascade", str(builtin_path("dev")), str(out), init=str(run), config=config)
-
-
 WRONG_VALUES = [
     (("backbone", "layer_norm_eps"), float("nan"), "layer_norm_eps: nan"),
-    (("backbone", "layer_norm_eps"), float("inf"), "layer_norm_eps: inf"),
-    (("backbone", "layer_norm_eps"), 10**400, "layer_norm_eps"),
-    (("backbone", "layer_norm_eps"), 0, "layer_norm_eps: 0"),
-    (("backbone", "layer_norm_eps"), -1.0, "layer_norm_eps: -1.0"),
     (("backbone", "dropout"), 1.5, "dropout: 1.5"),
     (("backbone", "num_layers"), 10**9, "num_layers: 1000000000"),
     (("backbone", "num_layers"), 900, "900 layers; expected at most .* tensors"),
     (("backbone", "units"), 2**30, "parameter .* of shape"),
-    (("backbone", "units"), 10**12, "units: 1000000000000"),
     (("backbone", "vocab_size"), 2**31 - 1, "a tokenizer of|parameter .* of shape"),
-    (("backbone", "vocab_size"), 1, "model.params: parameter"),
-    (("backbone", "hidden_size"), 2**31 - 1, "parameter .* of shape"),
     (("backbone", "num_heads"), 3, "multiple of the 3"),
     (("backbone",), None, "backbone: none"),
     (("network", "exits"), list(range(1, 10**6)), "exits: .*expected at most 1000 values"),
-    (("network", "exits"), [1] * 900, "exits: 1,1,1"),
     (("network", "exits"), [1, "3"], "exits: '3'"),
     (("network",), [], "field network"),
     (("max_length",), 10**9, "at most 160, the positions"),
-    (("max_length",), 10**12, "max_length: 1000000000000"),
     (("max_length",), 3, "max_length: 3"),
     (("system",), "none", "field system: 'none'"),
     (("versions",), 3, "versions: 3"),
-    (("versions",), {"mxnet": 1.9}, "versions, 'mxnet': 1.9"),
     (("sha256",), {"model.params": None}, "sha256, 'model.params': None"),
     (("training", "learning_rate"), float("nan"), "learning_rate: nan"),
     (("training", "seed"), -1, "training: seed: -1"),
@@ -219,13 +176,6 @@ def test_a_wrong_value_of_config_json_is_named(run, path, value, message):
     assert time.monotonic() - start < 5 and len(str(error.value)) < 1000
 
 
-def test_config_json_that_is_too_large_is_refused(run):
-    with open(run / "config.json", "wb") as file:
-        file.truncate((1 << 26) + 1)  # sparse
-    with pytest.raises(RunDirectoryError, match="it has more than 67,108,864 bytes"):
-        load_ranker(run)
-
-
 @pytest.mark.parametrize("name", RUN_FILES)
 def test_a_changed_file_is_refused(run, name):
     assert recorded(run) == file_digests(run)
@@ -236,27 +186,12 @@ def test_a_changed_file_is_refused(run, name):
         load_ranker(run)
 
 
-def test_nothing_starts_from_a_changed_run(run, tmp_path):
-    content = bytearray((run / "model.params").read_bytes())
-    content[2000] ^= 1
-    (run / "model.params").write_bytes(content)
-    with pytest.raises(RunDirectoryError, match="model.params: has changed"):
-        start_from(run, tmp_path / "out")
-    with pytest.raises(RunDirectoryError, match="model.params: has changed"):
-        load_backbone(run)
-
-
 def test_a_run_without_digests_loads(run):
     forget_digests(run, [*RUN_FILES, "config.json"])
     assert read_config(run)["sha256"] == {}
     load_ranker(run)
     assert "sha256" not in read_config(DATA / "run_0_2_0")
     load_ranker(DATA / "run_0_2_0")
-
-
-def test_conversion_records_digests(tiny_encoder, tmp_path):
-    convert(tiny_encoder, tmp_path / "out")
-    assert recorded(tmp_path / "out") == file_digests(tmp_path / "out")
 
 
 def test_a_training_killed_before_its_digests_loads_and_resumes(
@@ -281,24 +216,6 @@ def test_a_training_killed_before_its_digests_loads_and_resumes(
 
 def dev_questions():
     return read_questions(builtin_path("dev"))
-
-
-@needs_precision("int8")
-def test_quantization_records_its_digest_last(run, monkeypatch):
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    quantize(run, dev_questions(), most=1)
-    files = (*RUN_FILES, "int8.safetensors")
-    assert recorded(run) == file_digests(run, files)
-    with monkeypatch.context() as patch:
-        patch.setattr(quantizing, "record_digests", killed)
-        with pytest.raises(KeyboardInterrupt):
-            quantize(run, dev_questions(), most=2)
-    load_ranker(run)
-    load_ranker(run, precision="int8")
-    quantize(run, dev_questions(), most=3)
-    assert recorded(run) == file_digests(run, files)
 
 
 @needs_precision("int8")
@@ -399,34 +316,6 @@ def test_wrong_tuned_ratios_are_refused(run, value):
         load_ranker(run, drop_ratio="tuned")
 
 
-def damaged(content, head, rng):
-    """Bytes with a few random ones replaced, mostly in the head, and sometimes cut."""
-    damage = bytearray(content)
-    for _ in range(rng.choice((1, 1, 2, 8))):
-        end = len(damage) if rng.random() < 0.4 else min(head, len(damage))
-        damage[rng.randrange(end)] = rng.randrange(256)
-    if rng.random() < 0.1:
-        del damage[rng.randrange(len(damage)) :]
-    return bytes(damage)
-
-
-@pytest.mark.parametrize("name", ["config.json", "model.params"])
-def test_random_damage_is_refused_or_harmless(run, name):
-    """Any error but a typed one ends the test."""
-    rng = random.Random(5)
-    forget_digests(run)
-    whole = (run / name).read_bytes()
-    refused = 0
-    for _ in range(30):
-        (run / name).write_bytes(damaged(whole, 200, rng))
-        try:
-            load_ranker(run, engine="mxnet")
-        except WqaError as error:
-            refused += 1
-            assert "\n" not in str(error)
-    assert refused >= 10
-
-
 def test_a_changed_config_json_is_refused(run):
     path = run / "config.json"
     record_digests(run)
@@ -439,11 +328,3 @@ def test_a_changed_config_json_is_refused(run):
     del values["sha256"]["config.json"]
     path.write_text(json.dumps(values))
     load_ranker(run)
-
-
-def test_a_run_below_a_path_that_is_not_utf8(run, tiny_run):
-    folder = run.with_name(os.fsdecode(b"\xff\xfe"))
-    run.rename(folder)
-    expected = load_ranker(tiny_run).rank("an ice cave", ["ice", "a cave"])
-    ranking = load_ranker(folder).rank("an ice cave", ["ice", "a cave"])
-    np.testing.assert_array_equal(ranking.scores, expected.scores)

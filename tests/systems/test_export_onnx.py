@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from toy.layers import ToyPooling
 
 from wqa.cli import main
 from wqa.config import BACKBONES, BackboneConfig
@@ -225,31 +224,6 @@ def test_the_graph_drops_below_a_relevance_as_the_ranker_does(below):
         assert exits.tolist() == ranking.exits.tolist()
 
 
-#: Ratios near shares of candidates, and the least and the greatest.
-FINE = (2 / 3, 1 / 3, 0.6666, 0.666667, 1e-7, 1e-40, 1 / 7, 6 / 7, 0.9999999, 1 - 2**-24, 0.1 + 0.2)
-
-
-def test_every_ratio_drops_as_many_in_the_graph_as_in_the_ranker():
-    network = network_of("cascade", FAMILIES["bert"], exits=(1, 2, 3))
-    inputs = network.text_inputs(Tokenizer(), 48)
-    session, ranker = cascade_session(network, inputs), CascadeRanker(network, inputs)
-    rng = np.random.default_rng(7)
-    for count in (3, 7, 10):
-        pairs = random_pairs(rng, count)
-        for ratio in (*FINE, *rng.random(5)):
-            check_cascade(session, ranker, pairs, float(ratio))
-
-
-@pytest.mark.parametrize("ratio", [np.nan, -0.1, 1, 1.5, np.inf])
-def test_a_ratio_that_the_ranker_refuses_is_an_error_of_the_graph(ratio):
-    network = network_of("cascade", FAMILIES["bert"], exits=(1, 2))
-    inputs = network.text_inputs(Tokenizer(), 48)
-    session = cascade_session(network, inputs)
-    given = pair_feeds(inputs, random_pairs(np.random.default_rng(8), 5))
-    with pytest.raises(Exception, match="TopK"):
-        session.run(None, {**given, "drop_ratios": np.array([ratio, 0], np.float32)})
-
-
 def test_the_interaction_of_texts_drops_inside_a_graph_too():
     options = {"layers": 3, "exits": (1, 2, 3), "question_length": 16}
     network = network_of("dcbert", FAMILIES["bert"], 0.1, **options)
@@ -348,28 +322,6 @@ def test_an_exported_folder_is_described_and_ranks_texts_as_its_run(exported, ti
     _, exits, order = session.run(None, given)
     ranking = load_ranker(tiny_run, drop_ratio=0.5).rank(question, candidates)
     assert order.tolist() == ranking.order.tolist() and exits.tolist() == ranking.exits.tolist()
-
-
-def test_graphs_share_their_weights(exported):
-    sizes = []
-    for path in exported.glob("*.onnx"):
-        model = onnx.load(path)  # with the weights outside
-        arrays = [onnx.numpy_helper.to_array(one) for one in model.graph.initializer]
-        sizes.append(sum(array.nbytes for array in arrays))
-    most = max(sizes)
-    content = (exported / "weights.bin").stat().st_size
-    assert sum(sizes) > 2.5 * most and content < 1.5 * most + 4096 * 60
-
-
-def test_a_system_of_another_package_needs_no_line_here():
-    network = ToyPooling(FAMILIES["bert"])
-    mx.random.seed(8)
-    network.initialize(mx.init.Normal(0.2))
-    inputs = network.text_inputs(Tokenizer(), 48)
-    session = sessions_of(network, inputs)["model"]
-    arrays = draw(np.random.default_rng(9), network, inputs.names, 5, 12)
-    [ours] = session.run(None, graph_inputs(arrays))
-    np.testing.assert_allclose(ours[:, 0], computed(network, arrays.values()), atol=1e-5)
 
 
 def test_an_export_is_whole_or_absent(tiny_run, tmp_path, monkeypatch, capsys):

@@ -1,22 +1,18 @@
 """Model cards of runs and of exports: what they say, and that nothing depends on them."""
 
-import json
 import re
 import shlex
 import shutil
 
 import pytest
 import yaml
-from conftest import write_family_encoder
 
 from wqa.cli import main, parse
-from wqa.config import RunConfig, TrainingConfig, read_run_config
+from wqa.config import RunConfig
 from wqa.data import builtin_path
 from wqa.io.files import sha256
 from wqa.systems.load import load_ranker
-from wqa.systems.run_directory import KINDS
 from wqa.systems.saving import CARD, MARK, TEMPLATES, save_run, write_model_card
-from wqa.systems.train import train
 
 TEXTS = ["Tea is a drink.", "Steam makes it whistle."]
 
@@ -81,15 +77,6 @@ def test_a_resumed_run_gets_its_card_again_but_keeps_ones_own(copied, tiny_encod
     assert path.read_text() == "my own words"
 
 
-def test_a_run_of_an_earlier_version(copied):
-    values = json.loads((copied / "config.json").read_text())
-    del values["data"], values["sha256"]
-    (copied / "config.json").write_text(json.dumps(values))
-    write_model_card(copied, read_run_config(copied / "config.json"), "scores")
-    assert "train file" not in (copied / CARD).read_text()
-    load_ranker(copied)
-
-
 def test_a_run_of_ones_own_model(run, tmp_path):
     ranker = load_ranker(run, engine="mxnet")
     save_run(ranker.network, ranker.inputs, tmp_path / "own")
@@ -107,14 +94,6 @@ def test_cards_of_exports(run, tmp_path, monkeypatch):
     assert "# exported\n" in card
 
 
-@pytest.mark.parametrize("classifier, loads", [(False, "load_backbone"), (True, "load_ranker")])
-def test_the_card_of_a_conversion(classifier, loads, tiny_encoder, tmp_path):
-    source = write_family_encoder(tmp_path / "bert", "bert") if classifier else tiny_encoder
-    assert main(["convert", str(source), str(tmp_path / "out")]) == 0
-    card = (tmp_path / "out" / CARD).read_text()
-    assert f'{loads}("out")' in card and f"Encoder `{source}`: unknown" in card
-
-
 @pytest.mark.parametrize("use", sorted({path.stem for path in TEMPLATES.iterdir()} - {"card"}))
 def test_the_commands_of_cards_parse(use, tmp_path):
     write_model_card(tmp_path, RunConfig(system="cascade"), use, "run")
@@ -122,20 +101,3 @@ def test_the_commands_of_cards_parse(use, tmp_path):
     compile(block(text, "python"), "card", "exec")
     if use not in ("mxnet", "onnx"):  # wqa reads the run that they come from
         parse(shlex.split(block(text, "sh"))[1:])
-
-
-def test_whatever_a_run_computes_has_its_use():
-    formats = {"mxnet", "onnx", "onnx_ranker", "huggingface"}
-    assert set(KINDS) | {"card", "encoder"} | formats == {path.stem for path in TEMPLATES.iterdir()}
-
-
-def test_the_card_of_a_reader(tiny_encoder, tmp_path):
-    out = tmp_path / "reader"
-    questions = tmp_path / "q.jsonl"
-    candidate = {"text": "ice melts in may .", "label": 1}
-    question = {"id": "1", "question": "when ?", "candidates": [candidate], "answers": ["may"]}
-    questions.write_text(json.dumps(question) + "\n")
-    config = TrainingConfig(max_updates=1, warmup_updates=0)
-    train("reader", str(questions), str(out), str(tiny_encoder), config=config, max_length=64)
-    card = (out / CARD).read_text()
-    assert "| train windows | `1` |" in card and "load_reader" in card

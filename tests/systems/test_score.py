@@ -6,23 +6,18 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import write_family_encoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import wqa.systems.scores as scoring_module
 from wqa.cli import main
-from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.digests import ranker_digest
-from wqa.data.partitions import question_size
 from wqa.data.scores import CandidateScores, StoredScores, candidate_keys
 from wqa.errors import DataError, OptionError, OutputLocked, QuestionTooLong
 from wqa.evaluation import write_run
 from wqa.io.files import lock_output
 from wqa.systems.load import load_ranker
 from wqa.systems.scores import ScoringTask, score_in_memory, write_scores
-from wqa.systems.train import train
 
 QUESTIONS = list(read_questions(builtin_path("dev")))[:9]
 
@@ -53,9 +48,6 @@ def test_a_key_is_the_digest_of_id_question_index_and_text():
     assert candidate_keys(ONE).dtype == np.dtype("<u8")
 
 
-TEXTS = st.text(max_size=6)
-
-
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 30), unique=True), st.lists(st.integers(0, 30), max_size=9))
 def test_candidates_are_found_by_their_keys(stored, wanted):
@@ -83,29 +75,6 @@ def test_the_folder_has_the_rankers_score_of_each_candidate(tiny_run, data, tmp_
     assert f"{out}: 9 questions, {len(stored.keys)} candidates, 0 blank" in text
     memory = score_in_memory(tiny_run, data)
     assert memory.keys.tobytes() + memory.scores.tobytes() == b"".join(arrays_of(out))
-
-
-def test_blank_candidates_are_minus_infinity(tiny_run, tmp_path):
-    blank = Question("b", "who ?", (Candidate(" "), Candidate("the moon"), Candidate("")))
-    write_questions(tmp_path / "blank.jsonl", [blank])
-    meta = write_scores(tiny_run, tmp_path / "blank.jsonl", tmp_path / "out")
-    scores = StoredScores(tmp_path / "out").scores
-    assert np.isneginf(scores).tolist() == [True, False, True]
-    assert (meta["pairs"], meta["blank"]) == (3, 2)
-
-
-def test_a_sequence_and_an_encoder_of_another_family(tiny_run, data, tmp_path):
-    """Both are rankers: the second has RoBERTa's form, and its own tokenizer."""
-    encoder = write_family_encoder(tmp_path / "roberta", "roberta")
-    config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400)
-    run = tmp_path / "run"
-    train("pairwise", str(data), str(run), str(encoder), config=config, max_length=64)
-    sequence = tmp_path / "sequence.json"
-    sequence.write_text(json.dumps({"rankers": [str(tiny_run), "run"], "keep": [2]}))
-    for ranker in (run, sequence):
-        scores = score_in_memory(ranker, data).scores
-        expected = [ranking.scores for ranking in load_ranker(ranker).rank_all(QUESTIONS)]
-        np.testing.assert_allclose(scores, np.concatenate(expected), rtol=1e-5, atol=1e-6)
 
 
 def test_a_filter_keeps_questions(tiny_run, tmp_path):
@@ -162,20 +131,6 @@ def test_what_is_wrong_is_found_before_anything_is_scored(tiny_run, data, tmp_pa
         file.write("{\n")
     with pytest.raises(DataError, match="bare.jsonl, line 11: malformed JSON"):
         write_scores(tiny_run, tmp_path / "bare.jsonl", tmp_path / "out")
-
-
-def test_memory_holds_one_partition(tiny_run, data, monkeypatch):
-    sizes = []
-    real = ScoringTask._score
-
-    def counted(task, questions):
-        sizes.append([question_size(question)[1] for question in questions])
-        return real(task, questions)
-
-    monkeypatch.setattr(ScoringTask, "_score", counted)
-    score_in_memory(tiny_run, data, partition_tokens=SMALL)
-    assert len(sizes) > 2 and sum(map(len, sizes)) == 9
-    assert all(sum(part) <= SMALL for part in sizes)
 
 
 # In parts, and in other forms
@@ -271,16 +226,6 @@ def test_a_stopped_command_does_not_score_a_part_again(tiny_run, data, tmp_path,
     assert meta == StoredScores(tmp_path / "whole").meta
 
 
-def test_a_corpus_that_changes_after_the_manifest_is_refused(tiny_run, data, tmp_path):
-    copy = tmp_path / "copy.jsonl"
-    copy.write_bytes(data.read_bytes())
-    task = ScoringTask(str(tiny_run), str(copy), str(tmp_path / "out"), partition_tokens=SMALL)
-    partition = list(task.divide())[1]
-    write_questions(copy, [question._replace(id=f"{question.id}x") for question in QUESTIONS])
-    with pytest.raises(DataError, match="copy.jsonl, line|from line"):
-        task.compute(partition)
-
-
 # What is refused
 
 
@@ -310,36 +255,10 @@ def test_a_folder_of_other_scores_is_kept(tiny_run, data, tmp_path, capsys):
     assert "error: --out: " in capsys.readouterr().err
 
 
-def test_the_identity_of_the_ranker_is_that_in_its_precision(tiny_run, data, tmp_path, monkeypatch):
-    """The digest of int8 scores counts the 8-bit weights."""
-    digests = []
-
-    def digest(run, precision):
-        digests.append(precision)
-        return ranker_digest(run)
-
-    monkeypatch.setattr(scoring_module, "ranker_digest", digest)
-    monkeypatch.setattr(scoring_module, "load_ranker", lambda run, precision: load_ranker(run))
-    meta = write_scores(tiny_run, data, tmp_path / "out", precision="int8")
-    assert (digests, meta["precision"]) == (["int8"], "int8")
-
-
 def test_one_process_merges_at_a_time(tiny_run, data, tmp_path):
     with lock_output(tmp_path / "out"), pytest.raises(OutputLocked):
         write_scores(tiny_run, data, tmp_path / "out")
     assert write_scores(tiny_run, data, tmp_path / "out")["questions"] == 9
-
-
-def test_wrong_options_are_refused_before_anything_is_written(tiny_run, data, tmp_path, capsys):
-    with pytest.raises(OptionError, match="filter: 'best'"):
-        write_scores(tiny_run, data, tmp_path / "out", "best")
-    command = ["score", str(tmp_path / "no"), "--data", str(data), "--out", str(tmp_path / "out")]
-    assert main(command) == 2
-    command = ["score", str(tiny_run), "--data", "no.jsonl", "--out", str(tmp_path / "out")]
-    assert main(command) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert ["no: cannot be read" in lines[0], "no.jsonl" in lines[1]] == [True, True]
-    assert len(lines) == 2 and not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_is_none_of_scores_is_refused(tiny_run, data, tmp_path):

@@ -130,14 +130,6 @@ def test_training_logs_both_losses_and_keeps_the_best(files, tmp_path, capsys):
     assert record["network"] == expected
 
 
-def test_help_shows_the_options_of_the_system(capsys):
-    with pytest.raises(SystemExit) as ended:
-        wqa("train", "toy", "--help")
-    text = capsys.readouterr().out.partition("options of toy:")[2].partition("further")[0]
-    assert ended.value.code == 0
-    assert re.findall(r"--[\w-]+", text) == ["--units", "--vocab-size", "--margin", "--stream"]
-
-
 @pytest.mark.parametrize(
     "more",
     [
@@ -175,21 +167,6 @@ def test_an_interrupted_training_ends_with_the_same_bits(
     assert metrics(whole)[-1]["update"] > 10
 
 
-def test_a_stream_is_read_as_it_is_needed(files, tmp_path, monkeypatch):
-    drawn = []
-    draw = ToyTask._draw
-
-    def counted(task, size, rng):
-        for key in draw(task, size, rng):
-            drawn.append(key)
-            yield key
-
-    monkeypatch.setattr(ToyTask, "_draw", counted)
-    assert wqa(*training(files, tmp_path / "run", "--stream", "--max-updates", 3)) == 0
-    assert len(drawn) == 4  # one ahead, which tells whether the epoch goes on
-    assert [line["update"] for line in metrics(tmp_path / "run") if "dev" in line] == [3]
-
-
 def make_trainer(files, folder, evaluator=None, **changes):
     """A trainer of the toy from the same random parameters."""
     options = {"learning_rate": 0.1, "warmup_updates": 0, "tokens_per_batch": FOUR_TRIPLES}
@@ -223,28 +200,6 @@ def test_the_gradient_of_an_update_is_that_of_all_its_rows(files, tmp_path, ctx)
         np.testing.assert_allclose(
             gradient, expected[name].grad().asnumpy(), atol=1e-6, err_msg=name
         )
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        ["--accumulate", 2, "--tokens-per-batch", 2 * FOUR_TRIPLES],
-        ["--ctx", "cpu:0-1", "--tokens-per-batch", 2 * FOUR_TRIPLES],
-        ["--accumulate", 2, "--ctx", "cpu:0-1"],
-    ],
-    ids=["accumulated", "two devices", "both"],
-)
-def test_mini_batches_and_devices_train_like_one_large_batch(files, tmp_path, more):
-    options = ["--engine", "mxnet", "--learning-rate", 1e-3, "--log-every", 1]
-    large = ["--tokens-per-batch", 4 * FOUR_TRIPLES]
-    assert wqa(*training(files, tmp_path / "one", *options, *large)) == 0
-    assert wqa(*training(files, tmp_path / "several", *options, *more)) == 0
-    one, several = metrics(tmp_path / "one"), metrics(tmp_path / "several")
-    assert [line["update"] for line in one] == [line["update"] for line in several]
-    for first, second in zip(one, several):
-        assert first.get("losses") == pytest.approx(second.get("losses"), abs=1e-5)
-    # Adam divides a gradient by its own size, the rounding included.
-    assert_close(parameters(tmp_path / "one"), parameters(tmp_path / "several"), atol=2e-5)
 
 
 def test_the_figure_that_counts_is_the_tasks(files, tmp_path):
@@ -295,16 +250,6 @@ def test_rank(toy_run, tmp_path, questions):
         assert row["score"] == pytest.approx(ranking.scores[row["index"]])
 
 
-def test_evaluate(toy_run, files, tmp_path):
-    arguments = ["--data", files["dev"], "--drop-ratio", 0, "--drop-ratio", 0.5]
-    assert wqa("evaluate", toy_run, *arguments, "--json", tmp_path / "rows.json") == 0
-    rows = json.loads((tmp_path / "rows.json").read_text())
-    best = max(line["dev"]["mrr"] for line in metrics(toy_run) if "dev" in line)
-    for row in rows:  # a single stage, after which nothing can be dropped
-        assert row["mrr"] == pytest.approx(best)
-        assert row["cost"] == row["token_cost"] == 1
-
-
 def test_it_ranks_from_its_onnx_export(toy_run, tmp_path, questions):
     assert wqa("export", toy_run, tmp_path / "out", "--format", "onnx") == 0
     ranker, expected = load_ranker(tmp_path / "out"), load_ranker(toy_run)
@@ -312,24 +257,6 @@ def test_it_ranks_from_its_onnx_export(toy_run, tmp_path, questions):
     for ranking, other in zip(*(one.rank_all(questions["dev"]) for one in (ranker, expected))):
         assert ranking.order.tolist() == other.order.tolist()
         np.testing.assert_allclose(ranking.scores, other.scores, atol=1e-5)
-
-
-def test_export(toy_run, tmp_path, questions):
-    out = tmp_path / "exported"
-    assert wqa("export", toy_run, out) == 0
-    inputs = json.loads((out / "export.json").read_text())["networks"]["model"]["inputs"]
-    block = mx.gluon.SymbolBlock.imports(
-        str(out / "model-symbol.json"), inputs, str(out / "model-0000.params")
-    )
-    ranker, question = load_ranker(toy_run), questions["dev"][0]
-    pairs = ranker.inputs.encode(question.question, question.texts)
-    [ranking] = ranker.rank_pairs([pairs])
-    for index, pair in enumerate(pairs):
-        length = len(pair.token_ids)
-        types = (np.arange(length) >= pair.boundary).astype(np.int32)
-        arrays = [pair.token_ids[None], types[None], np.array([length], np.float32)]
-        scores = block(*[mx.nd.array(array, dtype=array.dtype) for array in arrays])
-        assert scores.asscalar() == pytest.approx(ranking.scores[index], abs=1e-5)
 
 
 def test_serve(toy_run, questions):
@@ -354,18 +281,6 @@ def test_serve(toy_run, questions):
     # A single stage, after which nothing can be dropped.
     assert dropping.json["order"] == expected.order.tolist()
     assert not any(row["dropped"] for row in dropping.json["candidates"])
-
-
-# With a cascade after it
-
-
-@pytest.fixture
-def sequence(toy_run, tiny_run, tmp_path):
-    """A file of the toy, which lets three candidates through, and a cascade."""
-    path = tmp_path / "sequence.json"
-    cascade = {"run": str(tiny_run), "drop_ratio": 0.5}
-    path.write_text(json.dumps({"rankers": [str(toy_run), cascade], "keep": 3}))
-    return path
 
 
 # With a ranker of its own

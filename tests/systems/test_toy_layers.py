@@ -19,7 +19,7 @@ from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.systems import SYSTEMS, System, build_network
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.text import PairInputs, load_tokenizer
-from wqa.training import PairTask, Trainer
+from wqa.training import PairTask
 from wqa.training.losses import cross_entropy
 
 #: Systems by name: their networks and tasks.
@@ -136,16 +136,6 @@ def test_both_engines_give_the_same_scores(system, exits, drop_ratio, encoder, q
 OBSTACLES = [("toy_pooling", "a head that reads 'all'"), ("toy_branches", "not made of stages")]
 
 
-@needs_onednn
-@pytest.mark.parametrize("system, obstacle", OBSTACLES)
-def test_onednn_refuses_what_it_cannot_rank(system, obstacle, runs, data, monkeypatch, capsys):
-    arguments = ["evaluate", str(runs(system)), "--data", str(data), "--engine", "onednn"]
-    monkeypatch.setattr("wqa.inference.exit_ranker.CascadeRanker.rank_all", None)  # nothing runs
-    capsys.readouterr()
-    assert main(arguments) == 2
-    assert obstacle in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("system, obstacle", OBSTACLES)
 def test_what_onednn_cannot_rank_is_mxnets(system, obstacle, runs, questions, data, capsys):
     by_default, by_mxnet = (load_ranker(runs(system), engine=name) for name in ("auto", "mxnet"))
@@ -178,38 +168,6 @@ def test_onednn_trains_every_system_as_mxnet_does(
     assert losses(tmp_path / "run") == pytest.approx(losses(runs(system)), abs=1e-4)
     record = json.loads((tmp_path / "run" / "config.json").read_text())
     assert record["training"]["engine"] == "onednn"
-
-
-@needs_onednn
-@pytest.mark.parametrize("system", BY_MXNET_ALONE)
-def test_onednn_resumes_to_the_same_bits(system, tiny_encoder, data, tmp_path, monkeypatch):
-    """With dropout, and after an evaluation by MXNet."""
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    assert train(system, tiny_encoder, data, whole, "--engine", "onednn") == 0
-    step = Trainer.step
-
-    def killed(trainer, rate):
-        step(trainer, rate)
-        if trainer.state.update == 5:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "step", killed)
-        more = ["--engine", "onednn", "--checkpoint-every", "4"]
-        assert train(system, tiny_encoder, data, stopped, *more) == 130
-    assert train(system, tiny_encoder, data, stopped, *more, "--resume") == 0
-    assert (stopped / "model.params").read_bytes() == (whole / "model.params").read_bytes()
-    assert losses(stopped) == losses(whole)
-
-
-def test_a_head_of_the_same_name_and_shape_is_kept(runs, encoder, data, tmp_path):
-    out = tmp_path / "adapted"
-    data_options = ["--train", str(data), "--out", str(out), "--max-length", "64"]
-    more = ["--max-updates", "1", "--learning-rate", "1e-9"]
-    source = runs("toy_layers")
-    assert main(["train", "toy_first", "--init", str(source), *data_options, *more]) == 0
-    first = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])
-    assert first["start"].endswith("(toy_layers); heads kept at 3")
 
 
 # Gradients of several slices in one graph
@@ -290,44 +248,3 @@ def test_gradients_of_several_slices_equal_mxnets(family):
         assert_close(computed, expected)
         for name, gradient in expected.items():
             assert np.abs(gradient).max() > 0, name
-
-
-@needs_onednn
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("fixed", ["embeddings", "layers.0", "layers.1", "layers.3.ffn_1"])
-def test_parameters_that_take_no_gradient(family, fixed):
-    network = branches(**FAMILIES[family], **DRY)
-    trained = {}
-    for name, parameter in network._collect_params_with_prefix().items():
-        if name.startswith(f"backbone.{fixed}."):
-            parameter.grad_req = "null"
-        else:
-            trained[name] = parameter
-    batch = batch_of(padding=int(family == "roberta"))
-    expected_losses, expected = backward(network, [batch], parameters=trained)
-    engine = engine_for(network)
-    computed_losses, computed = backward(network, [batch], engine, parameters=trained)
-    assert computed_losses == pytest.approx(expected_losses, abs=1e-5)
-    assert_close(computed, expected)
-
-
-@needs_onednn
-def test_every_slice_has_dropout_of_its_own():
-    """The derivative along a direction is that of the loss, for one draw of all masks."""
-    network, batch = branches(dropout=0.3, attention_dropout=0.2), batch_of()
-    engine = engine_for(network)
-    _, gradients = backward(network, [batch], engine)
-    rng = np.random.default_rng(0)
-    parameters = network._collect_params_with_prefix()
-    start, directions = {}, {}
-    for name, parameter in parameters.items():
-        start[name] = parameter.data().asnumpy()
-        directions[name] = rng.normal(size=parameter.shape).astype(np.float32)
-    values = []
-    for sign in (1, -1):
-        for name, parameter in parameters.items():
-            parameter.set_data(mx.nd.array(start[name] + sign * 1e-4 * directions[name]))
-        values += backward(network, [batch], engine)[0]
-    expected = sum((gradients[name] * directions[name]).sum() for name in gradients)
-    assert (values[0] - values[1]) / 2e-4 == pytest.approx(expected, rel=0.05)
-    assert backward(network, [batch], engine, seed=4)[0] != values[1:]

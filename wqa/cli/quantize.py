@@ -15,7 +15,6 @@ import argparse
 from typing import Any, Iterator
 
 from wqa.cli.options import add_data, add_json, add_long_questions, add_number, show
-from wqa.config.training import STRENGTH
 from wqa.errors import OptionError, printable
 
 
@@ -24,8 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run directory")
     add_data(parser, "questions to measure ranges on, JSONL, .csv or .tsv, or claims")
     add_number(parser, "--questions", 100, "number of questions to measure on")
-    text = "SmoothQuant's alpha: share of the inputs' outliers that moves to the weights, 0 to 1"
-    parser.add_argument("--strength", type=float, default=STRENGTH, metavar="A", help=text)
     add_long_questions(parser)
     add_json(parser)
 
@@ -36,12 +33,11 @@ def run(options: argparse.Namespace) -> None:
 
     if options.questions < 1:
         raise OptionError("questions", options.questions, "a whole number above 0")
-    strength = options.strength
     questions = _questions(options)
-    pairs = quantize(options.run, questions, options.questions, strength, options.long_questions)
+    pairs = quantize(options.run, questions, options.questions, options.long_questions)
     file = f"{options.run}/int8.safetensors"
     text = f"{printable(file)}: calibrated on {pairs} pairs; it ranks by --precision int8"
-    show(text, {"file": file, "pairs": pairs, "strength": strength}, options.json)
+    show(text, {"file": file, "pairs": pairs}, options.json)
 
 
 def _questions(options: argparse.Namespace) -> Iterator[Any]:

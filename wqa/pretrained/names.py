@@ -248,9 +248,6 @@ class CheckpointLayout:
     file_name = ""
     #: Family of the encoder, a key of `wqa.config.FAMILIES`. The authors' code has its names alone.
     family = ""
-    #: Regular expression of the plain names of tensors that may be left over. All others belong to
-    #: the network, so that one that its names lack is an error.
-    ignored = r".*\.position_ids"
 
     def recognizes(self, tensors: Collection[str]) -> bool:
         """Whether a file is of this form."""

@@ -267,8 +267,6 @@ class DirectoryLayout:
 
     #: System whose network the directory holds, a key of `wqa.systems.SYSTEMS`.
     system = ""
-    #: What a report calls the part of the network beside its encoder.
-    head = "head"
 
     def recognizes(self, files: Source) -> bool:
         """Whether a directory is of this form."""

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import pathlib
-import re
-from typing import Callable, Collection, Optional, Tuple
+from typing import Any, Callable, Collection, Dict, Optional, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
 import mxnet as mx
-from mxnet.gluon import Block
 
 from wqa.config import BackboneConfig
-from wqa.errors import EncoderError, OptionError, shorten
+from wqa.errors import EncoderError, OptionError
 from wqa.io.encoder_directories import PathLike, encoder_directory
 from wqa.models import Network
 from wqa.pretrained.load import Devices, initialize, with_gradients
-from wqa.pretrained.names import CheckpointLayout, Names
-from wqa.pretrained.source import DirectoryLayout, Source, TensorMap, list_names
+from wqa.pretrained.names import CheckpointLayout
+from wqa.pretrained.source import DirectoryLayout, Source, TensorMap
 from wqa.pretrained.weights import Weights
 from wqa.systems.registry import SYSTEMS, build_network
 
@@ -41,25 +38,9 @@ class Checkpoint(TensorMap):
             problem = f"an encoder of the family {config.family.name}"
             expected = f"{layout.family}, the family of {path}"
             raise EncoderError("encoder", problem, expected, self.remedy)
-        try:
-            self.network = build_network(layout.system, config, **options)
-        except OptionError as error:
-            problem = f"{error.where}: {error.found}"
-            raise EncoderError(path, problem, error.expected, self.remedy) from None
+        self.network = _build(layout.system, config, options, path, self.remedy)
         super().__init__(path, weights, plain, layout.names(self.network))
-        self.system, self._ignored = layout.system, layout.ignored
-
-    def check(self, block: Block, names: Optional[Names] = None) -> None:
-        """Check all tensors, as `TensorMap.check`; a tensor of no parameter is an error too."""
-        super().check(block, names)
-        needed = set(itertools.chain.from_iterable(self._names.values()))
-        ignored = re.compile(self._ignored, re.DOTALL)
-        others = sorted(set(self._plain) - needed)
-        unknown = [shorten(name) for name in others if not ignored.fullmatch(name)]
-        if unknown:
-            problem = f"tensors beside the network's: {list_names(unknown)}"
-            expected = f"those of the network of {len(needed)} tensors alone"
-            raise EncoderError(self.where, problem, expected, self.fetch)
+        self.system = layout.system
 
 
 def find_layout(files: Source) -> Optional[DirectoryLayout]:
@@ -73,14 +54,20 @@ def find_layout(files: Source) -> Optional[DirectoryLayout]:
 
 def build_held(layout: DirectoryLayout, files: Source) -> Network:
     """Build the network that a directory holds, without memory for its parameters yet."""
-    try:
-        network = build_network(layout.system, files.config, **layout.options(files))
-    except OptionError as error:
-        problem = f"{error.where}: {error.found}"
-        path = files.where / "config.json"
-        raise EncoderError(path, problem, error.expected, files.remedy) from None
+    options, path = layout.options(files), files.where / "config.json"
+    network = _build(layout.system, files.config, options, path, files.remedy)
     files.check(network.encoders[0])
     return network
+
+
+def _build(
+    system: str, config: BackboneConfig, options: Dict[str, Any], path: pathlib.Path, remedy: str
+) -> Network:
+    """Build the network that a file describes."""
+    try:
+        return build_network(system, config, **options)
+    except OptionError as error:
+        raise EncoderError(path, f"{error.where}: {error.found}", error.expected, remedy) from None
 
 
 def fill_held(layout: DirectoryLayout, network: Network, files: Source) -> None:
@@ -96,10 +83,8 @@ def load_held(directory: PathLike, ctx: Devices = None) -> Tuple[str, Network]:
         layout = find_layout(files)
         network = None if layout is None else build_held(layout, files)
         if layout is None or network is None or network.computes != "scores":
-            problem, expected = (
-                "an encoder without a classifier",
-                "a fine-tuned classifier, or a run",
-            )
+            problem = "an encoder without a classifier"
+            expected = "a fine-tuned classifier, or a run"
             if files.labels() > 2:
                 problem = f"a classifier of {files.labels()} outputs"
                 expected = "1 or 2: wrong and right candidates"

@@ -36,7 +36,6 @@ class Report:
 
     config: BackboneConfig
     system: str
-    head: str
     read: int
     mapped: int
     unused: List[str]
@@ -51,8 +50,7 @@ class Report:
             f"tensors     {self.read} read, {self.mapped} mapped",
             f"unused      {len(self.unused)}",
             *(f"            {printable(name)}" for name in self.unused),
-            f"parameters  {self.parameters:,} in the encoder, {self.head_parameters:,} in the "
-            f"{self.head}",
+            f"parameters  {self.parameters:,} in the encoder, {self.head_parameters:,} beside it",
         ]
         return "\n".join(lines)
 
@@ -66,12 +64,15 @@ class PretrainedEncoder(HybridBlock):
             self.backbone = Backbone(config)
             self.pooler = nn.Dense(config.units, in_units=config.units) if has_pooler else None
 
+    def fill(self, files: Source) -> None:
+        """Write the tensors of an encoder."""
+        files.fill(self.backbone)
+        if self.pooler is not None:
+            files.fill_pooler(self.pooler)
+
 
 def convert(
-    source: PathLike,
-    out: PathLike,
-    command: str = "",
-    encoder: Optional[PathLike] = None,
+    source: PathLike, out: PathLike, command: str = "", encoder: Optional[PathLike] = None
 ) -> Report:
     """Write a pretrained encoder, or an authors' checkpoint, as a directory of this package.
 
@@ -113,7 +114,6 @@ def convert(
         opened = _open_checkpoint(path, folder) if is_checkpoint else _open_directory(folder)
         tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(opened.config, folder)
-        opened.check()
         without_gradients(opened.model)
         opened.model.initialize(mx.init.Zero())
         opened.fill()
@@ -133,14 +133,12 @@ def convert(
 
 
 class _Opened(NamedTuple):
-    """Files, the model that they fill, and how they do it."""
+    """Files whose tensors were checked, the model that they fill, and how they do it."""
 
     files: TensorMap
     model: Any
     config: BackboneConfig
     system: str
-    head: str
-    check: Callable[[], None]
     fill: Callable[[], None]
     max_length: int = MAX_LENGTH
 
@@ -148,9 +146,10 @@ class _Opened(NamedTuple):
 def _open_checkpoint(path: pathlib.Path, folder: pathlib.Path) -> _Opened:
     """Open an authors' checkpoint, by the configuration of its encoder."""
     files = Checkpoint(path, functools.partial(read_sizes, folder))
-    network, system = files.network, files.system
-    check, fill = functools.partial(files.check, network), functools.partial(files.fill, network)
-    return _Opened(files, network, network.config, system, "heads", check, fill)
+    network = files.network
+    files.check(network)
+    fill = functools.partial(files.fill, network)
+    return _Opened(files, network, network.config, files.system, fill)
 
 
 def _open_directory(folder: pathlib.Path) -> _Opened:
@@ -159,25 +158,13 @@ def _open_directory(folder: pathlib.Path) -> _Opened:
     layout = find_layout(files)
     if layout is None:
         model = PretrainedEncoder(files.config, files.has_pooler())
-
-        def fill() -> None:
-            files.fill(model.backbone)
-            if model.pooler is not None:
-                files.fill_pooler(model.pooler)
-
-        check = functools.partial(files.check, model.backbone)
-        return _Opened(files, model, files.config, "encoder", "pooler", check, fill)
+        files.check(model.backbone)
+        fill = functools.partial(model.fill, files)
+        return _Opened(files, model, files.config, "encoder", fill)
     network = build_held(layout, files)
-    return _Opened(
-        files,
-        network,
-        files.config,
-        layout.system,
-        layout.head,
-        functools.partial(files.check, network.encoders[0]),
-        functools.partial(fill_held, layout, network, files),
-        max(MAX_LENGTH, layout.max_length(network)),
-    )
+    fill = functools.partial(fill_held, layout, network, files)
+    length = max(MAX_LENGTH, layout.max_length(network))
+    return _Opened(files, network, files.config, layout.system, fill, length)
 
 
 def _report(opened: _Opened) -> Report:
@@ -188,7 +175,6 @@ def _report(opened: _Opened) -> Report:
     return Report(
         config=opened.config,
         system=opened.system,
-        head=opened.head,
         read=len(files.weights.shapes),
         mapped=len(files.used),
         unused=files.unused(),

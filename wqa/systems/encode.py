@@ -27,8 +27,7 @@ from wqa.data.documents import (
 from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import CHARACTERS, Partition, PartitionReader, partitions_of
 from wqa.data.parts import Arrays, PartTask, run_whole
-from wqa.data.probe import parse_baseline
-from wqa.errors import DataError, OptionError, check_choice
+from wqa.errors import DataError, check_choice, check_range
 from wqa.inference.document_cache import (
     STORES,
     cache_output,
@@ -39,7 +38,7 @@ from wqa.inference.document_cache import (
 from wqa.io.arrays import reusable_folder
 from wqa.io.files import PathLike, sha256
 from wqa.io.progress import StopRequest
-from wqa.systems.scores import check_partition_tokens, machine_settings
+from wqa.systems.scores import machine_settings
 from wqa.systems.text_encoder import TextEncoder, load_text_encoder
 
 #: Estimated tokens of a part. Its file has two bytes for each unit of each token in float16: 100 MB
@@ -89,10 +88,9 @@ class EncodingTask(PartTask):
     unit: ClassVar[str] = "document"
 
     def __post_init__(self) -> None:
-        check_partition_tokens(self.partition_tokens)
+        check_range("partition_tokens", self.partition_tokens, 1)
         check_choice("store", self.store, STORES)
-        if self.first_tokens < 0:
-            raise OptionError("first_tokens", self.first_tokens, "a number of rows, or 0 for all")
+        check_range("first_tokens", self.first_tokens, 0)
 
     @functools.cached_property
     def encoder(self) -> TextEncoder:
@@ -107,7 +105,7 @@ class EncodingTask(PartTask):
     def _settings(self) -> Dict[str, Any]:
         return {
             "documents_sha256": _digest(self.data),
-            "run_sha256": _encoder_digest(self.run),
+            "run_sha256": ranker_digest(self.run),
             "precision": self.engine.precision,
             "store": self.store,
             "tokens": self.first_tokens,
@@ -140,14 +138,6 @@ class EncodingTask(PartTask):
     def compute(self, partition: Partition) -> Arrays:
         """Encode a part."""
         documents: List[Document] = self._reader.read(partition)
-        if len(documents) != partition.read:
-            where, problem = (
-                f"{self.data}, from line {partition.line}",
-                f"{len(documents)} documents",
-            )
-            expected = f"{partition.read}, as when the manifest was written"
-            hint = f"restore the file, or delete {self.out}.partitions"
-            raise DataError(where, problem, expected, hint)
         texts = [document.full_text for document in documents]
         rows, is_cut = self.encoder.encode(texts)
         ids = [document.id for document in documents]
@@ -166,14 +156,6 @@ class EncodingTask(PartTask):
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
         """Write the cache."""
         write_cache(self.out, settings, parts)
-
-
-def _encoder_digest(run: str) -> str:
-    """Digest of a run; that of an encoder is the same by whichever rule it compares texts."""
-    baseline = parse_baseline(run)
-    if baseline is not None and baseline.is_similarity:
-        return ranker_digest(str(baseline._replace(rule="cosine")))
-    return ranker_digest(run)
 
 
 def _digest(documents: str) -> str:
@@ -243,8 +225,6 @@ def encode_documents(
         If the run or the documents cannot be read, or ``out`` is another cache, cannot be written,
         or another process writes it.
     """
-    config = engine or EngineConfig()
-    task = EncodingTask(
-        str(run), str(documents), str(out), PARTITION_TOKENS, store, first_tokens, config
-    )
+    task = EncodingTask(str(run), str(documents), str(out), store=store, first_tokens=first_tokens)
+    task.engine = engine or task.engine
     return run_whole(task, progress, stop)

@@ -14,7 +14,7 @@ from mxnet.gluon import HybridBlock
 
 from wqa.config import PAIR_FORMS
 from wqa.errors import OptionError
-from wqa.io.files import PathLike, new_directory
+from wqa.io.files import PathLike, new_directory, write_json
 from wqa.io.parameter_files import read_layout
 from wqa.models.exits import ExitNetwork
 from wqa.pretrained.configs import to_huggingface
@@ -43,13 +43,12 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     names = {parameter.name: name for name, parameter in parameters.items()}
     stages = network.stages()
     blocks: Dict[str, Tuple[HybridBlock, Tuple[str, ...]]] = {"model": (network, inputs.names)}
-    if len(stages) > 1:
-        blocks[f"exit_{network.exits[0]}"] = (stages[0], inputs.names)
-        for layer, stage in zip(network.exits[1:], stages[1:]):
-            blocks[f"exit_{layer}"] = (stage, ("hidden", "valid_length"))
     types = inputs.array_types()
     if len(stages) > 1:
         types["hidden"] = f"float32 (B, L, {network.config.units})"
+        blocks[f"exit_{network.exits[0]}"] = (stages[0], inputs.names)
+        for layer, stage in zip(network.exits[1:], stages[1:]):
+            blocks[f"exit_{layer}"] = (stage, ("hidden", "valid_length"))
     manifest: Dict[str, Any] = {
         "networks": {
             prefix: {
@@ -69,7 +68,7 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
         for prefix, (block, names_of_inputs) in blocks.items():
             _write_network(block, names_of_inputs, names, folder / prefix)
         tokenizer.save(folder / "tokenizer.json")
-        (folder / "export.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        write_json(folder / "export.json", manifest)
         write_model_card(folder, loaded.config, "mxnet", pathlib.Path(out).absolute().name)
         return sorted(path.name for path in folder.iterdir())
 
@@ -84,9 +83,7 @@ def _write_network(
         # Gluon's names depend on the number of blocks created before; a run's names do not.
         if node["op"] == "null":
             node["name"] = names.get(node["name"], node["name"])
-    pathlib.Path(f"{prefix}-symbol.json").write_text(
-        json.dumps(graph, indent=2) + "\n", encoding="utf-8"
-    )
+    write_json(f"{prefix}-symbol.json", graph)
     arrays = {}
     used = set(symbol.list_inputs())
     for name, parameter in block.collect_params().items():
@@ -120,13 +117,9 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
 def _write_settings(run: LoadedRun, config: Dict[str, Any], folder: pathlib.Path) -> None:
     """Write Hugging Face's settings of a network, up to its last exit, and the tokenizer."""
     settings = HUGGINGFACE[run.network.config.layout].settings
-    depth = settings.get("num_hidden_layers", "num_hidden_layers")
-    config[depth] = run.network.exits[-1]
-    for name, values in (
-        ("config.json", config),
-        ("tokenizer_config.json", _tokenizer_config(run)),
-    ):
-        (folder / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    config[settings.get("num_hidden_layers", "num_hidden_layers")] = run.network.exits[-1]
+    write_json(folder / "config.json", config)
+    write_json(folder / "tokenizer_config.json", _tokenizer_config(run))
     run.inputs.tokenizer.save(folder / "tokenizer.json")
 
 

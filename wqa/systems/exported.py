@@ -86,19 +86,11 @@ def load_exported(folder: pathlib.Path, engine: EngineConfig, options: Dict[str,
         problem = f"an export of the system {config.system}, which is {KINDS[config.computes][0]}"
         hint = "run its graphs by ONNX Runtime itself, or load the run"
         raise RunDirectoryError(folder, problem, KINDS["scores"][0], hint)
-    count = len(config.stages)
-    fits = count == len(config.stage_work) and len(config.exits) in (0, count)
-    if not count or not fits or not set(config.stages) <= set(config.graphs):
-        problem = "stages, graphs and exits that do not fit one another"
-        raise RunDirectoryError(folder / "config.json", problem, "those of an export", _HINT)
     for name in config.sha256:
         if name != "config.json":
             check_digest(folder / name, config.sha256, _HINT)
     calibrated, long_questions = options.pop("calibrated"), options.pop("long_questions")
     kind = find_system(config.system).inputs_type()
-    if kind.__name__ != config.inputs_type:
-        problem, expected = f"inputs: {config.inputs_type}", f"{kind.__name__}, as its record says"
-        raise RunDirectoryError(folder / "config.json", problem, expected, _HINT)
     make = functools.partial(kind, **config.inputs, long_questions=long_questions)
     inputs = load_inputs(folder, config.backbone, make, _HINT)
     network = ExportedNetwork(folder, config)
@@ -136,7 +128,6 @@ def load_temporary(
     export: Callable[[pathlib.Path], Any], engine: EngineConfig, options: Dict[str, Any]
 ) -> Ranker:
     """Load the ranker of graphs that ``export`` writes to a temporary folder."""
-    engine = check_runtime(engine)
     temporary = tempfile.TemporaryDirectory(prefix="wqa_onnx_")  # noqa: SIM115 - as the ranker
     folder = pathlib.Path(temporary.name) / "exported"
     export(folder)

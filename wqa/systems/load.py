@@ -19,8 +19,8 @@ from typing import (
 )
 
 from wqa.config import EngineConfig
-from wqa.config.systems import KINDS
-from wqa.config.training import LONG_CANDIDATES, LONG_QUESTIONS, STRENGTH
+from wqa.config.systems import KINDS, import_part
+from wqa.config.training import LONG_CANDIDATES, LONG_QUESTIONS
 from wqa.data import Question, read_questions
 from wqa.data.probe import BASELINE_NAMES, BaselineName, Entry, Probe, probe, read_ranker_file
 from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
@@ -34,7 +34,7 @@ from wqa.inference.sequential import SequentialRanker
 from wqa.inference.windows import WindowRanker
 from wqa.io.files import PathLike
 from wqa.systems.exported import load_exported, load_temporary
-from wqa.systems.registry import baseline_builder, find_system, read_tuned
+from wqa.systems.registry import BASELINES, find_system, read_tuned
 from wqa.text import PairInputs
 
 if TYPE_CHECKING:
@@ -73,14 +73,12 @@ def build_ranker(system: str, network: Network, inputs: PairInputs, **options: A
     return build(network, inputs, system=system, **options)
 
 
-def quantize_network(
-    system: str, network: Network, pairs: Sequence[Any], strength: float = STRENGTH
-) -> QuantizedLayers:
+def quantize_network(system: str, network: Network, pairs: Sequence[Any]) -> QuantizedLayers:
     """Quantize the products of a network as the ranker of its system computes them."""
     from wqa.engines.onednn.quantize import quantize_network as quantize  # needs MXNet
 
     owner = find_system(system).ranker_type(network.computes)
-    return quantize(owner.engine_inputs(network), pairs, strength)
+    return quantize(owner.engine_inputs(network), pairs)
 
 
 def load_ranker(
@@ -245,11 +243,7 @@ def _load_baseline(name: BaselineName, loading: _Loading) -> Ranker:
 
         own = {key: value for key, value in options.items() if key != "calibrated"}
         return load_similarity(name, engine, cache=cache, **own)
-    if (engine.ctx, engine.precision) != ("cpu", "float32"):
-        from wqa.systems.run_directory import check_engine  # needs MXNet, which knows the devices
-
-        check_engine(engine)
-    return baseline_builder(name.rule)(name)
+    return import_part(BASELINES[name.rule])(name)
 
 
 def rank_all(

@@ -20,15 +20,9 @@ from wqa.text import note_long_questions, prepare_questions
 
 
 def quantize(
-    run: PathLike,
-    questions: Iterable[Question],
-    most: int = 100,
-    strength: float = STRENGTH,
-    long_questions: str = "error",
+    run: PathLike, questions: Iterable[Question], most: int = 100, long_questions: str = "error"
 ) -> int:
     """Quantize a run and write its 8-bit products to ``int8.safetensors`` in its directory."""
-    if not 0 <= strength <= 1:
-        raise OptionError("strength", strength, "a number from 0 to 1")
     folder = pathlib.Path(run)
     if probe(folder).kind == "huggingface":
         hint = "convert it with `wqa convert`"
@@ -46,12 +40,12 @@ def quantize(
         encoded = loaded.inputs.encode(question.question, question.texts, question.id)
         pairs += [pair for pair in encoded if not pair.empty]
     with lock_output(folder):
-        quantized = quantize_network(loaded.config.system, loaded.network, pairs, strength)
+        quantized = quantize_network(loaded.config.system, loaded.network, pairs)
         record = {
             "model_sha256": sha256(folder / "model.params"),
             "questions": str(len(prepared.questions)),
             "pairs": str(len(pairs)),
-            "strength": str(strength),
+            "strength": str(STRENGTH),
         }
         path = quantized_path(folder)
         forget_digests(folder, [path.name])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from wqa.config import BackboneConfig, RunConfig, from_dict, read_json, read_run_config
 from wqa.config.runs import read_export_config
-from wqa.config.systems import System, import_part
+from wqa.config.systems import System
 from wqa.data.probe import probe
 from wqa.errors import OptionError, RunDirectoryError, check_choice
 from wqa.inference.dropping import drop_ratios
@@ -69,11 +69,6 @@ def find_system(name: str) -> System:
         add_installed_systems()
         check_choice("system", name, SYSTEMS)
     return SYSTEMS[name]
-
-
-def baseline_builder(rule: str) -> Any:
-    """Function that builds the ranker of a rule."""
-    return import_part(BASELINES[rule])
 
 
 def system_config(system: str, options: Dict[str, Any]) -> Any:

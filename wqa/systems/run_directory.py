@@ -17,13 +17,12 @@ from typing import Any, Dict, NamedTuple, Optional
 from wqa.config import EngineConfig, RunConfig, read_run_config
 from wqa.config.runs import as_json, check_finished
 from wqa.config.systems import KINDS
-from wqa.config.training import LONG_QUESTIONS
 from wqa.data.digests import check_digest
 from wqa.data.probe import BASELINE_NAMES, DESCRIPTIONS, Probe, probe
 from wqa.engines.choice import packing_obstacle
 from wqa.engines.onednn.library import check_precision
 from wqa.engines.onednn.quantize import QuantizedLayers, read_quantized
-from wqa.errors import EncoderError, OptionError, RunDirectoryError, check_choice
+from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike, sha256
 from wqa.models import Network, library_versions, parse_devices
@@ -68,7 +67,7 @@ def load_run(
     `expected` is what a message names where there is no directory.
     """
     source, engine = probe(run), engine or EngineConfig()
-    check_engine(engine, long_questions)
+    check_engine(engine)
     folder = source.path
     if source.kind == "huggingface":
         return _load_classifier(folder, engine, long_questions)
@@ -132,11 +131,10 @@ def _load_classifier(path: pathlib.Path, engine: EngineConfig, long_questions: s
     return LoadedRun(config, inputs, network, engine, None)
 
 
-def check_engine(engine: EngineConfig, long_questions: str = "error") -> None:
+def check_engine(engine: EngineConfig) -> None:
     """Check that this machine has the device and the precision of an engine."""
     parse_devices(engine.ctx)
     check_precision(engine.precision)
-    check_choice("long_questions", long_questions, LONG_QUESTIONS)
 
 
 def _check_kind(folder: pathlib.Path, config: RunConfig, computes: str) -> None:
@@ -242,10 +240,4 @@ def _load_user(
     config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
     loaded = load_run(run, config, long_questions, computes, f"a run directory of `{command}`")
     build = find_system(loaded.config.system).ranker_type(computes)
-    try:
-        return build(loaded.network, loaded.inputs, **loaded.options, **options)
-    except OptionError as error:
-        if error.where != "network":
-            raise
-        where = f"{pathlib.Path(run) / 'config.json'}, field network"
-        raise RunDirectoryError(where, error.found, error.expected) from None
+    return build(loaded.network, loaded.inputs, **loaded.options, **options)

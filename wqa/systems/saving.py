@@ -15,7 +15,6 @@ from typing import Any, Dict
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
-import mxnet as mx
 import numpy as np
 from mxnet.gluon import Block
 
@@ -68,8 +67,8 @@ def save_run(
     Raises
     ------
     OptionError
-        If the network is of no system, a parameter is not initialised, not float32 or not finite,
-        the greatest length exceeds the encoder's positions, or the directory exists already.
+        If the network is of no system, a parameter is not float32 or not finite, the greatest
+        length exceeds the encoder's positions, or the directory exists already.
     EncoderError
         If the tokenizer does not fit the network.
     StorageError
@@ -116,24 +115,13 @@ def _system_of(model: Network) -> str:
 def _check_parameters(model: Network) -> None:
     """Refuse parameters that `load_ranker` would refuse."""
     for name, parameter in model._collect_params_with_prefix().items():
-        where, expected = f"parameter {shorten(name)}", "float32 numbers, all finite"
-        try:
-            values = parameter.data(parameter.list_ctx()[0]).asnumpy()
-        except (RuntimeError, mx.gluon.parameter.DeferredInitializationError):
-            raise OptionError("model", f"{where} is not initialised", expected) from None
-        if values.dtype != "float32":
-            hint = 'call model.cast("float32")'
-            raise OptionError("model", f"{where} is {values.dtype}", expected, hint)
-        if not np.isfinite(values).all():
-            raise OptionError("model", f"{where} holds NaN or infinity", expected)
+        values = parameter.data(parameter.list_ctx()[0]).asnumpy()
+        if values.dtype != "float32" or not np.isfinite(values).all():
+            problem = f"parameter {shorten(name)} of {values.dtype}"
+            raise OptionError("model", problem, "float32 numbers, all finite")
 
 
-def write_model_card(
-    folder: PathLike,
-    config: RunConfig,
-    use: str,
-    name: str = "",
-) -> None:
+def write_model_card(folder: PathLike, config: RunConfig, use: str, name: str = "") -> None:
     """Write the model card of a folder, unless it has one that is not marked by `MARK`.
 
     Parameters

@@ -29,15 +29,8 @@ from wqa.data.partitions import (
 )
 from wqa.data.parts import Arrays, PartTask, run_whole
 from wqa.data.records import filter_rule, known_labels
-from wqa.data.scores import (
-    COUNTS,
-    FORMAT,
-    TYPES,
-    CandidateScores,
-    candidate_keys,
-    scores_output,
-)
-from wqa.errors import DataError, OptionError, check_choice, shorten
+from wqa.data.scores import COUNTS, FORMAT, TYPES, CandidateScores, candidate_keys, scores_output
+from wqa.errors import DataError, check_choice, check_range
 from wqa.evaluation.trec import check_run_ids, run_lines
 from wqa.inference.document_cache import cache_digest
 from wqa.inference.ranker import Ranker
@@ -74,8 +67,8 @@ def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
     Products on other numbers of threads are rounded differently.
     """
     decided = (*_SCORE_OPTIONS, *_DEFAULTS)
-    given = {name: value for name, value in options.items() if value is not None}
-    settings = {name: value for name, value in given.items() if name not in decided}
+    given = {name: value for name, value in options.items() if name not in decided}
+    settings = {name: value for name, value in given.items() if value is not None}
     settings["engine"] = options.get("engine", "auto")
     settings["ctx"] = str(options.get("ctx", "cpu")).partition(":")[0]
     settings["onednn"] = installed_version("onednn-cpu-gomp") is not None
@@ -85,12 +78,6 @@ def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
     settings["threads"] = options.get("threads") or threads
     settings.update(library_versions())
     return json.loads(json.dumps(settings))
-
-
-def check_partition_tokens(count: object) -> None:
-    """Check a size of partitions."""
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise OptionError("partition_tokens", shorten(count), "a whole number from 1")
 
 
 @dataclasses.dataclass
@@ -133,7 +120,7 @@ class ScoringTask(PartTask):
     unit: ClassVar[str] = "candidate"
 
     def __post_init__(self) -> None:
-        check_partition_tokens(self.partition_tokens)
+        check_range("partition_tokens", self.partition_tokens, 1)
         filter_rule(self.filter)
         check_choice("output", self.output, OUTPUTS)
 
@@ -207,18 +194,7 @@ class ScoringTask(PartTask):
 
     def compute(self, partition: Partition) -> Arrays:
         """Score a part. The same questions give the same bits, as none are ranked beside them."""
-        read = self._reader.read(partition)
-        questions: List[Question] = list(filter(self._passes, read))
-        candidates = sum(len(question.candidates) for question in questions)
-        counted = (len(read), len(questions), candidates)
-        expected = (partition.read, partition.records, partition.texts)
-        if counted != expected:
-            text = "{} lines, {} questions to score and {} candidates"
-            where, hint = (
-                f"{self.data}, from line {partition.line}",
-                f"delete {self.out}.partitions",
-            )
-            raise DataError(where, text.format(*counted), text.format(*expected), hint)
+        questions: List[Question] = list(filter(self._passes, self._reader.read(partition)))
         with naming_file(self.data):
             return self._score(questions)
 

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from wqa.config import EngineConfig
+from wqa.config.systems import import_part
 from wqa.data import builtin_path, read_questions
 from wqa.data.probe import DESCRIPTIONS, BaselineName, parse_baseline, probe
 from wqa.engines.choice import choose_engine
@@ -23,7 +24,7 @@ from wqa.io.encoder_directories import encoder_directory
 from wqa.models import EncoderNetwork, parse_devices
 from wqa.models.backbone import Backbone
 from wqa.pretrained import load_backbone
-from wqa.systems.registry import baseline_builder
+from wqa.systems.registry import BASELINES
 from wqa.systems.run_directory import check_engine, load_run
 from wqa.text import SingleInputs, Tokenizer, load_tokenizer
 
@@ -74,10 +75,9 @@ def load_similarity(
     encoders = load_encoders(name.encoder, engine.ctx)
     if engine.precision == "int8" and choose_engine(engine) == "onednn":
         options["quantized"] = _quantize(encoders)
-    build = baseline_builder(name.rule)
-    question, document, tokenizer, max_length = encoders
+    build = import_part(BASELINES[name.rule])
     options.update(long_questions=long_questions, engine=engine)
-    return build(name.rule, question, document, tokenizer, max_length, **options)
+    return build(name.rule, *encoders, **options)
 
 
 def _quantize(encoders: TextEncoders) -> QuantizedLayers:
@@ -103,8 +103,8 @@ def load_encoders(encoder: str, ctx: str = "cpu") -> TextEncoders:
         run = load_run(encoder, EngineConfig(ctx=ctx))
         backbones = run.network.encoders
         if not backbones:
-            system = run.config.system
-            raise RunDirectoryError(encoder, f"a run of {system}", "a run with an encoder")
+            problem = f"a run of {run.config.system}"
+            raise RunDirectoryError(encoder, problem, "a run with an encoder")
         tokenizer = run.inputs.tokenizer
         return TextEncoders(backbones[0], backbones[-1], tokenizer, run.config.max_length)
     with encoder_directory(encoder) as folder:

@@ -11,14 +11,14 @@ import os
 import pathlib
 import random
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
 import mxnet as mx
 import numpy as np
 
-from wqa.config import RunConfig, TrainingConfig, from_dict, read_run_config
+from wqa.config import RunConfig, TrainingConfig, read_run_config
 from wqa.config.environment import device_numbers
 from wqa.config.runs import as_json, to_json
 from wqa.data.digests import RUN_FILES, forget_digests, record_digests
@@ -35,13 +35,7 @@ from wqa.systems.saving import write_model_card
 from wqa.text import PairInputs
 from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.logs import MetricsFile
-from wqa.training.schedules import (
-    Schedule,
-    decides_warmup,
-    plan_schedule,
-    plan_updates,
-    with_chosen,
-)
+from wqa.training.schedules import Schedule, plan_schedule, plan_updates, with_chosen
 from wqa.training.start import open_start
 from wqa.training.task import Setup, Task
 from wqa.training.teachers import open_teachers, scores_of_teachers
@@ -111,7 +105,7 @@ def train(
     config : TrainingConfig, optional
         Settings of the training; by default those of `NetworkConfig.training_defaults`, and
         otherwise those of `TrainingConfig`. A learning rate and a warm-up that are left out are
-        chosen from the number of updates; a run that is resumed keeps its own.
+        chosen from the number of updates.
     max_length : int
         Greatest length of an input in tokens.
     resume : bool
@@ -138,18 +132,15 @@ def train(
         If the data, the encoder or the run cannot be read, the settings do not fit, the training
         diverges or is stopped, or one of several workers fails.
     """
-    kind, own_config = find_system(system), _own_config(system, options)
+    kind, own_config = find_system(system), system_config(system, options)
     config = config or TrainingConfig(**own_config.training_defaults())
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
-    if dev and make_evaluator:
-        raise OptionError("dev and make_evaluator", "both", "one of the two")
     if dev:
         make_evaluator = Development(dev, system, own_config, config).evaluator
     with _joined(run, config) as workers:
         devices_now = began_on = len(devices) * workers.count
         if resume:
-            config = _with_earlier(config, run)
             began_on = _devices_of(run) or devices_now
         with open_start(encoder, init) as start:
             setup = Setup(kind, start, own_config, train_file, config, max_length)
@@ -158,9 +149,7 @@ def train(
             schedule = _schedule(task, config, run, began_on)
             given, config = config, with_chosen(config, schedule)
             teachers = open_teachers(task, config)
-            evaluator = None
-            if make_evaluator and workers.writes:
-                evaluator = make_evaluator(task.inputs)
+            evaluator = make_evaluator(task.inputs) if make_evaluator and workers.writes else None
             record = RunConfig(
                 system=system,
                 backbone=task.network.config,
@@ -187,11 +176,7 @@ def train(
                 _begin(run, record, task)
             _seed(config.seed)
             _log_start(run, task.initialize(start, devices), workers)
-            if began_on != devices_now:
-                LOGGER.warning(
-                    f"the training began on {began_on} devices and goes on with {devices_now}; "
-                    "each update keeps its rows"
-                )
+            _warn_of_devices(began_on, devices_now)
         trainer = Trainer(task, config, run, evaluator, schedule, workers, began_on)
         state = _fit(trainer, run, resume)
         return Trained(**vars(state), rank=workers.rank)
@@ -219,22 +204,6 @@ def _check_agreement(record: RunConfig, workers: Workers) -> None:
         if name not in ("command", "data"):
             expected = "the same training on all workers"
             workers.check_equal(name, value, expected, "give them the same options and data")
-
-
-def _with_earlier(config: TrainingConfig, run: pathlib.Path) -> TrainingConfig:
-    """Take what the settings leave to be chosen from the run that is resumed.
-
-    A run of an earlier version had other defaults, and keeps them.
-    """
-    path = run / "config.json"
-    earlier = read_run_config(path).training if path.exists() else None
-    names: List[str] = []
-    if config.learning_rate is None:
-        names.append("learning_rate")
-    if not decides_warmup(config):
-        names += ["warmup_updates", "warmup_share"]
-    kept = {name: getattr(earlier, name) for name in names} if earlier is not None else {}
-    return dataclasses.replace(config, **kept)
 
 
 def _devices_of(run: pathlib.Path) -> int:
@@ -266,12 +235,19 @@ def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path, devices: in
     return schedule
 
 
-def _own_config(system: str, options: Dict[str, Any]) -> Any:
-    for field in dataclasses.fields(TrainingConfig):
-        if field.name in options:
-            expected = f"config=TrainingConfig({field.name}=...)"
-            raise OptionError(field.name, "a setting of the training as an argument", expected)
-    return system_config(system, options)
+def _warn_of_devices(began_on: int, devices: int) -> None:
+    """Say that a training goes on with another number of devices."""
+    if began_on != devices:
+        LOGGER.warning(
+            f"the training began on {began_on} devices and goes on with {devices}; "
+            "each update keeps its rows"
+        )
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)
+    mx.random.seed(seed)
 
 
 def _log_start(run: pathlib.Path, line: str, workers: Workers) -> None:
@@ -292,12 +268,6 @@ def _fit(trainer: Trainer, run: pathlib.Path, resume: bool) -> State:
     return state
 
 
-def _seed(seed: int) -> None:
-    random.seed(seed)
-    np.random.seed(seed)
-    mx.random.seed(seed)
-
-
 def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     """Compare config.json with that of the resumed run, if there is one; True if it is complete.
 
@@ -312,13 +282,7 @@ def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     if not resume:
         hint = "choose another directory, or resume this run"
         raise RunDirectoryError(run, "holds a run already", "an empty directory", hint)
-    earlier = read_run_config(path)
-    if earlier.system == record.system:
-        # An earlier version of the package may not have recorded each field.
-        kind, where = find_system(record.system).network_type().Config, f"{path}, field network"
-        network = as_json(from_dict(kind, earlier.network, where))
-        earlier = dataclasses.replace(earlier, network=network)
-    old, new = _fixed_settings(earlier), _fixed_settings(record)
+    old, new = _fixed_settings(read_run_config(path)), _fixed_settings(record)
     for name in {**old, **new}:
         if old.get(name) != new.get(name):
             expected = f"{new.get(name)}, as given now"

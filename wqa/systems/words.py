@@ -13,17 +13,7 @@ from __future__ import annotations
 import collections
 import functools
 import time
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -40,26 +30,23 @@ from wqa.data.word_vectors import (
     write_word_vectors,
 )
 from wqa.engines.inputs import as_float32
-from wqa.errors import DataError, OptionError
+from wqa.errors import DataError, OptionError, check_range
 from wqa.io.arrays import reusable_folder
 from wqa.io.files import PathLike, lock_output, sha256
 from wqa.io.progress import progress_bar, with_bar
 from wqa.systems.text_encoder import TextEncoder, load_text_encoder
 from wqa.text.words import split_words
 
+#: Function that makes a table.
+Make = Callable[[], WordVectors]
 #: Default number of elements, and default length, of vectors that are made: those of Numberbatch.
 UNITS, LENGTH = 300, 1.0
-#: Greatest length that vectors are scaled to.
-MOST_LENGTH = 1e6
 #: Greatest length of a word of a vocabulary in characters; longer ones stay unknown.
 _MOST_CHARACTERS = 256
 #: Words that are encoded at once.
 _ENCODED = 2048
 #: Greatest number of tokens of a word, special tokens included; further ones are cut off.
 _MOST_TOKENS = 32
-
-#: Function that makes a table.
-Make = Callable[[], WordVectors]
 
 
 class WordCounts(NamedTuple):
@@ -141,10 +128,10 @@ def embed_words(
     if (vectors is None) == (encoder is None):
         chosen = "neither" if vectors is None else "both"
         raise OptionError("vectors and encoder", chosen, "one of the two")
-    if units is not None and (vectors is not None or units < 1):
-        raise OptionError("units", units, "a whole number from 1, without vectors")
-    if length is not None and not 0 < length <= MOST_LENGTH:
-        raise OptionError("length", length, f"a number above 0, at most {MOST_LENGTH:g}")
+    if units is not None and vectors is not None:
+        raise OptionError("units", units, "none, with vectors of a file")
+    check_range("units", UNITS if units is None else units, 1)
+    check_range("length", LENGTH if length is None else length, 1e-6, 1e6)
     counts = count_words(data, progress)
     if vectors is not None:
         kind = tell_format(vectors)
@@ -234,7 +221,7 @@ def _from_encoder(
 ) -> Tuple[Dict[str, Any], Make]:
     """Settings of static vectors of an encoder, and the function that makes them."""
     encoder = load_text_encoder(f"cosine:{name}", engine, _MOST_TOKENS)
-    _check_units(units, encoder.identity["units"])
+    check_range("units", units, 1, encoder.identity["units"])
 
     def make() -> WordVectors:
         rows, encodings = encode_words(encoder, words, progress)
@@ -254,17 +241,11 @@ def _from_encoder(
     return settings, make
 
 
-def _check_units(units: int, most: int) -> None:
-    if units > most:
-        raise OptionError("units", units, f"at most {most}, the units of the encoder")
-
-
 def principal_components(vectors: np.ndarray, units: int) -> np.ndarray:
     """Project vectors on their first principal components, (V, units), the greatest variance first.
 
     The greatest element of a component's direction is positive. Shapes: `vectors` (V, C).
     """
-    _check_units(units, vectors.shape[1])
     centred = vectors.astype(np.float64)
     centred -= centred.mean(axis=0)
     _, directions = np.linalg.eigh(centred.T @ centred)  # (C, C), variances ascending

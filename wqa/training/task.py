@@ -21,6 +21,9 @@ from wqa.training.losses import cross_entropy, taught_loss, teachers_of
 from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
 from wqa.training.start import Start
 
+#: Arrays of a batch, or its losses, by their names.
+Arrays = Dict[str, mx.nd.NDArray]
+
 
 class Setup(NamedTuple):
     """What a training gives its task.

@@ -1,18 +1,12 @@
 """Training of a cascade by other rules than the paper's."""
 
-import json
-
 import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import autograd
 
-from wqa.config import TrainingConfig
-from wqa.data import builtin_path
-from wqa.errors import OptionError, RunDirectoryError, TrainingStopped
+from wqa.errors import OptionError
 from wqa.systems.cascade.network import CascadeConfig
-from wqa.systems.train import train
-from wqa.training import Trainer
 from wqa.training.losses import cross_entropy
 from wqa.training.schedules import exit_of_update
 
@@ -67,23 +61,6 @@ def test_exits_are_drawn_by_depth():
 
 
 @pytest.mark.parametrize("engine", ["auto", "mxnet"])
-def test_the_steps_of_an_update_draw_their_own_dropout(make_trainer, engine, monkeypatch):
-    trainer = make_trainer(engine, dropout=0.5)
-    record, values = trainer._record, []
-
-    def recorded(batch, rows):
-        losses = record(batch, rows)
-        values.append([loss.asscalar() for shares in losses.values() for loss in shares])
-        return losses
-
-    monkeypatch.setattr(trainer, "_record", recorded)
-    trainer.backward([ROWS, ROWS])
-    assert values[0] != values[1]
-    trainer.backward([ROWS, ROWS])  # the same update again
-    assert values[2:] == values[:2]
-
-
-@pytest.mark.parametrize("engine", ["auto", "mxnet"])
 def test_all_exits_give_the_sum_of_the_gradients_of_each(make_trainer, engine):
     trainer = make_trainer(engine, trained_exits="all")
     losses = trainer.backward([ROWS])
@@ -132,34 +109,3 @@ def test_distillation_mixes_labels_and_the_probabilities_of_the_last_exit(make_t
 def test_options_are_checked(options, reason):
     with pytest.raises(OptionError, match=reason):
         CascadeConfig(exits=(1, 2), **options)
-
-
-def train_tiny(encoder, run, resume=False, **options):
-    config = TrainingConfig(
-        max_updates=6, learning_rate=1e-3, warmup_updates=2, tokens_per_batch=400, log_every=1
-    )
-    options = {"config": config, "max_length": 64, "exits": (1, 2, 3), **options}
-    data = str(builtin_path("dev"))
-    train("cascade", data, str(run), str(encoder), resume=resume, **options)
-
-
-def test_a_training_of_an_earlier_version_resumes(tiny_encoder, tmp_path, monkeypatch):
-    real = Trainer.update
-
-    def stop(trainer, bar):
-        real(trainer, bar)
-        trainer._checkpoint()
-        raise TrainingStopped(15, "update 1", trainer.checkpoints.folder)
-
-    monkeypatch.setattr(Trainer, "update", stop)
-    with pytest.raises(TrainingStopped):
-        train_tiny(tiny_encoder, tmp_path / "run")
-    monkeypatch.setattr(Trainer, "update", real)
-    path = tmp_path / "run" / "config.json"
-    config = json.loads(path.read_text())
-    config["network"] = {"exits": [1, 2, 3]}  # all that it recorded
-    path.write_text(json.dumps(config))
-    with pytest.raises(RunDirectoryError, match="trained_exits"):
-        train_tiny(tiny_encoder, tmp_path / "run", resume=True, trained_exits="all")
-    train_tiny(tiny_encoder, tmp_path / "run", resume=True)
-    assert (tmp_path / "run" / "model.params").is_file()

@@ -1,20 +1,25 @@
-"""Cosinet against values computed by hand and against loops in NumPy."""
+"""Cosinet and Compare-Aggregate against values computed by hand and against loops in NumPy."""
 
 import mxnet as mx
 import numpy as np
 import pytest
 
 from wqa.errors import OptionError
-from wqa.systems.cosinet.network import FILTERS, WINDOW
+from wqa.systems.cosinet.network import FILTERS, UNITS, WINDOW, WINDOWS
 from wqa.systems.registry import build_network
 
-#: Parameters that train, of Table 4, by the recurrent layer.
+#: Parameters that train, of Table 4, by the network and its recurrent layer.
 COUNTS = {
-    "none": 904_201,
-    "rnn": 1_174_501,
-    "birnn": 1_129_501,
-    "lstm": 1_986_301,
-    "bilstm": 1_806_301,
+    ("cosinet", "none"): 904_201,
+    ("cosinet", "rnn"): 1_174_501,
+    ("cosinet", "birnn"): 1_129_501,
+    ("cosinet", "lstm"): 1_986_301,
+    ("cosinet", "bilstm"): 1_806_301,
+    ("compare_aggregate", "none"): 2_886_601,
+    ("compare_aggregate", "rnn"): 5_045_401,
+    ("compare_aggregate", "birnn"): 4_865_401,
+    ("compare_aggregate", "lstm"): 11_529_001,
+    ("compare_aggregate", "bilstm"): 10_809_001,
 }
 
 
@@ -37,21 +42,23 @@ def batch(questions, lists, width=0, candidates=0):
     return [mx.nd.array(array, dtype=array.dtype) for array in arrays]
 
 
-def network(vectors, **options):
-    """Cosinet on these vectors, the first of which is that of padding."""
+def network(vectors, system="cosinet", **options):
+    """A network on these vectors, the first of which is that of padding."""
     vectors = np.asarray(vectors, np.float32)
-    made = build_network("cosinet", rows=len(vectors), width=vectors.shape[1], **options)
+    made = build_network(system, rows=len(vectors), width=vectors.shape[1], **options)
     mx.random.seed(3)
     made.initialize(mx.init.Normal(0.3))
     made.vectors.set_data(mx.nd.array(vectors))
+    if system == "compare_aggregate":  # a projected word is not 0 where its embedding is
+        for block in (made.gate, made.update):
+            block.bias.set_data(mx.nd.random.normal(0, 0.5, (UNITS,)))
     return made
 
 
-def random_network(words=12, width=6, **options):
-    rng = np.random.default_rng(2)
-    vectors = rng.normal(size=(words, width))
+def random_network(system="cosinet", **options):
+    vectors = np.random.default_rng(2).normal(size=(12, 6))
     vectors[0] = 0
-    return network(vectors, **options), rng
+    return network(vectors, system, **options)
 
 
 def encoded(made, questions, lists):
@@ -63,23 +70,13 @@ def encoded(made, questions, lists):
 # Parameters
 
 
-@pytest.mark.parametrize("recurrent", list(COUNTS))
-def test_parameters_that_train_are_as_many_as_published(recurrent):
-    made = build_network("cosinet", rows=40, width=300, recurrent=recurrent)
+@pytest.mark.parametrize("system, recurrent", COUNTS)
+def test_parameters_that_train_are_as_many_as_published(system, recurrent):
+    made = build_network(system, rows=40, width=300, recurrent=recurrent)
     parameters = made.collect_params().values()
     trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
-    assert sum(int(np.prod(parameter.shape)) for parameter in trained) == COUNTS[recurrent]
+    assert sum(int(np.prod(parameter.shape)) for parameter in trained) == COUNTS[system, recurrent]
     assert made.vectors.grad_req == "null" and made.vectors.shape == (40, 300)
-
-
-def test_names_of_parameters():
-    names = set(random_network(recurrent="birnn")[0]._collect_params_with_prefix())
-    assert {"vectors", "question_filters.weight", "candidate_filters.bias", "out.weight"} <= names
-    # As Gluon names those of its recurrent layers in files.
-    ends = {
-        name.partition("_unfused.0.")[2] for name in names if name.startswith("recurrent.back.")
-    }
-    assert ends == {"i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"}
 
 
 def test_an_encoder_is_refused(tiny_encoder):
@@ -146,16 +143,6 @@ def test_a_score_by_hand():
     assert score == pytest.approx(7 + 10 * 0.5 + 100 * 3 + 1000 * 0 + 10000 * 2, rel=1e-6)
 
 
-def test_words_without_a_vector_have_no_relatedness():
-    made = network(WORDS)
-    for name in ("question_filters", "candidate_filters"):
-        single_filters(made, name, [(2, 0, 1.0), (2, 0, -1.0)])
-    pairs = encoded(made, [[5, 5]], [[[5], [5, 5, 5]]])
-    assert not pairs.any()
-    scores = made(*batch([[5, 5]], [[[5], [1], [5, 4]]])).asnumpy()
-    assert np.isfinite(scores).all()
-
-
 # Loops in NumPy
 
 
@@ -173,7 +160,7 @@ def convolved(filters, channels):
     return np.maximum(np.max(outputs, axis=0), 0)
 
 
-def expected_pair(made, question, candidate):
+def cosinet_pair(made, question, candidate):
     vectors = made.vectors.data().asnumpy()
     first, second = vectors[question], vectors[candidate]
     cosines = np.zeros((len(first), len(second)))
@@ -187,8 +174,52 @@ def expected_pair(made, question, candidate):
     return np.concatenate([first * second, first - second])
 
 
-def test_pairs_equal_loops():
-    made, rng = random_network()
+def dense(block, words):
+    return words @ block.weight.data().asnumpy().T + block.bias.data().asnumpy()
+
+
+def attended(words, others):
+    scores = words @ others.T
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return words * ((weights / weights.sum(axis=1, keepdims=True)) @ others)
+
+
+def aggregated(filters, compared):
+    texts = []
+    for window, convolution in zip(WINDOWS, filters):
+        weight = convolution.weight.data().asnumpy()
+        outputs = []
+        for start in range(max(len(compared) - window + 1, 1)):
+            output = convolution.bias.data().asnumpy().copy()
+            for tap, row in enumerate(compared[start : start + window]):
+                output += weight[:, :, tap] @ row
+            outputs.append(output)
+        texts.append(np.maximum(np.max(outputs, axis=0), 0))
+    return np.concatenate(texts)
+
+
+def compare_aggregate_pair(made, question, candidate):
+    vectors = made.vectors.data().asnumpy()
+    projected = []
+    for ids in (question, candidate):
+        words = vectors[ids]
+        gates = 1 / (1 + np.exp(-dense(made.gate, words)))
+        projected.append(gates * np.tanh(dense(made.update, words)))
+    first, second = projected
+    return np.concatenate(
+        [
+            aggregated(made.question_filters, attended(first, second)),
+            aggregated(made.candidate_filters, attended(second, first)),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "system, pair_of",
+    [("cosinet", cosinet_pair), ("compare_aggregate", compare_aggregate_pair)],
+)
+def test_pairs_equal_loops(system, pair_of):
+    made, rng = random_network(system), np.random.default_rng(4)
     questions = [rng.integers(1, 12, length) for length in (1, 7)]
     lists = [[rng.integers(1, 12, n) for n in (9, 1, 2)], [rng.integers(1, 12, n) for n in (4,)]]
     pairs = encoded(made, questions, lists)
@@ -196,7 +227,7 @@ def test_pairs_equal_loops():
     scores = made(*batch(questions, lists)).asnumpy()
     for row, (question, candidates) in enumerate(zip(questions, lists)):
         for column, candidate in enumerate(candidates):
-            expected = expected_pair(made, question, candidate)
+            expected = pair_of(made, question, candidate)
             np.testing.assert_allclose(pairs[row, column], expected, atol=2e-5)
             score = (weight @ expected + bias).item()
             assert scores[row, column] == pytest.approx(score, abs=1e-4)
@@ -205,8 +236,12 @@ def test_pairs_equal_loops():
 # Hybridized, and padded
 
 
-def assert_padding_changes_no_score(made):
+@pytest.mark.parametrize("system, recurrent", COUNTS)
+def test_padding_and_hybridizing_change_no_score(system, recurrent):
     """Scores are those of each list alone, hybridized too, whatever stands at padding."""
+    made = random_network(system, recurrent=recurrent)
+    # Opposite words: a cosine of padding, 0, would be greater than all of theirs.
+    made.vectors.set_data(made.vectors.data() * mx.nd.array([[1]] * 6 + [[-1]] * 6))
     questions = [[1, 2, 3], [4]]
     lists = [[[7, 8], [9], [10, 11, 7, 8, 9]], [[10, 6]]]
     scores = made(*batch(questions, lists)).asnumpy()
@@ -223,14 +258,6 @@ def assert_padding_changes_no_score(made):
     np.testing.assert_array_equal(made(*more).asnumpy(), padded)
 
 
-@pytest.mark.parametrize("recurrent", list(COUNTS))
-def test_padding_and_hybridizing_change_no_score(recurrent):
-    made, _ = random_network(recurrent=recurrent)
-    # Opposite words: a cosine of padding, 0, would be greater than all of theirs.
-    made.vectors.set_data(made.vectors.data() * mx.nd.array([[1]] * 6 + [[-1]] * 6))
-    assert_padding_changes_no_score(made)
-
-
 def gradients(made, inputs):
     """Gradients of the sum of squared scores, of the parameters that train."""
     with mx.autograd.record():
@@ -244,7 +271,12 @@ def gradients(made, inputs):
     return arrays
 
 
-def assert_gradients_do_not_reach_the_vectors_or_padding(made):
+@pytest.mark.parametrize(
+    "system, recurrent",
+    [("cosinet", "none"), ("cosinet", "birnn"), ("compare_aggregate", "birnn")],
+)
+def test_gradients_do_not_reach_the_vectors_or_padding(system, recurrent):
+    made = random_network(system, recurrent=recurrent)
     questions, lists = [[1, 2, 3], [4]], [[[7, 8], [9]], [[10, 6]]]
     plain = gradients(made, batch(questions, lists))
     padded = gradients(made, batch(questions, lists, width=5, candidates=3))
@@ -254,13 +286,11 @@ def assert_gradients_do_not_reach_the_vectors_or_padding(made):
         np.testing.assert_allclose(padded[name], gradient, rtol=1e-3, atol=1e-4, err_msg=name)
 
 
-@pytest.mark.parametrize("recurrent", ["none", "birnn"])
-def test_gradients_do_not_reach_the_vectors_or_padding(recurrent):
-    assert_gradients_do_not_reach_the_vectors_or_padding(random_network(recurrent=recurrent)[0])
-
-
 def test_work_is_counted_in_products_with_weights():
     made = build_network("cosinet", rows=40, width=300, recurrent="bilstm")
     assert made.word_work() == WINDOW * 301 * FILTERS
     assert made.list_work() == 2 * 4 * (600 * 150 + 150 * 150) + 300
     assert build_network("cosinet", rows=40, width=300).list_work() == 600
+    made = build_network("compare_aggregate", rows=40, width=300, recurrent="rnn")
+    assert made.word_work() == 2 * 300 * UNITS + 15 * UNITS * FILTERS
+    assert made.list_work() == 3000 * 600 + 600 * 600 + 600

@@ -3,10 +3,8 @@
 import os
 import signal
 
-import mxnet as mx
 import numpy as np
 import pytest
-from test_concurrency import in_threads, is_same
 from test_lists import files as files
 from test_lists import questions as questions
 from test_lists import small_ranker, training, wqa
@@ -69,15 +67,6 @@ def test_scores_are_those_of_the_blocks(recurrent, threads):
         assert ranking.cost.padded_multiply_adds == ranking.cost.multiply_adds
 
 
-def test_a_question_and_candidates_of_unknown_words_alone():
-    by_mxnet, sparse = rankers("birnn")
-    texts = ["zebra", "what zebra is", "w1", "no"]
-    expected = by_mxnet.rank("zebra what", texts)
-    ranking = sparse.rank("zebra what", texts)
-    np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-5)
-    assert len(set(ranking.scores)) == 4
-
-
 def test_a_long_list_in_tables_of_few_words(threads, monkeypatch):
     by_mxnet, sparse = rankers("none")
     monkeypatch.setattr("wqa.engines.sparse.engine.PASS_WORDS", 20)
@@ -89,41 +78,6 @@ def test_a_long_list_in_tables_of_few_words(threads, monkeypatch):
     asked = random_questions(np.random.default_rng(8), [9, 30, 4])
     for expected, ranking in zip(by_mxnet.rank_all(asked), sparse.rank_all(asked)):
         np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-4)
-
-
-def test_the_same_questions_give_the_same_bits(threads):
-    asked = random_questions(np.random.default_rng(3), [5, 2, 40])
-    first, second = (rankers("bilstm")[1] for _ in range(2))
-    together = list(first.rank_all(asked))
-    assert all(map(is_same, second.rank_all(asked), together))
-    assert all(map(is_same, first.rank_all(asked), together))
-
-
-def test_parameters_are_read_once():
-    by_mxnet, sparse = rankers("birnn")
-    before = sparse.rank("w1", ["w2", "w3 w1"]).scores
-    by_mxnet.network.out.bias.set_data(mx.nd.array([5.0]))
-    np.testing.assert_array_equal(sparse.rank("w1", ["w2", "w3 w1"]).scores, before)
-    assert by_mxnet.rank("w1", ["w2", "w3 w1"]).scores[0] > before[0] + 4
-
-
-def test_threads_share_a_ranker(threads):
-    _, ranker = rankers("birnn")
-    asked = random_questions(np.random.default_rng(3), [5, 2, 40, 3])
-    together = list(ranker.rank_all(asked))
-    single = [ranker.rank(question.question, question.texts) for question in asked]
-
-    def rank_all():
-        for _ in range(5):
-            rankings = list(ranker.rank_all(asked))
-            assert len(rankings) == 4 and all(map(is_same, rankings, together))
-
-    def rank():
-        for _ in range(5):
-            for question, expected in zip(asked, single):
-                assert is_same(ranker.rank(question.question, question.texts), expected)
-
-    assert in_threads([rank_all, rank, rank_all, rank]) == []
 
 
 def test_a_forked_child_is_told_to_be_spawned():
@@ -155,13 +109,6 @@ def run_of_none(files, tiny_words, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "none"
     assert wqa(*training(files, tiny_words, out)) == 0
     return out
-
-
-def test_another_precision_is_refused():
-    ranker = small_ranker()
-    config = EngineConfig(engine="auto", precision="bfloat16")
-    with pytest.raises(OptionError, match="bfloat16 for convolutions.*expected float32"):
-        build_ranker("cosinet", ranker.network, ranker.inputs, engine=config)
 
 
 def test_mxnet_trains_networks_on_lists():

@@ -1,28 +1,21 @@
 """Ranking with DC-BERT: engines, the document cache, drops, sequences, int8, costs."""
 
-import json
-import threading
-
 import mxnet as mx
 import numpy as np
 import pytest
 from conftest import needs_onednn, needs_precision
 
-from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig, TrainingConfig
-from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
+from wqa.data import Candidate, builtin_path, read_questions
 from wqa.data.documents import Document, write_documents
 from wqa.engines.onednn.quantize import quantize_network
 from wqa.errors import DataError, InputError, OptionError
 from wqa.inference.document_cache import (
     DocumentCache,
     StoredDocument,
-    document_key,
-    pack_documents,
     write_cache,
 )
 from wqa.inference.document_encoder import encodings_identity
-from wqa.systems.dcbert.engines import DecoupledEngineInputs
 from wqa.systems.encode import encode_documents
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.quantize import quantize
@@ -302,28 +295,6 @@ def test_a_changed_document_is_encoded_again(run, questions, caches):
     assert (cache.documents, cache.missing) == (32, 4 * 4)
 
 
-def test_a_cache_of_first_rows_serves_the_linear_variant(tmp_path):
-    network, group = network_of(interaction="linear"), questions_of()
-    expected = ranker_of(network, by("mxnet")).rank_pairs(group)
-    identity = encodings_identity(network.document_encoder, Inputs.tokenizer, Inputs.max_length)
-    path = tmp_path / "cache"
-    ranker = ranker_of(network, by("mxnet"))
-    rows = ranker.document_encoder.encode([pair.document.token_ids for pair in group[0]])
-    candidates = [Candidate(f"text {number}", None, f"D{number}") for number in range(len(rows))]
-    arrays = pack_documents([candidate.id for candidate in candidates], rows, "float32", 1)
-    keys = b"".join(document_key(candidate.id, candidate.text) for candidate in candidates)
-    arrays.update(keys=np.frombuffer(keys, "<u8"), truncated=np.zeros(len(rows), np.uint8))
-    write_cache(path, {**identity, "store": "float32", "tokens": 1}, iter([arrays]))
-    cache = DocumentCache(path)
-    cache.check_made_with(identity)
-    stored = []
-    for document in cache.get(candidates, 1):
-        assert document.rows.shape == (1, CONFIG.units)
-        stored.append(SplitPair(group[0][0].question, StoredDocument(document.rows, False)))
-    [ranking] = ranker.rank_pairs([stored])
-    np.testing.assert_allclose(ranking.scores, expected[0].scores, atol=1e-5)
-
-
 @pytest.mark.parametrize("interaction", ["transformer", "linear"])
 def test_a_cache_says_which_documents_were_cut(
     interaction, tiny_encoder, questions, tmp_path, monkeypatch
@@ -381,64 +352,6 @@ def test_a_cache_of_another_tokenizer_or_length_is_refused(name, other, tmp_path
         build_ranker("dcbert", network, other(), **options)
 
 
-def test_documents_with_more_tokens_than_a_cache_keeps_are_truncated(run, tmp_path):
-    """The cache keeps 8 rows: special tokens and 6 of the text."""
-    texts = ["the moon", "the " * 6, "the " * 7, "the " * 40, "the moon"]
-    candidates = [Candidate(text, 0, f"D{number}") for number, text in enumerate(texts)]
-    candidates[4] = candidates[4]._replace(id="unknown")
-    documents = [Document(candidate.id, candidate.text) for candidate in candidates[:4]]
-    write_documents(tmp_path / "documents.jsonl", documents)
-    cache, engine = tmp_path / "cache", EngineConfig(engine="mxnet")
-    paths = (tmp_path / "documents.jsonl", cache)
-    encode_documents(run, *paths, "float32", first_tokens=8, engine=engine)
-    ranker = load_ranker(run, engine="mxnet", cache=cache)
-    question = Question("Q", "what is the moon", tuple(candidates))
-    [ranking] = ranker.rank_all([question])
-    assert ranking.truncated.tolist() == [False, False, True, True, False]
-    [plain] = load_ranker(run, engine="mxnet").rank_all([question])
-    same = np.isclose(ranking.scores, plain.scores, atol=1e-5).tolist()
-    assert same == [True, True, False, False, True]
-
-
-def test_a_ranker_that_reads_pairs_refuses_a_cache(tiny_run, caches):
-    with pytest.raises(OptionError, match="cache: with .*reads no encodings"):
-        load_ranker(tiny_run, cache=caches["float32"])
-
-
-def test_a_sequence_gives_the_cache_to_the_ranker_that_reads_it(
-    run, tiny_run, questions, caches, tmp_path
-):
-    path = tmp_path / "sequence.json"
-    entries = {"rankers": [str(run), {"run": str(tiny_run), "drop_ratio": 0.5}], "keep": [3]}
-    path.write_text(json.dumps(entries), encoding="utf-8")
-    cache = DocumentCache(caches["float32"])
-    sequence = load_ranker(path, cache=cache, engine="mxnet")
-    first = list(load_ranker(run, engine="mxnet").rank_all(questions))
-    for ranking, alone in zip(sequence.rank_all(questions), first):
-        kept = np.flatnonzero(~np.isnan(ranking.exit_scores[1]))
-        assert sorted(kept) == sorted(alone.order[:3])
-        assert ranking.cost.multiply_adds > 0
-    assert cache.documents == 32 and cache.missing == 4
-
-
-def test_threads_rank_at_once(run, questions, caches):
-    ranker = load_ranker(run, cache=caches["float32"])
-    expected = [ranking.scores for ranking in ranker.rank_all(questions)]
-    results = {}
-
-    def rank(number):
-        results[number] = [ranking.scores for ranking in ranker.rank_all(questions)]
-
-    threads = [threading.Thread(target=rank, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for number in range(3):
-        for one, other in zip(results[number], expected):
-            np.testing.assert_array_equal(one, other)
-
-
 @needs_precision("int8")
 def test_a_run_is_calibrated_for_int8(run, questions, tmp_path):
     assert quantize(run, questions) == 4 * 7
@@ -450,23 +363,3 @@ def test_a_run_is_calibrated_for_int8(run, questions, tmp_path):
 
 
 # The command line
-
-
-def test_commands_take_a_cache_and_say_what_it_lacks(
-    run, tiny_run, questions, caches, tmp_path, capsys
-):
-    data = tmp_path / "data.jsonl"
-    labelled = []
-    for question in questions:
-        first = question.candidates[0]._replace(label=1)
-        labelled.append(question._replace(candidates=(first, *question.candidates[1:])))
-    write_questions(data, labelled)
-    options = ["--data", str(data), "--cache", str(caches["float16"]), "--engine", "mxnet"]
-    assert main(["evaluate", str(run), *options]) == 0
-    assert "4 of 32 documents were encoded" in capsys.readouterr().err
-    assert main(["evaluate", str(tiny_run), str(run), *options]) == 0
-    assert "4 of 32 documents were encoded" in capsys.readouterr().err
-    assert main(["evaluate", str(tiny_run), *options]) == 2
-    assert "error: --cache: with" in capsys.readouterr().err
-    assert main(["evaluate", str(run), "--data", str(data), "--cache", str(tmp_path / "no")]) == 2
-    assert "no such file" in capsys.readouterr().err

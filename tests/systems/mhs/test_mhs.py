@@ -7,12 +7,10 @@ import mxnet as mx
 import numpy as np
 import pytest
 from conftest import needs_onednn, needs_precision
-from random_rankers import random_pairs
 
 from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import forget_digests
-from wqa.engines.inputs import EngineInputs
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference import CascadeRanker
 from wqa.pretrained import read_backbone_config
@@ -131,14 +129,10 @@ def test_paths_stages_and_members_are_parts_of_the_network(options):
         ({"body": 3, "head_layers": 2}, r"body and head_layers: 3 \+ 2 = 5 layers; .* at most 4"),
         ({"head_layers": 4}, "head_layers: 4; expected fewer than 4"),
         ({"heads": 0}, "heads: 0; expected a whole number from 1"),
-        ({"head_layers": 0}, "head_layers: 0"),
-        ({"body": -1}, "body: -1"),
         ({"head_weights": (1.0, 2.0)}, "head_weights: 2 weights; expected 3"),
         ({"head_weights": (1.0, -2.0, 1.0)}, "head_weights: -2.0"),
-        ({"head_weights": (1.0, math.nan, 1.0)}, "head_weights: nan"),
         ({"head_weights": (0.0, 0.0, 0.0)}, "head_weights: 0 for all heads"),
         ({"body": 2, "exits": (3,)}, "exits: layer 3; expected at most 2"),
-        ({"body": 2, "exits": (2, 1)}, "exits: 2,1; expected increasing"),
     ],
 )
 def test_shapes_that_do_not_fit(options, reason):
@@ -194,23 +188,6 @@ def test_the_student_is_the_last_exit_of_a_cascade(tiny_encoder, body, exits):
         assert whole.cost.relative == pytest.approx((body + 3) / 3)
 
 
-@needs_onednn
-def test_a_member_is_ranked_by_onednn_too(tiny_encoder):
-    network, inputs = on_family(tiny_encoder, {"body": 1, "heads": 2, "head_layers": 2})
-    questions = list(read_questions(builtin_path("test")))[:2]
-    means = []
-    for member in network.members():
-        slow, fast = both(member, inputs)
-        pairs = list(zip(slow.rank_all(questions), fast.rank_all(questions)))
-        for first, second in pairs:
-            np.testing.assert_allclose(second.scores, first.scores, atol=1e-4)
-            assert first.cost.relative == 1
-        means.append(probability(np.concatenate([first.scores for first, _ in pairs])))
-    whole = both(network, inputs)[0].rank_all(questions)
-    scores = np.concatenate([ranking.scores for ranking in whole])
-    np.testing.assert_allclose(probability(scores), np.mean(means, axis=0), atol=1e-5)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, tiny_encoder):
     """A student with an early exit, trained for a few updates."""
@@ -229,15 +206,6 @@ def scores_of(run, **options):
     return load_ranker(run, **options).rank(question.question, question.texts).exit_scores
 
 
-@needs_onednn
-def test_a_run_has_the_same_scores_wherever_it_is_loaded(run, tmp_path):
-    expected = scores_of(run, engine="mxnet")
-    np.testing.assert_allclose(scores_of(run, engine="onednn"), expected, atol=1e-4)
-    copied = shutil.copytree(run, tmp_path / "copy")
-    np.testing.assert_array_equal(scores_of(copied, engine="mxnet"), expected)
-    assert np.ptp(expected[1]) > 1e-4  # there is something to compare
-
-
 @needs_precision("int8")
 def test_int8_calibrates_every_branch(run, tmp_path):
     run = shutil.copytree(run, tmp_path / "run")
@@ -252,25 +220,3 @@ def test_int8_calibrates_every_branch(run, tmp_path):
     (run / "int8.safetensors").write_bytes(renamed)
     with pytest.raises(RunDirectoryError, match="int8.safetensors: does not load"):
         load_ranker(run, precision="int8")
-
-
-@needs_onednn
-def test_branches_are_calibrated_on_the_encodings_after_the_body(monkeypatch, run, tmp_path):
-    """Every branch starts from the encodings of the body, not from those of the branch before."""
-    from wqa.engines.onednn import quantize as module
-
-    magnitudes = []
-    monkeypatch.setattr(
-        module,
-        "quantize_layer",
-        lambda weights, entering, strength: magnitudes.append(entering["project"]) or {},
-    )
-    network = load_ranker(run, engine="mxnet").network
-    assert len(network.encoder_stages()[1].all_layers()) == 4  # two branches of two layers
-    pairs = random_pairs(np.random.default_rng(0), 5, 4, 60, 100)
-    module.quantize_network(EngineInputs(network), pairs, 0.8)
-    np.testing.assert_array_equal(magnitudes[-4], magnitudes[-2])
-    assert np.abs(magnitudes[-3] - magnitudes[-2]).max() > 1e-3
-
-
-# Branches of any kind

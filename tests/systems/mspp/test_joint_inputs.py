@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from wqa.data import Question
 from wqa.data.records import Candidate
@@ -112,37 +110,3 @@ def test_rows_are_padded_behind_their_segments():
     assert make(k=2).pad([join(make(k=2), [11] * 4, full)])[0].shape == (1, 18)
     assert inputs.pad(joints, 15)[0].shape == (2, 15)
     assert set(inputs.array_types()) == {*inputs.names, "scores"}
-
-
-@given(
-    st.lists(st.integers(11, 98), min_size=1, max_size=4),
-    st.lists(st.lists(st.integers(11, 98), min_size=1, max_size=4), min_size=1, max_size=3),
-    st.booleans(),
-)
-def test_every_segment_can_be_read_back(question, candidates, visible):
-    inputs = make(positions="slots", missing="visible" if visible else "absent")
-    joint = join(inputs, question, candidates)
-    texts = [question, *candidates]
-    for segment, text in enumerate(texts):
-        rows = joint.token_types == segment
-        assert joint.token_ids[rows].tolist() == [START, *text, SEPARATOR]
-        assert np.flatnonzero(rows)[0] == joint.marks[segment]
-        expected = segment * 6 + np.arange(len(text) + 2)
-        assert joint.positions[rows].tolist() == expected.tolist()
-    assert (joint.marks >= 0).sum() == (4 if visible else len(texts))
-    assert joint.positions.max() < inputs.longest and joint.length <= inputs.longest
-
-
-@pytest.mark.parametrize(
-    "options, where",
-    [
-        ({"segment_length": 2}, "length"),
-        ({"k": 0}, "k"),
-        ({"positions": "rows"}, "positions"),
-        ({"missing": "gone"}, "missing"),
-        ({"long_questions": "cut"}, "long_questions"),
-    ],
-)
-def test_wrong_options_are_refused(options, where):
-    with pytest.raises(OptionError, match=where):
-        make(**options)

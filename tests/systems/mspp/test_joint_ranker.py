@@ -9,16 +9,13 @@ from conftest import needs_onednn, needs_precision
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.config import BackboneConfig, EngineConfig, TrainingConfig
+from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.engines.choice import packing_obstacle
-from wqa.errors import InputError, ScoreError
-from wqa.evaluation import evaluate
-from wqa.inference import SequentialRanker
+from wqa.errors import ScoreError
 from wqa.pretrained import read_backbone_config
 from wqa.systems.export import export_mxnet
 from wqa.systems.load import build_ranker, load_ranker, quantize_network
-from wqa.systems.mspp.ranker import JointRanker
 from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
@@ -102,16 +99,6 @@ def ranker_of_ids(tiny_encoder):
     return make(tiny_encoder)
 
 
-def test_the_order_in_which_candidates_come_has_no_effect(tiny_encoder):
-    ranker = make(tiny_encoder)
-    [question] = corpus(1)
-    expected = next(ranker.rank_all([question]))
-    shuffled = np.random.default_rng(1).permutation(len(question.candidates))
-    candidates = tuple(question.candidates[index]._replace(rank=index) for index in shuffled)
-    ranking = next(ranker.rank_all([question._replace(candidates=candidates)]))
-    np.testing.assert_allclose(ranking.scores, expected.scores[shuffled], atol=1e-5)
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_score_that_is_not_finite_names_its_candidate(tiny_encoder, engine):
     ranker = make(tiny_encoder, engine)
@@ -119,28 +106,6 @@ def test_a_score_that_is_not_finite_names_its_candidate(tiny_encoder, engine):
     candidates = (Candidate("cave", id="D7"), Candidate("ice", id="D8"))
     with pytest.raises(ScoreError, match="question 'Q1'.*'D[78]'"):
         next(ranker.rank_all([Question("Q1", "what ?", candidates)]))
-
-
-def test_token_ids_of_another_tokenizer_are_refused(tiny_encoder, family_encoder):
-    network = build_network(
-        "mspp", BackboneConfig(vocab_size=9, units=8, hidden_size=8, num_layers=1, num_heads=2)
-    )
-    network.initialize()
-    inputs = make(family_encoder).inputs
-    ranker = JointRanker(network, inputs)
-    with pytest.raises(InputError, match="token id .*ids from 0 to 8"):
-        ranker.rank("where is the river ?", ["cave"])
-
-
-def test_encoded_questions_are_ranked_as_a_group(tiny_encoder):
-    ranker = make(tiny_encoder)
-    questions = corpus(3)
-    pairs = [ranker.inputs.split(question.question, question.texts) for question in questions]
-    for one, other in zip(ranker.rank_pairs(pairs), ranker.rank_all(questions)):
-        np.testing.assert_allclose(one.scores, other.scores, atol=1e-5)
-    pairs[1][0].document.token_ids[1] = 10**6
-    with pytest.raises(InputError, match="question '2'.*token id 1000000"):
-        ranker.rank_pairs(pairs)
 
 
 def test_an_exported_network_has_the_same_scores(tmp_path, joint_run):
@@ -218,27 +183,3 @@ def test_lower_precisions_are_close(tiny_encoder, joint_run, precision, toleranc
 
 
 # Behind another ranker
-
-
-def test_it_ranks_the_top_five_of_another_ranker_again(tmp_path, tiny_run, joint_run):
-    content = {"rankers": [str(tiny_run), str(joint_run)], "keep": 5}
-    (tmp_path / "sequence.json").write_text(json.dumps(content), encoding="utf-8")
-    sequence = load_ranker(tmp_path / "sequence.json")
-    assert isinstance(sequence, SequentialRanker)
-    first, second = load_ranker(tiny_run), load_ranker(joint_run)
-    questions = list(read_questions(builtin_path("test")))[:8]
-    rankings = list(sequence.rank_all(questions))
-    changed = 0
-    for question, ranking in zip(questions, rankings):
-        before = first.rank(question.question, question.texts)
-        top = np.sort(before.order[:5])
-        again = second.rank(question.question, [question.texts[index] for index in top])
-        assert ranking.order[:5].tolist() == top[again.order].tolist()
-        assert ranking.order[5:].tolist() == before.order[5:].tolist()
-        np.testing.assert_allclose(ranking.scores[top], again.scores, atol=1e-5)
-        assert np.isnan(ranking.exit_scores[1]).sum() == len(question.candidates) - len(top)
-        expected = before.cost.multiply_adds + again.cost.multiply_adds
-        assert ranking.cost.multiply_adds == pytest.approx(expected)
-        changed += ranking.order[:5].tolist() != before.order[:5].tolist()
-    assert changed
-    assert 0 < evaluate(sequence.rank_all(questions), questions)["map"] <= 1

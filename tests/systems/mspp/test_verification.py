@@ -6,12 +6,10 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn, needs_precision
-from hypothesis import given
-from hypothesis import strategies as st
+from conftest import needs_onednn
 
 from wqa.cli import main
-from wqa.config import EngineConfig, TrainingConfig, read_run_config
+from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import (
     Claim,
     builtin_path,
@@ -25,13 +23,11 @@ from wqa.errors import (
     InputError,
     OptionError,
     QuestionTooLong,
-    RunDirectoryError,
     ScoreError,
 )
 from wqa.evaluation import claim_evaluator, label_accuracy
 from wqa.pretrained import read_backbone_config
 from wqa.systems import SYSTEMS
-from wqa.systems.load import load_ranker
 from wqa.systems.mspp.claims import Verifier
 from wqa.systems.mspp.config import ClaimConfig
 from wqa.systems.registry import build_network, run_kind
@@ -129,23 +125,11 @@ def shared_verifier(tiny_encoder):
     return make_verifier(tiny_encoder)
 
 
-@given(st.lists(st.sampled_from(["", " ", "\x00", "cave", "ice " * 23, "a river"]), max_size=7))
-def test_every_piece_is_read_blank_or_counted(shared_verifier, evidence):
-    verdict = shared_verifier.label("what ?", evidence)
-    non_blank = [text for text in evidence if text.strip()]
-    assert verdict.unread == max(0, len(non_blank) - 3)
-    cut = [text for text in non_blank[:3] if text == "ice " * 23]
-    assert sum(verdict.truncated) == len(cut)
-    assert len(verdict.truncated) == len(evidence)
-
-
 @pytest.mark.parametrize(
     "claim, evidence",
     [
         ("", ["x"]),
-        (" \n", ["x"]),
         ("\x00", ["x"]),
-        (3, ["x"]),
         ("what ?", "cave"),
         ("what ?", ["cave", None]),
     ],
@@ -215,9 +199,8 @@ def test_the_loss_by_hand(tiny_encoder, claim_file, options, hybrid):
         assert losses[row] == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("shuffle", ["pair", "question"])
-def test_an_epoch_has_every_claim_once_in_batches_of_one_size(tiny_encoder, claim_file, shuffle):
-    task = make_task(tiny_encoder, claim_file, TrainingConfig(shuffle=shuffle))
+def test_an_epoch_has_every_claim_once_in_batches_of_one_size(tiny_encoder, claim_file):
+    task = make_task(tiny_encoder, claim_file)
     assert task.max_length == 96
     plans = [task.plan(5 * 96 + 1, rng) for rng in (None, *map(np.random.default_rng, (0, 1, 0)))]
     for plan in plans:
@@ -228,16 +211,7 @@ def test_an_epoch_has_every_claim_once_in_batches_of_one_size(tiny_encoder, clai
     assert len(task.plan(1)) == 24
 
 
-def test_wrong_data_are_refused(tiny_encoder, tmp_path, claim_file):
-    path = tmp_path / "claims.jsonl"
-    first = claim_file.read_text().splitlines()[0]
-    unlabelled = '{"id": "2", "claim": "x", "evidence": ["y"]}'
-    path.write_text(f"{first}\n{unlabelled}\n")
-    with pytest.raises(DataError, match="line 2: no key 'label'"):
-        make_task(tiny_encoder, path)
-    path.write_text("")
-    with pytest.raises(DataError, match="the file holds no claim"):
-        make_task(tiny_encoder, path)
+def test_a_store_of_pairs_is_refused(tiny_encoder, tmp_path):
     store = tmp_path / "store"
     store.mkdir()
     (store / "meta.json").write_text("{}")
@@ -245,62 +219,22 @@ def test_wrong_data_are_refused(tiny_encoder, tmp_path, claim_file):
         make_task(tiny_encoder, store)
 
 
-# What a training starts from
-
-
-@pytest.fixture(scope="module")
-def pretrained(tmp_path_factory, tiny_encoder):
-    out = tmp_path_factory.mktemp("runs") / "pretrained"
-    config = TrainingConfig(
-        max_updates=2, warmup_updates=1, tokens_per_batch=400, long_questions="truncate"
-    )
-    data = str(builtin_path("dev"))
-    train("mspp_pretraining", data, str(out), str(tiny_encoder), config=config, **SIZES)
-    return out
-
-
-def test_a_pretrained_run_gives_its_encoder_and_a_claim_run_its_head(
-    pretrained, claim_run, claim_file, tmp_path
-):
-    # A rate near 0 leaves what the training starts from.
-    config = TrainingConfig(**{**SETTINGS, "learning_rate": 1e-12}, max_updates=1)
-    lines = {}
-    for name, source in (("pretrained", pretrained), ("claims", claim_run)):
-        out = tmp_path / name
-        train(SYSTEM, str(claim_file), str(out), init=str(source), config=config, **SIZES)
-        lines[name] = (out / "metrics.jsonl").read_text().splitlines()[0]
-        theirs, ours = (mx.nd.load(str(run / "model.params")) for run in (source, out))
-        shared = [key for key in ours if key.startswith("backbone")]
-        assert len(shared) > 20
-        if name == "claims":
-            shared = list(ours)
-        for key in shared:
-            # Adam moves each value by the rate at most.
-            np.testing.assert_allclose(ours[key].asnumpy(), theirs[key].asnumpy(), atol=1e-9)
-    assert "(mspp_pretraining); new: head" in lines["pretrained"]
-    assert "(mspp_claims); kept: head" in lines["claims"]
-
-
-def test_a_run_records_its_labels_in_their_order(claim_run, tmp_path):
+def test_a_converted_run_labels_as_the_run_of_claims(claim_run, tmp_path):
     content = json.loads((claim_run / "config.json").read_text())
-    assert content["network"]["label_names"] == ["SUPPORTS", "NOT ENOUGH INFO", "REFUTES"]
-    assert read_run_config(claim_run / "config.json").network["head"] == "IE_1"
     for path in claim_run.iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
-    # A converted joint model with such a head is a run of mspp, without names.
+    # A converted joint model with such a head is a run of mspp.
     converted = {**content, "system": "mspp", "sha256": {}}
-    converted["network"] = {**content["network"]}
-    del converted["network"]["label_names"]
     (tmp_path / "config.json").write_text(json.dumps(converted))
     verdicts = [
         load_verifier(run).label("what is ice ?", ["cave"]) for run in (claim_run, tmp_path)
     ]
     assert verdicts[0] == verdicts[1] and run_kind(tmp_path) == "labels"
-    content["network"]["label_names"], content["sha256"] = ["REFUTES", "SUPPORTS", "x"], {}
+    # A run of 0.2 records the names of its labels.
+    content["network"]["label_names"], content["sha256"] = list(LABELS), {}
     (tmp_path / "config.json").write_text(json.dumps(content))
-    with pytest.raises(RunDirectoryError, match="3 labels, REFUTES, SUPPORTS, x; expected 3: SUPP"):
-        load_verifier(tmp_path)
+    assert load_verifier(tmp_path).label("what is ice ?", ["cave"]) == verdicts[0]
 
 
 # Verdicts
@@ -328,16 +262,6 @@ def test_a_verdict_is_the_softmax_of_the_network(tiny_encoder, engine, options):
             assert value == pytest.approx(verdict.probabilities[label], abs=1e-5)
 
 
-@needs_onednn
-@pytest.mark.parametrize("options", [{}, {"head": "AE_1", "positions": "slots"}])
-def test_onednn_has_the_verdicts_of_mxnet(family_encoder, options):
-    verifiers = [make_verifier(family_encoder, engine, **options) for engine in ("mxnet", "onednn")]
-    claims = [claim._replace(claim="where is it ?") for claim in make_claims(8)]
-    for slow, fast in zip(*(verifier.label_all(claims) for verifier in verifiers)):
-        values = list(fast.probabilities.values())
-        np.testing.assert_allclose(list(slow.probabilities.values()), values, atol=1e-4)
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_logit_that_is_not_finite_names_its_claim(tiny_encoder, engine):
     verifier = make_verifier(tiny_encoder, engine)
@@ -346,10 +270,8 @@ def test_a_logit_that_is_not_finite_names_its_claim(tiny_encoder, engine):
         list(verifier.label_all(make_claims(2)))
 
 
-def test_networks_without_the_labels_of_claims_are_refused(tiny_encoder, tiny_run):
+def test_networks_without_the_labels_of_claims_are_refused(tiny_encoder):
     inputs = make_inputs(tiny_encoder)
-    with pytest.raises(OptionError, match="network"):
-        Verifier(load_ranker(tiny_run).network, inputs)
     # A converted joint model with a head of labels has no names of labels.
     converted = make_network(tiny_encoder, "mspp", head="AE_1")
     assert Verifier(converted, inputs).label("what is ice ?", ["cave"]).label in LABELS
@@ -462,22 +384,3 @@ def test_from_the_release_to_label_accuracy(tmp_path, tiny_encoder, capsys, head
     assert lines[-1] == "2 of 4 pieces of evidence are not read"
     assert main(verify[:4]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 4
-
-
-@pytest.mark.parametrize(
-    "precision, tolerance",
-    [
-        pytest.param("bfloat16", 0.05, marks=needs_precision("bfloat16")),
-        pytest.param("int8", 0.1, marks=needs_precision("int8")),
-    ],
-)
-def test_lower_precisions_are_close(claim_run, claim_file, precision, tolerance, capsys):
-    if precision == "int8":
-        assert main(["quantize", str(claim_run), "--data", str(claim_file)]) == 0
-        assert "calibrated on 32 pairs" in capsys.readouterr().out
-    claims = make_claims(9)
-    exact = load_verifier(claim_run).label_all(claims)
-    close = load_verifier(claim_run, precision=precision).label_all(claims)
-    for one, other in zip(exact, close):
-        values = list(other.probabilities.values())
-        np.testing.assert_allclose(list(one.probabilities.values()), values, atol=tolerance)

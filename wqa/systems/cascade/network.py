@@ -13,7 +13,7 @@ from typing import Tuple
 
 from wqa.config import BackboneConfig
 from wqa.config.systems import option
-from wqa.errors import OptionError, check_choice
+from wqa.errors import OptionError, check_choice, check_range
 from wqa.models.exits import TRAINED_EXITS, ExitConfig, ExitNetwork
 from wqa.models.heads import MeanHead
 
@@ -59,8 +59,7 @@ class CascadeConfig(ExitConfig):
 
     def __post_init__(self) -> None:
         check_choice("trained_exits", self.trained_exits, self.CHOICES["trained_exits"])
-        if not 0 <= self.distillation <= 1:
-            raise OptionError("distillation", self.distillation, "a number from 0 to 1")
+        check_range("distillation", self.distillation, 0.0, 1.0)
         if self.distillation and self.trained_exits != "all":
             problem = f"{self.distillation} with trained_exits {self.trained_exits}"
             raise OptionError("distillation", problem, "trained_exits all")

@@ -6,7 +6,7 @@ that each of N exits gets an N-th of the updates. The other rules give the last 
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -15,6 +15,7 @@ import mxnet as mx
 from wqa.models.heads import scores_of_stages
 from wqa.training.losses import cross_entropy
 from wqa.training.schedules import ExitTask
+from wqa.training.task import Arrays
 
 
 class CascadeTask(ExitTask):
@@ -38,7 +39,7 @@ class CascadeTask(ExitTask):
         for stage in self._stages:
             stage.hybridize(active)
 
-    def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
+    def losses(self, batch: Arrays, update: int) -> Arrays:
         if not self._stages:
             return super().losses(batch, update)
         *early, last = scores_of_stages(self._stages, *self.network_inputs(batch))

@@ -9,7 +9,7 @@ import numpy as np
 
 from wqa.config.training import LONG_QUESTIONS
 from wqa.engines.inputs import EngineInputs
-from wqa.errors import OptionError, QuestionTooLong, check_choice
+from wqa.errors import QuestionTooLong, check_choice, check_range
 from wqa.text.batching import BUCKET, bucketed
 from wqa.text.inputs import PairInputs, TokenIds
 from wqa.text.tokenizers import Tokenizer
@@ -80,8 +80,7 @@ class ListInputs(PairInputs):
         self, tokenizer: Tokenizer, max_length: int = 128, long_questions: str = "error"
     ) -> None:
         check_choice("long_questions", long_questions, LONG_QUESTIONS)
-        if max_length < 1:
-            raise OptionError("max_length", max_length, "at least 1 word")
+        check_range("max_length", max_length, 1)
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.long_questions = long_questions
@@ -132,9 +131,8 @@ class ListInputs(PairInputs):
         non_blank = lengths > 0
         ids = itertools.chain.from_iterable(segments.candidates)
         words = np.fromiter(ids, np.int32, int(lengths.sum()))
-        of_question = np.array(segments.question, dtype=np.int32)
-        words_of_list = WordList(of_question, words, lengths[non_blank])
-        return words_of_list, non_blank, np.array(segments.truncated)
+        of_list = WordList(np.array(segments.question, np.int32), words, lengths[non_blank])
+        return of_list, non_blank, np.array(segments.truncated)
 
     def lengths(self, questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
         return np.stack([questions, candidates], axis=1)

@@ -18,14 +18,15 @@ from wqa.models.runtime import Tensor
 
 import mxnet as mx
 import numpy as np
-from mxnet.gluon import HybridBlock, Parameter, nn, rnn
+from mxnet.gluon import HybridBlock, Parameter, nn
 
 from wqa.config import BackboneConfig
 from wqa.config.systems import option, without_option
-from wqa.errors import OptionError, check_choice
+from wqa.errors import OptionError, check_choice, check_range
 from wqa.models.backbone import real_positions
 from wqa.models.embeddings import break_cycles
 from wqa.models.network import Network, NetworkConfig
+from wqa.models.recurrent import KINDS, Recurrence
 from wqa.systems.cosinet.inputs import ListInputs
 from wqa.text import Tokenizer, bucketed, plan_batches
 from wqa.text.words import BUCKETS
@@ -33,7 +34,7 @@ from wqa.text.words import BUCKETS
 #: Losses: binary cross-entropy of pairs, or the divergence of a list from its labels.
 LOSSES = ("pointwise", "listwise")
 #: Recurrent layers over the candidates of a question.
-RECURRENT = ("none", "rnn", "birnn", "lstm", "bilstm")
+RECURRENT = ("none", *KINDS)
 #: Peaks of the learning rate by the loss (Bonadiman and Moschitti 2020, section 5.2).
 LEARNING_RATES = {"pointwise": 2e-3, "listwise": 2e-4}
 #: Padded words of the pairs that are encoded at once.
@@ -83,9 +84,8 @@ class ListConfig(NetworkConfig):
     def __post_init__(self) -> None:
         for name, known in self.CHOICES.items():
             check_choice(name, getattr(self, name), known)
-        for name in ("rows", "width"):
-            if getattr(self, name) < 0:
-                raise OptionError(name, getattr(self, name), "a whole number from 0")
+        check_range("rows", self.rows, 0)
+        check_range("width", self.width, 0)
         if self.loss == "pointwise" and self.recurrent != "none":
             expected = "listwise, as a recurrent layer learns from whole lists"
             raise OptionError("loss and recurrent", f"pointwise and {self.recurrent}", expected)
@@ -110,55 +110,6 @@ def uniform_by_fan_in() -> mx.init.Initializer:
     mxnet.init.Initializer
     """
     return mx.init.Xavier(factor_type="in", magnitude=1)
-
-
-class ListRecurrence(HybridBlock):
-    """A recurrent layer over candidates, whose backward direction starts at the last real one.
-
-    Inputs are ``pairs``, (n, Q, C), and ``list_valid``, (Q,), the number of real candidates of each
-    question; the output is (n, Q, units). The output of real candidates does not depend on padding.
-
-    Parameters
-    ----------
-    kind : {"rnn", "birnn", "lstm", "bilstm"}
-        Cell and directions.
-    units : int
-        Width of the output, half of it in each direction.
-    width : int
-        C, width of the input.
-    """
-
-    def __init__(self, kind: str, units: int, width: int, **kwargs) -> None:
-        super().__init__(**kwargs)
-        self._kind, self._width = kind, width
-        is_double = kind.startswith("bi")
-        each = units // 2 if is_double else units
-        with self.name_scope():
-            self.ahead = self._layer(each)
-            self.back = self._layer(each) if is_double else None
-
-    def _layer(self, units: int) -> HybridBlock:
-        options: Any = {"input_size": self._width}
-        for name in ("i2h", "h2h"):
-            options[f"{name}_weight_initializer"] = mx.init.Uniform(1 / math.sqrt(units))
-        if self._kind.endswith("lstm"):
-            return rnn.LSTM(units, **options)
-        # The paper names no activation; that of a simple recurrent network is tanh (Elman 1990).
-        return rnn.RNN(units, activation="tanh", **options)
-
-    @property
-    def directions(self) -> List[HybridBlock]:
-        """Gluon's layers: that from the first candidate on, and that from the last."""
-        return [self.ahead] if self.back is None else [self.ahead, self.back]
-
-    def hybrid_forward(self, F, pairs: Tensor, list_valid: Tensor) -> Tensor:
-        hidden = self.ahead(pairs)
-        if self.back is None:
-            return hidden
-        reversed_pairs = F.SequenceReverse(pairs, list_valid, use_sequence_length=True)
-        back = self.back(reversed_pairs)
-        back = F.SequenceReverse(back, list_valid, use_sequence_length=True)
-        return F.concat(hidden, back, dim=2)
 
 
 class ListNetwork(Network):
@@ -212,7 +163,9 @@ class ListNetwork(Network):
             self.make_encoder(own.width)
             self.recurrent = None
             if own.recurrent != "none":
-                self.recurrent = ListRecurrence(own.recurrent, self.recurrent_units, units)
+                each = self.recurrent_units // (2 if own.recurrent.startswith("bi") else 1)
+                initializer = mx.init.Uniform(1 / math.sqrt(each))
+                self.recurrent = Recurrence(own.recurrent, self.recurrent_units, units, initializer)
                 units = self.recurrent_units
             self.out = nn.Dense(
                 1, flatten=False, in_units=units, weight_initializer=uniform_by_fan_in()

@@ -60,7 +60,8 @@ class ListRanker(InputsRanker):
         by_candidate = np.empty_like(truncated)
         by_candidate[order] = truncated
         encoded = QuestionList(words, order[non_blank], by_candidate, question)
-        return encoded, len(words.words) + len(words.question) * len(texts)
+        size = len(words.words) + len(words.question) * len(texts)
+        return encoded, size
 
     def _rank_group(self, group: Sequence[QuestionList]) -> List[Ranking]:
         lists = [encoded.words for encoded in group if len(encoded.order)]
@@ -114,7 +115,8 @@ class ListRanker(InputsRanker):
     def _cost(self, encoded: QuestionList, positions: float) -> Cost:
         count = len(encoded.order)
         work, list_work = self._work
-        words = len(encoded.words.words) + len(encoded.words.question) * count
+        texts = encoded.words
+        words = len(texts.words) + len(texts.question) * count
         of_lists = count * list_work
         multiply_adds = float(words * work + of_lists)
         padded = float(positions * work + of_lists)

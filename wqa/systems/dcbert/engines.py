@@ -12,41 +12,28 @@ from wqa.inference.document_encoder import DocumentEncoder
 from wqa.text import bucketed
 
 
-class TextRows(NamedTuple):
-    """Encodings of one text.
+class EncodedPair(NamedTuple):
+    """Encodings of a question and a document.
 
-    Shapes: `rows` (length, C).
+    Shapes: `question` (N, C), `document` (M, C).
     """
 
-    rows: np.ndarray
-
-    @property
-    def length(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
-
-
-class EncodedPair(NamedTuple):
-    """Encodings of a question and a document."""
-
-    question: TextRows
-    document: TextRows
+    question: np.ndarray
+    document: np.ndarray
     truncated: bool
     empty: bool
 
     @property
     def length(self) -> int:
         """Number of rows of both texts."""
-        return self.question.length + self.document.length
+        return len(self.question) + len(self.document)
 
 
 class DecoupledEngineInputs(EngineInputs):
     """Encodings of both texts, of which the heads read the first row each.
 
     MXNet and ONNX Runtime take them padded apart. oneDNN takes the rows of the question, then those
-    of the document: with positions and types in the rows, their order has no effect. The keys and
-    values of a question in the first layer would be the same for all its documents: 3 % of a layer
-    for a question of 18 tokens and documents of 150.
+    of the document: with positions and types in the rows, their order has no effect.
     """
 
     padded = ("question", "document")
@@ -72,7 +59,7 @@ class DecoupledEngineInputs(EngineInputs):
     def arrays(self, pairs: Sequence[EncodedPair]) -> Dict[str, np.ndarray]:
         arrays = {}
         for name in self.padded:
-            rows = [getattr(pair, name).rows for pair in pairs]
+            rows = [getattr(pair, name) for pair in pairs]
             lengths = np.array([len(own) for own in rows], dtype=np.float32)
             length = int(lengths.max())
             if not self.is_exported:
@@ -81,7 +68,7 @@ class DecoupledEngineInputs(EngineInputs):
         return arrays
 
     def read_positions(self, pairs: Sequence[EncodedPair]) -> np.ndarray:
-        return np.array([(0, pair.question.length) for pair in pairs])
+        return np.array([(0, len(pair.question)) for pair in pairs])
 
     def embed(self, layers: Any, pairs: Sequence[EncodedPair], batch: Any) -> None:
         if not self._tables:
@@ -89,7 +76,7 @@ class DecoupledEngineInputs(EngineInputs):
         sums = layers.sums
         for pair, (start, boundary), end in zip(pairs, batch.read_rows, batch.starts[1:]):
             for name, out in (("question", sums[start:boundary]), ("document", sums[boundary:end])):
-                rows = getattr(pair, name).rows
+                rows = getattr(pair, name)
                 if rows.dtype == np.uint16:
                     rows = as_float32(rows)
                 np.add(rows, self._tables[name][: len(rows)], out=out)
@@ -108,7 +95,7 @@ class DecoupledEngineInputs(EngineInputs):
             longest, config = self.network.config.max_positions, EngineConfig(engine="onednn")
             encoder = DocumentEncoder(backbone, None, longest, config)  # type: ignore[arg-type]
             rows = encoder.encode([text.token_ids for text in distinct.values()])
-            by_ids = dict(zip(distinct, map(TextRows, rows)))
+            by_ids = dict(zip(distinct, rows))
             encoded.append([by_ids[text.token_ids.tobytes()] for text in texts])
         joint = []
         for question, document in zip(*encoded):

@@ -10,11 +10,12 @@ from typing import Any, List, Optional, Sequence, Tuple
 from wqa.models.runtime import Tensor
 
 import mxnet as mx
-from mxnet.gluon import HybridBlock, nn, rnn
+from mxnet.gluon import HybridBlock, nn
 
-from wqa.models.backbone import MASKED
+from wqa.models.backbone import MASKED, real_positions
 from wqa.models.embeddings import break_cycles
 from wqa.models.heads import Head, Stage, scores_of_stages
+from wqa.models.recurrent import Recurrence
 
 #: Dropout rates of the variants: before their layers, and before the linear variant's output.
 INPUT_DROPOUT, OUTPUT_DROPOUT = 0.3, 0.1
@@ -96,28 +97,6 @@ def _pooler(units: int, has_pooler: bool) -> Optional[nn.Dense]:
     return nn.Dense(units, activation="tanh", in_units=units) if has_pooler else None
 
 
-class BiLSTM(HybridBlock):
-    """A bidirectional LSTM layer whose backward direction starts at the last real position.
-
-    Inputs are ``hidden``, (M, B, width), and ``valid_length``, (B,); the output is (M, B, 2 C). The
-    output of real positions does not depend on the padding.
-    """
-
-    def __init__(self, units: int, width: int, **kwargs) -> None:
-        super().__init__(**kwargs)
-        # A standard deviation of 0.02 would leave all gates half open.
-        weights = {f"{name}_weight_initializer": mx.init.Xavier() for name in ("i2h", "h2h")}
-        with self.name_scope():
-            self.ahead = rnn.LSTM(units, input_size=width, **weights)
-            self.back = rnn.LSTM(units, input_size=width, **weights)
-
-    def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
-        reversed_hidden = F.SequenceReverse(hidden, valid_length, use_sequence_length=True)
-        back = self.back(reversed_hidden)
-        back = F.SequenceReverse(back, valid_length, use_sequence_length=True)
-        return F.concat(self.ahead(hidden), back, dim=2)
-
-
 class LSTMInteraction(HybridBlock):
     """LSTM variant: the document is read by an LSTM, beside what it attends to in the question.
 
@@ -146,7 +125,8 @@ class LSTMInteraction(HybridBlock):
             self.alignment = nn.Dense(units, activation="relu", flatten=False, in_units=units)
             self.lstm = nn.HybridSequential()
             for _ in range(LSTM_LAYERS):
-                self.lstm.add(BiLSTM(units, 2 * units))
+                # A standard deviation of 0.02 would leave all gates half open.
+                self.lstm.add(Recurrence("bilstm", 2 * units, 2 * units, mx.init.Xavier()))
             self.question_dense = nn.Dense(BILINEAR, in_units=units)
             self.document_dense = nn.Dense(
                 BILINEAR, flatten=False, in_units=2 * LSTM_LAYERS * units
@@ -196,9 +176,8 @@ def padding_of(F: Any, hidden: Tensor, valid_length: Tensor) -> Tensor:
 
     Shapes: `hidden` (B, length, C), `valid_length` (B,), the result (B, length, 1).
     """
-    steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, -1))
-    padding = F.broadcast_greater_equal(steps, F.reshape(valid_length, (-1, 1)))
-    return F.expand_dims(padding * MASKED, axis=2)
+    real = real_positions(F, hidden, valid_length)  # (B, length)
+    return F.expand_dims((1 - real) * MASKED, axis=2)
 
 
 class FirstRows(HybridBlock):

@@ -24,7 +24,7 @@ from mxnet.gluon import HybridBlock, nn
 from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS, check_exits
 from wqa.config.systems import option
-from wqa.errors import OptionError, check_choice, shorten
+from wqa.errors import OptionError, check_choice, check_range
 from wqa.models.backbone import Backbone, EncoderLayer, LayerStack
 from wqa.models.embeddings import break_cycles
 from wqa.models.heads import Head, Stage
@@ -99,10 +99,7 @@ class DCBERTConfig(NetworkConfig):
             check_choice(name, getattr(self, name), known)
         least = {"layers": 1, "question_length": LEAST_QUESTION, "document_pairs": 1}
         for name, smallest in least.items():
-            value = getattr(self, name)
-            if not smallest <= value <= MOST_LAYERS:
-                expected = f"a whole number from {smallest} to {MOST_LAYERS}"
-                raise OptionError(name, shorten(value), expected)
+            check_range(name, getattr(self, name), smallest, MOST_LAYERS)
         for name in ("layers", "classifier"):
             value = getattr(self, name)
             if self.interaction != "transformer" and value != getattr(DCBERTConfig, name):
@@ -190,7 +187,13 @@ class DecoupledTransformer(Network):
         super().__init__(backbone, config, **kwargs)
         if backbone is None:
             raise OptionError("backbone", "none", "the sizes of the network's encoders")
-        own = self._check_sizes()
+        own, depth, positions = self.own_config, self.num_layers, backbone.max_positions
+        if own.layers > depth:
+            raise OptionError("layers", own.layers, f"at most {depth}, the layers of the encoder")
+        most = positions - LEAST_QUESTION
+        if own.question_length > most:
+            expected = f"at most {most}, as documents take the next of the {positions} positions"
+            raise OptionError("question_length", own.question_length, expected)
         self.exits = tuple(sorted({*own.exits, own.layers}))
         self.own_config = dataclasses.replace(own, exits=self.exits)
         with self.name_scope():
@@ -203,16 +206,6 @@ class DecoupledTransformer(Network):
                 self.interaction = self.document_encoder.new_layers(own.layers)
             for layer in self.exits:
                 self.register_child(self._make_head(), f"head_{layer}")
-
-    def _check_sizes(self) -> DCBERTConfig:
-        own, depth, positions = self.own_config, self.num_layers, self.config.max_positions
-        if own.layers > depth:
-            raise OptionError("layers", own.layers, f"at most {depth}, the layers of the encoder")
-        most = positions - LEAST_QUESTION
-        if own.question_length > most:
-            expected = f"at most {most}, as documents take the next of the {positions} positions"
-            raise OptionError("question_length", own.question_length, expected)
-        return own
 
     def _make_head(self) -> HybridBlock:
         units, has_pooler = self.config.units, self.config.family.has_pooler

@@ -19,7 +19,7 @@ from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.inference.loop import GroupPairs
 from wqa.io.files import PathLike
-from wqa.systems.dcbert.engines import DecoupledEngineInputs, EncodedPair, TextRows
+from wqa.systems.dcbert.engines import DecoupledEngineInputs, EncodedPair
 from wqa.text import PairInputs, SplitPair, TextInput
 
 if TYPE_CHECKING:
@@ -150,16 +150,16 @@ class DecoupledRanker(CascadeRanker):
                 document = documents[pair]
                 text = known.get(document.token_ids.tobytes())
                 if text is None:
-                    text = self._text_rows(document.rows)
+                    text = self._read(document.rows)
                 network_inputs[pair] = EncodedPair(rows, text, document.truncated, False)
         return network_inputs, encoded
 
-    def _encode_texts(self, encoder: DocumentEncoder, texts: Sequence[TextInput]) -> List[TextRows]:
+    def _encode_texts(
+        self, encoder: DocumentEncoder, texts: Sequence[TextInput]
+    ) -> List[np.ndarray]:
         encodings = encoder.encode([text.token_ids for text in texts])
-        return [self._text_rows(rows) for rows in encodings]
+        return [self._read(rows) for rows in encodings]
 
-    def _text_rows(self, rows: np.ndarray) -> TextRows:
+    def _read(self, rows: np.ndarray) -> np.ndarray:
         """Rows of a text that the interaction reads."""
-        if self.reads_first:
-            rows = rows[:1].copy()
-        return TextRows(rows)
+        return rows[:1].copy() if self.reads_first else rows

@@ -28,7 +28,6 @@ from wqa.config.encoders import SIMILARITIES
 from wqa.engines.choice import build_engine
 from wqa.engines.engine import Engine
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.errors import check_choice
 from wqa.models.backbone import Backbone
 from wqa.models.network import Network, NetworkConfig
 from wqa.systems.dcbert.interactions import padding_of
@@ -54,18 +53,10 @@ class SimilarityConfig(NetworkConfig):
         ``maxsim`` compares the tokens of both texts, ``cosine`` the means of their encodings.
     question_length : int
         Greatest length of a question in tokens, special tokens included.
-
-    Raises
-    ------
-    OptionError
-        If the similarity is unknown.
     """
 
     interaction: str = SIMILARITIES[0]
     question_length: int = 256
-
-    def __post_init__(self) -> None:
-        check_choice("interaction", self.interaction, SIMILARITIES)
 
 
 class SimilarityNetwork(Network):

@@ -10,7 +10,7 @@ A batch encodes a text of several pairs once, so that these pairs share its drop
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -23,6 +23,7 @@ from wqa.models.heads import FirstPositionHead
 from wqa.text import bucketed, plan_batches
 from wqa.training.schedules import ExitTask
 from wqa.training.start import Origin, Start, fill_from
+from wqa.training.task import Arrays
 
 
 class DCBERTTask(ExitTask):
@@ -75,7 +76,8 @@ class DCBERTTask(ExitTask):
         if together == 1:
             return super().plan(tokens, rng)
         lengths = self.pairs.lengths
-        widest = sum(bucketed(length) for length in lengths.max(axis=0).tolist())
+        longest = lengths.max(axis=0).tolist()
+        widest = sum(map(bucketed, longest))
         size = max(1, min(together, tokens // widest))
         groups, widths = _groups(self._documents, lengths, size, rng)
         plan = []
@@ -83,7 +85,7 @@ class DCBERTTask(ExitTask):
             plan.append(np.concatenate([groups[index] for index in batch]))
         return plan
 
-    def network_inputs(self, batch: Dict[str, mx.nd.NDArray]) -> List[mx.nd.NDArray]:
+    def network_inputs(self, batch: Arrays) -> List[mx.nd.NDArray]:
         texts, rows = [], []
         for name in ("question", "document"):
             ids, valid, of_pair = _distinct(batch[f"{name}_ids"], batch[f"{name}_valid"])
@@ -91,15 +93,13 @@ class DCBERTTask(ExitTask):
             rows.append(of_pair)
         return texts + rows
 
-    def scores(self, batch: Dict[str, mx.nd.NDArray], update: int) -> mx.nd.NDArray:
-        return self._paths[self.drawn_exit(update)](*self.network_inputs(batch)).reshape((-1,))
+    def scores(self, batch: Arrays, update: int) -> mx.nd.NDArray:
+        path = self._paths[self.drawn_exit(update)]
+        return path(*self.network_inputs(batch)).reshape((-1,))
 
 
 def _groups(
-    documents: np.ndarray,
-    lengths: np.ndarray,
-    size: int,
-    rng: Optional[np.random.Generator],
+    documents: np.ndarray, lengths: np.ndarray, size: int, rng: Optional[np.random.Generator]
 ) -> Tuple[List[np.ndarray], np.ndarray]:
     """Divide pairs into groups of at most ``size`` pairs of one document.
 
@@ -123,8 +123,9 @@ def _distinct(
     """Distinct texts of a batch, (T, L), their valid lengths, and the text of each row, (B,)."""
     keys = np.column_stack([ids.asnumpy(), valid.asnumpy()])
     _, rows, of_row = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    rows = mx.nd.array(rows, ctx=ids.context, dtype="int32")
-    of_row = mx.nd.array(of_row, ctx=ids.context, dtype="int32")
+    options = {"ctx": ids.context, "dtype": "int32"}
+    rows = mx.nd.array(rows, **options)
+    of_row = mx.nd.array(of_row, **options)
     return mx.nd.take(ids, rows), mx.nd.take(valid, rows), of_row
 
 

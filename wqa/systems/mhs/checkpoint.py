@@ -28,8 +28,6 @@ from wqa.pretrained.names import (
 
 #: Starts of the names of the body's layers, of the heads, and of the encoder that repeats them.
 BODY, HEADS, CORE = "cerberus_shared_encoder.layer", "cerberus_heads", "core_base_model"
-#: Options of a student by the starts of names whose numbers they count.
-_PARTS = (("body", BODY), ("heads", HEADS))
 
 
 class StudentLayout(CheckpointLayout):
@@ -38,7 +36,6 @@ class StudentLayout(CheckpointLayout):
     system = "mhs"
     file_name = "cerberus_model.pt"
     family = "electra"
-    ignored = rf"{CORE}\..*|{CheckpointLayout.ignored}"
 
     def recognizes(self, tensors: Collection[str]) -> bool:
         return any(name.startswith(f"{HEADS}.") for name in tensors)
@@ -60,15 +57,11 @@ class StudentLayout(CheckpointLayout):
                 match = re.match(rf"({start})\.(\d{{1,6}})\.", name)
                 if match:
                     numbers[match[1]].add(int(match[2]))
-        options = {name: _count(path, start, numbers[start]) for name, start in _PARTS}
-        depths = []
-        for head in range(options["heads"]):
-            start = f"{HEADS}.{head}.layer"
-            depths.append(_count(path, start, numbers[start]))
-        for head, depth in enumerate(depths):
-            if depth != depths[0]:
-                problem = f"layers of {HEADS}.{head}: {depth}, of {HEADS}.0: {depths[0]}"
-                raise EncoderError(path, problem, "heads of one depth", "fetch the file again")
+        options = {"body": len(numbers[BODY]), "heads": len(numbers[HEADS])}
+        depths = [len(numbers[f"{HEADS}.{head}.layer"]) for head in range(options["heads"])]
+        if len(set(depths)) > 1:
+            problem = f"layers of the heads: {', '.join(map(str, depths))}"
+            raise EncoderError(path, problem, "heads of one depth", "fetch the file again")
         return {**options, "head_layers": depths[0]}
 
     def names(self, network: Network) -> Names:
@@ -85,12 +78,3 @@ class StudentLayout(CheckpointLayout):
             for part, dense in family.classifier.items():
                 names.update(array_names(f"{branch}.head.{part}", [f"{start}.{dense}"]))
         return names
-
-
-def _count(path: pathlib.Path, start: str, numbers: Set[int]) -> int:
-    """Count of numbers in the names of tensors, which are those from 0."""
-    for number in range(len(numbers) or 1):
-        if number not in numbers:
-            problem, expected = f"missing tensors: {start}.{number}", "all tensors"
-            raise EncoderError(path, problem, expected, "fetch the file again")
-    return len(numbers)

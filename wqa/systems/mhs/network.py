@@ -22,7 +22,7 @@ import numpy as np
 from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS, check_exits
 from wqa.config.systems import option
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError, check_range
 from wqa.inference.ensemble import log_odds_of_mean
 from wqa.models.backbone import Backbone
 from wqa.models.exits import ExitConfig, ExitNetwork
@@ -70,18 +70,15 @@ class MHSConfig(ExitConfig):
     )
 
     def __post_init__(self) -> None:
-        for name, least in (("body", 0), ("heads", 1), ("head_layers", 1)):
-            value = getattr(self, name)
-            if not least <= value <= MOST_LAYERS:
-                expected = f"a whole number from {least} to {MOST_LAYERS}"
-                raise OptionError(name, shorten(value), expected)
+        check_range("body", self.body, 0, MOST_LAYERS)
+        check_range("heads", self.heads, 1, MOST_LAYERS)
+        check_range("head_layers", self.head_layers, 1, MOST_LAYERS)
         weights = self.head_weights
         if weights and len(weights) != self.heads:
             expected = f"{self.heads}, one for each of the heads"
             raise OptionError("head_weights", f"{len(weights)} weights", expected)
         for weight in weights:
-            if not 0 <= weight < float("inf"):
-                raise OptionError("head_weights", weight, "numbers from 0")
+            check_range("head_weights", weight, 0.0)
         if weights and not any(weights):
             raise OptionError("head_weights", "0 for all heads", "a weight above 0")
 
@@ -217,8 +214,7 @@ class MultipleHeadsStudent(ExitNetwork):
         Stage
             Embeddings, body and heads. Its second output is (B, k), the log-odds of each head.
         """
-        heads = SeparateHeads(self.heads[-1])
-        return Stage(self.backbone.embeddings, self.backbone.layers, heads)
+        return Stage(self.backbone.embeddings, self.backbone.layers, SeparateHeads(self.heads[-1]))
 
     def members(self) -> List[Network]:
         """The rankers R_i(x) = H_h^i(B_b(x)), each the body and one head."""

@@ -11,7 +11,7 @@ it learns from the mean of the losses with all of them.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Sequence
+from typing import Any, Sequence
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -20,6 +20,7 @@ import mxnet as mx
 from wqa.models.heads import FirstPositionHead, MeanHead
 from wqa.training.schedules import ExitTask
 from wqa.training.start import Origin, Start, fill_from
+from wqa.training.task import Arrays
 
 
 class MHSTask(ExitTask):
@@ -47,7 +48,8 @@ class MHSTask(ExitTask):
         copies of a run's at layer b + h, if it has one, and new otherwise.
         """
         network: Any = self.network
-        own, config, (*early, last) = network.own_config, network.config, network.exits
+        own, config = network.own_config, network.config
+        *early, last = network.exits
         if start.has_shape(own, self.shape):
             return start.fill(network, devices)
         parts = {f"head_{layer}": MeanHead(config.units, config.head_dropout) for layer in early}
@@ -67,36 +69,39 @@ class MHSTask(ExitTask):
         if has_classifier:
             for branch in branches:
                 _split_output(classifier, branch.head)
-        numbers = ", ".join(str(layer + 1) for layer in range(own.body, last))
-        noun = "layer" if own.head_layers == 1 else "layers"
-        return f"{line or start.name}; every head starts from {noun} {numbers}"
+        numbers = ", ".join(map(str, range(own.body + 1, last + 1)))
+        return f"{line or start.name}; every head starts from layers {numbers}"
 
-    def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
+    def losses(self, batch: Arrays, update: int) -> Arrays:
         scores = self.scores(batch, update)  # (rows, k), or (rows,) of an early exit
         if self.drawn_exit(update) < len(self._paths) - 1:
             return {"loss": self._early_loss(scores, batch, update)}
         losses = {}
         for index, weight in enumerate(self.network.own_config.head_weights):
             score = mx.nd.reshape(scores[:, index : index + 1], (-1,))
-            losses[f"head_{index + 1}"] = weight * self.score_loss(score, batch, update, index)
+            loss = self.score_loss(score, batch, update, index)
+            losses[f"head_{index + 1}"] = weight * loss
         if len(self._paths) == 1:
             return losses
         # The log averages losses over updates, and an update with another exit has no heads.
         return {"loss": mx.nd.add_n(*losses.values())}
 
-    def _early_loss(
-        self, scores: mx.nd.NDArray, batch: Dict[str, mx.nd.NDArray], update: int
-    ) -> mx.nd.NDArray:
+    def _early_loss(self, scores: mx.nd.NDArray, batch: Arrays, update: int) -> mx.nd.NDArray:
         """Loss of an early exit: the mean of the losses that the heads' teachers give it."""
         count = 1  # without a teacher for each head, all of these losses are equal
-        if self.config.teachers and self.config.teaching == "each":
+        config = self.config
+        if config.teachers and config.teaching == "each":
             count = self.taught_scores
-        losses = [self.score_loss(scores, batch, update, index) for index in range(count)]
+        losses = []
+        for index in range(count):
+            losses.append(self.score_loss(scores, batch, update, index))
         return mx.nd.add_n(*losses) / count
 
 
 def _split_output(source: FirstPositionHead, target: FirstPositionHead) -> None:
     """Fill two outputs whose difference is the one output of another classifier."""
+    ctx = source.out.weight.list_ctx()[0]
     for name in ("weight", "bias"):
-        values = getattr(source.out, name).data(source.out.weight.list_ctx()[0])
-        getattr(target.out, name).set_data(mx.nd.concat(-values / 2, values / 2, dim=0))
+        halves = getattr(source.out, name).data(ctx) / 2
+        both = mx.nd.concat(-halves, halves, dim=0)
+        getattr(target.out, name).set_data(both)

@@ -11,10 +11,8 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
-import mxnet as mx
 import numpy as np
 
-from wqa.config.systems import KINDS
 from wqa.data import Candidate, Question, read_claims
 from wqa.data.documents import LABELS, NO_EVIDENCE, Claim
 from wqa.errors import DataError, InputError, OptionError, shorten
@@ -29,7 +27,7 @@ from wqa.text import is_store, naming_file, note_long_questions
 from wqa.text.split_inputs import SPECIALS
 from wqa.training.losses import label_cross_entropy
 from wqa.training.pairs import TrainingPairs
-from wqa.training.task import Setup
+from wqa.training.task import Arrays, Setup
 
 
 def pieces_of(claim: Claim, k: int) -> Tuple[List[int], int]:
@@ -81,10 +79,10 @@ class ClaimTask(MSPPTask):
         lengths = self.pairs.lengths[groups[:, 0], 0] + self._candidate_tokens(groups)
         if self.network.own_config.missing == "visible":
             lengths = lengths + SPECIALS * (groups < 0).sum(axis=1)
-        rows = plan_rows(lengths, tokens // self.max_length, self.config.shuffle, rng)
+        rows = plan_rows(lengths, tokens // self.max_length, rng)
         return [groups[indices] for indices in rows]
 
-    def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
+    def losses(self, batch: Arrays, update: int) -> Arrays:
         # All pieces have the label of their claim, of which there is at least one.
         return {"loss": label_cross_entropy(self.scores(batch, update), batch["labels"][:, 0])}
 
@@ -147,7 +145,9 @@ class Verifier(JointRanker):
     """
 
     def __init__(self, network: Any, inputs: Any, **options: Any) -> None:
-        _check_labels(network)
+        labels = network.own_config.labels
+        if labels != len(LABELS):
+            raise OptionError("network", f"{labels} labels", f"{len(LABELS)}: {', '.join(LABELS)}")
         super().__init__(network, inputs, **options)
 
     def label(self, claim: str, evidence: Sequence[str] = ()) -> Verdict:
@@ -229,17 +229,6 @@ def _verdict(claim: ClaimInput, logits: np.ndarray) -> Verdict:
     probabilities = dict(zip(LABELS, (shares / shares.sum()).tolist()))
     label = LABELS[int(logits.argmax())]
     return Verdict(label, probabilities, claim.truncated, claim.unread, claim.claim_truncated)
-
-
-def _check_labels(network: Any) -> None:
-    """Check that the outputs are the labels of claims, in their order."""
-    if network.computes != "labels":
-        raise OptionError("network", KINDS[network.computes][0], KINDS["labels"][0])
-    own = network.own_config
-    names = getattr(own, "label_names", ()) or LABELS  # a network that was converted has none
-    if tuple(names) != LABELS or own.labels != len(LABELS):
-        found = f"{own.labels} labels, {', '.join(names)}"
-        raise OptionError("network", found, f"{len(LABELS)}: " + ", ".join(LABELS))
 
 
 def evaluate_labels(dev: Any, inputs: Any) -> Any:

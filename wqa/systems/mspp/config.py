@@ -6,12 +6,12 @@ Di Liello et al. 2022, sections 3.1 to 3.4 and appendix B.1.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
 from wqa.config.encoders import MOST_LAYERS
 from wqa.config.systems import option, without_option
 from wqa.data.documents import LABELS
-from wqa.errors import OptionError, check_choice, shorten
+from wqa.errors import OptionError, check_choice, check_range
 from wqa.models.network import NetworkConfig
 from wqa.systems.mspp.inputs import FORMS
 
@@ -94,18 +94,10 @@ class MSPPConfig(NetworkConfig):
     def __post_init__(self) -> None:
         for name, known in self.CHOICES.items():
             check_choice(name, getattr(self, name), known)
-        limits = [
-            ("k", 1, MOST_LAYERS),
-            ("segment_length", 3, _MOST_LENGTH),
-            ("labels", 2, MOST_LAYERS),
-        ]
-        for name, least, most in limits:
-            value = getattr(self, name)
-            if not least <= value <= most:
-                expected = f"a whole number from {least} to {most}"
-                raise OptionError(name, shorten(value), expected)
-        if not 0 <= self.type_initialisation < float("inf"):
-            raise OptionError("type_initialisation", self.type_initialisation, "a number from 0")
+        check_range("k", self.k, 1, MOST_LAYERS)
+        check_range("segment_length", self.segment_length, 3, _MOST_LENGTH)
+        check_range("labels", self.labels, 2, MOST_LAYERS)
+        check_range("type_initialisation", self.type_initialisation, 0.0)
 
     @property
     def computes(self) -> str:
@@ -158,10 +150,8 @@ class PretrainingConfig(MSPPConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.mask_rate <= 1:
-            raise OptionError("mask_rate", self.mask_rate, "a number from 0 to 1")
-        if not 0 <= self.mspp_weight < float("inf"):
-            raise OptionError("mspp_weight", self.mspp_weight, "a number from 0")
+        check_range("mask_rate", self.mask_rate, 0.0, 1.0)
+        check_range("mspp_weight", self.mspp_weight, 0.0)
         if not self.mask_rate and not self.mspp_weight:
             raise OptionError("mspp_weight", "0 with mask_rate=0", "one of the two losses")
 
@@ -181,27 +171,19 @@ class ClaimConfig(MSPPConfig):
     ----------
     head : {"IE_1", "AE_1"}
         Head (section 3.3).
-    label_names : tuple of str
-        Names of the labels in the order of the outputs; empty in runs that were converted.
 
     Raises
     ------
     OptionError
-        If the head gives no label to the whole input, or the names are not as many as the labels.
+        If the head gives no label to the whole input.
     """
 
     head: str = option("IE_1", "IE_1 or AE_1, which give one label to a claim")
     order: str = without_option("original")  # nothing is ranked
-    labels: int = without_option(3)
-    label_names: Tuple[str, ...] = without_option(LABELS)
+    labels: int = without_option(len(LABELS))
 
     CHOICES = {**MSPPConfig.CHOICES, "head": SINGLE_LABEL}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(self.label_names) not in (0, self.labels):
-            problem = f"{len(self.label_names)} names of {self.labels} labels"
-            raise OptionError("label_names", problem, "a name for each label")
+    RETIRED = {"label_names": list(LABELS)}
 
     def training_defaults(self) -> Dict[str, Any]:
         """Settings of appendix B.1, the epochs of ASNQ there, and the patience of the code."""

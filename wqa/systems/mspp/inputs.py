@@ -14,7 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from wqa.engines.inputs import EngineInputs
-from wqa.errors import OptionError, QuestionTooLong, check_choice
+from wqa.errors import OptionError, QuestionTooLong, check_choice, check_range
 from wqa.text.batching import bucketed, pad_rows
 from wqa.text.split_inputs import SplitInputs, SplitPair
 from wqa.text.tokenizers import Tokenizer
@@ -80,8 +80,7 @@ class JointInputs(SplitInputs):
         long_questions: str = "error",
         marks: str = "start",
     ) -> None:
-        if k < 1:
-            raise OptionError("k", k, "at least 1 candidate")
+        check_range("k", k, 1)
         form = {"positions": positions, "missing": missing, "marks": marks}
         for name, known in FORMS.items():
             check_choice(name, form[name], known)

@@ -100,7 +100,8 @@ class CandidateHead(SegmentHead):
             question = F.broadcast_axis(question, axis=1, size=self.marks - 1)
             rows = F.concat(question, rows, dim=2)  # (B, k, 2 C)
         wrong, right = F.split(self.classify(rows), num_outputs=2, axis=2, squeeze_axis=True)
-        return (right - wrong) * F.slice_axis(present, axis=1, begin=1, end=None)  # (B, k)
+        is_there = F.slice_axis(present, axis=1, begin=1, end=None)  # (B, k)
+        return (right - wrong) * is_there
 
 
 class InputHead(SegmentHead):
@@ -116,7 +117,8 @@ class InputHead(SegmentHead):
 
     def hybrid_forward(self, F, segments: Tensor, present: Tensor) -> Tensor:
         # It changes nothing, but a hybridized block warns of an input that it does not use.
-        segments = F.broadcast_mul(segments, F.expand_dims(present, axis=2))  # (B, n, C)
+        is_there = F.expand_dims(present, axis=2)  # (B, n, 1)
+        segments = F.broadcast_mul(segments, is_there)  # (B, n, C)
         if not self._aggregates:
             row = F.slice_axis(segments, axis=1, begin=0, end=1)  # (B, 1, C)
             return self.classify(F.reshape(row, (-3, 0)))
@@ -151,10 +153,17 @@ class JointTransformer(OneHeadNetwork):
     def __init__(
         self, backbone: BackboneConfig, config: Optional[MSPPConfig] = None, **kwargs
     ) -> None:
-        own = self.Config() if config is None else config
+        own = config or self.Config()
         if backbone is not None:
-            _check_positions(own, backbone.max_positions)
-            backbone = dataclasses.replace(backbone, token_types=own.k + 1)
+            positions = backbone.max_positions
+            segments = own.k + 1
+            length = own.segment_length * segments
+            if length > positions:
+                problem = f"{own.segment_length} x ({own.k} + 1) = {length} tokens"
+                expected = f"at most {positions}, the positions of the encoder"
+                hint = f"take segment_length={positions // segments} or less, or fewer candidates"
+                raise OptionError("segment_length and k", problem, expected, hint)
+            backbone = dataclasses.replace(backbone, token_types=segments)
         super().__init__(backbone, own, **kwargs)
         self.exits = (backbone.num_layers,)
 
@@ -181,15 +190,6 @@ class JointTransformer(OneHeadNetwork):
         hidden = self.backbone.embeddings(token_ids, token_types, *positions)
         rows = self.backbone.layers(hidden, valid_length, marks)
         return self.head(rows, marks >= 0)
-
-
-def _check_positions(config: MSPPConfig, positions: int) -> None:
-    length, segments = config.segment_length, config.k + 1
-    if length * segments > positions:
-        problem = f"{length} x ({config.k} + 1) = {length * segments} tokens"
-        expected = f"at most {positions}, the positions of the encoder"
-        hint = f"take segment_length={positions // segments} or less, or fewer candidates"
-        raise OptionError("segment_length and k", problem, expected, hint)
 
 
 class PredictingTransformer(JointTransformer):
@@ -238,12 +238,15 @@ class PredictingTransformer(JointTransformer):
         read = mx.nd.concat(marks, masked, dim=1)  # (B, n + M)
         rows = self.backbone.layers(hidden, valid_length, read)
         count = self.head.marks
-        scores = self.head(mx.nd.slice_axis(rows, axis=1, begin=0, end=count), marks >= 0)
+        segments = mx.nd.slice_axis(rows, axis=1, begin=0, end=count)
+        scores = self.head(segments, marks >= 0)
         rows = mx.nd.slice_axis(rows, axis=1, begin=count, end=None)  # (B, M, C)
+        flat = rows.reshape((-3, 0))  # (B M, C)
         # The table is an input, as a block that shared the parameter would be saved with a copy.
         table = self.backbone.embeddings.word.weight.data(rows.context)
-        logits = self.predictor(rows.reshape((-3, 0)), table)  # (B M, V)
-        likelihoods = mx.nd.pick(mx.nd.log_softmax(logits, axis=-1), masked_ids.reshape((-1,)))
+        logits = self.predictor(flat, table)  # (B M, V)
+        logarithms = mx.nd.log_softmax(logits, axis=-1)
+        likelihoods = mx.nd.pick(logarithms, masked_ids.reshape((-1,)))
         return scores, likelihoods.reshape(masked_ids.shape)
 
 

@@ -14,11 +14,11 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
-import mxnet as mx
 import numpy as np
 
 from wqa.systems.mspp.task import MSPPTask
 from wqa.text import Tokenizer, bucketed
+from wqa.training.task import Arrays
 
 #: Shares of the chosen tokens that the network reads as the mask, and as a random token.
 MASKED, RANDOM = 0.8, 0.1
@@ -50,7 +50,7 @@ class PretrainingTask(MSPPTask):
         self.network.hybridize(active)
         self.network.predictor.hybridize(True)  # no engine computes it
 
-    def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
+    def losses(self, batch: Arrays, update: int) -> Arrays:
         own = self.network.own_config
         losses = {}
         if own.mask_rate:

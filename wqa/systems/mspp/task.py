@@ -24,12 +24,10 @@ from wqa.text.batching import BUCKET
 from wqa.text.split_inputs import SPECIALS
 from wqa.training.losses import cross_entropy
 from wqa.training.start import Origin, Start, fill_from
-from wqa.training.task import PairTask, Setup
+from wqa.training.task import Arrays, PairTask, Setup
 
 #: Label of a candidate that is missing in a group.
 MISSING_LABEL = -1
-#: Batches of a block of questions, for ``shuffle="question"``.
-_BATCHES_A_BLOCK = 50
 
 
 class MSPPTask(PairTask):
@@ -75,14 +73,6 @@ class MSPPTask(PairTask):
         note_counts(setup.train_file, [(task.pairs.truncated, "candidate", done)])
         return task
 
-    @classmethod
-    def make_network(cls, setup: Setup) -> Any:
-        sigma = setup.own_config.type_initialisation
-        if setup.start.has_shape(setup.own_config, cls.shape) and sigma:
-            problem = f"{sigma} with a run of a joint model, whose row is trained"
-            raise OptionError("type_initialisation", problem, "0, or an encoder to start from")
-        return super().make_network(setup)
-
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         """Initialise the network, and extend the token types of the encoder that it starts from.
 
@@ -117,7 +107,7 @@ class MSPPTask(PairTask):
         """Plan the batches of an epoch."""
         groups = group_candidates(self.pairs.questions, self.inputs.k, rng)
         lengths = self._candidate_tokens(groups)
-        rows = plan_rows(lengths, tokens // self._longest_group(), self.config.shuffle, rng)
+        rows = plan_rows(lengths, tokens // self._longest_group(), rng)
         return [groups[indices] for indices in rows]
 
     def _candidate_tokens(self, groups: np.ndarray) -> np.ndarray:
@@ -138,7 +128,7 @@ class MSPPTask(PairTask):
         """Count the candidates of a batch."""
         return int((batch["labels"] != MISSING_LABEL).sum())
 
-    def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
+    def losses(self, batch: Arrays, update: int) -> Arrays:
         return self.score_losses(self.scores(batch, update), batch["labels"])
 
     def score_losses(self, scores: mx.nd.NDArray, labels: mx.nd.NDArray) -> Dict[str, Any]:
@@ -149,30 +139,19 @@ class MSPPTask(PairTask):
 
 
 def plan_rows(
-    lengths: np.ndarray, size: int, shuffle: str, rng: Optional[np.random.Generator] = None
+    lengths: np.ndarray, size: int, rng: Optional[np.random.Generator] = None
 ) -> List[np.ndarray]:
     """Divide inputs into batches of one size, of similar lengths so that little is padding.
 
     Shapes: `lengths` (N,).
     """
-    count, size = len(lengths), max(1, size)
-    block = count
-    if shuffle == "question":
-        block = size * _BATCHES_A_BLOCK  # neighbours in the data, which a file holds together
-    starts = np.arange(0, count, block)
-    if rng is not None:
-        rng.shuffle(starts)
-    batches: List[np.ndarray] = []
-    for start in starts:
-        rows = np.arange(start, min(start + block, count))
-        cuts = np.arange(size, len(rows), size)
-        if rng is None:
-            batches += np.split(rows, cuts)
-            continue
-        order = np.lexsort((rng.random(len(rows)), lengths[rows] // BUCKET))
-        of_block = np.split(rows[order], cuts)
-        batches += [of_block[index] for index in rng.permutation(len(of_block))]
-    return batches
+    size = max(1, size)
+    cuts = np.arange(size, len(lengths), size)
+    if rng is None:
+        return np.split(np.arange(len(lengths)), cuts)
+    order = np.lexsort((rng.random(len(lengths)), lengths // BUCKET))
+    batches = np.split(order, cuts)
+    return [batches[index] for index in rng.permutation(len(batches))]
 
 
 def group_candidates(

@@ -7,9 +7,8 @@ the baseline that TANDA fine-tunes (Garg et al. 2020).
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Tuple
 
-from wqa.config import BackboneConfig
 from wqa.config.systems import option
 from wqa.errors import OptionError
 from wqa.models import Network
@@ -26,9 +25,19 @@ class PairwiseConfig(ExitConfig):
     ----------
     exits : tuple of int
         The layer with the head, for the shallower rankers of Table 2; the last layer if empty.
+
+    Raises
+    ------
+    OptionError
+        If there is more than one exit.
     """
 
     exits: Tuple[int, ...] = option((), "the layer with the head (default: the last)")
+
+    def __post_init__(self) -> None:
+        if len(self.exits) > 1:
+            expected = "at most one layer for a monolithic ranker"
+            raise OptionError("exits", f"{len(self.exits)} layers", expected)
 
 
 class PairwiseTransformer(ExitNetwork):
@@ -40,22 +49,9 @@ class PairwiseTransformer(ExitNetwork):
         Sizes of the encoder.
     config : PairwiseConfig, optional
         Layer of the head.
-
-    Raises
-    ------
-    OptionError
-        If there is more than one exit.
     """
 
     Config = PairwiseConfig
-
-    def __init__(
-        self, backbone: BackboneConfig, config: Optional[ExitConfig] = None, **kwargs
-    ) -> None:
-        if config is not None and len(config.exits) > 1:
-            problem = ",".join(map(str, config.exits[:20]))
-            raise OptionError("exits", problem, "at most one layer for a monolithic ranker")
-        super().__init__(backbone, config, **kwargs)
 
     def make_head(self, layer: int) -> FirstPositionHead:
         """Classifier D, in the form of the encoder's family."""
@@ -67,7 +63,6 @@ class ClassifierLayout(DirectoryLayout):
     """A classifier of one output, which is the score, or of two, whose log-odds are."""
 
     system = "pairwise"
-    head = "classifier"
 
     def recognizes(self, files: Source) -> bool:
         return files.labels() in (1, 2) and not files.has_spans()

@@ -7,7 +7,7 @@ from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from wqa.errors import OptionError
+from wqa.errors import check_range
 from wqa.text.inputs import PairInputs, TextInput
 from wqa.text.tokenizers import Located
 from wqa.text.windows import token_windows
@@ -26,8 +26,7 @@ class WindowInputs:
     """Pairs a question with windows of documents, so that all tokens are read."""
 
     def __init__(self, inputs: PairInputs, stride: int = 0) -> None:
-        if stride < 0:
-            raise OptionError("stride", stride, "a whole number from 0")
+        check_range("stride", stride, 0)
         self.inputs = inputs
         self._stride = stride
 

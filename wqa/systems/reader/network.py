@@ -20,7 +20,7 @@ import mxnet as mx
 from mxnet.gluon import nn
 
 from wqa.config.systems import option
-from wqa.errors import OptionError
+from wqa.errors import check_range
 from wqa.models import Network
 from wqa.models.exits import OneHeadNetwork
 from wqa.models.heads import Head
@@ -64,9 +64,7 @@ class ReaderConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if not 0 <= value < float("inf"):
-                raise OptionError(field.name, value, "a number from 0")
+            check_range(field.name, getattr(self, field.name), 0.0)
 
 
 class SpanHead(Head):
@@ -139,7 +137,6 @@ class SpanLayout(DirectoryLayout):
     """A head of spans, with a logit of the start and one of the end."""
 
     system = "reader"
-    head = "head of spans"
 
     def recognizes(self, files: Source) -> bool:
         return files.has_spans()

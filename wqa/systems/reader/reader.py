@@ -15,12 +15,11 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.config.systems import KINDS
 from wqa.data import Candidate, Question
 from wqa.engines.choice import build_engine
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.errors import InputError, OptionError
+from wqa.errors import InputError, check_range
 from wqa.inference.loop import check_finite, micro_batches, read_ahead
 from wqa.inference.ranking import candidate_name, question_name
 from wqa.models import Network
@@ -56,8 +55,10 @@ def span_scores(starts: np.ndarray, ends: np.ndarray, most_tokens: int) -> np.nd
 
     Shapes: `starts, ends` (n,), the result (n, most_tokens).
     """
-    padded = np.concatenate([ends.astype(np.float64), np.full(most_tokens, -np.inf)])
-    last = np.arange(len(starts))[:, None] + np.arange(most_tokens)  # (n, most_tokens)
+    padding = np.full(most_tokens, -np.inf)
+    padded = np.concatenate([ends.astype(np.float64), padding])
+    first = np.arange(len(starts))
+    last = first[:, None] + np.arange(most_tokens)  # (n, most_tokens)
     return starts.astype(np.float64)[:, None] + padded[last]
 
 
@@ -73,7 +74,7 @@ def decode_spans(
 
     Shapes: `logits` (n, 2).
     """
-    tables: List[np.ndarray] = []
+    tables = []
     for window, window_logits in zip(windows, logits):
         document = documents[window.document]
         part = slice(window.start, window.end)
@@ -86,12 +87,15 @@ def decode_spans(
     edges = np.cumsum([0, *map(len, tables)])
     existing = np.count_nonzero(np.isfinite(scores))
     answers: Dict[str, Answer] = {}
-    for index in np.argsort(-scores, kind="stable")[:existing].tolist():
+    order = np.argsort(-scores, kind="stable")
+    for index in order[:existing].tolist():
         number = int(np.searchsorted(edges, index, side="right")) - 1
         row, further = divmod(index - int(edges[number]), most_tokens)
         window = windows[number]
-        document, first = documents[window.document], window.start + row
-        start, end = int(document.starts[first]), int(document.ends[first + further])
+        document = documents[window.document]
+        first = window.start + row
+        start = int(document.starts[first])
+        end = int(document.ends[first + further])
         text = texts[window.document][start:end]
         if text not in answers:
             answers[text] = Answer(text, float(scores[index]), window.document, start, end)
@@ -138,11 +142,7 @@ class Reader:
         max_answer_tokens: int = 30,
         group_tokens: int = 16384,
     ) -> None:
-        if max_answer_tokens < 1:
-            raise OptionError("max_answer_tokens", max_answer_tokens, "a whole number above 0")
-        if network.computes != "spans":
-            what = KINDS[network.computes][0]
-            raise OptionError("network", what, KINDS["spans"][0])
+        check_range("max_answer_tokens", max_answer_tokens, 1)
         self.network, self.inputs = network, inputs
         # A system may leave the stride to the default.
         self._windows = WindowInputs(inputs, getattr(network.own_config, "stride", 0))
@@ -226,8 +226,7 @@ class Reader:
         InputError, OptionError, ScoreError
             As `read` raises them; after the answers of the questions before it.
         """
-        if n_best < 1:
-            raise OptionError("n_best", n_best, "a whole number above 0")
+        check_range("n_best", n_best, 1)
         read = functools.partial(self._read, n_best=n_best)
         for group in read_ahead(questions, self._encode, self._group_tokens):
             yield from read(group)
@@ -257,14 +256,15 @@ class Reader:
     def _logits(self, windows: Sequence[Window]) -> List[np.ndarray]:
         """(length, 2) logits of the positions of each window."""
         lengths = np.array([len(window.pair.token_ids) for window in windows], dtype=int)
-        logits: List[np.ndarray] = [np.zeros((0, 2))] * len(windows)
+        logits = [np.zeros((0, 2))] * len(windows)
         works = micro_batches(self._engine, [window.pair for window in windows], lengths)
         for work, done in zip(works, self._engine.run_all(works)):
             # Of MXNet (pairs, L, 2), with padding; of oneDNN (tokens, 2).
             rows = self._engine.scores(0, done.rows[0]).reshape(-1, 2)
             starts = np.cumsum(done.positions) - done.positions
             for index, start in zip(work.numbers, starts):
-                logits[index] = rows[start : start + lengths[index]]
+                end = start + lengths[index]
+                logits[index] = rows[start:end]
         return logits
 
     def _check(self, encoded: _QuestionWindows, logits: Sequence[np.ndarray]) -> None:
@@ -279,7 +279,8 @@ class Reader:
 def _of_tokens(window: Window, logits: np.ndarray) -> np.ndarray:
     """(n, 2) logits of the document's tokens in a window, by which its spans are compared."""
     boundary = window.pair.boundary
-    return logits[boundary : boundary + window.end - window.start]
+    end = boundary + window.end - window.start
+    return logits[boundary:end]
 
 
 def _named(question: str, document: str, _: int) -> Tuple[str, str]:

@@ -18,7 +18,6 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tu
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
-import mxnet as mx
 import numpy as np
 from tqdm import tqdm
 
@@ -43,7 +42,7 @@ from wqa.text import (
 )
 from wqa.training.losses import span_cross_entropy
 from wqa.training.pairs import SHUFFLES
-from wqa.training.task import Setup, Task
+from wqa.training.task import Arrays, Setup, Task
 
 
 class Example(NamedTuple):
@@ -63,10 +62,7 @@ class SpanExamples:
     """Windows of the candidates of training questions, with and without an answer."""
 
     def __init__(
-        self,
-        questions: Iterable[Question],
-        windows: WindowInputs,
-        negatives: float = 1.0,
+        self, questions: Iterable[Question], windows: WindowInputs, negatives: float = 1.0
     ) -> None:
         self._windows, self._negatives = windows, negatives
         self.examples: List[Example] = []
@@ -97,23 +93,19 @@ class SpanExamples:
                 raise
             counts["skipped"] += 1
             return
-        spans = []
-        for text, label in zip(question.texts, labels):
-            spans.append(_spans(text, question.answers, label))
         counts["truncated"] += segments.question_truncated
         counts["questions"] += 1
-        positive, agreeing = [], []
-        for index, (label, of_text) in enumerate(zip(labels, spans)):
+        spans = []
+        for text, label in zip(question.texts, labels):
+            of_text = _spans(text, question.answers, label)
+            spans.append(of_text)
             if label and of_text:
-                positive.append(index)
+                self._add_positive(segments.question, text, of_text[0])
+            counts["without span"] += bool(label and not of_text)
+        for text, label, of_text in zip(question.texts, labels, spans):
             # What label and text disagree about is no example of either kind.
             if bool(label) == bool(of_text):
-                agreeing.append(index)
-            counts["without span"] += bool(label and not of_text)
-        for index in positive:
-            self._add_positive(segments.question, question.texts[index], spans[index][0])
-        for index in agreeing:
-            self._add_negatives(segments.question, question.texts[index], spans[index])
+                self._add_negatives(segments.question, text, of_text)
 
     def _add_positive(self, question_ids: List[int], text: str, span: Tuple[int, int]) -> None:
         """Add the window of a candidate in which an answer has the most context."""
@@ -186,9 +178,8 @@ class ReaderTask(Task):
     def create(cls, setup: Setup) -> ReaderTask:
         train_file, config, own_config = setup.train_file, setup.config, setup.own_config
         if is_store(train_file):
-            raise DataError(
-                train_file, "a store, which has no answers", "canonical JSONL with answers"
-            )
+            expected = "canonical JSONL with answers"
+            raise DataError(train_file, "a store, which has no answers", expected)
         tokenizer = setup.start.tokenizer()
         network = setup.network()
         check_length(setup.max_length, network.max_positions)
@@ -225,7 +216,7 @@ class ReaderTask(Task):
                 targets[row] = pair.boundary + np.array(span)
         return {**batch, "allowed": allowed, "targets": targets}
 
-    def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
+    def losses(self, batch: Arrays, update: int) -> Arrays:
         logits = self.network(*(batch[name] for name in self.inputs.names))  # (B, L, 2)
         return {"loss": span_cross_entropy(logits, batch["allowed"], batch["targets"])}
 
