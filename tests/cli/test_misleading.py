@@ -1,6 +1,8 @@
 """What runs without an error and says nothing: figures of nothing, and input that is misread."""
 
 import json
+import os
+import shutil
 
 import pytest
 
@@ -85,6 +87,18 @@ def test_a_question_of_stop_words_alone(capsys, tmp_path):
         assert reason in capsys.readouterr().out
 
 
+def test_questions_from_a_pipe(capsys, tmp_path):
+    path = write_questions(tmp_path / "q.jsonl", (1, 0))
+    descriptor, end = os.pipe()  # what <(cat q.jsonl) is to a command
+    os.write(end, path.read_bytes())
+    os.close(end)
+    assert main(["evaluate", "wo", "--data", f"/dev/fd/{descriptor}"]) == 0
+    os.close(descriptor)
+    piped = capsys.readouterr().out
+    assert main(["evaluate", "wo", "--data", str(path)]) == 0
+    assert piped.splitlines()[0] == capsys.readouterr().out.splitlines()[0]
+
+
 def test_what_is_absent_is_said_to_be_absent(capsys, tmp_path):
     for command in (
         ("ask", "no", "--question", "x"),
@@ -111,6 +125,26 @@ def test_advice_has_the_names_of_the_command_line(capsys, tiny_run, tmp_path, dr
     rank = ("rank", tiny_run, "--question", "why ?", "--candidates", tmp_path / "c.txt")
     error = refused(capsys, *rank, *drops)
     assert hint in error and "keep=" not in error
+
+
+def test_exits_and_cost_are_those_of_rankers_that_have_exits(capsys, tiny_run, tmp_path):
+    (tmp_path / "c.txt").write_text("ice\nthe moon\n")
+    for run, shown in ((tiny_run, True), ("bm25", False), ("wo", False)):
+        rank = ["rank", str(run), "--question", "moon ?", "--candidates", str(tmp_path / "c.txt")]
+        assert main(rank) == 0
+        out = capsys.readouterr().out
+        assert ("exit" in out) == ("of the full encoder" in out) == shown
+
+
+def test_a_run_of_a_newer_version(capsys, tiny_run, tmp_path):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "colour": 1}))
+    (tmp_path / "c.txt").write_text("ice\n")
+    rank = ("rank", run, "--question", "why ?", "--candidates", tmp_path / "c.txt")
+    assert (
+        "unknown field 'colour'" in (error := refused(capsys, *rank)) and "newer version" in error
+    )
 
 
 def test_a_folder_with_files_that_cannot_be_read(capsys, tmp_path):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from wqa.data.markup import markdown_text
+from wqa.data.markup import markdown_text, page_text
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,27 @@ def test_front_matter_is_left_out(front):
         "---\n\nThe tide tables are in the cabinet.\n\n---\n\nThe lighthouse.\n",
         "---\n---\nThe tide tables.\n",
         "---\ntitle: no end\n\nThe tide tables.\n",
+        "---\nNote: a rule\nand a sentence behind it.\n---\nThe lighthouse.\n",
     ],
 )
 def test_a_rule_is_no_front_matter(source):
     text = markdown_text(source)[1]
     assert set(re.findall(r"\w+", source)) == set(re.findall(r"\w+", text))
+
+
+def test_front_matter_ends_at_its_first_end():
+    text = markdown_text("---\na: 1\n...\n\nThe mill.\n\n---\n\nThe ferry.\n")[1]
+    assert "The mill." in text and "The ferry." in text and "a: 1" not in text
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        *('<iframe src="x"/>', "<script src='y' />", "<title/>", "<SVG/>", "<xmp/>", "<aside/>"),
+        *('<iframe title="a > b"/>', "<nav class='x'/>", "<noembed/>", "<main/>"),
+    ],
+)
+def test_what_follows_an_element_that_is_closed_at_once_is_kept(element):
+    pytest.importorskip("selectolax")
+    page = f"<html><body><p>One.</p>{element}<p>The mill was built in 1702.</p></body></html>"
+    assert "The mill was built in 1702." in page_text(page)[1]

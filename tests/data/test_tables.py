@@ -53,7 +53,33 @@ def test_a_table_of_questions(tmp_path):
     assert question == Question("1", "why ?", (Candidate('"Ice', None),))
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    "rows, texts, is_quoted",
+    [
+        # RFC 4180, as pandas and Excel write it
+        (['"say ""so"""\t"a\nb"', 'why\t"""Go"", she said"'], ["a\nb", '"Go", she said'], True),
+        (['why\t"a ""b"" c"', "why\tit"], ['a "b" c', "it"], True),
+        # Quotation marks that are text: one is open, or goes on behind its end, or is in a cell
+        (['"Ice\twhy', "who\tit"], ["why", "it"], False),
+        (['"Ice" is\ta', 'who\t"b"'], ["a", '"b"'], False),
+        (['"Ice\ta', 'who"\tb\tc"'], None, False),
+        (['5" pipe\tit is 7"'], ['it is 7"'], False),
+    ],
+)
+def test_quotation_marks_of_a_table_with_tabs(tmp_path, caplog, rows, texts, is_quoted):
+    path = tmp_path / "t.tsv"
+    path.write_text("\n".join(["question\tcandidate", *rows, ""]))
+    if texts is None:
+        with pytest.raises(DataError, match="t.tsv, row 2: 3 cells"):
+            list(read_questions(path))
+        return
+    read = [
+        candidate.text for question in read_questions(path) for candidate in question.candidates
+    ]
+    assert read == texts and ("t.tsv: quotation marks" in caplog.text) == is_quoted
+
+
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
 def test_line_ends_and_rows_without_text(tmp_path, caplog, end, name):
     rows = ["question,candidate,label", "why ?,Ice.,1", ",,", "why ?,Tea.,0", " ,,,,", ""]
@@ -62,6 +88,13 @@ def test_line_ends_and_rows_without_text(tmp_path, caplog, end, name):
     expected = Question("1", "why ?", (Candidate("Ice.", 1), Candidate("Tea.", 0)))
     assert list(read_questions(tmp_path / name)) == [expected]
     assert "2 rows without a text left out" in caplog.text
+
+
+def test_labels_in_a_column_of_another_name(tmp_path, caplog):
+    (tmp_path / "t.csv").write_text("question,candidate,relevance\nwhy ?,Ice.,1\n")
+    [question] = read_questions(tmp_path / "t.csv")
+    assert question.labels == (None,)
+    assert "t.csv: no column 'label'" in caplog.text and "not 'relevance'" in caplog.text
 
 
 def test_questions_without_candidates(tmp_path):
@@ -77,7 +110,7 @@ def test_questions_without_candidates(tmp_path):
     "content, message",
     [
         ("question,sentence\nq,a\n", "has no column 'candidate'; expected one of 'question', 'sen"),
-        ("question;candidate\nq;a\n", "one of 'question;candidate', divided by ','"),
+        ("question;candidate\nq;a\n", "save it with commas, or with tabs as .tsv"),
         ("", "is empty; expected a first row with the names of the columns"),
         ("question,candidate\n\n", "holds no question; expected a row with one"),
         ("question,candidate\nq,a\n ,b\n", "row 2: question is empty; expected text"),

@@ -110,10 +110,12 @@ def test_a_new_family_is_named_by_its_record(new_encoder):
     assert config["architectures"] == ["NovelForSequenceClassification"]
     assert (config["pad_token_id"], config["embedding_size"]) == (2, 12)
     assert config["score_dropout"] == 0.1
-    # The tensors name the family where model_type does not.
+    # The architecture or the tensors name the family where model_type does not.
     path = new_encoder / "config.json"
     expected = from_huggingface(config, path, ())
     del config["model_type"], config["embedding_size"], config["pad_token_id"]
+    assert from_huggingface(config, path, ()) == expected
+    del config["architectures"]
     assert from_huggingface(config, path, tensors) == expected
     with pytest.raises(EncoderError, match="expected one of .*, albert, new"):
         from_huggingface(config, path, ())
@@ -151,7 +153,7 @@ def edited_mpnet(folder, shape=None, **settings):
 
 
 @pytest.mark.parametrize("hybridized", [False, True])
-@pytest.mark.parametrize("name", ["tiny_bert", "tiny_xlm_roberta"])
+@pytest.mark.parametrize("name", ["tiny_bert", "tiny_mpnet", "tiny_xlm_roberta", "tiny_distilbert"])
 def test_ids_that_an_encoder_does_not_have_are_refused(name, hybridized):
     backbone = load_backbone(DATA / name)
     backbone.hybridize(hybridized)
@@ -168,7 +170,24 @@ def test_ids_that_an_encoder_does_not_have_are_refused(name, hybridized):
     assert backbone(long[:, 1:]).shape == (1, length, backbone.config.units)
 
 
-@pytest.mark.parametrize("prefix", ["module._orig_mod.", "model."])
+@pytest.mark.parametrize("name", ["tiny_mpnet", "tiny_xlm_roberta", "tiny_distilbert"])
+def test_a_classifier_goes_back_to_its_own_library(name, tmp_path):
+    """The written tensors are the read ones, and the scores of the directory stay."""
+    expected = np.load(DATA / name / "expected.npz")
+    model = load_classifier(DATA / name)
+    rows = [mx.nd.array(expected[key]) for key in ("token_ids", "token_types", "valid_length")]
+    written = huggingface_tensors(model)
+    folder = tmp_path / "back"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(to_huggingface(model.backbone.config)))
+    save_file(written, str(folder / "model.safetensors"))
+    again = load_classifier(folder)
+    np.testing.assert_allclose(again(*rows).asnumpy(), model(*rows).asnumpy(), atol=1e-6)
+    original = load_file(str(DATA / name / "model.safetensors"))
+    assert {key for key in written if "classifier" not in key} <= set(original)
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod.", "model."])
 def test_names_of_tensors_in_a_wrapper(tmp_path, prefix):
     folder = edited_mpnet(tmp_path / "encoder")
     tensors = load_file(str(folder / "model.safetensors"))
@@ -182,17 +201,21 @@ def test_names_of_tensors_in_a_wrapper(tmp_path, prefix):
 
 
 @pytest.mark.parametrize(
-    ("labels", "answer"),
+    ("labels", "answer", "noted"),
     [
-        ({"0": "LABEL_0", "1": "LABEL_1"}, 1),
-        ({"0": "not_entailment", "1": "entailment"}, 1),
-        ({"0": "Yes", "1": "No"}, 0),
+        ({"0": "LABEL_0", "1": "LABEL_1"}, 1, False),
+        ({"0": "not_entailment", "1": "entailment"}, 1, False),
+        ({"0": "entailment", "1": "not_entailment"}, 0, False),
+        ({"0": "Yes", "1": "No"}, 0, False),
+        ({"0": "1", "1": "0"}, 0, False),
+        ({"0": "grau", "1": "blau"}, 1, True),
     ],
 )
-def test_the_names_of_labels_say_which_is_the_answer(tmp_path, labels, answer):
+def test_the_names_of_labels_say_which_is_the_answer(tmp_path, caplog, labels, answer, noted):
     folder = edited_mpnet(tmp_path / "encoder", id2label=labels)
     expected = np.load(DATA / "tiny_mpnet" / "expected.npz")
     rows = [mx.nd.array(expected[key]) for key in ("token_ids", "token_types", "valid_length")]
     scores = load_classifier(folder)(*rows).asnumpy()
     logits = expected["logits"]
     np.testing.assert_allclose(scores, logits[:, answer] - logits[:, 1 - answer], atol=1e-5)
+    assert len(caplog.records) == noted  # one line, however many tensors the classifier has

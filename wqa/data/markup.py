@@ -14,12 +14,18 @@ from wqa.errors import MissingDependency, how_to_install
 _SPACE = re.compile(r"\s+")
 _WORD = re.compile(r"\w")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-#: YAML between two lines at the start of a file, whose first line has a key or is a comment.
-_FRONT_MATTER = re.compile(
-    r"\A---[ \t]*\n(?=[\w\"'-][^:\n]{0,100}:\s|#)((?!---|\.\.\.).*\n)*(---|\.\.\.)[ \t]*(\n|$)"
-)
+#: What may be YAML at the start of a file, its first line, and any of its lines.
+_FRONT_MATTER = re.compile(r"---[ \t]*\n((?:(?!---|\.\.\.).*\n)*?)(?:---|\.\.\.)[ \t]*(?:\n|$)")
+_YAML_KEY = re.compile(r"[\w\"'-][^:\n]{0,100}:(?:\s|$)|#")
+_YAML = re.compile(r"[ \t]|-(?:\s|$)|[]}]|" + _YAML_KEY.pattern)
 #: Elements of a page that are not part of its text.
 _OUTSIDE = "script,style,noscript,template,nav,footer,aside,button,select,textarea,svg,iframe"
+#: An element that XHTML closes at once; HTML would take what follows for its content.
+_CLOSED = re.compile(
+    rf"<({_OUTSIDE.replace(',', '|')}|title|noembed|noframes|xmp|plaintext|header|main|article)"
+    r"((?:\s(?:[^<>\"']|\"[^\"<]{0,2000}\"|'[^'<]{0,2000}'){0,200})?)/>",
+    re.IGNORECASE,
+)
 #: Elements within a line; any other is a block.
 _INLINE = re.compile(
     "a|abbr|acronym|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|img|ins|kbd|label|mark|q|s|samp|"
@@ -62,7 +68,7 @@ def markdown_text(source: str) -> Tuple[str, str]:
     # Tags of Markdown may be names, as `List<String>`: they stay as text, and images by theirs.
     reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     reader.add_render_rule("image", _alternative)
-    source = _FRONT_MATTER.sub("", source.replace("\r\n", "\n"), count=1)
+    source = _without_front_matter(source.replace("\r\n", "\n"))
     page = _parse(reader.render(_COMMENT.sub("", source) if "-->" in source else source))
     title = page.css_first(", ".join(f"h{level}" for level in range(1, 7)))
     return _line(title), _main_text(page)
@@ -71,6 +77,16 @@ def markdown_text(source: str) -> Tuple[str, str]:
 def _alternative(reader: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
     """Text of an image."""
     return html.escape(tokens[index].content)
+
+
+def _without_front_matter(source: str) -> str:
+    """A text without the YAML between two lines with which it may begin."""
+    match = _FRONT_MATTER.match(source)
+    if not match:
+        return source
+    lines = [line for line in match[1].split("\n") if line.strip()]
+    is_yaml = all(_YAML.match(line) for line in lines) and bool(lines)
+    return source[match.end() :] if is_yaml and _YAML_KEY.match(lines[0]) else source
 
 
 def page_text(source: str) -> Tuple[str, str]:
@@ -104,7 +120,7 @@ def _parse(source: str) -> Any:
         raise _missing("selectolax", "HTML") from None
     for mark in (_BLOCK, _LINE):
         source = source.replace(mark, "")
-    return LexborHTMLParser(source)
+    return LexborHTMLParser(_CLOSED.sub(r"<\1\2></\1>", source))
 
 
 def _missing(library: str, form: str) -> MissingDependency:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import csv
+import logging
 import pathlib
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+import re
+from typing import Dict, Iterator, List, Sequence, Tuple
 
 from wqa.data.records import Candidate, Question, check_document_ids
-from wqa.errors import DataError, shorten
+from wqa.errors import DataError, printable, shorten
 from wqa.io.files import PathLike
 from wqa.io.lines import text_lines
 from wqa.io.progress import note_counts
+
+LOGGER = logging.getLogger(__name__)
 
 #: What divides the cells, by the end of a file's name.
 TABLES = {".csv": ",", ".tsv": "\t"}
 #: Greatest length of a cell in characters.
 LONGEST_CELL = 1 << 26
+
+#: Between two lines that a carriage return alone divides.
+_BEHIND_RETURN = re.compile(r"(?<=\r)(?!\n|$)")
 
 #: A column of whole numbers with empty cells is one of fractions to many programs.
 _LABELS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "": None}
@@ -45,20 +52,19 @@ def read_rows(
         raise DataError(path, f"ends in {suffix or 'nothing'}", f"a table, {' or '.join(TABLES)}")
     delimiter = TABLES[suffix]
     csv.field_size_limit(LONGEST_CELL)
-    # Quotation marks are text between tabs, as in WikiQA's files.
-    quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    lines = (line for _, line in text_lines(path))
-    rows = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+    if delimiter == "\t" and not _is_quoted(path):  # quotation marks are text there
+        rows = csv.reader(_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
+    else:
+        rows = csv.reader(_lines(path), delimiter=delimiter, strict=True)
     number = 0
     try:
         header = next(rows, [])
         if not header:
             raise DataError(path, "is empty", "a first row with the names of the columns")
-        for column in (*columns, *header):
-            if header.count(column) != 1:
-                has = f"has {header.count(column) or 'no'} column {shorten(column)}"
-                names = ", ".join(map(shorten, header))
-                raise DataError(path, has, f"one of {names}, divided by {delimiter!r}", hint)
+        for column in columns:
+            _check_column(path, header, column, f"{hint}; {delimiter!r} divides them")
+        for column in header:
+            _check_column(path, header, column, "name each column once")
         for number, row in enumerate(rows, 1):
             where = f"{path}, row {number}"
             if not any(map(str.strip, row)):
@@ -71,6 +77,41 @@ def read_rows(
         raise DataError(f"{path}, after row {number}", str(error), "a whole table", hint) from None
 
 
+def _lines(path: PathLike) -> Iterator[str]:
+    """Lines of a table, whatever ends them."""
+    for _, line in text_lines(path):
+        yield from _BEHIND_RETURN.split(line)
+
+
+def _is_quoted(path: PathLike) -> bool:
+    """Whether a table with tabs has quoted cells, and all that begin so end so (RFC 4180)."""
+    if not any(line.startswith('"') or '\t"' in line for line in _lines(path)):
+        return False
+    try:
+        rows = csv.reader(_lines(path), delimiter="\t", strict=True)
+        widths = {0}
+        for row in rows:
+            # A quotation may begin in a text, and end in that of another row.
+            if any("\n" in cell and "\t" in cell for cell in row):
+                return False
+            widths.add(len(row))
+    except csv.Error:
+        return False
+    if len(widths) != 2:
+        return False
+    LOGGER.warning(printable(f"{path}: quotation marks around cells are no part of their texts"))
+    return True
+
+
+def _check_column(path: PathLike, header: List[str], column: str, hint: str) -> None:
+    if header.count(column) == 1:
+        return
+    if len(header) == 1 and ";" in header[0]:
+        hint = "save it with commas, or with tabs as .tsv"
+    has = f"has {header.count(column) or 'no'} column {shorten(column)}"
+    raise DataError(path, has, f"one of {', '.join(map(shorten, header))}", hint)
+
+
 def read_question_table(path: PathLike, with_candidates: bool = True) -> Iterator[Question]:
     """Read the questions of a table, which has a row for each candidate.
 
@@ -79,6 +120,7 @@ def read_question_table(path: PathLike, with_candidates: bool = True) -> Iterato
     columns = ("question", "candidate") if with_candidates else ("question",)
     candidates: Dict[str, List[Candidate]] = {}
     blank = 0
+    others: List[str] = []
     for where, _, cells in read_rows(path, columns, "name the columns so"):
         if not cells:
             blank += 1
@@ -87,6 +129,8 @@ def read_question_table(path: PathLike, with_candidates: bool = True) -> Iterato
             raise DataError(where, "question is empty", "text")
         of_question = candidates.setdefault(cells["question"], [])
         if "candidate" in cells:
+            if "label" not in cells:
+                others = [name for name in cells if name not in ("question", "candidate", "id")]
             label = cells.get("label", "").strip()
             if label not in _LABELS:
                 found = f"label is {shorten(label)}"
@@ -96,6 +140,11 @@ def read_question_table(path: PathLike, with_candidates: bool = True) -> Iterato
     if not candidates:
         raise DataError(path, "holds no question", "a row with one")
     note_counts(path, [(blank, "row", "without a text left out")])
+    if others:
+        unread = ", ".join(map(shorten, others))
+        LOGGER.warning(
+            printable(f"{path}: no column 'label', whose values are 0 and 1; not {unread}")
+        )
     for number, (text, of_question) in enumerate(candidates.items(), 1):
         question = Question(str(number), text, tuple(of_question))
         check_document_ids(question, f"{path}, question {shorten(text)}")

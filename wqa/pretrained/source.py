@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import pathlib
 import re
 from typing import Any, Collection, Dict, List, Optional, Sequence, Set, Tuple
@@ -13,7 +14,7 @@ from mxnet.gluon import Block, HybridBlock, Parameter
 from wqa.config import BackboneConfig, from_dict, read_run_config
 from wqa.config.encoders import check_exits
 from wqa.data.digests import check_digest
-from wqa.errors import EncoderError
+from wqa.errors import EncoderError, printable, shorten
 from wqa.models import Backbone, Network
 from wqa.models.exits import ExitConfig
 from wqa.models.heads import FirstPositionHead
@@ -118,6 +119,10 @@ def set_rows(parameter: Parameter, start: int, rows: np.ndarray) -> None:
 
 #: Names of labels, in lower case, of candidates that answer.
 ANSWER_LABELS = {"1", "answer", "correct", "entailment", "positive", "relevant", "true", "yes"}
+#: Names of labels that have none.
+DEFAULT_LABELS = {"LABEL_0", "LABEL_1"}
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class Source(TensorMap):
@@ -212,7 +217,15 @@ class Source(TensorMap):
         labels = self.settings.get("id2label")
         if not isinstance(labels, dict):
             return 1
-        is_answer = [str(labels.get(label)).lower() in ANSWER_LABELS for label in ("0", "1")]
+        listed = [str(labels.get(label)) for label in ("0", "1")]
+        is_answer = [label.lower() in ANSWER_LABELS for label in listed]
+        if is_answer[0] == is_answer[1] and set(listed) != DEFAULT_LABELS:
+            _LOGGER.warning(
+                "%s: of the labels %s the second is taken for that of answers; id2label of "
+                "config.json chooses, where it names one of them 'answer'",
+                printable(str(self.where)),
+                ", ".join(map(shorten, listed)),
+            )
         return 0 if is_answer == [True, False] else 1
 
     def has_spans(self) -> bool:
