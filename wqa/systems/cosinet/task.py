@@ -24,6 +24,7 @@ from wqa.io.progress import note_counts
 from wqa.models import Network
 from wqa.systems.cosinet.inputs import plan_lists
 from wqa.text import Tokenizer, WordTokenizer, embedding_matrix
+from wqa.text.words import BUCKETS
 from wqa.training.losses import listwise_divergence
 from wqa.training.start import Start
 from wqa.training.task import Arrays, PairTask, Setup
@@ -32,6 +33,9 @@ from wqa.training.task import Arrays, PairTask, Setup
 FROM_WORDS = ("rows", "width", "words_sha256", "buckets")
 
 _HINT = "give words=FOLDER, a table that `wqa embed-words` wrote"
+
+#: Pairs whose words are looked up in the table before a training.
+_LOOKED_UP = 10_000
 
 
 class WordStart(Start):
@@ -99,6 +103,7 @@ class ListTask(PairTask):
         chosen, own_config = _open(setup.system.name, setup.start, setup.own_config)
         task: Any = super().create(setup._replace(start=chosen, own_config=own_config))
         task._start = chosen
+        task._check_words(setup.train_file)
         cut = (task.pairs.truncated, "candidate", f"cut to {task.inputs.max_length} words")
         left_out = (task.without_positive, "question", "without a positive left out")
         note_counts(setup.train_file, (cut, left_out))
@@ -107,6 +112,16 @@ class ListTask(PairTask):
     @classmethod
     def make_network(cls, setup: Setup) -> Network:
         return setup.system.network_type()(None, setup.own_config)
+
+    def _check_words(self, train_file: str) -> None:
+        """Refuse word vectors of none of the corpus's words."""
+        known = len(self.inputs.tokenizer.words)
+        first = self.pairs.assemble(np.arange(min(len(self.pairs), _LOOKED_UP)))
+        # Unknown words share the ids of the buckets.
+        ids = np.concatenate([ids for pair in first for ids in pair[:2]])
+        if not np.any(ids <= known):
+            problem = f"word vectors of none of the words of its first {len(first):,} pairs"
+            raise DataError(train_file, problem, "a table that has some of them", _HINT)
 
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         return (self._start or start).fill(self.network, devices)
@@ -157,5 +172,8 @@ def _open(system: str, start: Start, own_config: Any) -> Tuple[Start, Any]:
     if run.system != system:
         raise OptionError("init", f"a run of the system {run.system}", f"a run of {system}")
     stored = from_dict(type(own_config), run.network, f"{start.name}, field network")
+    if own_config.buckets not in (BUCKETS, stored.buckets):
+        expected = f"{stored.buckets}, those of the run's words"
+        raise OptionError("buckets", own_config.buckets, expected, "leave buckets out")
     sizes = {name: getattr(stored, name) for name in FROM_WORDS}
     return start, dataclasses.replace(own_config, **sizes)

@@ -73,6 +73,17 @@ class MSPPTask(PairTask):
         note_counts(setup.train_file, [(task.pairs.truncated, "candidate", done)])
         return task
 
+    @classmethod
+    def make_network(cls, setup: Setup) -> Any:
+        sigma = setup.own_config.type_initialisation
+        if setup.start.has_shape(setup.own_config, cls.shape) and sigma:
+            problem = f"{sigma} with a run of a joint model, whose row is trained"
+            raise OptionError("type_initialisation", problem, "0, or an encoder to start from")
+        if setup.config.shuffle != "pair":
+            expected = "pair: joint models shuffle groups of candidates"
+            raise OptionError("shuffle", setup.config.shuffle, expected)
+        return super().make_network(setup)
+
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         """Initialise the network, and extend the token types of the encoder that it starts from.
 
