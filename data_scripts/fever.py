@@ -18,7 +18,7 @@ import collections
 import sys
 
 from corpus import make_main, refuse_empty
-from releases import expecting, lines_of, members
+from releases import expecting, lines_of, members, note
 
 from wqa.data import parse_json
 from wqa.data.documents import LABELS, NO_EVIDENCE, Claim, check_label, write_claims
@@ -44,6 +44,8 @@ def read(archive, split, counts):
         claim, retrieved = read_claim(line, where, labelled=split != "test")
         counts["claims"] += 1
         counts["evidence"] += min(retrieved, MOST_EVIDENCE)
+        counts["without_evidence"] += not retrieved
+        counts["cut"] += retrieved > MOST_EVIDENCE
         counts[claim.label or "without_label"] += 1
         yield claim
     refuse_empty(split, counts["claims"], "claim")
@@ -81,6 +83,7 @@ def figures(counts, split):
         "claims": counts["claims"],
         "evidence": counts["evidence"],
         "evidence_per_claim": round(counts["evidence"] / counts["claims"], 2),
+        "without_evidence": counts["without_evidence"],
         "labels": labels,
         "published": PUBLISHED[split],
     }
@@ -97,6 +100,9 @@ def convert(archive, out):
         counts = collections.Counter()
         write_claims(out / f"{split}.jsonl", read(archive, split, counts))
         stats[split] = figures(counts, split)
+        if counts["cut"]:
+            text = f"claims with more than {MOST_EVIDENCE} pieces of evidence, which keep the first"
+            note(f"{split}: {counts['cut']:,} {text}")
     return stats
 
 

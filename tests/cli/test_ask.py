@@ -252,4 +252,4 @@ def test_an_index_without_sentences_is_refused_before_the_ranker_is_loaded(tmp_p
     assert "1 document, 2 sentences, " in capsys.readouterr().out
     command[-1] = tmp_path / "other"
     assert main(list(map(str, command))) == 2
-    assert "divided by ','; name the column of texts with --column" in capsys.readouterr().err
+    assert "name the column of texts with --column; ',' divides them" in capsys.readouterr().err

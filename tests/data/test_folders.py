@@ -176,7 +176,7 @@ def test_tables(tmp_path, caplog):
     [
         ("id,body\nx,y\n", "has no column 'text'; expected one of 'id', 'body'"),
         ("text,text\nx,y\n", "has 2 column 'text'; expected one of 'text', 'text'"),
-        ("id;text\nx;y\n", "expected one of 'id;text', divided by"),
+        ("id;text\nx;y\n", "'id;text'; save it with commas"),
         ("Id\nx\n", "name the column of texts with --column"),
         ("id,text\nx\n", "row 1: 1 cells; expected 2, as in the first row"),
         ("id,text\nx,y\nx,z\n", "row 2: document id 'x' is on line 1 too"),

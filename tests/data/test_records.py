@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from wqa.cli import main
 from wqa.data import (
     Candidate,
-    Document,
     Question,
     read_candidates,
     read_documents,
@@ -19,7 +18,6 @@ from wqa.data import (
 )
 from wqa.errors import DataError
 from wqa.evaluation import by_document_id, read_run, score_run
-from wqa.retrieval import Index
 
 META = {"url": "https://a.example/?q=\u00e9", "depth": [1, {"x": None}], "ok": True}
 VALUES = st.recursive(
@@ -129,20 +127,6 @@ def test_documents_with_meta_become_candidates_with_meta(tmp_path, jsonl, call):
     assert code == 0, err
     [question] = read_questions(tmp_path / "out.jsonl")
     assert [(item.id, item.meta) for item in question.candidates] == [("D1", META), ("D2", None)]
-
-
-def test_an_index_of_a_version_without_meta(tmp_path, jsonl, call):
-    lines = ['{"id": "D1", "text": "glacier caves"}']
-    lines += [f'{{"id": "D{number}", "text": "tea {number}"}}' for number in range(3, 9)]
-    path = jsonl(*lines, name="documents.jsonl")
-    assert call("index", path, "--out", tmp_path / "index")[0] == 0
-    meta = json.loads((tmp_path / "index" / "meta.json").read_text())
-    for name in ("meta_bytes", "meta_ends"):
-        (tmp_path / "index" / f"{name}.bin").unlink()
-        del meta["files"][name], meta["sha256"][name]
-    (tmp_path / "index" / "meta.json").write_text(json.dumps(meta))
-    [hit] = Index(tmp_path / "index").search("caves ?")
-    assert hit.document == Document("D1", "glacier caves")
 
 
 def test_official_qrels_join_by_id(tmp_path, jsonl, call):

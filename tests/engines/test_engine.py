@@ -169,8 +169,6 @@ def test_quantization_is_refused_where_it_does_not_belong(tiny_run, tmp_path):
         load_ranker(run, precision="int8")
     with pytest.raises(OptionError, match="no question"):
         quantize(run, [])
-    with pytest.raises(OptionError, match="strength"):
-        quantize(run, read_questions(builtin_path("dev")), strength=2.0)
 
 
 @needs_onednn

@@ -100,7 +100,7 @@ def test_wrong_requests(index, body, words):
 def test_it_is_described_and_served_only_with_an_index(index):
     page = answers(index, [b""], path="/openapi.json", method="GET")[0].json
     schema = page["paths"]["/ask"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    names = {"question", "top", "n_best", "drop_ratio", "model", "truncate"}
+    names = {"question", "top", "n_best", "drop_ratio", "drop_below", "model", "truncate"}
     assert set(schema["properties"]) == names
     [facts] = answers(index, [b""], path="/api/ranker", method="GET")
     assert facts.json["documents"] == 9

@@ -136,12 +136,13 @@ def train(
     config = config or TrainingConfig(**own_config.training_defaults())
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
+    if dev and make_evaluator:
+        raise OptionError("dev and make_evaluator", "both", "one of the two")
     if dev:
         make_evaluator = Development(dev, system, own_config, config).evaluator
     with _joined(run, config) as workers:
-        devices_now = began_on = len(devices) * workers.count
-        if resume:
-            began_on = _devices_of(run) or devices_now
+        devices_now = len(devices) * workers.count
+        began_on = (resume and _devices_of(run)) or devices_now
         with open_start(encoder, init) as start:
             setup = Setup(kind, start, own_config, train_file, config, max_length)
             task = kind.task_type().create(setup)
