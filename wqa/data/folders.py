@@ -74,7 +74,8 @@ def read_folder(path: PathLike) -> Iterator[Document]:
             LOGGER.warning(f"left out: {_office_error(file)}")
             continue
         if _form(file) is None:
-            left_out[f"of kind {shorten(file.suffix)} left out"] += 1
+            kind = f"of kind {shorten(file.suffix)}" if file.suffix else "without suffix"
+            left_out[f"{kind} left out"] += 1
             continue
         try:
             document = _read(file, name)
