@@ -55,7 +55,7 @@ def test_a_folder_of_texts_markdown_and_pages(tmp_path, caplog):
         Document("deep/a.HTML", TEXT, "Caves & ice"),
     ]
     assert (
-        "1 file of kind '' left out, 1 file of kind '.png' left out, 1 file without a text"
+        "1 file of kind '.png' left out, 1 file without a text left out, 1 file without suffix"
         in caplog.text
     )
     assert [item.id for item in read_collection(tmp_path)][-1] == "deep/a.HTML"
