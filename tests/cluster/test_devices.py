@@ -11,6 +11,7 @@ from wqa.config.environment import device_numbers
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import ClusterError, DeviceError, OptionError, Stopped
 from wqa.io.progress import StopRequest
+from wqa.systems.development import evaluation_engine
 from wqa.systems.scores import ScoringTask
 
 SMALL = 500
@@ -81,6 +82,11 @@ def test_what_cannot_be_divided_is_refused(tiny_run, data, tmp_path, capsys):
 )
 def test_numbers_of_devices(ctx, numbers):
     assert device_numbers(ctx) == ("gpu", numbers)
+
+
+@pytest.mark.parametrize("ctx", ["gpu:1", "gpu:1-4", "gpu:1,gpu:3", "gpu:1-2,gpu:5"])
+def test_a_training_on_several_devices_is_evaluated_on_the_first(ctx):
+    assert evaluation_engine("auto", ctx).ctx == "gpu:1"
 
 
 @pytest.mark.parametrize("ctx", ["", "gpu:", "gpu:3-1", "gpu:0,cpu:1", "gpu:0,gpu:0", "gpu:0,", 1])

@@ -209,8 +209,10 @@ class QuestionGroup:
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:
         """Candidates of a pool that the stage keeps; ties keep the earlier candidate."""
         scores = self._scores[stage, pool]
-        relevances = self._ranker.calibration.of_stage(stage, scores)
-        count = self._drops[stage].kept(len(pool), relevances)
+        drop, relevances = self._drops[stage], None
+        if drop.below:
+            relevances = self._ranker.calibration.of_stage(stage, scores)
+        count = drop.kept(len(pool), relevances)
         best = np.argsort(-scores, kind="stable")[:count]
         return pool[np.sort(best)]
 

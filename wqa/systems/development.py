@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any, Callable, Dict, Iterable, List
 
 from wqa.config import EngineConfig, TrainingConfig
@@ -61,9 +62,11 @@ class Development:
 
 
 def evaluation_engine(engine: str, ctx: str) -> EngineConfig:
-    """Engine that evaluates, or scores by a teacher, on the first device of a training."""
+    """Engine that evaluates on the first device of a training."""
     # oneDNN may be able to train a network but not to rank with it; MXNet then ranks.
-    return EngineConfig(engine="mxnet" if engine == "mxnet" else "auto", ctx=ctx.split("-")[0])
+    return EngineConfig(
+        engine="mxnet" if engine == "mxnet" else "auto", ctx=re.split("[-,]", ctx)[0]
+    )
 
 
 def evaluate_rankings(dev: Development, inputs: Any) -> Evaluator:

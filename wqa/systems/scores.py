@@ -29,7 +29,7 @@ from wqa.data.partitions import (
 )
 from wqa.data.parts import Arrays, PartTask, run_whole
 from wqa.data.records import filter_rule, known_labels
-from wqa.data.scores import COUNTS, FORMAT, TYPES, CandidateScores, candidate_keys, scores_output
+from wqa.data.scores import COUNTS, FORMAT, TYPES, candidate_keys, scores_output
 from wqa.errors import DataError, check_choice, check_range
 from wqa.evaluation.trec import check_run_ids, run_lines
 from wqa.inference.document_cache import cache_digest
@@ -37,7 +37,7 @@ from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
 from wqa.io.arrays import Output, check_made_with, reusable_folder, write_arrays
 from wqa.io.files import PathLike, sha256
-from wqa.io.progress import StopRequest, with_bar
+from wqa.io.progress import StopRequest
 from wqa.systems.load import load_ranker
 from wqa.text import PreparedQuestions, naming_file
 
@@ -340,38 +340,3 @@ def write_scores(
     """
     task = ScoringTask(str(run), str(data), str(out), filter, output, partition_tokens, options)
     return run_whole(task, progress, stop)
-
-
-def score_in_memory(
-    run: Union[str, os.PathLike[str]],
-    data: PathLike,
-    filter: str = "all",
-    progress: bool = False,
-    partition_tokens: int = PARTITION_TOKENS,
-    **options: Any,
-) -> CandidateScores:
-    """Score the candidates of a corpus.
-
-    Parameters
-    ----------
-    run, data, filter, progress, partition_tokens
-        As `write_scores` takes them.
-    **options
-        Keywords of `wqa.load_ranker`.
-
-    Returns
-    -------
-    CandidateScores
-        The scores, to the bit those that `write_scores` writes.
-
-    Raises
-    ------
-    WqaError
-        If the ranker or the questions cannot be read, or a question cannot be ranked.
-    """
-    task = ScoringTask(str(run), str(data), "", filter, "logits", partition_tokens, options)
-    partitions = list(task.divide())
-    scored = with_bar(partitions, len(partitions), "score", progress, "partition")
-    parts = [task.compute(partition) for partition in scored]
-    keys = np.concatenate([arrays["keys"] for arrays in parts])
-    return CandidateScores(keys, np.concatenate([arrays["scores"] for arrays in parts]))
