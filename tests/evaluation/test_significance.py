@@ -6,6 +6,7 @@ import pytest
 from wqa.data import Candidate, Question
 from wqa.errors import DataError
 from wqa.evaluation import evaluate
+from wqa.evaluation.reliability import note_few_questions, wilson_interval
 from wqa.evaluation.significance import (
     between_seeds,
     compare,
@@ -161,3 +162,19 @@ def test_seeds_that_do_not_vary():
     assert math.isnan(between_seeds(sums, [0.5, 0.5]))
     assert math.isnan(between_seeds([0.5], [0.6, 0.7]))
     assert math.isnan(between_seeds([0.5, 0.6], [0.7]))
+
+
+def test_interval_of_a_mean_of_few():
+    # Of one question: z^2 = 3.8416, and (1 + z^2 / 2 -+ z^2 / 2) / (1 + z^2).
+    assert wilson_interval(1.0, 1) == pytest.approx((1 / 4.8416, 1.0))
+    assert wilson_interval(0.0, 1) == pytest.approx((0.0, 3.8416 / 4.8416))
+    low, high = wilson_interval(0.5, 400)
+    assert high - low == pytest.approx(2 * 1.96 * 0.5 / 400**0.5, rel=1e-2)
+
+
+def test_few_questions_are_noted(caplog):
+    note_few_questions(30, map=0.5)
+    note_few_questions(0)
+    assert not caplog.text
+    note_few_questions(1, map=1.0)
+    assert "questions: 1" in caplog.text and "map may be from 21 to 100" in caplog.text

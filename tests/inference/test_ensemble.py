@@ -81,6 +81,18 @@ def test_by_hand():
     assert ranker.rank("q", ["b", "a"]).order.tolist() == [1, 0]
 
 
+def test_scores_are_combined_as_they_are():
+    first, second = Table({"a": 3.0, "b": -1.0}), Table({"a": 0.0, "b": 8.0})
+    ranker = EnsembleRanker([first, second], [2, 1], combine="scores")
+    [ranking] = ranker.rank_all([question("a", "b", "")])
+    np.testing.assert_allclose(ranking.scores, [2.0, 2.0, -np.inf], rtol=1e-12)
+    # A ranker of weight 0 does not count, whatever it scores.
+    first_alone = EnsembleRanker([first, Table({"a": np.inf, "b": 0.0})], [1, 0], combine="scores")
+    assert first_alone.weights == (1.0, 0.0)
+    with pytest.raises(OptionError, match="combine"):
+        EnsembleRanker([first, second], combine="votes")
+
+
 def test_scores_beyond_the_rounding_of_probabilities():
     scores = np.array([[800.0, -800.0, 40.0], [790.0, -810.0, 41.0]])
     found = log_odds_of_mean(scores, (0.5, 0.5))
@@ -177,6 +189,7 @@ def test_a_file_ranks_wherever_a_run_does(runs, write, questions, tiny_run):
         ('{"ensemble": "seed1"}', "is no ensemble of rankers .*ensemble is 'seed1'"),
         ('{"ensemble": ["seed1"], "rankers": ["seed1"]}', "is no sequence .*besides"),
         ('{"ensemble": ["seed1", 3]}', "run is 3"),
+        ('{"ensemble": ["seed1"], "combine": "votes"}', "combine is 'votes'"),
         ('{"ensemble": [], "ensemble": ["seed1"]}', "key 'ensemble' occurs twice"),
         ('{"weights": [1]}', "is no sequence or ensemble .*neither rankers nor ensemble"),
         ('{"ensemble": []}', "rankers: none"),
@@ -192,6 +205,22 @@ def test_files_that_do_not_fit(runs, write, text, problem):
     path.write_text(text)
     with pytest.raises(RunDirectoryError, match=problem):
         load_ranker(path)
+
+
+def test_bm25_and_a_similarity_by_name(write, questions, tiny_encoder):
+    ranker = load_ranker(f"bm25+maxsim:{tiny_encoder}")
+    pair = [load_ranker("bm25"), load_ranker(f"maxsim:{tiny_encoder}")]
+    alone = [list(one.rank_all(questions)) for one in pair]
+    path = write(
+        "sum.json", ensemble=["bm25", f"maxsim:{tiny_encoder}"], weights=[2, 1], combine="scores"
+    )
+    in_file = load_ranker(path).rank_all(questions)
+    for ranking, same, bm25, maxsim in zip(ranker.rank_all(questions), in_file, *alone):
+        np.testing.assert_allclose(ranking.scores, (2 * bm25.scores + maxsim.scores) / 3, rtol=1e-5)
+        np.testing.assert_array_equal(ranking.scores, same.scores)
+    for name in ("bm25+bm25", "bm25+rr", "bm25+bm25+minilm", "bm25+"):
+        with pytest.raises(OptionError, match="run"):
+            load_ranker(name)
 
 
 # Weights

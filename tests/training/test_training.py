@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import logging
 
 import mxnet as mx
 import numpy as np
@@ -7,8 +8,11 @@ import pytest
 
 from wqa.cli import main
 from wqa.config import TrainingConfig, read_run_config
-from wqa.data import builtin_path
+from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingDiverged
+from wqa.evaluation import evaluate_ranker
+from wqa.evaluation.reliability import wilson_interval
+from wqa.systems.load import load_ranker
 from wqa.systems.train import train
 from wqa.training.checkpoint import State
 from wqa.training.schedules import dropout_seed, exit_of_update, slanted_triangular, triangular
@@ -288,3 +292,40 @@ def test_train_takes_development_questions_as_the_command_does(tiny_encoder, tmp
     assert figures == [state.best_figure] * 2
     with pytest.raises(OptionError, match="dev and make_evaluator: both"):
         train("cascade", data, str(tmp_path / "c"), dev=dev, make_evaluator=print, **options)
+
+
+def trained_beside_others(tmp_path, caplog, name, count=3, **options):
+    """Lines of ``metrics.jsonl`` of a training with a few development questions."""
+    questions = list(read_questions(builtin_path("dev")))
+    write_questions(tmp_path / "few.jsonl", questions[:count])
+    config = TrainingConfig(max_updates=2, learning_rate=1e-3, warmup_updates=1)
+    run, dev = tmp_path / name, str(tmp_path / "few.jsonl")
+    with caplog.at_level(logging.INFO):
+        train("cascade", dev, str(run), dev=dev, config=config, exits=(1, 3), **options)
+    return list(map(json.loads, (run / "metrics.jsonl").read_text().splitlines()))
+
+
+def test_a_training_is_compared_with_none(tiny_encoder, tmp_path, caplog):
+    lines = trained_beside_others(tmp_path, caplog, "a", encoder=str(tiny_encoder))
+    maxsim = f"maxsim:{tiny_encoder}"
+    names = ["bm25", maxsim, f"bm25+{maxsim}"]
+    assert list(lines[0]["untrained"]) == names and lines[0]["update"] == 0
+    compared = lines[-1]["compared"]
+    assert list(compared) == [*names, "run", "ensemble.json"]
+    questions = list(read_questions(tmp_path / "few.jsonl"))
+    rankers = [*names, tmp_path / "a", tmp_path / "a" / "ensemble.json"]
+    for figures, ranker in zip(compared.values(), rankers):
+        [row] = evaluate_ranker(load_ranker(ranker), questions)
+        assert figures["map"] == pytest.approx(row["map"])
+    low, high = wilson_interval(compared["run"]["map"], 3)
+    assert f"map may be from {100 * low:.0f} to {100 * high:.0f}" in caplog.text
+    best = max(compared[name]["map"] for name in names)
+    assert ("the run ranks worse than" in caplog.text) == (compared["run"]["map"] < best)
+    ensemble = load_ranker(tmp_path / "a" / "ensemble.json")
+    assert ensemble.weights == (0.5, 0.25, 0.25) and ensemble.combine == "scores"
+
+
+def test_a_run_to_start_from_is_what_a_training_is_compared_with(tiny_run, tmp_path, caplog):
+    lines = trained_beside_others(tmp_path, caplog, "b", init=str(tiny_run))
+    assert "start" in lines[0]
+    assert list(lines[0]["untrained"]) == ["bm25", str(tiny_run), f"bm25+{tiny_run}"]

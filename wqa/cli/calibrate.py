@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa calibrate`` and print the figures."""
+    from wqa.evaluation.reliability import note_few_questions
     from wqa.text import note_long_questions
     from wqa.tuning import calibrate
 
@@ -49,6 +50,7 @@ def run(options: argparse.Namespace) -> None:
             LOGGER.warning(f"exit {figures.exit}: the temperature is at its limit")
     if counts["answerable"] == counts["questions"]:
         LOGGER.warning(f"{printable(options.data)}: every question has an answer")
+    note_few_questions(counts["answerable"], recall=result.triggering.recall)
     show("\n".join(_lines(result)), result.to_dict(), options.json)
 
 

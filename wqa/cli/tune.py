@@ -106,6 +106,7 @@ def run(options: argparse.Namespace) -> None:
 def _show(tuning: Tuning, options: argparse.Namespace) -> None:
     """Print the counts, the Pareto front and what was picked, or write them as JSON."""
     from wqa.evaluation import table
+    from wqa.evaluation.reliability import note_few_questions
     from wqa.text import note_long_questions
 
     note_long_questions(tuning.truncated_questions, tuning.skipped_questions, options.data)
@@ -125,11 +126,13 @@ def _show(tuning: Tuning, options: argparse.Namespace) -> None:
         metric = f"{options.metric} {100 * row[options.metric]:.2f}"
         cost = f"{100 * row['cost']:.2f}"
         lines.append(f"picked {drops}; {metric}, cost {cost}; stored in {printable(row['file'])}")
+        note_few_questions(tuning.questions, **{options.metric: row[options.metric]})
     show("\n".join(lines), result, options.json)
 
 
 def _tune_weights(options: argparse.Namespace) -> None:
     from wqa.evaluation import table
+    from wqa.evaluation.reliability import note_few_questions
     from wqa.text import note_long_questions
     from wqa.tuning import tune_weights
 
@@ -137,6 +140,7 @@ def _tune_weights(options: argparse.Namespace) -> None:
     given = {**search, **ranking_options(options)}
     tuned = tune_weights(options.run, options.data, progress=True, **given)
     note_long_questions(tuned.truncated_questions, tuned.skipped_questions, options.data)
+    note_few_questions(tuned.questions, **{options.metric: tuned.metrics[options.metric]})
     del search["metric"]
     result = {**search, **tuned.to_dict()}
     lines = [

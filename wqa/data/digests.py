@@ -165,7 +165,8 @@ def _digest_of_baseline(baseline: BaselineName) -> str:
         with contextlib.ExitStack() as stack:
             if not path.is_file():
                 path = stack.enter_context(encoder_directory(baseline.encoder))
-            name = f"{baseline.rule}:{_digest_of(probe(path), RUN_FILES)}"
+            digest = _digest_of(probe(path), RUN_FILES)
+            name = str(baseline._replace(encoder=digest))
     return hashlib.sha256(f"{name}, version {BASELINES_VERSION}".encode("ascii")).hexdigest()
 
 

@@ -29,13 +29,16 @@ BASELINE_NAMES = (
     "maxsim:ENCODER",
     "cosine:ENCODER",
     *INSTALLED,
+    "bm25+ENCODER",
 )
 
 #: Changes whenever the scores of a baseline change.
 BASELINES_VERSION = 2
 
 _RANDOM = "random"
-_PLAIN = tuple(name for name in BASELINE_NAMES if ":" not in name and name not in INSTALLED)
+_PLAIN = ("rr", "wo", "wo+rr", "bm25")
+#: Prefix of the sum of BM25 and a similarity.
+_WITH_BM25 = "bm25+"
 
 
 class BaselineName(NamedTuple):
@@ -44,6 +47,7 @@ class BaselineName(NamedTuple):
     rule: str
     seed: int = 0
     encoder: str = ""
+    with_bm25: bool = False
 
     @property
     def is_similarity(self) -> bool:
@@ -52,13 +56,18 @@ class BaselineName(NamedTuple):
 
     def __str__(self) -> str:
         if self.is_similarity:
-            return f"{self.rule}:{self.encoder}"
+            return f"{_WITH_BM25 * self.with_bm25}{self.rule}:{self.encoder}"
         return f"{self.rule}:{self.seed}" if self.rule == _RANDOM else self.rule
 
 
 def parse_baseline(run: PathLike, folder: PathLike = "") -> Optional[BaselineName]:
     """Parse the name of a baseline."""
     name = os.fspath(run)
+    if name.startswith(_WITH_BM25) and not os.path.exists(os.path.join(folder, name)):
+        similarity = parse_baseline(name[len(_WITH_BM25) :], folder)
+        if similarity is None or not similarity.is_similarity or similarity.with_bm25:
+            raise OptionError("run", shorten(name), "bm25+minilm or bm25+maxsim:ENCODER")
+        return similarity._replace(with_bm25=True)
     rule, colon, argument = name.partition(":")
     if name not in (*_PLAIN, *INSTALLED) and rule not in (_RANDOM, *SIMILARITIES):
         return None
@@ -168,14 +177,14 @@ def _kind(config: Dict[str, Any]) -> str:
 _ENTRY = '{"run": RUN, "drop_ratio": A, "keep": K, "precision": P}'
 CONTENT = {
     "sequence": (f'{{"rankers": [RUN, {_ENTRY}, ...], "drop_ratio": [A, ...], "keep": [K, ...]}}'),
-    "ensemble": f'{{"ensemble": [RUN, {_ENTRY}, ...], "weights": [W, ...]}}',
+    "ensemble": f'{{"ensemble": [RUN, {_ENTRY}, ...], "weights": [W, ...], "combine": C}}',
 }
 #: Field with the rankers of each kind.
 RANKERS_FIELD = {"sequence": "rankers", "ensemble": "ensemble"}
 #: All fields of each kind; ``tuned`` says how the others were chosen, and is not read.
 _FIELDS = {
     "sequence": {"rankers", "drop_ratio", "keep", "tuned"},
-    "ensemble": {"ensemble", "weights", "tuned"},
+    "ensemble": {"ensemble", "weights", "combine", "tuned"},
 }
 
 
@@ -197,6 +206,7 @@ class RankerFile(NamedTuple):
     drop_ratio: Any = None  # of a sequence
     keep: Any = None  # of a sequence
     weights: Any = None  # of an ensemble
+    combine: str = "probabilities"  # of an ensemble
 
 
 def ranker_file_kind(path: PathLike) -> str:
@@ -230,12 +240,16 @@ def _read_entries(path: pathlib.Path) -> RankerFile:
         weights = values.get("weights")
         if not (weights is None or isinstance(weights, list)):
             raise ValueError(f"weights is {shorten(weights)}")
+        combine = values.get("combine", "probabilities")
+        if combine not in ("probabilities", "scores"):
+            raise ValueError(f"combine is {shorten(combine)}, expected probabilities or scores")
         entries = [_entry(path.parent, entry) for entry in values[field]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         expected = CONTENT.get(kind, " or ".join(CONTENT.values()))
         problem = f"is no {kind or ' or '.join(CONTENT)} of rankers ({error})"
         raise RunDirectoryError(path, problem, expected) from None
-    return RankerFile(kind, entries, values.get("drop_ratio"), values.get("keep"), weights)
+    drops = values.get("drop_ratio"), values.get("keep")
+    return RankerFile(kind, entries, *drops, weights, combine)
 
 
 def _file_kind(values: Any) -> str:

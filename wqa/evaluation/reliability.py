@@ -1,4 +1,4 @@
-"""How well probabilities tell the share of candidates that are answers.
+"""How well probabilities tell the share of candidates that are answers, and how much a mean says.
 
 Answer triggering: whether to answer a question at all, by the relevance of its first candidate.
 
@@ -9,9 +9,18 @@ its first candidate reaches a threshold, and answered rightly if this candidate 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import logging
+import math
+from typing import NamedTuple, Tuple
 
 import numpy as np
+
+LOGGER = logging.getLogger(__name__)
+
+#: Number of questions below which means are noted to say little.
+FEW_QUESTIONS = 30
+#: Standard deviations of a 95 % interval.
+_Z = 1.96
 
 
 def expected_calibration_error(
@@ -124,3 +133,45 @@ def best_threshold(relevance: np.ndarray, is_right: np.ndarray, answerable: int)
         float(f1[best]),
         int(answered[best]),
     )
+
+
+def wilson_interval(mean: float, count: int) -> Tuple[float, float]:
+    """95 % interval of a mean of values from 0 to 1 (Wilson 1927).
+
+    It is made for values that are 0 or 1, whose variance is the greatest that the mean allows.
+
+    Parameters
+    ----------
+    mean : float
+        The mean.
+    count : int
+        Number of values, at least 1.
+
+    Returns
+    -------
+    low, high : float
+        The interval.
+    """
+    share = _Z**2 / count
+    center = mean + share / 2
+    half = _Z * math.sqrt(mean * (1 - mean) / count + share / (4 * count))
+    return max(center - half, 0.0) / (1 + share), min((center + half) / (1 + share), 1.0)
+
+
+def note_few_questions(count: int, **means: float) -> None:
+    """Log that means over few questions say little, with their intervals.
+
+    Parameters
+    ----------
+    count : int
+        Number of questions.
+    **means
+        Means over the questions, in [0, 1], by the names of their metrics.
+    """
+    if not 0 < count < FEW_QUESTIONS:
+        return
+    intervals = []
+    for name, mean in means.items():
+        low, high = wilson_interval(mean, count)
+        intervals.append(f"{name} may be from {100 * low:.0f} to {100 * high:.0f}")
+    LOGGER.warning(f"questions: {count}, which say little: {', '.join(intervals)} (95 % interval)")

@@ -2,19 +2,21 @@
 
 The probabilities of k rankers are combined linearly: p(a | q) = sum_i w_i p_i(a | q), with weights
 that are not negative and sum to 1. The paper tunes them by Optuna, as `wqa.tuning.tune_weights`
-does. Every ranker ranks every candidate, so that an ensemble costs what all of them cost.
+does. Or their scores are: s(a | q) = sum_i w_i s_i(a | q), a logarithmic pool of the probabilities,
+in which a ranker that is not sure of anything changes little. Every ranker ranks every candidate,
+so that an ensemble costs what all of them cost.
 """
 
 from __future__ import annotations
 
 import numbers
 import sys
-from typing import Any, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError, check_choice, shorten
 from wqa.inference.dropping import combined
 from wqa.inference.loop import GroupRanker
 from wqa.inference.ranker import Capabilities, Ranker
@@ -54,15 +56,32 @@ def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray
     return positive - negative
 
 
-class EnsembleRanker(GroupRanker):
-    """Rankers that all rank all candidates, by the weighted mean of their probabilities.
+def mean_of_scores(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray:
+    """Weighted mean of scores.
 
-    ``scores`` are the log-odds of the mean at temperature 1, so that calibrations of runs change
-    neither the order nor what tuned weights are worth. ``probabilities`` are the mean of those that
-    the rankers give. ``exits`` is the last layer at which any ranker scored a candidate,
-    ``truncated`` says whether it lost tokens in any ranker. ``exit_scores`` has one row: an
-    ensemble is one stage, and drops nothing. ``cost`` is the sum over the rankers, relative to the
-    largest of their full networks.
+    Shapes: `scores` (k, C), the result (C,).
+    """
+    shares = np.asarray(weights, dtype=float)
+    counted = shares > 0  # 0 times the infinite score of a blank candidate is not a number
+    return shares[counted] @ np.asarray(scores, dtype=float)[counted]
+
+
+#: What an ensemble combines linearly, and the score that comes of it.
+COMBINATIONS: Dict[str, Callable[[np.ndarray, Sequence[float]], np.ndarray]] = {
+    "probabilities": log_odds_of_mean,
+    "scores": mean_of_scores,
+}
+
+
+class EnsembleRanker(GroupRanker):
+    """Rankers that all rank all candidates, by the weighted mean of their probabilities or scores.
+
+    ``scores`` are the log-odds of the mean of probabilities at temperature 1, or the mean of
+    scores, so that calibrations of runs change neither the order nor what tuned weights are worth.
+    ``probabilities`` are the mean of those that the rankers give. ``exits`` is the last layer at
+    which any ranker scored a candidate, ``truncated`` says whether it lost tokens in any ranker.
+    ``exit_scores`` has one row: an ensemble is one stage, and drops nothing. ``cost`` is the sum
+    over the rankers, relative to the largest of their full networks.
 
     Parameters
     ----------
@@ -72,11 +91,14 @@ class EnsembleRanker(GroupRanker):
         w_1, ..., w_k, none of them negative; they are divided by their sum. Equal by default.
     names : sequence of str, optional
         Name of each ranker in tables; ``ranker 1``, ``ranker 2``, ... by default.
+    combine : {"probabilities", "scores"}
+        What is combined linearly.
 
     Raises
     ------
     OptionError
-        If there is no ranker, or the weights or the names do not fit the rankers.
+        If there is no ranker, the weights or the names do not fit the rankers, or ``combine`` is
+        unknown.
     """
 
     def __init__(
@@ -84,6 +106,7 @@ class EnsembleRanker(GroupRanker):
         rankers: Sequence[Ranker],
         weights: Optional[Sequence[float]] = None,
         names: Sequence[str] = (),
+        combine: str = "probabilities",
     ) -> None:
         if not rankers:
             raise OptionError("rankers", "none", "at least one")
@@ -93,6 +116,8 @@ class EnsembleRanker(GroupRanker):
         self._weights = normalized_weights(weights, len(rankers))
         numbered = [f"ranker {number}" for number in range(1, len(rankers) + 1)]
         self.names = list(names) or numbered
+        check_choice("combine", combine, COMBINATIONS)
+        self.combine = combine
 
     @property
     def weights(self) -> Tuple[float, ...]:
@@ -143,7 +168,7 @@ class EnsembleRanker(GroupRanker):
     def _combined(self, ranked: Sequence[Ranking]) -> Ranking:
         """The ranking of one question from those of all rankers."""
         stacked = np.stack([ranking.scores for ranking in ranked])
-        scores = log_odds_of_mean(stacked, self._weights)
+        scores = COMBINATIONS[self.combine](stacked, self._weights)
         blank = np.isneginf(scores)
         exit_scores = np.where(blank, np.nan, scores)[None]
         probabilities = np.stack([ranking.probabilities for ranking in ranked])

@@ -1,19 +1,42 @@
-"""Evaluation on the development data of a training, as the record of its system names it."""
+"""Evaluation on the development data of a training, as the record of its system names it.
+
+A ranker that was trained on few questions may rank worse than one that was not trained. So a
+training also evaluates what ranks without it, and writes an ensemble of these rankers and the run.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import logging
+import os
+import pathlib
 import re
-from typing import Any, Callable, Dict, Iterable, List
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+
+import numpy as np
 
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Question, read_questions
+from wqa.data.probe import probe
 from wqa.data.records import filter_and_note
-from wqa.errors import DataError, OptionError
-from wqa.evaluation import dev_evaluator
-from wqa.systems.load import build_ranker
-from wqa.systems.registry import find_system
+from wqa.errors import DataError, OptionError, printable
+from wqa.evaluation import dev_evaluator, evaluate
+from wqa.evaluation.reliability import note_few_questions
+from wqa.inference.ensemble import mean_of_scores
+from wqa.io.encoder_directories import INSTALLED
+from wqa.io.files import write_json
+from wqa.systems.load import BM25_WEIGHTS, build_ranker, load_ranker
+from wqa.systems.registry import find_system, run_kind
 from wqa.text import naming_file, note_long_questions, prepare_questions
+from wqa.training.logs import MetricsFile
+
+LOGGER = logging.getLogger(__name__)
+
+#: File of a run with the ensemble of the run and of the rankers that it is compared with.
+ENSEMBLE = "ensemble.json"
+#: Greatest number of candidates that rankers are compared on.
+_COMPARED = 5_000
 
 #: Takes the network, and returns its figures.
 Evaluator = Callable[[Any], Dict[str, float]]
@@ -54,6 +77,11 @@ class Development:
         questions = filter_and_note(read_questions(self.data), self.config.dev_filter)
         return self.prepared(questions, inputs)
 
+    def comparison(self, inputs: Any, encoder: str, init: str) -> Optional[Comparison]:
+        """Rank by what needs no training; None for a network that computes no scores."""
+        ranks = self.own_config.computes == "scores"
+        return Comparison(self, inputs, encoder, init) if ranks else None
+
     def prepared(self, items: Iterable[Any], inputs: Any) -> List[Any]:
         """Apply the rule for over-long questions now, not hours later at the first evaluation."""
         prepared = prepare_questions(items, [inputs])
@@ -81,3 +109,83 @@ def evaluate_rankings(dev: Development, inputs: Any) -> Evaluator:
         return build_ranker(dev.system, network, inputs, engine=dev.engine)
 
     return dev_evaluator(questions, build, live=dev.is_live, progress=True)
+
+
+class Comparison:
+    """What ranks without a training, and afterwards the run, on the first development questions.
+
+    BM25 needs no training. An encoder ranks by the similarity of its tokens, and a run to start
+    from as it is.
+
+    Parameters
+    ----------
+    dev : Development
+        Development data of a network that computes scores.
+    inputs : PairInputs
+        Inputs of the network.
+    encoder, init : str
+        What the training starts from, as `wqa.systems.train.train` takes them.
+    """
+
+    def __init__(self, dev: Development, inputs: Any, encoder: str, init: str) -> None:
+        questions = dev.questions(inputs)
+        ends = itertools.accumulate(len(question.candidates) for question in questions)
+        count = sum(end <= _COMPARED for end in ends)
+        self.questions = questions[: max(count, 1)]
+        self._options = {"long_questions": "truncate", **dataclasses.asdict(dev.engine)}
+        names = ["bm25", *_start_as_ranker(encoder, init)]
+        self._scores = {name: self._ranked_by(name) for name in names}
+        self.figures = {name: self._figures([name]) for name in names}
+        if len(names) > 1:
+            self.figures["+".join(names)] = self._figures(names)
+
+    def _ranked_by(self, ranker: str) -> List[np.ndarray]:
+        """Scores of the candidates of each question."""
+        rankings = load_ranker(ranker, **self._options).rank_all(self.questions)
+        return [ranking.scores for ranking in rankings]
+
+    def _figures(self, names: Sequence[str]) -> Dict[str, float]:
+        """Metrics of the ensemble of some rankers."""
+        orders = []
+        for scores in zip(*(self._scores[name] for name in names)):
+            combined = mean_of_scores(np.stack(scores), _weights(len(names)))
+            orders.append(np.argsort(-combined, kind="stable"))
+        return evaluate(orders, self.questions)
+
+    def described(self, figures: Optional[Dict[str, Dict[str, float]]] = None) -> str:
+        """MAP of rankers by their names."""
+        rows = (self.figures if figures is None else figures).items()
+        maps = [f"{printable(name)} {100 * row['map']:.2f}" for name, row in rows]
+        return f"MAP on {len(self.questions)} questions of dev: {', '.join(maps)}"
+
+    def finish(self, run: pathlib.Path, update: int) -> None:
+        """Evaluate a trained run beside the others, write the ensemble, and say which is best."""
+        names = list(self._scores)
+        best = max(self.figures, key=lambda name: self.figures[name]["map"])
+        self._scores["."] = self._ranked_by(str(run))
+        own, ensemble = self._figures(["."]), self._figures([*names, "."])
+        figures = {**self.figures, "run": own, ENSEMBLE: ensemble}
+        MetricsFile(run / "metrics.jsonl").append({"update": update, "compared": figures})
+        values = {"ensemble": [*names, "."], "weights": _weights(len(names) + 1)}
+        write_json(run / ENSEMBLE, {**values, "combine": "scores"})
+        LOGGER.info(self.described(figures))
+        path = printable(str(run / ENSEMBLE))
+        if own["map"] < self.figures[best]["map"]:
+            LOGGER.warning(f"the run ranks worse than {best}, which needs no training: use {path}")
+        elif own["map"] < ensemble["map"]:
+            LOGGER.info(f"{path}, which adds the run to what needs no training, ranks better")
+        note_few_questions(len(self.questions), map=own["map"])
+
+
+def _start_as_ranker(encoder: str, init: str) -> List[str]:
+    """Name of the ranker that a training starts from, if it can rank; paths are absolute."""
+    if encoder:
+        path = os.path.abspath(encoder) if os.path.exists(encoder) else encoder
+        return [path if path in INSTALLED else f"maxsim:{path}"]
+    ranks = bool(init) and (probe(init).kind == "huggingface" or run_kind(init) == "scores")
+    return [os.path.abspath(init)] if ranks else []
+
+
+def _weights(rankers: int) -> List[float]:
+    """Weights of BM25 and of other rankers, whose scores are log-odds."""
+    return [BM25_WEIGHTS[0], *[BM25_WEIGHTS[1]] * (rankers - 1)]

@@ -18,7 +18,7 @@ import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 import numpy as np
 from mxnet.gluon import Block
 
-from wqa.config import RunConfig, TrainingConfig
+from wqa.config import RunConfig, TrainingConfig, parse_json
 from wqa.config.runs import as_json, to_json
 from wqa.data.digests import record_digests
 from wqa.errors import OptionError, printable, shorten
@@ -152,6 +152,7 @@ def write_model_card(folder: PathLike, config: RunConfig, use: str, name: str = 
         version=f" {config.versions.get('wqa', '')}".rstrip(),
         use=_template(use).substitute(name=title, shell=shlex.quote(title)),
         settings=_settings(config),
+        comparison=_comparison(path.parent / "metrics.jsonl"),
         licence=_LICENCES.get(config.encoder, unknown),
     )
     with atomic_writer(path) as file:
@@ -178,6 +179,23 @@ def _settings(config: RunConfig) -> str:
     rows += [f"| {name} | {_code(value)} |" for name, value in settings.items()]
     command = f"\n```sh\n{printable(config.command)}\n```\n" if config.command else ""
     return "\n".join(rows) + f"\n{command}"
+
+
+def _comparison(path: pathlib.Path) -> str:
+    """MAP on the development questions beside that of what ranks without a training."""
+    for line in reversed(path.read_bytes().splitlines() if path.exists() else []):
+        compared = parse_json(line).get("compared")
+        if compared:
+            count = compared["run"]["questions"]
+            rows = [
+                f"## MAP on {count} development questions\n",
+                "| ranker | MAP |",
+                "| --- | --- |",
+            ]
+            for name, figures in compared.items():
+                rows.append(f"| {_code(name)} | {100 * figures['map']:.2f} |")
+            return "\n".join(rows) + "\n\n"
+    return ""
 
 
 def _plain(value: Any) -> str:

@@ -29,7 +29,7 @@ from wqa.errors import OptionError, RunDirectoryError, printable
 from wqa.io.files import atomic_writer, lock_output, refuse
 from wqa.io.progress import LossyStream
 from wqa.models import library_versions, parse_devices
-from wqa.systems.development import Development
+from wqa.systems.development import Comparison, Development
 from wqa.systems.registry import find_system, system_config
 from wqa.systems.saving import write_model_card
 from wqa.text import PairInputs
@@ -138,8 +138,9 @@ def train(
     choose_engine(config.engine_config)  # fails before any data is read
     if dev and make_evaluator:
         raise OptionError("dev and make_evaluator", "both", "one of the two")
-    if dev:
-        make_evaluator = Development(dev, system, own_config, config).evaluator
+    development = Development(dev, system, own_config, config) if dev else None
+    if development:
+        make_evaluator = development.evaluator
     with _joined(run, config) as workers:
         devices_now = len(devices) * workers.count
         began_on = (resume and _devices_of(run)) or devices_now
@@ -148,7 +149,7 @@ def train(
             task = kind.task_type().create(setup)
             choose_training_engine(task.network, config)
             schedule = _schedule(task, config, run, began_on)
-            given, config = config, with_chosen(config, schedule)
+            config = with_chosen(config, schedule)
             teachers = open_teachers(task, config)
             evaluator = make_evaluator(task.inputs) if make_evaluator and workers.writes else None
             record = RunConfig(
@@ -171,15 +172,14 @@ def train(
                 return Trained(finished=True, rank=workers.rank)
             if teachers:
                 task.teach(functools.partial(scores_of_teachers, teachers, train_file=train_file))
-            if given.learning_rate is None:
-                LOGGER.info(f"learning_rate={config.learning_rate} for {schedule.total} updates")
             if workers.writes:
                 _begin(run, record, task)
+            compared = _compare(development, task, encoder, init, workers)
             _seed(config.seed)
-            _log_start(run, task.initialize(start, devices), workers)
+            _log_start(run, task.initialize(start, devices), compared, workers)
             _warn_of_devices(began_on, devices_now)
         trainer = Trainer(task, config, run, evaluator, schedule, workers, began_on)
-        state = _fit(trainer, run, resume)
+        state = _fit(trainer, run, resume, compared)
         return Trained(**vars(state), rank=workers.rank)
 
 
@@ -222,6 +222,9 @@ def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path, devices: in
     ``max_updates`` may cut a trial short, and a run of an earlier version may be resumed.
     """
     schedule = plan_schedule(config, task.plan(plan_updates(config, devices).tokens))
+    if config.learning_rate is None:
+        rate = with_chosen(config, schedule).learning_rate
+        LOGGER.info(f"learning_rate={rate} for {schedule.total} updates")
     if schedule.reaches_peak:
         return schedule
     if schedule.total != config.max_updates and not (run / "config.json").exists():
@@ -251,13 +254,34 @@ def _seed(seed: int) -> None:
     mx.random.seed(seed)
 
 
-def _log_start(run: pathlib.Path, line: str, workers: Workers) -> None:
-    """Log the parts taken from another run, on standard error and in ``metrics.jsonl``."""
-    if workers.writes and line and MetricsFile(run / "metrics.jsonl").log_start(line):
-        LOGGER.info(f"start: {printable(line)}")
+def _compare(
+    development: Optional[Development], task: Task, encoder: str, init: str, workers: Workers
+) -> Optional[Comparison]:
+    """Rank by what needs no training, on the worker that writes."""
+    if development is None or not workers.writes:
+        return None
+    return development.comparison(task.inputs, encoder, init)
 
 
-def _fit(trainer: Trainer, run: pathlib.Path, resume: bool) -> State:
+def _log_start(
+    run: pathlib.Path, line: str, compared: Optional[Comparison], workers: Workers
+) -> None:
+    """Log the parts taken from another run, and what ranks without the training."""
+    if not workers.writes:
+        return
+    lines: Dict[str, Any] = {"start": line} if line else {}
+    if compared:
+        lines["untrained"] = compared.figures
+    if lines and MetricsFile(run / "metrics.jsonl").log_start(lines):
+        if line:
+            LOGGER.info(f"start: {printable(line)}")
+        if compared:
+            LOGGER.info(f"without training: {compared.described()}")
+
+
+def _fit(
+    trainer: Trainer, run: pathlib.Path, resume: bool, compared: Optional[Comparison]
+) -> State:
     """Train to the end, and write what a finished run holds."""
     if resume:
         trainer.resume()
@@ -265,6 +289,8 @@ def _fit(trainer: Trainer, run: pathlib.Path, resume: bool) -> State:
     if trainer.workers.writes:
         trainer.checkpoints.finish(trainer.network, run / "model.params")
         record_digests(run)
+        if compared:
+            compared.finish(run, state.update)
     _write_card(run, trainer.task, trainer.workers)
     return state
 

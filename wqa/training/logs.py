@@ -22,11 +22,11 @@ class MetricsFile:
         with storage_errors(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
-    def log_start(self, start: str) -> bool:
-        """Write the first line of a run that starts from another one, if there is none."""
+    def log_start(self, values: Dict[str, Any]) -> bool:
+        """Write the first line of a run, if there is none."""
         if self.path.exists():
             return False
-        self.append({"update": 0, "start": start})
+        self.append({"update": 0, **values})
         return True
 
     def keep_until(self, update: int) -> None:

@@ -19,7 +19,7 @@ from wqa.data.probe import ranker_file_kind
 from wqa.errors import MissingDependency, OptionError, check_choice, how_to_install
 from wqa.evaluation import METRICS
 from wqa.evaluation.rankers import questions_that_count
-from wqa.inference.ensemble import log_odds_of_mean, normalized_weights
+from wqa.inference.ensemble import COMBINATIONS, normalized_weights
 from wqa.inference.ranking import Ranking
 from wqa.io.files import PathLike, lock_output, write_json
 from wqa.io.progress import with_bar
@@ -146,7 +146,7 @@ def tune_weights(
         prepared = ranker.prepare(judged)
         rankings = ranker.rank_by_each(prepared.questions)
         bar = with_bar(rankings, len(prepared.questions), "scoring", progress)
-        search = _Search(list(bar), prepared.questions)
+        search = _Search(list(bar), prepared.questions, ranker.combine)
         weights = search.run(trials, seed, metric)
         metrics, equal = search.figures(weights), search.figures(_rounded([1] * len(names)))
         chosen_by = {"metric": metric, "trials": trials, "seed": seed}
@@ -162,8 +162,9 @@ class _Search:
     """Evaluates weights by the scores of all rankers, one ranking a ranker for each question."""
 
     def __init__(
-        self, rankings: Sequence[Sequence[Ranking]], questions: Sequence[Question]
+        self, rankings: Sequence[Sequence[Ranking]], questions: Sequence[Question], combine: str
     ) -> None:
+        self._combine = COMBINATIONS[combine]
         by_ranker = [[ranking.scores for ranking in ranked] for ranked in zip(*rankings)]
         self._scores = np.stack([padded(scores, -np.inf) for scores in by_ranker])  # (k, Q, W)
         self._labels = padded([question.labels for question in questions], 0)  # (Q, W)
@@ -172,7 +173,7 @@ class _Search:
         """Metrics of the ensemble with some weights."""
         scores = self._scores.reshape(len(weights), -1)
         shares = normalized_weights(weights, len(weights))
-        combined = log_odds_of_mean(scores, shares).reshape(self._labels.shape)
+        combined = self._combine(scores, shares).reshape(self._labels.shape)
         order = np.argsort(-combined, axis=1, kind="stable")
         return mean_metrics(np.take_along_axis(self._labels, order, axis=1))
 
