@@ -337,7 +337,9 @@ def free_port():
 def check_csv_to_ranker(printed):
     [answer] = [line for line in printed.splitlines() if line.startswith('{"id":')]
     assert {row["index"] for row in json.loads(answer)["results"]} == {0, 1}
-    assert len(re.findall("last scored at exit [246]: ", printed)) == 2
+    assert len(re.findall(r"relevance 0\.\d{3}: ", printed)) == 2
+    maps = re.findall(r"(?m)^(?:bm25|maxsim:minilm|answers|runs/answers)\S* .*?\d", printed)
+    assert len(maps) >= 4, printed
 
 
 def check_ask_a_folder(printed):
