@@ -70,26 +70,15 @@ def rows_of(archive, name):
         yield question, sentence, LABELS[label]
 
 
-def list_in(folder, split):
-    """Return the published list of a split in a folder, None if there is none."""
-    return plain_or_packed(folder, f"unique.{split}")
-
-
-def read_list(path):
-    """Return the questions of a published list."""
-    questions = {line.strip(string.whitespace) for _, line in text_lines(path)}
-    return questions - {""}
-
-
 def read_lists(folder):
     """Return the published lists of dev and test."""
     lists = {}
     for split in ("dev", "test"):
-        path = list_in(folder, split)
+        path = plain_or_packed(folder, f"unique.{split}")
         if path is None:
             found = f"holds neither unique.{split} nor unique.{split}.gz"
             raise DataError(folder, found, "the published lists", "pass them with --splits")
-        lists[split] = read_list(path)
+        lists[split] = {line.strip(string.whitespace) for _, line in text_lines(path)} - {""}
     for question in sorted(lists["dev"] & lists["test"]):
         found = f"question {shorten(question)} stands in both lists"
         raise DataError(folder, found, "lists without a question in common")
@@ -170,13 +159,6 @@ def convert(archive, lists, out):
     return stats
 
 
-def fetch_lists(folder):
-    """Download the published lists."""
-    for split, digest in LISTS.items():
-        name = f"unique.{split}"
-        download([f"{url}/{name}" for url in LISTS_URLS], folder / name, digest, "--splits")
-
-
 def main(arguments=None):
     """Run the command line."""
     parser = make_parser(__doc__)
@@ -193,10 +175,12 @@ def main(arguments=None):
             download(URLS, archive)
         if options.splits:
             return convert(archive, options.splits, options.out)
-        if archive.is_dir() and any(list_in(archive, name) for name in LISTS):
+        if archive.is_dir() and plain_or_packed(archive, "unique.dev", "unique.test"):
             return convert(archive, archive, options.out)
         with scratch_folder("corpus") as folder:
-            fetch_lists(folder)
+            for split, digest in LISTS.items():
+                urls = [f"{url}/unique.{split}" for url in LISTS_URLS]
+                download(urls, folder / f"unique.{split}", digest, "--splits")
             return convert(archive, folder, options.out)
 
     return run(work, options.out)

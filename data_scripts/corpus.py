@@ -57,6 +57,14 @@ def refuse_empty(split, number, name="question"):
         )
 
 
+@contextlib.contextmanager
+def open_splits(out, splits):
+    """Open a file of each split; no file has its name before all are whole."""
+    with contextlib.ExitStack() as stack:
+        paths = {split: out / f"{split}.jsonl" for split in splits}
+        yield {split: stack.enter_context(atomic_writer(path)) for split, path in paths.items()}
+
+
 def write_splits(out, splits, questions):
     """Write the questions of splits as they come, and return the counts of each split.
 
@@ -64,10 +72,7 @@ def write_splits(out, splits, questions):
     whole.
     """
     counts = {split: Counts() for split in splits}
-    with contextlib.ExitStack() as stack:
-        files = {}
-        for split in splits:
-            files[split] = stack.enter_context(atomic_writer(out / f"{split}.jsonl"))
+    with open_splits(out, splits) as files:
         for split, question in questions:
             line = checked_utf8(to_line(question), f"question {shorten(question.id)}")
             files[split].write(line + "\n")
@@ -87,11 +92,7 @@ def write_public(out, questions, share):
     one of the two. Development questions become the split test, and one in ``share`` training
     questions becomes the split dev.
     """
-    splits = []
-    if "train" in questions:
-        splits += ["train", "dev"]
-    if "dev" in questions:
-        splits.append("test")
+    splits = ["train", "dev"] * ("train" in questions) + ["test"] * ("dev" in questions)
 
     def divided():
         for question in questions.get("train", ()):
@@ -106,45 +107,40 @@ def is_dev(question, share):
     return int(hashlib.sha256(question.id.encode("utf-8")).hexdigest(), 16) % share == 0
 
 
-def _mean(sizes):
-    return round(sum(sizes) / max(len(sizes), 1), 2)
+def _write_counted(path, write, items, size, names):
+    """Write items one at a time; return their number and mean size by ``names``, and the digest."""
+    sizes = []
 
+    def counted():
+        for item in items:
+            sizes.append(size(item))
+            yield item
 
-def _noting(items, sizes, size):
-    """Yield items, and append the size of each to a list."""
-    for item in items:
-        sizes.append(size(item))
-        yield item
+    write(path, counted())
+    mean = round(sum(sizes) / max(len(sizes), 1), 2)
+    return {names[0]: len(sizes), names[1]: mean, "sha256": sha256(path)}
 
 
 def write_collection(out, documents, name="documents.jsonl"):
     """Write a file of documents and return its counts."""
-    sizes = []
-    write_documents(out / name, _noting(documents, sizes, lambda document: len(document.text)))
-    return {
-        "documents": len(sizes),
-        "characters_per_document": _mean(sizes),
-        "sha256": sha256(out / name),
-    }
+    names = ("documents", "characters_per_document")
+    return _write_counted(
+        out / name, write_documents, documents, lambda document: len(document.text), names
+    )
 
 
 def write_open_questions(out, split, questions):
     """Write the questions of a split, which have answers but no candidates, and return counts."""
-    path, sizes = out / f"{split}.questions.jsonl", []
-    write_questions(path, _noting(questions, sizes, lambda question: len(question.answers)))
-    return {
-        "questions": len(sizes),
-        "answers_per_question": _mean(sizes),
-        "sha256": sha256(path),
-    }
+    path, names = out / f"{split}.questions.jsonl", ("questions", "answers_per_question")
+    return _write_counted(
+        path, write_questions, questions, lambda question: len(question.answers), names
+    )
 
 
-def open_questions(questions):
-    """Yield questions without candidates; their answers are the texts of the correct ones."""
-    for question in questions:
-        texts = [candidate.text for candidate in question.candidates if candidate.label]
-        answers = dict.fromkeys(filter(None, texts))
-        yield question._replace(candidates=(), answers=tuple(answers))
+def open_question(question):
+    """Return a question without candidates; its answers are the texts of the correct ones."""
+    texts = [candidate.text for candidate in question.candidates if candidate.label]
+    return question._replace(candidates=(), answers=tuple(dict.fromkeys(filter(None, texts))))
 
 
 def write_both(out, splits, documents):
@@ -154,7 +150,7 @@ def write_both(out, splits, documents):
         refuse_empty(split, len(questions))
     for split, questions in splits.items():
         stats[split] = write_split(out, split, questions)
-        collection[split] = write_open_questions(out, split, open_questions(questions))
+        collection[split] = write_open_questions(out, split, map(open_question, questions))
     collection["documents"] = write_collection(out, documents)
     return {**stats, "collection": collection}
 

@@ -17,10 +17,10 @@ import sys
 
 from corpus import make_named_main
 from huggingface_hub import HfApi, hf_hub_download
-from releases import TANDA, download
+from releases import TANDA, check_digest, download
 
 from wqa.errors import DataError, OptionError, WqaError, printable
-from wqa.io.files import new_directory, sha256
+from wqa.io.files import new_directory
 
 #: Encoders of the hub by name: the repository, and what the encoder is for.
 HUB_ENCODERS = {
@@ -77,7 +77,7 @@ def fetch_hub(repository, target):
             for name in ("config.json", weights[0], *TOKENIZER):
                 if name in published:
                     shutil.copyfile(hf_hub_download(repository, name), folder / name)
-                    digests[name] = check(folder / name, published[name])
+                    digests[name] = check_digest(folder / name, published[name], name)
     except WqaError:
         raise
     except Exception as error:  # the hub's library lets errors of its HTTP client through
@@ -87,14 +87,6 @@ def fetch_hub(repository, target):
             hint="run the command again, or copy the encoder's directory from another machine",
         ) from None
     return digests
-
-
-def check(path, published):
-    """Compare a file with its published SHA-256, if there is one; return its SHA-256."""
-    digest = sha256(path)
-    if published and digest != published:
-        raise DataError(path.name, f"SHA-256 {digest}", published, "run the command again")
-    return digest
 
 
 def fetch(name, out, archive):

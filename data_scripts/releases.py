@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from wqa.data import parse_json
 from wqa.errors import DataError, printable, shorten
-from wqa.io.files import BLOCK, TAR_DAMAGE, atomic_writer, checked_members
+from wqa.io.files import BLOCK, TAR_DAMAGE, atomic_writer, checked_members, sha256
 from wqa.io.lines import bounded_lines, decoded_lines, open_bytes
 
 #: Addresses of TANDA's release, of its corpus and its encoders, the present one first.
@@ -39,16 +39,24 @@ class AddressError(DataError):
     """An address that cannot be reached, or that does not hold the file."""
 
 
-def download(urls, target, sha256="", option="--archive"):
+def check_digest(path, published, where, hint="run the command again"):
+    """Compare a file with its published SHA-256, if there is one; return its own."""
+    digest = sha256(path)
+    if published and digest != published:
+        raise DataError(where, f"SHA-256 {digest}", published, hint)
+    return digest
+
+
+def download(urls, target, published="", option="--archive"):
     """Download a file from the first address that gives it, and return its SHA-256.
 
-    ``sha256``, where given, is checked before the file gets its name. ``option`` is the one that
-    takes a local copy, for messages.
+    ``published``, a SHA-256 where given, is checked before the file gets its name. ``option`` is
+    the one that takes a local copy, for messages.
     """
     failures = []
     for url in [urls] if isinstance(urls, str) else urls:
         try:
-            return _fetch(url, target, sha256)
+            return _fetch(url, target, published)
         except AddressError as error:
             failures.append(f"{error.where}: {error.found}")
             note(failures[-1])
@@ -56,14 +64,14 @@ def download(urls, target, sha256="", option="--archive"):
     raise DataError(target.name, "no address gives it: " + ", ".join(failures), hint=hint)
 
 
-def _fetch(url, target, sha256):
+def _fetch(url, target, published):
     digest = hashlib.sha256()
     with atomic_writer(target, "wb") as file:
         for block in _blocks(url):
             digest.update(block)
             file.write(block)
-        if sha256 and digest.hexdigest() != sha256:
-            raise AddressError(url, f"SHA-256 {digest.hexdigest()} in place of {sha256}")
+        if published and digest.hexdigest() != published:
+            raise AddressError(url, f"SHA-256 {digest.hexdigest()} in place of {published}")
     return digest.hexdigest()
 
 

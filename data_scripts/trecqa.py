@@ -71,24 +71,22 @@ CHARACTERS = dict(
 SUFFIXES = {"n't", "'s", "'re", "'ve", "'ll", "'d", "'m"}
 
 
-class Detokenizer:
-    """Joins tokens to running text."""
+def detokenizer():
+    """Return a function that joins the tokens of a sentence to running text."""
+    join = MosesDetokenizer(lang="en").detokenize
 
-    def __init__(self):
-        self._moses = MosesDetokenizer(lang="en")
-        self._characters = {**CHARACTERS, "<num>": "#"}
-
-    def __call__(self, sentence):
+    def detokenize(sentence):
+        for code, character in {**CHARACTERS, "<num>": "#"}.items():
+            sentence = sentence.replace(code, character)
         tokens = []
         for token in sentence.split():
-            for code, character in self._characters.items():
-                token = token.replace(code, character)
-            token = "-" if token == "_" else token  # the newspapers' dash
             if token in SUFFIXES and tokens:  # Moses does not join them
                 tokens[-1] += token
             else:
-                tokens.append(token)
-        return self._moses.detokenize(tokens, unescape=False)
+                tokens.append("-" if token == "_" else token)  # the newspapers' dash
+        return join(tokens, unescape=False)
+
+    return detokenize
 
 
 def find(archive):
@@ -222,7 +220,7 @@ def write_clean(path, questions):
 
 def convert(archive, out):
     """Write the splits, and return their counts."""
-    detokenize = Detokenizer()
+    detokenize = detokenizer()
     files = find(archive)
     splits, stats = {}, {}
     for split, path in files.items():  # all are read before one is written

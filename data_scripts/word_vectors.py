@@ -11,17 +11,18 @@ script prints the SHA-256 of what it has fetched. --archive takes a local copy o
 instead of a download.
 """
 
+import contextlib
 import pathlib
 import shutil
 import sys
 from typing import NamedTuple
 
 from corpus import make_named_main
-from releases import damage_errors, download, open_member
+from releases import check_digest, damage_errors, download, open_member
 
 from wqa.data.vector_files import tell_format
-from wqa.errors import DataError, printable
-from wqa.io.files import atomic_writer, lock_output, sha256
+from wqa.errors import printable
+from wqa.io.files import atomic_writer, lock_output
 
 
 class Source(NamedTuple):
@@ -37,31 +38,29 @@ class Source(NamedTuple):
     sha256: str = ""
 
 
-def numberbatch(version, use):
-    """Return a version of Numberbatch."""
-    file = f"20{version[:2]}/numberbatch/numberbatch-en-{version}.txt.gz"
-    return Source(f"https://conceptnet.s3.amazonaws.com/downloads/{file}", use)
-
-
-def glove(file, use, sha256):
-    """Return a zip of GloVe, of which the table of 300 elements counts."""
-    member = f"{file.replace('.300d', '')}.300d.txt"
-    return Source(f"https://nlp.stanford.edu/data/{file}.zip", use, member, sha256)
-
-
+NUMBERBATCH = (
+    "https://conceptnet.s3.amazonaws.com/downloads/20{}/numberbatch/numberbatch-en-{}.txt.gz"
+)
+GLOVE = "https://nlp.stanford.edu/data/glove.{}.zip"
 #: Published vectors by name. The digests of Stanford's zips are those that several projects, which
 #: fetch them independently of one another, check.
 SOURCES = {
-    "numberbatch": numberbatch("19.08", "Numberbatch 19.08, English: 516,782 words"),
-    "numberbatch-17.06": numberbatch("17.06", "Numberbatch 17.06, of the paper's reference"),
-    "glove-6b": glove(
-        "glove.6B",
+    "numberbatch": Source(
+        NUMBERBATCH.format(19, "19.08"), "Numberbatch 19.08, English: 516,782 words"
+    ),
+    "numberbatch-17.06": Source(
+        NUMBERBATCH.format(17, "17.06"), "Numberbatch 17.06, of the paper's reference"
+    ),
+    "glove-6b": Source(
+        GLOVE.format("6B"),
         "GloVe of Wikipedia and Gigaword, lower-cased",
+        "glove.6B.300d.txt",
         "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
     ),
-    "glove-840b": glove(
-        "glove.840B.300d",
+    "glove-840b": Source(
+        GLOVE.format("840B.300d"),
         "GloVe of Common Crawl, cased",
+        "glove.840B.300d.txt",
         "c06db255e65095393609f19a4cfca20bf3a71e20cc53e892aafa490347e3849f",
     ),
 }
@@ -74,16 +73,13 @@ def fetch(name, out, archive):
     with lock_output(out):
         if archive is None and not file.exists():
             download(source.url, file, source.sha256)
-        digest = sha256(file)
-        if source.sha256 not in ("", digest):
-            raise DataError(file, f"SHA-256 {digest}", source.sha256, "fetch it again")
-        target = file
+        digest, target = check_digest(file, source.sha256, file, "fetch it again"), file
         if source.member:
             target = out / source.member
-            with open_member(file, source.member) as (table, where), damage_errors(
-                where
-            ), atomic_writer(target, "wb") as unpacked:
-                shutil.copyfileobj(table, unpacked)
+            with contextlib.ExitStack() as stack:
+                table, where = stack.enter_context(open_member(file, source.member))
+                stack.enter_context(damage_errors(where))
+                shutil.copyfileobj(table, stack.enter_context(atomic_writer(target, "wb")))
         tell_format(target)  # refuses what cannot be unpacked
     print(printable(f"{target}: SHA-256 of {file} {digest}"))
 

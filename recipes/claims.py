@@ -88,9 +88,7 @@ def main(options):
 
 def arguments():
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("judgements")
     parser.add_argument("metrics")
     parser.add_argument("--system", nargs="+", action="append", required=True)

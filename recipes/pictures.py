@@ -13,12 +13,6 @@ from wqa.evaluation.report import read_rows
 from wqa.io.files import atomic_writer
 
 
-def save_figure(figure, path):
-    """Write a figure of Matplotlib in the format of the file's suffix."""
-    with atomic_writer(path, "wb") as file:
-        figure.savefig(file, format=pathlib.Path(path).suffix[1:], dpi=150)
-
-
 def points_of(rows, metric):
     """Costs and values of rows, in per cent."""
     pairs = [(100 * float(row["cost"]), 100 * float(row[metric])) for row in rows]
@@ -44,7 +38,8 @@ def main(folder, metric, out):
     axes.set_ylabel(metric.upper())
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
-    save_figure(figure, out)
+    with atomic_writer(out, "wb") as file:
+        figure.savefig(file, format=pathlib.Path(out).suffix[1:], dpi=150)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ written anew; other rows and columns stay.
 """
 
 import argparse
-import json
 import math
 import pathlib
 
+from wqa.data import read_json
 from wqa.errors import DataError, run_script
 from wqa.evaluation.report import read_rows, write_rows
 from wqa.evaluation.significance import over_seeds
@@ -26,11 +26,6 @@ from wqa.evaluation.significance import over_seeds
 #: Columns that a row may lack.
 OPTIONAL = ("em", "f1", "questions_per_second", "speedup", "params", "epoch_seconds")
 OPTIONAL += ("train_seconds",)
-
-
-def read_json(path):
-    """Content of a file."""
-    return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
 
 
 def row_of(path, label):
@@ -120,9 +115,7 @@ def write_row(rows, name, files, options):
 
 def arguments():
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("table", "corpus", "columns"):
         parser.add_argument(name)
     parser.add_argument("--row", nargs="+", action="append", required=True)

@@ -31,8 +31,8 @@ else
 fi
 
 ENCODER=${ENCODER:-encoders/roberta-base}    # python data_scripts/encoders.py roberta-base
-ASNQ=${ASNQ:-data/asnq}                      # the transfer corpus: train.jsonl, dev.jsonl, test.jsonl
-WIKIQA=${WIKIQA:-data/wikiqa} TRECQA=${TRECQA:-data/trecqa} GPD=${GPD:-data/gpd}
+DATA=${DATA:-data} ASNQ=${ASNQ:-$DATA/asnq}  # the transfer corpus: train.jsonl, dev.jsonl, test.jsonl
+WIKIQA=${WIKIQA:-$DATA/wikiqa} TRECQA=${TRECQA:-$DATA/trecqa} GPD=${GPD:-$DATA/gpd}
 DEPTHS=${DEPTHS-4 6 8 10 12}                 # of the monolithic rankers (section 4.2)
 EXITS=${EXITS:-4,6,8,10,12}                  # rho(i) = 4 + 2 (i - 1)
 SEEDS=${SEEDS:-0} CTX=${CTX:-cpu} PRECISION=${PRECISION:-float32}
@@ -51,33 +51,22 @@ SHALLOW_TIMES=${SHALLOW_TIMES:-4}            # section 5.3: a monolithic ranker 
 device=${CTX%%[-,]*}  # the first one ranks
 mkdir -p "$RUNS" "$RESULTS"
 
-# The paper's corpora: where training, dev and test questions of each lie, and which of them count. Table 1 counts 65 dev
-# questions of TREC-QA: those of dev-40, without sentences of more than 40 tokens. dev-clean.jsonl has MSPP's 69.
-train_of() { case $1 in
-  asnq) echo "$RUNS/asnq.store" ;;
-  wikiqa) echo "$WIKIQA/train.jsonl" ;;
-  trecqa) echo "${TRECQA_TRAIN:-$TRECQA/train-all.jsonl}" ;;
-  gpd) echo "$GPD/train.jsonl" ;;
-  esac; }
-dev_of() { case $1 in
-  asnq) echo "${ASNQ_DEV-$ASNQ/dev.jsonl}" ;;
-  wikiqa) echo "$WIKIQA/dev.jsonl" ;;
-  trecqa) echo "${TRECQA_DEV-$TRECQA/dev-40-clean.jsonl}" ;;
-  gpd) echo "$GPD/dev.jsonl" ;;
-  esac; }
-test_of() { case $1 in
-  asnq) echo "$ASNQ/test.jsonl" ;;
-  wikiqa) echo "$WIKIQA/test.jsonl" ;;
-  trecqa) echo "${TRECQA_TEST:-$TRECQA/test-clean.jsonl}" ;;
-  gpd) echo "$GPD/test.jsonl" ;;
-  esac; }
+# CORPUS SPLIT: its file, by the variable CORPUS_SPLIT or in the folder CORPUS. Table 1 counts 65 dev questions of TREC-QA: those of
+# dev-40, without sentences of more than 40 tokens. dev-clean.jsonl has MSPP's 69.
+: "${TRECQA_TRAIN:=$TRECQA/train-all.jsonl}" "${TRECQA_DEV=$TRECQA/dev-40-clean.jsonl}" "${TRECQA_TEST:=$TRECQA/test-clean.jsonl}"
+split_of() {
+  local folder=${1^^} file=${1^^}_${2^^}
+  echo "${!file-${!folder}/$2.jsonl}"
+}
+train_of() { if [ "$1" = asnq ]; then echo "$RUNS/asnq.store"; else split_of "$1" train; fi; }
+dev_of() { split_of "$1" dev; }
+test_of() { split_of "$1" test; }
 # Table 1 counts 873, 126 and 243 questions of WikiQA: those with an answer.
-filter_of() { case $1 in wikiqa) echo no-all-negative ;; *) echo all ;; esac; }
+filter_of() { if [ "$1" = wikiqa ]; then echo no-all-negative; else echo all; fi; }
 
-tokenize_asnq() {  # once for all transfers: 23.7 million pairs are too many to hold in memory
-  if [ ! -e "$RUNS/asnq.store" ]; then
-    "$wqa" tokenize --encoder "$ENCODER" --data "${ASNQ_TRAIN:-$ASNQ/train.jsonl}" --out "$RUNS/asnq.store"
-  fi
+tokenize_asnq() {  # [ENCODER STORE]: once for all transfers: 23.7 million pairs are too many to hold in memory
+  local store=${2:-$RUNS/asnq.store}
+  [ -e "$store" ] || "$wqa" tokenize --encoder "${1:-$ENCODER}" --data "$(split_of asnq train)" --out "$store"
 }
 
 warmup_of() {  # CORPUS
@@ -117,35 +106,28 @@ same_as() { [ "$(cat "$1" 2> /dev/null)" = "$2" ]; }  # FILE TEXT: whether the f
 
 keep_run() {  # RUN.trec NAME: puts a TREC run beside the recipe, compressed, without the folders of runs and data
   mkdir -p "$KEPT"
-  sed "s|$RUNS/||g; s|${DATA:-data}/|data/|g" "$1" | gzip -9n > "$KEPT/$2.trec.gz"
+  sed "s|$RUNS/||g; s|$DATA/|data/|g" "$1" | gzip -9n > "$KEPT/$2.trec.gz"
 }
 copy_log() {  # RUN NAME: puts the log of a run beside the recipe, without the folder of the runs
   mkdir -p "$LOGS"
   sed "s|$RUNS/||g" "$1/metrics.jsonl" > "$LOGS/$2.metrics.jsonl"
 }
-keep_log() { copy_log "$@"; "$python" recipes/trainings.py "$LOGS"; }  # the same, and its row in a table
-keep_logs() {  # FOLDER PREFIX: of all runs in a folder
-  local log run
-  for log in "$1"/*/metrics.jsonl; do
-    run=$(dirname "$log")
-    copy_log "$run" "$2$(basename "$run")"
-  done
+keep_logs() {  # FOLDER PREFIX: of all runs in a folder, and their rows in a table
+  local log
+  for log in "$1"/*/metrics.jsonl; do copy_log "${log%/*}" "$2$(basename "${log%/*}")"; done
   "$python" recipes/trainings.py "$LOGS"
 }
 
 epochs_of() { if [ "$1" = 4 ]; then echo $(($2 * SHALLOW_TIMES)); else echo "$2"; fi; }  # DEPTH EPOCHS: of a monolithic ranker
 
-mono_run() {  # CORPUS DEPTH SEED: on ASNQ the transferred ranker itself
-  case $1 in asnq) echo "$RUNS/tanda/transfer_$2" ;; *) echo "$RUNS/tanda/$1_$2${SUFFIX:-}_seed$3" ;; esac
+# On ASNQ the transferred ranker itself is the run, whatever the seed.
+mono_run() {  # CORPUS DEPTH SEED
+  if [ "$1" = asnq ]; then echo "$RUNS/tanda/transfer_$2"; else echo "$RUNS/tanda/$1_$2${SUFFIX:-}_seed$3"; fi
 }
-
 cascade_run() {  # CORPUS SEED
-  case $1 in asnq) echo "$RUNS/cascade/transfer${SUFFIX:-}" ;; *) echo "$RUNS/cascade/$1${SUFFIX:-}_seed$2" ;; esac
+  if [ "$1" = asnq ]; then echo "$RUNS/cascade/transfer${SUFFIX:-}"; else echo "$RUNS/cascade/$1${SUFFIX:-}_seed$2"; fi
 }
-
-# CORPUS: seeds of its runs; on ASNQ there is one run, the transfer itself.
-seeds_of() { if [ "$1" = asnq ]; then echo "${SEEDS%% *}"; else echo "$SEEDS"; fi; }
-
+seeds_of() { if [ "$1" = asnq ]; then echo "${SEEDS%% *}"; else echo "$SEEDS"; fi; }  # CORPUS
 sequence_of() { echo "$RUNS/sr_$1_seed$2"; }  # CORPUS SEED: the sequence of monolithic rankers, without .json
 
 collect() {  # TABLE ROW LABEL CORPUS FILE.json...: figures of the seeds of a system as a row of a table

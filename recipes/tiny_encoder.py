@@ -32,6 +32,10 @@ TINY = {
 }
 
 
+#: Tokens that every vocabulary of BERT has.
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
 def vocabulary():
     """Words and letters of the built-in corpus, as WordPiece has them."""
     words = set()
@@ -40,16 +44,8 @@ def vocabulary():
             for text in (question.question, *question.texts):
                 words.update(re.findall(r"\w+|[^\w\s]", text.lower()))
     letters = sorted({letter for word in words for letter in word})
-    return [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *letters,
-        *("##" + letter for letter in letters),
-        *sorted(word for word in words if len(word) > 1),
-    ]
+    pieces = ["##" + letter for letter in letters]
+    return [*SPECIAL, *letters, *pieces, *sorted(word for word in words if len(word) > 1)]
 
 
 def shapes_of(config):
@@ -59,26 +55,22 @@ def shapes_of(config):
         "embeddings.word_embeddings.weight": (config["vocab_size"], width),
         "embeddings.position_embeddings.weight": (config["max_position_embeddings"], width),
         "embeddings.token_type_embeddings.weight": (2, width),
-        "embeddings.LayerNorm.weight": (width,),
-        "embeddings.LayerNorm.bias": (width,),
-        "pooler.dense.weight": (width, width),
-        "pooler.dense.bias": (width,),
     }
+
+    def add(name, *shape):
+        shapes[f"{name}.weight"], shapes[f"{name}.bias"] = shape, shape[:1]
+
+    add("embeddings.LayerNorm", width)
+    add("pooler.dense", width, width)
     for layer in range(config["num_hidden_layers"]):
-        for name, out, into in (
-            ("attention.self.query", width, width),
-            ("attention.self.key", width, width),
-            ("attention.self.value", width, width),
-            ("attention.output.dense", width, width),
-            ("intermediate.dense", inner, width),
-            ("output.dense", width, inner),
-        ):
-            shapes[f"encoder.layer.{layer}.{name}.weight"] = (out, into)
-            shapes[f"encoder.layer.{layer}.{name}.bias"] = (out,)
-        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
-            shapes[f"encoder.layer.{layer}.{name}.weight"] = shapes[
-                f"encoder.layer.{layer}.{name}.bias"
-            ] = (width,)
+        prefix = f"encoder.layer.{layer}"
+        for name in ("attention.self.query", "attention.self.key", "attention.self.value"):
+            add(f"{prefix}.{name}", width, width)
+        add(f"{prefix}.attention.output.dense", width, width)
+        add(f"{prefix}.intermediate.dense", inner, width)
+        add(f"{prefix}.output.dense", width, inner)
+        add(f"{prefix}.attention.output.LayerNorm", width)
+        add(f"{prefix}.output.LayerNorm", width)
     return shapes
 
 
@@ -89,15 +81,12 @@ def write_tiny_encoder(folder, seed=0, **changes):
     (folder / "vocab.txt").write_text("\n".join(vocab) + "\n", encoding="utf-8")
     config = {**TINY, "vocab_size": len(vocab), **changes}
     rng = np.random.default_rng(seed)
-    arrays = {
-        name: rng.normal(0, 0.3, shape).astype(np.float32)
-        + (1 if name.endswith("LayerNorm.weight") else 0)
-        for name, shape in shapes_of(config).items()
-    }
-    save_file(
-        {name: array.astype(np.float32) for name, array in arrays.items()},
-        str(folder / "model.safetensors"),
-    )
+    arrays = {}
+    for name, shape in shapes_of(config).items():
+        arrays[name] = rng.normal(0, 0.3, shape).astype(np.float32)
+        if name.endswith("LayerNorm.weight"):
+            arrays[name] += 1
+    save_file(arrays, str(folder / "model.safetensors"))
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return folder
 

@@ -9,9 +9,9 @@ entry; the dev figures are those of the evaluation with the greatest first figur
 
 from __future__ import annotations
 
-import argparse
 import json
 import pathlib
+import sys
 from typing import Dict, List
 
 from wqa.io.files import atomic_writer
@@ -44,10 +44,8 @@ def _first_figure(entry: dict) -> float:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("logs", type=pathlib.Path, help="folder of the logs")
-    logs = parser.parse_args().logs
+def main(logs: pathlib.Path) -> None:
+    """Write the table."""
     table = logs / "trainings.tsv"
     rows: Dict[str, List[str]] = {}
     if table.exists():
@@ -62,4 +60,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(pathlib.Path(sys.argv[1]))

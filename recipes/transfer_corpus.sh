@@ -1,24 +1,17 @@
 #!/usr/bin/env bash
-# A transfer corpus in place of ASNQ, of what can be downloaded as a whole: SQuAD's questions, each with the sentence that answers
-# it, a sentence that was retrieved from the whole collection and the nearest sentence in the order of the articles that was not
-# (data_scripts/squad_sentences.py), and SelQA's questions with all sentences of their section (data_scripts/selqa.py). ASNQ's
-# negatives are of the same document (Garg et al. 2020, section 4); here most are. One in six of SQuAD's questions does not retrieve
-# its sentence among the first 20, and has one negative and no positive.
+# A transfer corpus in place of ASNQ, of what can be downloaded as a whole: SQuAD's questions, each with the sentence that
+# answers it, a sentence that was retrieved from the whole collection and the nearest sentence in the order of the articles that
+# was not (data_scripts/squad_sentences.py), and SelQA's questions with all sentences of their section (data_scripts/selqa.py).
+# ASNQ's negatives are of the same document (Garg et al. 2020, section 4); here most are. One in six of SQuAD's questions does
+# not retrieve its sentence among the first 20, and has one negative and no positive.
 #
 #   DATA=data recipes/transfer_corpus.sh OUT.jsonl
-set -euo pipefail
-cd "$(dirname "$0")/.."
-. recipes/settings.sh
-out=$1 data=${DATA:-data} work=$(dirname "$1")
-squad=${SQUAD:-$data/squad_sentences} selqa=${SELQA:-$data/selqa}
+. "$(dirname "$0")/settings.sh"
+out=$1 work=$(dirname "$1") squad=${SQUAD:-$DATA/squad_sentences} selqa=${SELQA:-$DATA/selqa}
 if [ -e "$out" ]; then exit 0; fi
 mkdir -p "$work"
-if [ ! -e "$selqa/stats.json" ]; then
-  "$python" data_scripts/selqa.py --out "$selqa" ${SELQA_ARCHIVE:+--archive "$SELQA_ARCHIVE"}
-fi
-if [ ! -e "$squad/stats.json" ]; then
-  "$python" data_scripts/squad_sentences.py --out "$squad" ${ARCHIVE:+--archive "$ARCHIVE"}
-fi
+[ -e "$selqa/stats.json" ] || "$python" data_scripts/selqa.py --out "$selqa" ${SELQA_ARCHIVE:+--archive "$SELQA_ARCHIVE"}
+[ -e "$squad/stats.json" ] || "$python" data_scripts/squad_sentences.py --out "$squad" ${ARCHIVE:+--archive "$ARCHIVE"}
 "$wqa" index "$squad/train.documents.jsonl" --method tfidf --out "$work/transfer.index"
 "$wqa" retrieve "$work/transfer.index" --data "$squad/train.questions.jsonl" --top 20 --out "$work/transfer.retrieved.jsonl"
 "$python" recipes/dcbert/random_documents.py "$work/transfer.retrieved.jsonl" "$squad/train.documents.jsonl" "$out.part" \

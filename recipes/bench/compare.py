@@ -245,6 +245,10 @@ def rows_of(groups, questions):
                 figures = Measured(contender, index, group)
                 measured.setdefault(figures.key, figures)
     candidates = sum(len(texts) for texts, _ in questions)
+    peers = {}
+    for (name, precision, _), figures in measured.items():
+        if not name.startswith("wqa"):
+            peers[f"{name} {precision}"] = figures
     rows = []
     for (name, precision, drop_ratio), figures in measured.items():
         baseline = measured[name, precision, 0.0]
@@ -263,7 +267,7 @@ def rows_of(groups, questions):
             "tokens_per_s": tokens / sum(figures.seconds),
             "memory_mib": figures.memory,
             "end_to_end": end_to_end,
-            "over": over_peers(figures, measured),
+            "over": {title: figures.over(peer) for title, peer in peers.items()},
             "time_over_0": ratio(figures.seconds, baseline.seconds),
             "spearman": spearman,
             "same_first": same_first,
@@ -271,44 +275,6 @@ def rows_of(groups, questions):
         }
         rows.append(row)
     return rows
-
-
-def over_peers(figures, measured):
-    """How many times as fast as the peers a contender is.
-
-    Parameters
-    ----------
-    figures : Measured
-        Figures of the contender.
-    measured : dict of tuple to Measured
-        Figures of all contenders by name, precision and drop ratio.
-
-    Returns
-    -------
-    dict of str to float
-        Medians over the turns, by the peer's name and precision.
-    """
-    ratios = {}
-    for (name, precision, _), peer in measured.items():
-        if not name.startswith("wqa"):
-            ratios[f"{name} {precision}"] = figures.over(peer)
-    return ratios
-
-
-def read(path):
-    """Read questions.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Canonical JSONL, with labels.
-
-    Returns
-    -------
-    list of (list of str, list of int)
-        Candidates of each question, and their labels.
-    """
-    return [(list(question.texts), list(question.labels)) for question in read_questions(path)]
 
 
 def table(rows):
@@ -389,7 +355,9 @@ def main():
     groups, left_out = [], []
     with tempfile.TemporaryDirectory() as name:
         runs = prepare(options, pathlib.Path(name), *size)
-        questions = read(options.data)
+        questions = []
+        for question in read_questions(options.data):
+            questions.append((list(question.texts), list(question.labels)))
         for precision in options.precision:
             with contextlib.ExitStack() as stack:
                 ready, others = start_all(rankers(options, runs, precision), stack)

@@ -175,18 +175,18 @@ def write_batches(path, run, data, count):
         Run directory whose tokenizer encodes the pairs.
     data : str or path-like
         Labelled questions, canonical JSONL.
-    count : int
+    count : str
         The number of mini-batches.
     """
     config = TrainingConfig()
     pairs = TrainingPairs(read_questions(data), load_ranker(run).inputs)
     plan = []
     epoch = 0
-    while len(plan) < count:
+    while len(plan) < int(count):
         plan += pairs.plan(config.tokens_per_batch, order_of_epoch(config.seed, epoch))
         epoch += 1
     arrays = {}
-    for number, rows in enumerate(plan[:count]):
+    for number, rows in enumerate(plan[: int(count)]):
         batch = zip(("ids", "types", "lengths", "labels"), pairs.batch(rows))
         arrays.update({f"{number}_{name}": array for name, array in batch})
     np.savez(path, **arrays)
@@ -284,15 +284,10 @@ def main(command, *arguments):
     *arguments : str
         The command's own.
     """
-    if command == "make":
-        make(*arguments)
-    elif command == "complete":
-        complete(*arguments)
-    elif command == "batches":
-        path, run, data, count = arguments
-        write_batches(path, run, data, int(count))
-    else:
+    commands = {"make": make, "complete": complete, "batches": write_batches}
+    if command not in commands:
         sys.exit(f"{command}; expected make, complete or batches")
+    commands[command](*arguments)
 
 
 if __name__ == "__main__":

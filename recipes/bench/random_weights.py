@@ -13,7 +13,6 @@ questions 1,000 encoded documents have paid for themselves.
 """
 
 import argparse
-import json
 import math
 import pathlib
 import statistics
@@ -30,6 +29,7 @@ from wqa.evaluation import table
 from wqa.inference.document_cache import StoredDocument
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.timing import time_rankers
+from wqa.io.files import write_json
 from wqa.systems.registry import find_system
 from wqa.text import SplitPair
 
@@ -170,8 +170,7 @@ def main():
     rows, lines = measure(options)
     print("\n".join([table(rows), *lines]))
     if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(rows, file, indent=2)
+        write_json(options.json, rows)
 
 
 if __name__ == "__main__":

@@ -3,5 +3,4 @@
 # results/base_wikiqa.tsv, results/base_trecqa.tsv and their claims.
 #
 #   DATA=data recipes/cascade/base_tables.sh
-#   SMOKE=1 recipes/cascade/base_tables.sh
 SIZE=base exec "$(dirname "$0")/minilm_tables.sh"

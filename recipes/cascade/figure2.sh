@@ -4,7 +4,6 @@
 #
 #   recipes/cascade/figure2.sh                     writes $RESULTS/figure2.png, .tsv and .txt
 #   CORPUS=wikiqa BUDGET=0.7 recipes/cascade/figure2.sh
-#   SMOKE=1 recipes/cascade/figure2.sh
 . "$(dirname "$0")/../settings.sh"
 needs plots matplotlib
 corpus=${CORPUS:-gpd} name=${NAME:-figure2}

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Table 2 (Soldaini and Moschitti 2020): monolithic rankers and every exit of the cascade on WikiQA and TREC-QA, nothing
-# dropped. Trains what is missing (recipes/tanda/adapt.sh, recipes/cascade/adapt.sh); writes $RESULTS/table2.tsv.
+# dropped.
 #
 #   recipes/cascade/table2.sh        RoBERTa-base; settings: recipes/settings.sh
-#   SMOKE=1 recipes/cascade/table2.sh
 . "$(dirname "$0")/../settings.sh"
 table=${TABLE:-$RESULTS/table2.tsv}
 if [ "${TRAIN:-1}" = 1 ]; then

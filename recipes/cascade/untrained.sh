@@ -1,35 +1,29 @@
 #!/usr/bin/env bash
-# Rankers without training, on the questions of the small tables: the similarity of tokens and of means by MiniLM, which its authors
-# trained on a billion pairs of texts, BM25, and word overlap. The files of TREC-QA list correct candidates first, so that the
-# original order counts on WikiQA alone. Writes $RESULTS/untrained.tsv.
-# SIZE=base adds all-mpnet-base-v2 and takes the test questions of both corpora, into $RESULTS/base_untrained.tsv.
+# Rankers without training, on the questions of the small tables: the similarity of tokens and of means by MiniLM, which its
+# authors trained on a billion pairs of texts, BM25, and word overlap. The files of TREC-QA list correct candidates first, so
+# that the original order counts on WikiQA alone. Writes $RESULTS/untrained.tsv. SIZE=base adds all-mpnet-base-v2 and takes the
+# test questions of both corpora, into $RESULTS/base_untrained.tsv.
 #
 #   DATA=data recipes/cascade/untrained.sh   a minute and a half on two cores
 #   SIZE=base DATA=data recipes/cascade/untrained.sh
-#   SMOKE=1 recipes/cascade/untrained.sh
-set -euo pipefail
-cd "$(dirname "$0")/../.."
 if [ "${SMOKE:-0}" != 1 ]; then
-  data=${DATA:-data}
   export ENCODER=${ENCODER:-minilm} RUNS=${RUNS:-runs/cascade_minilm} CORPORA=${CORPORA:-wikiqa trecqa}
-  export WIKIQA=$data/wikiqa TRECQA=$data/trecqa
-  [ "${SIZE:-minilm}" = base ] || export TRECQA_TEST=$data/trecqa/dev-clean.jsonl
+  [ "${SIZE:-minilm}" = base ] || export TRECQA_TEST=${DATA:-data}/trecqa/dev-clean.jsonl
 fi
-. recipes/settings.sh
+. "$(dirname "$0")/../settings.sh"
 table=$RESULTS/untrained.tsv encoders=$ENCODER
 if [ "${SIZE:-minilm}" = base ]; then table=$RESULTS/base_untrained.tsv encoders="$ENCODER ${BASE:-encoders/mpnet}"; fi
 
+mkdir -p "$RUNS/untrained"
 for corpus in $CORPORA; do
   names=()
   for encoder in $encoders; do names+=("maxsim:$encoder" "cosine:$encoder"); done
   names+=(bm25)
   if [ "$corpus" != trecqa ]; then names+=(wo+rr rr); fi
   for name in "${names[@]}"; do
-    kind=${name%%:*} of=${name##*[:/]}
-    row=$kind
-    if [ "$kind" != "$name" ]; then row=$kind:$of; fi
+    row=$name
+    if [[ $name == *:* ]]; then row=${name%%:*}:${name##*[:/]}; fi
     figures=$RUNS/untrained/${SIZE:-minilm}_${row/:/_}_$corpus.json
-    mkdir -p "$RUNS/untrained"
     evaluate "$figures" "$corpus" "$name" --precision "$PRECISION"
     collect "$table" "$row" 0 "$corpus" "$figures"
   done

@@ -15,7 +15,6 @@
 # MAP of its abstract and the MRR beside it on the leaderboards.
 #
 #   CHECKPOINTS=downloads recipes/checkpoints/released.sh
-#   SMOKE=1 recipes/checkpoints/released.sh       on a classifier of recipes/tanda/transfer.sh
 paper=checkpoints
 . "$(dirname "$0")/../settings.sh"
 here=recipes/checkpoints ENCODERS=${ENCODERS:-encoders} table=${TABLE:-$RESULTS/released.tsv}

@@ -1,10 +1,8 @@
 # Settings and functions of the recipes of Cosinet (Bonadiman and Moschitti 2020), which source this file; those of
 # recipes/settings.sh hold as well. SMOKE=1 takes the built-in corpus for every other, and a table of a few words.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 paper=cosinet
 if [ "${SMOKE:-0}" = 1 ]; then
-  SEEDS=${SEEDS:-0 1} MODELS=${MODELS:-cosinet cosinet_list_birnn bert} KEEPS=${KEEPS:-2,4} GRID=${GRID:-0.5} UNITS=${UNITS:-12}
+  SEEDS=${SEEDS:-0 1} MODELS=${MODELS:-cosinet cosinet_list_birnn bert} UNITS=${UNITS:-12}
   TABLE_KIND=${TABLE_KIND:-distilled} WORD_ENCODER=${WORD_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
   SQUAD=${SQUAD:-wqa/data/builtin} NQLA=wqa/data/builtin
   export OMP_NUM_THREADS=1  # which does not wait for another
@@ -13,10 +11,10 @@ else
   SEEDS=${SEEDS:-0 1 2 3 4}  # the paper does not say how many
 fi
 CA_SEEDS=${CA_SEEDS:-$SEEDS}  # of Compare-Aggregate, which takes ten times as long
-. recipes/settings.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
 
-SQUAD=${SQUAD:-data/squad_sent}         # python data_scripts/squad.py --unanswered --out data/squad_sent
-NQLA=${NQLA:-data/nq_la}                # python data_scripts/nq_la.py --out data/nq_la
+SQUAD=${SQUAD:-$DATA/squad_sent}         # python data_scripts/squad.py --unanswered --out data/squad_sent
+NQLA=${NQLA:-$DATA/nq_la}                # python data_scripts/nq_la.py --out data/nq_la
 TABLE_KIND=${TABLE_KIND:-numberbatch}   # of word vectors: numberbatch, distilled
 UNITS=${UNITS:-300}                     # section 5.2
 WORD_FILE=${WORD_FILE:-vectors/numberbatch-en-19.08.txt.gz}  # python data_scripts/word_vectors.py numberbatch --out vectors
@@ -31,14 +29,6 @@ FIRST_SEED=${SEEDS%% *}
 METRICS=map,mrr,p@1
 mkdir -p "$RUNS/cosinet"
 
-folder_of() { case $1 in  # CORPUS
-  wikiqa) echo "$WIKIQA" ;;
-  squad) echo "$SQUAD" ;;
-  nqla) echo "$NQLA" ;;
-  esac; }
-train_of() { echo "$(folder_of "$1")/train.jsonl"; }
-dev_of() { echo "$(folder_of "$1")/dev.jsonl"; }
-test_of() { echo "$(folder_of "$1")/test.jsonl"; }
 filter_of() { echo no-all-negative; }   # "for all datasets, we remove the questions without answers" (section 5.1)
 # Section 5.4 says that the pointwise networks are "trained on all the data", and left-out training questions prefer that.
 train_filter_of() { case $1 in  # MODEL
@@ -52,28 +42,28 @@ words_of() {  # MODEL CORPUS
   echo "$RUNS/cosinet/words_$2_$TABLE_KIND$length"
 }
 embed() {  # MODEL CORPUS: the table of word vectors, of the words of all splits; no label is read
-  local model=$1 corpus=$2 out options split texts=()
-  out=$(words_of "$model" "$corpus")
+  local out options split texts=()
+  out=$(words_of "$1" "$2")
   if [ -e "$out/meta.json" ]; then return; fi
   for split in train dev test; do
-    if [ -e "$(folder_of "$corpus")/$split.jsonl" ]; then texts+=("$(folder_of "$corpus")/$split.jsonl"); fi
+    if [ -e "$(split_of "$2" $split)" ]; then texts+=("$(split_of "$2" $split)"); fi
   done
   case $TABLE_KIND in
     distilled) options=(--encoder "$WORD_ENCODER" --units "$UNITS") ;;
     numberbatch) options=(--vectors "$WORD_FILE") ;;
     *) fail "TABLE_KIND is $TABLE_KIND; expected numberbatch or distilled" ;;
   esac
-  if [[ $model == ca* ]]; then options+=(--length "$CA_LENGTH"); fi
+  if [[ $1 == ca* ]]; then options+=(--length "$CA_LENGTH"); fi
   echo "== $out"
   "$wqa" embed-words --data "${texts[@]}" "${options[@]}" --out "$out"
 }
 
 # A model is cosinet or ca, _list where the loss is listwise, and its recurrent layer; bert is a fine-tuned encoder.
-run_of() { echo "$RUNS/cosinet/${1}_$2_${3:-$FIRST_SEED}"; }  # MODEL CORPUS [SEED]
+run_of() { echo "$RUNS/cosinet/${1}_$2_$3"; }  # MODEL CORPUS SEED
 seeds_of() { case $1 in bert) echo "$FIRST_SEED" ;; ca | ca_*) echo "$CA_SEEDS" ;; *) echo "$SEEDS" ;; esac; }  # MODEL
-fit() {  # MODEL CORPUS [SEED]: trains it where that was not done; with COMPARE=1 a complete run of other options is refused
-  local model=$1 corpus=$2 seed=${3:-$FIRST_SEED} run options recurrent
-  run=$(run_of "$model" "$corpus" "$seed")
+fit() {  # MODEL CORPUS SEED: trains it where that was not done; with COMPARE=1 a complete run of other options is refused
+  local model=$1 corpus=$2 run options
+  run=$(run_of "$@")
   if [ -e "$run/model.params" ] && [ -z "${COMPARE:-}" ]; then return; fi
   case $model in
     bert) options=(pairwise --encoder "$ENCODER" --learning-rate "$BERT_RATE" --epochs "$BERT_EPOCHS" --warmup-share 0.1
@@ -83,42 +73,33 @@ fit() {  # MODEL CORPUS [SEED]: trains it where that was not done; with COMPARE=
       options=(cosinet)
       if [[ $model == ca* ]]; then options=(compare_aggregate); fi
       options+=(--words "$(words_of "$model" "$corpus")")
-      recurrent=${model##*_}
       case $model in
         cosinet | ca) options+=(--loss pointwise) ;;
         *_list) options+=(--loss listwise) ;;
-        *) options+=(--loss listwise --recurrent "$recurrent") ;;
+        *) options+=(--loss listwise --recurrent "${model##*_}") ;;
       esac ;;
   esac
   echo "== $run"
-  "$wqa" train "${options[@]}" --train "$(train_of "$corpus")" --train-filter "$(train_filter_of "$model")" --seed "$seed" \
+  "$wqa" train "${options[@]}" --train "$(train_of "$corpus")" --train-filter "$(train_filter_of "$model")" --seed "$3" \
     --out "$run" --resume --ctx "$CTX" ${limits[@]+"${limits[@]}"} ${TRAIN_OPTIONS:-}
 }
 title_of() {  # MODEL: the row of the tables
   local title=$1
   title=${title/cosinet/Cosinet} title=${title/#ca/CA} title=${title/_list/ list} title=${title/bert/${BERT_ROW:-BERT-base}}
-  title=${title/_birnn/ BiRNN} title=${title/_bilstm/ BiLSTM} title=${title/_rnn/ RNN}
-  echo "${title/_lstm/ LSTM}"
+  title=${title/_birnn/ BiRNN} title=${title/_bilstm/ BiLSTM} title=${title/_rnn/ RNN} title=${title/_lstm/ LSTM}
+  case $1 in rr | wo*) echo "${1^^}" ;; *) echo "$title" ;; esac
 }
 all_models() {  # KIND: cosinet or ca, in the order of Table 4
   echo "$1 ${1}_list ${1}_list_rnn ${1}_list_birnn ${1}_list_lstm ${1}_list_bilstm"
 }
-figures_of() { echo "$(run_of "$@")/test.json"; }  # MODEL CORPUS [SEED]
-baseline_figures() { echo "$RUNS/cosinet/${1//:/_}_$2.json"; }  # NAME CORPUS
-
-row() {  # TABLE MODEL CORPUS COLUMNS: figures over the seeds
-  local table=$1 model=$2 corpus=$3 columns=$4 seed files=() runs=()
-  for seed in $(seeds_of "$model"); do
-    fit "$model" "$corpus" "$seed"
-    evaluate "$(figures_of "$model" "$corpus" "$seed")" "$corpus" "$(run_of "$model" "$corpus" "$seed")" --metrics "$METRICS"
-    files+=("$(figures_of "$model" "$corpus" "$seed")")
-    runs+=("$(run_of "$model" "$corpus" "$seed")")
-  done
-  "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "$(title_of "$model")" "${files[@]}" \
-    --cells $("$python" recipes/cosinet/costs.py "$(train_of "$corpus")" "$(train_filter_of "$model")" "${runs[@]}")
+figures_of() {  # MODEL CORPUS: a file a seed, one of a baseline
+  local seed
+  case $1 in rr | wo* | random*) echo "$RUNS/cosinet/${1//:/_}_$2.json"; return ;; esac
+  for seed in $(seeds_of "$1"); do echo "$(run_of "$1" "$2" "$seed")/test.json"; done
 }
+
 baseline() {  # NAME CORPUS: its figures; WO's ties count against the correct candidates, which no TREC run can say
-  local json arguments; json=$(baseline_figures "$1" "$2")
+  local json arguments; json=$(figures_of "$1" "$2")
   arguments=("$1" --data "$(test_of "$2")" --filter "$(filter_of "$2")" --metrics "$METRICS")
   if [ "$1" != wo ]; then
     evaluate "$json" "$2" "$1" --metrics "$METRICS"
@@ -129,43 +110,44 @@ baseline() {  # NAME CORPUS: its figures; WO's ties count against the correct ca
   fi
 }
 baseline_rows() {  # TABLE CORPUS COLUMNS
-  local table=$1 corpus=$2 columns=$3 name
+  local name
   for name in rr wo wo+rr; do
-    baseline "$name" "$corpus"
-    "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "${name^^}" "$(baseline_figures "$name" "$corpus")"
+    baseline "$name" "$2"
+    "$python" recipes/rows.py "$1" "$2" "$3,seeds" --row "$(title_of "$name")" "$(figures_of "$name" "$2")"
   done
 }
-model_rows() {  # TABLE CORPUS COLUMNS MODEL...
-  local table=$1 corpus=$2 columns=$3 model; shift 3
-  for model in "$@"; do
-    row "$table" "$model" "$corpus" "$columns"
+row() {  # TABLE CORPUS COLUMNS MODEL: figures over the seeds
+  local table=$1 corpus=$2 columns=$3 model=$4 seed run runs=()
+  for seed in $(seeds_of "$model"); do
+    fit "$model" "$corpus" "$seed"
+    run=$(run_of "$model" "$corpus" "$seed")
+    evaluate "$run/test.json" "$corpus" "$run" --metrics "$METRICS"
+    runs+=("$run")
   done
+  "$python" recipes/rows.py "$table" "$corpus" "$columns,params,epoch_seconds,train_seconds,seeds" --row "$(title_of "$model")" \
+    "${runs[@]/%//test.json}" \
+    --cells $("$python" recipes/cosinet/costs.py "$(train_of "$corpus")" "$(train_filter_of "$model")" "${runs[@]}")
+}
+rows_and_claims() {  # TABLE CORPUS COLUMNS CLAIMS: rows of the baselines and of MODELS, and tests of the claims
+  local model
+  baseline_rows "$1" "$2" "$3"
+  for model in $MODELS; do row "$1" "$2" "$3" "$model"; done
+  cat "$1"
+  claims "$2" | tee "$4"
 }
 claims() {  # CORPUS: tests over questions and seeds; a difference is the second's less the first's
-  local corpus=$1 pair model birnn=cosinet_list_birnn systems=() pairs=() added=" " qrels
+  local corpus=$1 pair model file files birnn=cosinet_list_birnn systems=() pairs=() added=" "
   for pair in "wo+rr $birnn" "wo+rr cosinet_list_bilstm" "wo+rr cosinet_list_rnn" "wo+rr cosinet_list_lstm" "cosinet $birnn" \
     "cosinet cosinet_list" "cosinet_list $birnn" "cosinet_list_lstm $birnn" "ca cosinet" "ca_list_birnn $birnn"; do
-    if ! is_trained "${pair% *}" "$corpus" || ! is_trained "${pair#* }" "$corpus"; then continue; fi
+    for file in $(figures_of "${pair% *}" "$corpus") $(figures_of "${pair#* }" "$corpus"); do
+      [ -e "$file" ] || continue 2  # not all seeds are there
+    done
     for model in $pair; do
-      if [[ $added != *" $model "* ]]; then systems+=(--system "$(name_of "$model")" $(rankings_of "$model" "$corpus")); fi
+      files=($(figures_of "$model" "$corpus"))
+      if [[ $added != *" $model "* ]]; then systems+=(--system "$(title_of "$model")" "${files[@]/%/.0.trec}"); fi
       added="$added$model "
     done
-    pairs+=(--pair "$(name_of "${pair% *}")" "$(name_of "${pair#* }")") qrels=$(qrels_of "${pair#* }" "$corpus")
+    pairs+=(--pair "$(title_of "${pair% *}")" "$(title_of "${pair#* }")")
   done
-  if [ ${#pairs[@]} != 0 ]; then
-    "$python" recipes/claims.py "$qrels" "$METRICS" "${systems[@]}" "${pairs[@]}"
-  fi
+  [ ${#pairs[@]} = 0 ] || "$python" recipes/claims.py "${files[0]}.qrels" "$METRICS" "${systems[@]}" "${pairs[@]}"
 }
-name_of() { if is_baseline "$1"; then echo "${1^^}"; else title_of "$1"; fi; }
-is_baseline() { case $1 in rr | wo | wo+rr) return 0 ;; *) return 1 ;; esac; }
-is_trained() {  # MODEL CORPUS: whether there are figures of all seeds
-  local file
-  for file in $(figures_over "$@"); do if [ ! -e "$file" ]; then return 1; fi; done
-}
-figures_over() {  # MODEL CORPUS: a file a seed
-  local seed
-  if is_baseline "$1"; then baseline_figures "$1" "$2"; return; fi
-  for seed in $(seeds_of "$1"); do figures_of "$1" "$2" "$seed"; done
-}
-rankings_of() { local file; for file in $(figures_over "$@"); do echo "$file.0.trec"; done; }  # MODEL CORPUS
-qrels_of() { echo "$(figures_over "$@" | head -n 1).qrels"; }  # MODEL CORPUS

@@ -4,17 +4,14 @@
 # $RESULTS/squad_small.tsv, and tests of the paper's claims over questions and seeds ($RESULTS/squad_small_claims.txt).
 #
 #   python data_scripts/squad.py --unanswered --out data/squad_sent && DATA=data recipes/cosinet/squad_small.sh
-#   SMOKE=1 recipes/cosinet/squad_small.sh
-set -euo pipefail
-cd "$(dirname "$0")/../.."
 export CA_SEEDS=${CA_SEEDS:-0}
 if [ "${SMOKE:-0}" != 1 ]; then
-  export RUNS=${RUNS:-runs/cosinet_squad} TABLE_KIND=${TABLE_KIND:-distilled} SQUAD=${SQUAD:-${DATA:-data}/squad_sent}
+  export RUNS=${RUNS:-runs/cosinet_squad} TABLE_KIND=${TABLE_KIND:-distilled}
   export MODELS=${MODELS:-cosinet cosinet_list cosinet_list_birnn ca ca_list ca_list_birnn}
 else
   export MODELS="cosinet_list cosinet_list_birnn ca_list_birnn"
 fi
-. recipes/cosinet/settings.bash
+. "$(dirname "$0")/settings.bash"
 divided=$RUNS/cosinet/squad_small
 if [ ! -e "$divided/test.jsonl" ]; then
   mkdir -p "$divided"

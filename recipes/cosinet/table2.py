@@ -10,18 +10,12 @@ punctuation among them. The column of CORPUS is written anew; others stay.
 """
 
 import argparse
-import json
 import pathlib
 
-from wqa.data import read_questions
+from wqa.data import read_json, read_questions
 from wqa.errors import run_script
 from wqa.evaluation.report import read_rows, write_rows
 from wqa.text.words import split_words
-
-
-def read_json(path):
-    """Content of a file."""
-    return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
 
 
 def words_of(text):
@@ -71,9 +65,7 @@ def main(options):
 
 def arguments():
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("table", "corpus", "data"):
         parser.add_argument(name)
     parser.add_argument("--random", nargs="+", required=True)

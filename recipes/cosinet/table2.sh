@@ -3,7 +3,6 @@
 # lead by themselves. Nothing is trained. Writes $RESULTS/table2.tsv.
 #
 #   CORPORA="wikiqa squad nqla" recipes/cosinet/table2.sh      settings: recipes/cosinet/settings.bash
-#   SMOKE=1 recipes/cosinet/table2.sh
 if [ "${SMOKE:-0}" != 1 ]; then CORPORA=${CORPORA:-wikiqa squad nqla}; fi
 . "$(dirname "$0")/settings.bash"
 table=${TABLE:-$RESULTS/table2.tsv} metrics=(p@1 map)
@@ -13,7 +12,7 @@ BASELINES="wo rr wo+rr" DRAWS=${DRAWS:-random:0 random:1 random:2 random:3 rando
 for corpus in $CORPORA; do
   random=() others=()
   for name in $DRAWS $BASELINES; do
-    json=$(baseline_figures "$name" "$corpus")
+    json=$(figures_of "$name" "$corpus")
     baseline "$name" "$corpus"
     case $name in random:*) random+=("$json") ;; *) others+=("${name^^}=$json") ;; esac
   done

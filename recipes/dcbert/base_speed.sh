@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Speed at BERT-base's size with random weights (Zhang et al. 2020, section 3; Table 1 and 3, "Retriever Speedup"): DC-BERT and its
-# linear variant with and without a cache, in turn with the re-ranker of the concatenation, one question at a time. Writes
+# Speed at BERT-base's size with random weights (Zhang et al. 2020, section 3; Table 1 and 3, "Retriever Speedup"): DC-BERT and
+# its linear variant with and without a cache, in turn with the re-ranker of the concatenation, one question at a time. Writes
 # $RESULTS/base_speed_PRECISION.txt and base_speed_linear_PRECISION.txt, what `recipes/bench/random_weights.py` prints.
 #
 #   PRECISIONS="float32 bfloat16 int8" recipes/dcbert/base_speed.sh
-#   SMOKE=1 recipes/dcbert/base_speed.sh
 paper=dcbert
 . "$(dirname "$0")/../settings.sh"
 SHAPE=${SHAPE:-bert_12_768_12} DOCUMENTS=${DOCUMENTS:-80} LENGTH=${LENGTH:-150} ROUNDS=${ROUNDS:-3} PRECISIONS=${PRECISIONS:-float32}

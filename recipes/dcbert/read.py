@@ -10,13 +10,12 @@ questions: those that retrieved no document count as 0.
 """
 
 import argparse
-import json
 
 from wqa.data import read_questions
 from wqa.errors import run_script
 from wqa.evaluation import read_run, score_answers
 from wqa.evaluation.trec import trec_order
-from wqa.io.files import atomic_writer
+from wqa.io.files import write_json
 from wqa.io.progress import with_bar
 from wqa.systems.run_directory import load_reader
 
@@ -48,15 +47,12 @@ def main(options):
     share = len(questions) / max(options.total, len(questions))
     for name in ("em", "f1"):
         figures[name] *= share
-    with atomic_writer(options.out) as file:
-        file.write(json.dumps(figures, indent=2) + "\n")
+    write_json(options.out, figures)
 
 
 def arguments():
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("questions", "reader", "out"):
         parser.add_argument(name)
     parser.add_argument("--run")

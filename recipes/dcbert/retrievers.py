@@ -10,12 +10,11 @@ shares of the --total questions, by default of those that either retrieves docum
 """
 
 import argparse
-import json
 
 from wqa.data import Candidate, read_questions
 from wqa.errors import run_script
 from wqa.evaluation import evaluate
-from wqa.io.files import atomic_writer
+from wqa.io.files import write_json
 
 #: Metrics that compare the second retriever with the first.
 COMPARED = ("pbt@", "ptb@")
@@ -64,15 +63,12 @@ def main(options):
     own = [name for name in metrics if name not in compared]
     figures = figures_of(list(second.values()), own, total)
     figures.update(figures_of(both, compared, total))
-    with atomic_writer(options.out) as file:
-        file.write(json.dumps(figures, indent=2) + "\n")
+    write_json(options.out, figures)
 
 
 def arguments():
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("first", "second", "metrics", "out"):
         parser.add_argument(name)
     parser.add_argument("--total", type=int, default=0)

@@ -1,13 +1,12 @@
 # Settings and functions of the recipes of DC-BERT (Zhang et al. 2020), which source this file; those of recipes/settings.sh
 # hold as well. SMOKE=1 takes the built-in corpus as the collection of every corpus.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 paper=dcbert
 if [ "${SMOKE:-0}" = 1 ]; then
   CORPORA=${CORPORA:-squad} TOP=6 TRAIN_TOP=4 READ=3 PAIR_TOKENS=152 QUESTION_TOKENS=24 DOCUMENT_TOKENS=128
   STUDENT_DEPTH=2 INTERACTIONS="1 2" CUTOFFS="1 4" CALIBRATED=4
   export ROUNDS=1 QUESTIONS=2 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another
   READER_ENCODER=${READER_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
+  SQUAD=${OUT:-runs/smoke}/dcbert/collection NQ=$SQUAD
 else
   ENCODER=${ENCODER:-encoders/bert-base}
 fi
@@ -15,13 +14,13 @@ fi
 # ranker's best 10 are read. The paper publishes no batch, epochs or lengths, nor the reader's rate. These are ours, not tuned.
 LEARNING_RATE=${LEARNING_RATE:-4e-5} EPOCHS=${EPOCHS:-2} READER_RATE=${READER_RATE:-3e-5} READER_EPOCHS=${READER_EPOCHS:-2}
 UPDATE_TOKENS=${UPDATE_TOKENS:-8192} TOKENS=${TOKENS:-8192} PATIENCE=${PATIENCE:-0}
-. recipes/settings.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
 # Epochs, batch and rate of rankers that encode questions and documents apart; ENCODER_RATE is the encoders' share of the rate.
 APART_EPOCHS=${APART_EPOCHS:-$EPOCHS} APART_TOKENS=${APART_TOKENS:-$TOKENS} APART_RATE=${APART_RATE:-$LEARNING_RATE}
 ENCODER_RATE=${ENCODER_RATE:-1}
 
-SQUAD=${SQUAD:-data/squad_open}         # python data_scripts/squad_open.py --collection wikipedia --archive ... --out ...
-NQ=${NQ:-data/nq_open}                  # python data_scripts/nq_open.py
+SQUAD=${SQUAD:-$DATA/squad_open}         # python data_scripts/squad_open.py --collection wikipedia --archive ... --out ...
+NQ=${NQ:-$DATA/nq_open}                  # python data_scripts/nq_open.py
 READER_ENCODER=${READER_ENCODER:-encoders/bert-wwm}
 CORPORA=${CORPORA:-squad nq}
 TOP=${TOP:-80}                          # documents that TF-IDF retrieves for a question
@@ -43,158 +42,140 @@ FIRST_SEED=${SEEDS%% *}
 TEST_FILTER=all                         # a question without an answer among its documents counts as wrong
 mkdir -p "$RUNS/dcbert"
 
-collection_of() {  # CORPUS: the folder of documents and questions
-  if [ "${SMOKE:-0}" = 1 ]; then echo "$RUNS/dcbert/collection"; return; fi
-  case $1 in squad) echo "$SQUAD" ;; nq) echo "$NQ" ;; esac
-}
-index_of() { echo "$RUNS/dcbert/$1.${2:-tfidf}"; }  # CORPUS [METHOD]
-questions_of() {  # CORPUS SPLIT [METHOD]: with documents. Natural Questions Open comes with its own.
+collection_of() { local folder=${1^^}; echo "${!folder}"; }   # CORPUS: the folder of documents and questions
+split_of() {  # CORPUS SPLIT [METHOD]: questions with documents. Natural Questions Open comes with its own.
   local given; given=$(collection_of "$1")/$2.jsonl
   if [ -e "$given" ]; then echo "$given"; else echo "$RUNS/dcbert/$1_$2.${3:-tfidf}.jsonl"; fi
 }
-train_of() { questions_of "$1" train; }
-dev_of() { questions_of "$1" dev; }
-test_of() { questions_of "$1" test; }
 filter_of() { echo no-all-negative; }   # of the training: questions without an answer among their documents teach nothing
 
-index() {  # CORPUS [METHOD]
-  local out; out=$(index_of "$1" "${2:-}")
-  if [ ! -e "$out" ]; then
-    "$wqa" index "$(collection_of "$1")/documents.jsonl" --method "${2:-tfidf}" --out "$out"
-  fi
-}
-documents_of() {  # CORPUS SPLIT: those of the whole collection, unless the split has documents of its own
-  local own; own=$(collection_of "$1")/$2.documents.jsonl
+documents_of() {  # CORPUS [SPLIT]: those of the whole collection, unless the split has documents of its own
+  local own; own=$(collection_of "$1")/${2:-}.documents.jsonl
   if [ -e "$own" ]; then echo "$own"; else echo "$(collection_of "$1")/documents.jsonl"; fi
 }
-index_of_split() {  # CORPUS SPLIT [METHOD]
-  local documents out; documents=$(documents_of "$1" "$2")
-  if [ "$documents" = "$(collection_of "$1")/documents.jsonl" ]; then index_of "$1" "${3:-}"; return; fi
-  out=$(index_of "$1_$2" "${3:-}")
-  if [ ! -e "$out" ]; then "$wqa" index "$documents" --method "${3:-tfidf}" --out "$out" >&2 || return; fi
+index() {  # CORPUS METHOD [SPLIT]: prints where it is
+  local documents out=$RUNS/dcbert/$1.$2; documents=$(documents_of "$1" "${3:-}")
+  if [ "$documents" != "$(documents_of "$1")" ]; then out=$RUNS/dcbert/$1_$3.$2; fi
+  [ -e "$out" ] || "$wqa" index "$documents" --method "$2" --out "$out" >&2 || return
   echo "$out"
 }
-retrieve() {  # CORPUS SPLIT TOP [METHOD]
-  local index out retrieved; out=$(questions_of "$1" "$2" "${4:-tfidf}")
+retrieve() {  # CORPUS SPLIT TOP METHOD
+  local index out retrieved; out=$(split_of "$1" "$2" "$4")
   if [ -e "$out" ]; then return; fi
   retrieved=$out
   if [ "$2" = train ] && [ "$RANDOM_DOCUMENTS" != 0 ]; then retrieved=${out%.jsonl}.retrieved.jsonl; fi
-  index=$(index_of_split "$1" "$2" "${4:-}")
+  index=$(index "$1" "$4" "$2")
   "$wqa" retrieve "$index" --data "$(collection_of "$1")/$2.questions.jsonl" --top "$3" --out "$retrieved"
-  if [ "$retrieved" != "$out" ]; then
+  [ "$retrieved" = "$out" ] ||
     "$python" recipes/dcbert/random_documents.py "$retrieved" "$(documents_of "$1" "$2")" "$out" --random "$RANDOM_DOCUMENTS"
-  fi
 }
 prepare() {  # CORPUS: its index, and its questions with the documents of TF-IDF
-  if [ "${SMOKE:-0}" = 1 ] && [ ! -e "$(collection_of "$1")/documents.jsonl" ]; then
+  if [ "${SMOKE:-0}" = 1 ] && [ ! -e "$(documents_of "$1")" ]; then
     "$python" recipes/dcbert/builtin_collection.py "$(collection_of "$1")"
   fi
-  index "$1"
-  retrieve "$1" train "$TRAIN_TOP"
-  retrieve "$1" dev "$DEV_TOP"
-  retrieve "$1" test "$TOP"
+  index "$1" tfidf > /dev/null
+  retrieve "$1" train "$TRAIN_TOP" tfidf
+  retrieve "$1" dev "$DEV_TOP" tfidf
+  retrieve "$1" test "$TOP" tfidf
 }
-
-run_of() { echo "$RUNS/dcbert/${1}_$2_seed${3:-$FIRST_SEED}"; }  # RANKER CORPUS [SEED]
-cache_of() { echo "$(run_of "$@").cache"; }
-runs_of() { local seed; for seed in $SEEDS; do run_of "$1" "$2" "$seed"; done; }  # RANKER CORPUS
-logits_of() { echo "$(run_of bert "$1").logits"; }          # CORPUS: of the teacher
-
 tested_documents() {  # CORPUS: those that test questions retrieve, which is all that a ranking reads of a cache
   local out=$RUNS/dcbert/$1_test.documents.jsonl
-  if [ ! "$out" -nt "$(test_of "$1")" ]; then
-    "$python" recipes/dcbert/tested_documents.py "$(test_of "$1")" "$(collection_of "$1")/documents.jsonl" "$out" >&2 || return
-  fi
+  [ "$out" -nt "$(test_of "$1")" ] ||
+    "$python" recipes/dcbert/tested_documents.py "$(test_of "$1")" "$(documents_of "$1")" "$out" >&2 || return
   echo "$out"
 }
+total_of() {  # CORPUS: test questions, those that retrieve nothing included
+  local all; all=$(collection_of "$1")/test.questions.jsonl
+  if [ ! -e "$all" ]; then all=$(test_of "$1"); fi
+  wc -l < "$all"
+}
 
-# RANKER CORPUS [SEED]: trains it where that was not done, from the run START or from the encoder. bert is the re-ranker of the concatenation, int8 the same in 8 bits,
-# student its distilled student; dcbert_K has K interaction layers, linear and lstm are
-# Table 3's; reader reads.
+# A ranker is bert, the re-ranker of the concatenation; int8, the same in 8 bits; student, its distilled student; dcbert_K, with K
+# interaction layers; linear or lstm, Table 3's. reader reads.
+run_of() { echo "$RUNS/dcbert/${1/int8/bert}_$2_seed${3:-$FIRST_SEED}"; }  # RANKER CORPUS [SEED]
+figures_of() { echo "$RUNS/dcbert/${1}_$2_seed$3.$4.json"; }               # RANKER CORPUS SEED KIND
+title_of() { case $1 in  # RANKER: the row of the tables
+  bert) echo BERT-base ;;
+  int8) echo "Quantized BERT" ;;
+  student) echo DistilBERT ;;
+  dcbert_1) echo DC-BERT ;;
+  linear) echo DC-BERT-Linear ;;
+  lstm) echo DC-BERT-LSTM ;;
+  esac; }
+precision_of() { case $1 in  # RANKER: of its rankings and timings
+  int8) echo int8 ;;
+  lstm) echo float32 ;;                 # MXNet runs the LSTM
+  *) echo "$RANK_PRECISION" ;;
+  esac; }
+has_int8() {  # whether the device that ranks computes in int8
+  [[ $device == cpu* ]] && "$python" -c 'from wqa.engines.onednn import check_precision; check_precision("int8")' 2> /dev/null
+}
+possible() {  # RANKER...: those whose precision the device has
+  local name
+  for name in "$@"; do
+    if [ "$name" != int8 ] || has_int8; then echo "$name"; else echo "note: no int8 here; its row is left out" >&2; fi
+  done
+}
+
+# RANKER CORPUS [SEED]: trains it where that was not done, and makes the cache of the documents that it ranks. That of all Wikipedia
+# takes days and terabytes.
 fit() {
-  local name=$1 corpus=$2 seed=${3:-$FIRST_SEED} apart
-  apart=(dcbert --question-length "$QUESTION_TOKENS" --max-length "$DOCUMENT_TOKENS" --document-pairs "$DOCUMENT_PAIRS")
+  local name=$1 corpus=$2 seed=${3:-$FIRST_SEED} run logits
   prepare "$corpus"
   case $name in
-    bert) fit_by "$@" -- pairwise --max-length "$PAIR_TOKENS" ;;
-    int8) fit bert "$corpus" "$seed"; quantize "$corpus" "$seed" ;;
-    reader) fit_by "$@" -- reader ;;
+    bert) fit_by bert "$corpus" "$seed" pairwise --max-length "$PAIR_TOKENS" ;;
+    int8)
+      fit bert "$corpus" "$seed"
+      run=$(run_of bert "$corpus" "$seed")
+      [ "$run/int8.safetensors" -nt "$run/model.params" ] ||
+        "$wqa" quantize "$run" --data "$(dev_of "$corpus")" --questions "${CALIBRATED:-100}" --long-questions truncate ;;
+    reader) fit_by reader "$corpus" "$seed" reader ;;
     student)
       fit bert "$corpus"
-      teach "$corpus"
-      fit_by "$@" -- pairwise --exits "$STUDENT_DEPTH" --max-length "$PAIR_TOKENS" --teachers "$(logits_of "$corpus")" \
+      run=$(run_of bert "$corpus") logits=$(run_of bert "$corpus").logits
+      # The teacher's logits of the training pairs; those of a run that was trained again are refused.
+      [ "$logits/meta.json" -nt "$run/model.params" ] ||
+        "$wqa" score "$run" --data "$(train_of "$corpus")" --filter "$(filter_of "$corpus")" --out "$logits" --ctx "$device" \
+          --long-questions truncate
+      fit_by student "$corpus" "$seed" pairwise --exits "$STUDENT_DEPTH" --max-length "$PAIR_TOKENS" --teachers "$logits" \
         --alpha "$ALPHA" --tau "$TAU" ;;
-    dcbert_*) fit_by "$@" -- "${apart[@]}" --layers "${name#dcbert_}"; encode "$corpus" "$name" "$seed" ;;
-    linear | lstm) fit_by "$@" -- "${apart[@]}" --interaction "$name"; encode "$corpus" "$name" "$seed" ;;
+    dcbert_*) fit_apart "$name" "$corpus" "$seed" --layers "${name#dcbert_}"; encode "$name" "$corpus" "$seed" ;;
+    linear | lstm) fit_apart "$name" "$corpus" "$seed" --interaction "$name"; encode "$name" "$corpus" "$seed" ;;
   esac
 }
-fit_by() {  # RANKER CORPUS [SEED] -- SYSTEM OPTIONS...
-  local name=$1 corpus=$2 seed=$FIRST_SEED system; shift 2
-  if [ "$1" != -- ]; then seed=$1; shift; fi
-  system=$2; shift 2
-  local encoder=$ENCODER rate=$LEARNING_RATE encoder_rate=1 epochs=$EPOCHS TOKENS=$TOKENS start
-  case $name in
-    reader) encoder=$READER_ENCODER rate=$READER_RATE epochs=$READER_EPOCHS ;;
-    dcbert_* | apart_* | linear | lstm)
-      rate=$APART_RATE encoder_rate=$ENCODER_RATE epochs=$APART_EPOCHS TOKENS=$APART_TOKENS ;;
-  esac
-  start=(--encoder "$encoder")
-  if [ -n "${START:-}" ]; then start=(--init "$START"); fi
-  train "dcbert/${name}_${corpus}_seed$seed" "$system" "$corpus" "${start[@]}" --seed "$seed" \
-    --learning-rate "$rate" --encoder-rate "$encoder_rate" --epochs "$epochs" --long-questions truncate "$@"
+fit_apart() {  # RANKER CORPUS SEED OPTIONS...: one that encodes questions and documents apart
+  TOKENS=$APART_TOKENS fit_by "${@:1:3}" dcbert --question-length "$QUESTION_TOKENS" --max-length "$DOCUMENT_TOKENS" \
+    --document-pairs "$DOCUMENT_PAIRS" "${@:4}"
 }
-teach() {  # CORPUS: the teacher's logits of the training pairs; those of a run that was trained again are refused
-  if [ ! "$(logits_of "$1")/meta.json" -nt "$(run_of bert "$1")/model.params" ]; then
-    "$wqa" score "$(run_of bert "$1")" --data "$(train_of "$1")" --filter "$(filter_of "$1")" --out "$(logits_of "$1")" \
-      --ctx "$device" --long-questions truncate
-  fi
-}
-# CORPUS RANKER [SEED]: a cache of the documents that are ranked, once. Those of all Wikipedia take days and terabytes; the encodings
-# of a run that was trained again are of no use.
-encode() {
-  local run documents; run=$(run_of "$2" "$1" "${3:-$FIRST_SEED}")
+encode() {  # RANKER CORPUS SEED: its cache; encodings of a run that was trained again are of no use
+  local run documents; run=$(run_of "$@")
   if [ ! "$run.encoded" -nt "$run/model.params" ]; then
     if [ -e "$run.encoded" ]; then rm -rf "$run.encoded" "$run.cache"; fi
-    documents=$(tested_documents "$1")
+    documents=$(tested_documents "$2")
     "$wqa" encode "$run" --documents "$documents" --out "$run.cache" --ctx "$CTX"
     touch "$run.encoded"
   fi
 }
-quantize() {  # CORPUS [SEED]: the re-ranker's 8-bit weights, calibrated on dev
-  local run; run=$(run_of bert "$@")
-  if [ ! "$run/int8.safetensors" -nt "$run/model.params" ]; then
-    "$wqa" quantize "$run" --data "$(dev_of "$1")" --questions "${CALIBRATED:-100}" --long-questions truncate
-  fi
-}
-has_int8() {  # whether the device that ranks computes in int8
-  [[ $device == cpu* ]] && "$python" -c 'from wqa.engines.onednn import check_precision; check_precision("int8")' 2> /dev/null
-}
-
-# What rankings, readings and speed.py need of a ranker beside its run. int8 is the re-ranker in 8 bits.
-ranker_of() { if [ "$1" = int8 ]; then run_of bert "$2" "${3:-}"; else run_of "$@"; fi; }  # RANKER CORPUS [SEED]
-figures_of() { echo "$RUNS/dcbert/${1}_$2_seed${3:-$FIRST_SEED}.$4.json"; }  # RANKER CORPUS SEED KIND
-cache_options() {  # RANKER CORPUS [SEED]
-  if [ -e "$(cache_of "$@")" ]; then echo "--cache $(cache_of "$@")"; fi
-}
-precision_of() {  # RANKER: of its rankings and timings
-  case $1 in
-    int8) echo int8 ;;
-    lstm) echo float32 ;;               # MXNet runs the LSTM
-    *) echo "$RANK_PRECISION" ;;
+fit_by() {  # RANKER CORPUS SEED SYSTEM OPTIONS...: from the run START or from the encoder
+  local name=$1 corpus=$2 seed=$3 system=$4 start=(--encoder "$ENCODER") rate=$LEARNING_RATE encoder_rate=1 epochs=$EPOCHS; shift 4
+  case $system in
+    reader) start=(--encoder "$READER_ENCODER") rate=$READER_RATE epochs=$READER_EPOCHS ;;
+    dcbert) rate=$APART_RATE encoder_rate=$ENCODER_RATE epochs=$APART_EPOCHS ;;
   esac
+  if [ -n "${START:-}" ]; then start=(--init "$START"); fi
+  train "dcbert/${name}_${corpus}_seed$seed" "$system" "$corpus" "${start[@]}" --seed "$seed" \
+    --learning-rate "$rate" --encoder-rate "$encoder_rate" --epochs "$epochs" --long-questions truncate "$@"
 }
 
-rank() {  # RANKER CORPUS SEED OPTIONS...: figures on test, and the rankings beside them
-  local name=$1 corpus=$2 seed=$3; shift 3
-  evaluate "$(figures_of "$name" "$corpus" "$seed" ranked)" "$corpus" "$(ranker_of "$name" "$corpus" "$seed")" \
-    --metrics "$METRICS" --total "$(total_of "$corpus")" --long-questions truncate --precision "$(precision_of "$name")" \
-    $(cache_options "$name" "$corpus" "$seed") "$@"
-}
-answer() {  # RANKER CORPUS SEED: what the reader answers from the ranker's best documents
-  read_first "$2" "$(test_of "$2")" "$(figures_of "$@" answered)" "$(figures_of "$@" ranked).0.trec"
+rank() {  # RANKER CORPUS SEED: figures on test, and the rankings beside them
+  local run; run=$(run_of "$@")
+  if [ -e "$run.cache" ]; then set -- "$@" --cache "$run.cache"; fi
+  evaluate "$(figures_of "$1" "$2" "$3" ranked)" "$2" "$run" --metrics "$METRICS" --total "$(total_of "$2")" \
+    --long-questions truncate --precision "$(precision_of "$1")" "${@:4}"
 }
 read_first() {  # CORPUS QUESTIONS OUT [RUN.trec]: figures of the same reader and documents by the same options stay
   local corpus=$1 questions=$2 out=$3 ranking=${4:-$2} reader arguments
+  fit reader "$corpus"
   reader=$(run_of reader "$corpus")
   arguments=("$questions" "$reader" "$out" --read "$READ" --ctx "$device" --total "$(total_of "$corpus")")
   arguments+=(--precision "$RANK_PRECISION" ${4:+--run "$4"})
@@ -204,38 +185,35 @@ read_first() {  # CORPUS QUESTIONS OUT [RUN.trec]: figures of the same reader an
   "$python" recipes/dcbert/read.py "${arguments[@]}"
   echo "${arguments[*]}" > "$out.options"
 }
-total_of() {  # CORPUS: test questions, those that retrieve nothing included
-  local all; all=$(collection_of "$1")/test.questions.jsonl
-  if [ ! -e "$all" ]; then all=$(test_of "$1"); fi
-  wc -l < "$all"
-}
-
-row() {  # TABLE ROW CORPUS RANKER COLUMNS [SPEED]: figures of a ranker over its seeds; speed.py's are of the first seed
-  local table=$1 row=$2 corpus=$3 name=$4 columns=$5 speed=${6:-} seed ranked=() answered=()
-  for seed in ${ROW_SEEDS:-$SEEDS}; do
-    fit "$name" "$corpus" "$seed"
-    rank "$name" "$corpus" "$seed"
-    ranked+=("$(figures_of "$name" "$corpus" "$seed" ranked)")
-    case ,$columns, in *,em,*)
-      fit reader "$corpus"
-      answer "$name" "$corpus" "$seed"
-      answered+=("$(figures_of "$name" "$corpus" "$seed" answered)")
-    esac
+rows() {  # TABLE CORPUS COLUMNS SPEED RANKER...: figures over the seeds; speed.py's, if any, are of the first seed
+  local table=$1 corpus=$2 columns=$3 speed=$4 name seed ranked answered; shift 4
+  for name in "$@"; do
+    ranked=() answered=()
+    for seed in ${ROW_SEEDS:-$SEEDS}; do
+      fit "$name" "$corpus" "$seed"
+      rank "$name" "$corpus" "$seed"
+      ranked+=("$(figures_of "$name" "$corpus" "$seed" ranked)")
+      if [[ ,$columns, == *,em,* ]]; then
+        answered+=("$(figures_of "$name" "$corpus" "$seed" answered)")
+        read_first "$corpus" "$(test_of "$corpus")" "${answered[-1]}" "${ranked[-1]}.0.trec"
+      fi
+    done
+    "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "$(title_of "$name")" "${ranked[@]}" --label 0 \
+      --beside ${answered[@]+"${answered[@]}"} ${speed:+--timed "$speed" "$name"}
   done
-  "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "$row" "${ranked[@]}" --label 0 \
-    --beside ${answered[@]+"${answered[@]}"} ${speed:+--timed "$speed" "$name"}
 }
 retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS [SPEED]: a retriever alone, beside TF-IDF, and answers from its best documents
-  local table=$1 row=$2 corpus=$3 method=$4 columns=$5 speed=${6:-} out=$RUNS/dcbert/$4_$3 questions
-  questions=$(questions_of "$corpus" test "$method")
-  index "$corpus" "$method"
+  local corpus=$3 method=$4 columns=$5 out=$RUNS/dcbert/$4_$3 questions answered=()
+  questions=$(split_of "$corpus" test "$method")
   retrieve "$corpus" test "$TOP" "$method"
   "$python" recipes/dcbert/retrievers.py "$(test_of "$corpus")" "$questions" "$METRICS" "$out.ranked.json" \
     --total "$(total_of "$corpus")"
-  fit reader "$corpus"
-  read_first "$corpus" "$questions" "$out.answered.json"
-  "$python" recipes/rows.py "$table" "$corpus" "$columns,seeds" --row "$row" "$out.ranked.json" \
-    --beside "$out.answered.json" ${speed:+--timed "$speed" "$method"}
+  if [[ ,$columns, == *,em,* ]]; then
+    answered=("$out.answered.json")
+    read_first "$corpus" "$questions" "${answered[0]}"
+  fi
+  "$python" recipes/rows.py "$1" "$corpus" "$columns,seeds" --row "$2" "$out.ranked.json" \
+    --beside ${answered[@]+"${answered[@]}"} ${6:+--timed "$6" "$method"}
 }
 compare() {  # TITLE RANKER RANKER SEED: tests of a difference, the second's less the first's, where both are ranked
   local first second
@@ -248,16 +226,17 @@ compare() {  # TITLE RANKER RANKER SEED: tests of a difference, the second's les
 }
 # JSON CORPUS RANKER...: questions a second, in turn; speedups are over the first. tfidf and bm25 retrieve.
 timed() {
-  local json=$1 corpus=$2 name cache arguments=() settings; shift 2
+  local json=$1 corpus=$2 name run arguments=() settings; shift 2
   for name in "$@"; do
-    case $name in tfidf | bm25)
-      index "$corpus" "$name"
-      arguments+=("$name=$(index_of "$corpus" "$name");top=$TOP")
-      continue
-    esac
-    cache=$(cache_of "$name" "$corpus")
-    if [ -e "$cache" ]; then cache=";cache=$cache"; else cache=; fi
-    arguments+=("$name=$(ranker_of "$name" "$corpus")$cache;precision=$(precision_of "$name")")
+    if [[ $name == tfidf || $name == bm25 ]]; then
+      run=$(index "$corpus" "$name")
+      arguments+=("$name=$run;top=$TOP")
+    else
+      fit "$name" "$corpus"
+      run=$(run_of "$name" "$corpus")
+      if [ -e "$run.cache" ]; then run="$run;cache=$run.cache"; fi
+      arguments+=("$name=$run;precision=$(precision_of "$name")")
+    fi
   done
   settings="$QUESTIONS questions, ${ROUNDS:-5} rounds, $device: ${arguments[*]}"
   if [ ! -e "$json" ] || ! same_as "$json.options" "$settings"; then

@@ -10,7 +10,6 @@ CTX is the device. QUESTIONS limits the number of questions, all by default.
 """
 
 import functools
-import json
 import os
 import pathlib
 import sys
@@ -23,7 +22,7 @@ from wqa.errors import run_script
 from wqa.evaluation import table
 from wqa.inference.dropping import FREE
 from wqa.inference.timing import time_rankers
-from wqa.io.files import atomic_writer
+from wqa.io.files import write_json
 from wqa.retrieval import Index, retrieve
 from wqa.systems.load import load_ranker
 
@@ -69,8 +68,7 @@ def main(data, out, *rankers):
                 "deviation": row["deviation"],
             }
         )
-    with atomic_writer(out) as file:
-        file.write(json.dumps(rows, indent=2) + "\n")
+    write_json(out, rows)
     print(table(rows))
 
 

@@ -1,12 +1,9 @@
 #!/usr/bin/env bash
-# Rankers without training on the questions of DC-BERT's small tables: the similarity of a question and a paragraph by MiniLM, which
-# its authors trained on a billion pairs of texts, SQuAD's training set among them. Writes $RESULTS/untrained.tsv.
+# Rankers without training on the questions of DC-BERT's small tables: the similarity of a question and a paragraph by MiniLM,
+# which its authors trained on a billion pairs of texts, SQuAD's training set among them. Writes $RESULTS/untrained.tsv.
 #
 #   DATA=data recipes/dcbert/untrained.sh   a few minutes on two cores
-#   SMOKE=1 recipes/dcbert/untrained.sh
-set -euo pipefail
-cd "$(dirname "$0")/../.."
-. recipes/dcbert/minilm.bash
+. "$(dirname "$0")/minilm.bash"
 table=$RESULTS/untrained.tsv columns=p@1,p@5,p@10,pbt@10,ptb@10,map
 
 prepare squad

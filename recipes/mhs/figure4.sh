@@ -1,9 +1,6 @@
 #!/usr/bin/env bash
 # Figure 4 (Matsubara et al. 2022): how often each head of the Multiple-Heads Student agrees with each teacher, on test. Trains
 # what is missing; writes $RESULTS/figure4_CORPUS/.
-#
-#   recipes/mhs/figure4.sh           settings: recipes/mhs/settings.bash
-#   SMOKE=1 recipes/mhs/figure4.sh
 . "$(dirname "$0")/settings.bash"
 recipes/mhs/grid.sh
 

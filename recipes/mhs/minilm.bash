@@ -3,8 +3,7 @@ if [ "${SMOKE:-0}" = 1 ]; then
   export ROUNDS=1
   FULL=3 TEACHER_EXITS=1,3 SEEDS="0 1"
 else
-  data=${DATA:-data}
-  FULL=6 RUNS=${RUNS:-runs/mhs_transfer} ONE_ENCODER=minilm WIKIQA=$data/wikiqa TEACHER_EXITS=2,4,6
+  FULL=6 RUNS=${RUNS:-runs/mhs_transfer} ONE_ENCODER=minilm TEACHER_EXITS=2,4,6
   ASNQ_TRAIN=$RUNS/transfer.jsonl ASNQ_DEV='' TRANSFER_EPOCHS=1 ADAPT_EPOCHS=3 PATIENCE=0 WARMUP=100 UPDATE_TOKENS=0
   LEARNING_RATE=${LEARNING_RATE:-3e-5} PRECISION=${PRECISION:-bfloat16} SEEDS=${SEEDS:-0 1 2 3 4}
   # Of the paper's grid the point that dev preferred for every student of an earlier form of this recipe, beside alpha 0.
@@ -12,7 +11,7 @@ else
 fi
 LAYERS=${LAYERS:-$FULL}  # of a student, one of them a head's
 BODY=$((LAYERS - 1))
-. recipes/mhs/settings.bash
+. "$(dirname "${BASH_SOURCE[0]}")/settings.bash"
 if ((LAYERS < 2 || LAYERS > FULL)); then fail "LAYERS is $LAYERS; expected 2 to $FULL, the layers of a student"; fi
 STUDENTS=${STUDENTS:-alone kd kd_sum kd_rr mhs}
 for name in $STUDENTS; do
@@ -31,5 +30,4 @@ alone_run() {  # SEED: the student that is fine-tuned alone; of all layers and w
     *) echo "mhs/${students}_alone/seed_$1" ;;
   esac
 }
-first=$(logits_of "$RUNS/mhs/minilm_teacher_1" wikiqa)
-three=$first,$(logits_of "$RUNS/mhs/minilm_teacher_2" wikiqa),$(logits_of "$RUNS/mhs/minilm_teacher_3" wikiqa)
+first=$(logits_of minilm_teacher_1 wikiqa) three=$first,$(logits_of minilm_teacher_2 wikiqa),$(logits_of minilm_teacher_3 wikiqa)

@@ -1,22 +1,19 @@
 #!/usr/bin/env bash
 # Tables 2 and 3 in small, the figures: evaluates on WikiQA's answered test questions what recipes/mhs/minilm_train.sh trained
-# (results/minilm_wikiqa.tsv), holds the paper's claims to tests over questions and seeds (minilm_claims.txt), times the rankers in
-# turn and counts their parameters (minilm_cost.txt), and counts where heads and teachers agree (minilm_agreement/). Rankings go to
-# runs/. With LAYERS=4 the students are those of four layers; they have rows of their own, and their other files begin with
-# minilm_4_layers.
+# (results/minilm_wikiqa.tsv), holds the paper's claims to tests over questions and seeds (minilm_claims.txt), times the rankers
+# in turn and counts their parameters (minilm_cost.txt), and counts where heads and teachers agree (minilm_agreement/). Rankings
+# go to runs/. With LAYERS=4 the students are those of four layers; they have rows of their own, and their other files begin
+# with minilm_4_layers.
 #
 #   DATA=data recipes/mhs/minilm_tables.sh
-#   SMOKE=1 recipes/mhs/minilm_tables.sh
-set -euo pipefail
-cd "$(dirname "$0")/../.."
-. recipes/mhs/minilm.bash
-if [ "${SMOKE:-0}" = 1 ]; then recipes/mhs/minilm_train.sh; fi
+. "$(dirname "$0")/minilm.bash"
+[ "${SMOKE:-0}" != 1 ] || recipes/mhs/minilm_train.sh
 table=$RESULTS/minilm_wikiqa.tsv
 teachers=("$RUNS"/mhs/minilm_teacher_{1,2,3}) ensemble=$RUNS/mhs/minilm_ensemble_wikiqa.json
 alone=()
 for seed in $SEEDS; do
   run=$RUNS/$(alone_run "$seed")
-  if [ -e "$run/model.params" ]; then alone+=("$run"); fi
+  [ ! -e "$run/model.params" ] || alone+=("$run")
 done
 for name in kd kd_sum kd_rr mhs; do
   declare -n runs=$name
@@ -60,6 +57,5 @@ for run in "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}
   keep_run "$run/test.json.0.trec" "${name//\//_}"
   copy_log "$run" "${name//\//_}"
 done
-copy_log "$RUNS/mhs/minilm_transferred_cascade" minilm_transferred_cascade
-copy_log "$RUNS/mhs/minilm_transferred" minilm_transferred
-keep_log "$start" "$(basename "$start")"
+for name in minilm_transferred_cascade minilm_transferred "$(basename "$start")"; do copy_log "$RUNS/mhs/$name" "$name"; done
+"$python" recipes/trainings.py "$LOGS"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tables 2 and 3 in small, the trainings, on WikiQA: students of all six layers of MiniLM, and three teachers that dev prefers among
-# those that one encoder allows (recipes/mhs/logs/README.md). All are transferred from SQuAD's and SelQA's questions
+# Tables 2 and 3 in small, the trainings, on WikiQA: students of all six layers of MiniLM, and three teachers that dev prefers
+# among those that one encoder allows (recipes/mhs/logs/README.md). All are transferred from SQuAD's and SelQA's questions
 # (recipes/transfer_corpus.sh). Teachers 1 and 3 are monolithic, their classifiers on the first position, with seeds 0 and 2;
 # teacher 2 is a cascade, whose exits read the mean. Students start from the first one's transfer; with LAYERS=4 they have four
 # layers and start from a transferred ranker of four. ALPHAS and TAUS are a grid, from which dev chooses with the first seed.
@@ -8,13 +8,10 @@
 #
 #   DATA=data recipes/mhs/minilm_train.sh    five hours on one core; then minilm_tables.sh
 #   DATA=data LAYERS=4 recipes/mhs/minilm_train.sh    two and a half hours more
-#   SMOKE=1 recipes/mhs/minilm_train.sh
-set -euo pipefail
-cd "$(dirname "$0")/../.."
-. recipes/mhs/minilm.bash
+. "$(dirname "$0")/minilm.bash"
 needs tune optuna
 
-if [ "${SMOKE:-0}" != 1 ]; then RUNS=$RUNS DATA=$data recipes/transfer_corpus.sh "$ASNQ_TRAIN"; fi
+[ "${SMOKE:-0}" = 1 ] || RUNS=$RUNS recipes/transfer_corpus.sh "$ASNQ_TRAIN"
 prepare minilm asnq
 options=(--learning-rate "$LEARNING_RATE")
 train mhs/minilm_transferred pairwise asnq --encoder "$ONE_ENCODER" --seed 0 "${options[@]}" --epochs "$TRANSFER_EPOCHS"
@@ -27,10 +24,8 @@ train mhs/minilm_transferred_cascade cascade asnq --encoder "$ONE_ENCODER" "${ca
 train mhs/minilm_teacher_2 cascade wikiqa --init "$RUNS/mhs/minilm_transferred_cascade" "${cascade[@]}" "${options[@]}" \
   --epochs "$ADAPT_EPOCHS"
 teacher 3 2
-if [ "$LAYERS" != "$FULL" ]; then
-  train "mhs/$(basename "$start")" pairwise asnq --encoder "$ONE_ENCODER" "${depth[@]}" --seed 0 "${options[@]}" \
-    --epochs "$TRANSFER_EPOCHS"
-fi
+[ "$LAYERS" = "$FULL" ] || train "mhs/$(basename "$start")" pairwise asnq --encoder "$ONE_ENCODER" "${depth[@]}" --seed 0 \
+  "${options[@]}" --epochs "$TRANSFER_EPOCHS"
 for number in 1 2 3; do score "$RUNS/mhs/minilm_teacher_$number" wikiqa; done
 ensemble minilm_ensemble wikiqa "$RUNS"/mhs/minilm_teacher_{1,2,3}
 

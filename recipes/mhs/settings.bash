@@ -1,7 +1,5 @@
 # Settings and functions of the recipes of Multiple-Heads Student (Matsubara et al. 2022), which source this file; those of
 # recipes/settings.sh hold as well. SMOKE=1 takes a tiny encoder for every name.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 paper=mhs
 if [ "${SMOKE:-0}" = 1 ]; then
   LARGE="a b a" BASE="a b a" STUDENT=a BODY=${BODY:-2} ALPHAS=${ALPHAS:-0.5} TAUS=${TAUS:-1} CONFIGURATIONS="1 2"
@@ -10,7 +8,7 @@ fi
 # The paper publishes neither a learning rate nor a batch, epochs or a warm-up. These are ours, not tuned.
 LEARNING_RATE=${LEARNING_RATE:-1e-5} TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-2} ADAPT_EPOCHS=${ADAPT_EPOCHS:-10}
 PATIENCE=${PATIENCE:-3}
-. recipes/settings.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
 if [ "${SMOKE:-0}" = 1 ]; then ONE_ENCODER=$ENCODER; fi
 
 ENCODERS=${ENCODERS:-encoders}          # python data_scripts/encoders.py NAME
@@ -24,43 +22,31 @@ ALPHAS=${ALPHAS:-0 0.1 0.5 0.9} TAUS=${TAUS:-1 3 5}         # the grid of sectio
 FIRST_SEED=${SEEDS%% *}
 CORPORA=${CORPORA:-wikiqa}              # IAS2, the paper's third corpus, is not public
 
-encoder_of() {  # NAME; ONE_ENCODER takes the place of all
-  if [ -n "${ONE_ENCODER:-}" ]; then echo "$ONE_ENCODER"; else echo "$ENCODERS/$1"; fi
-}
+encoder_of() { echo "${ONE_ENCODER:-$ENCODERS/$1}"; }  # NAME; ONE_ENCODER takes the place of all
 
 # The store of ASNQ holds tokens, so each encoder has its own.
-train_of() { case $1 in
-  asnq) echo "$RUNS/mhs/asnq_$(basename "$(encoder_of "$encoder")").store" ;;
-  wikiqa) echo "$WIKIQA/train.jsonl" ;;
-  esac; }
-text_of() { case $1 in asnq) echo "${ASNQ_TRAIN:-$ASNQ/train.jsonl}" ;; *) train_of "$1" ;; esac; }
+train_of() {
+  if [ "$1" = asnq ]; then echo "$RUNS/mhs/asnq_$(basename "$(encoder_of "$encoder")").store"; else split_of "$1" train; fi
+}
 prepare() {  # ENCODER CORPUS: sets the encoder of the next trainings, and tokenizes ASNQ for it
   encoder=$1
   mkdir -p "$RUNS/mhs"
-  if [ "$2" = asnq ] && [ ! -e "$(train_of asnq)" ]; then
-    "$wqa" tokenize --encoder "$(encoder_of "$encoder")" --data "$(text_of asnq)" --out "$(train_of asnq)"
-  fi
+  if [ "$2" = asnq ]; then tokenize_asnq "$(encoder_of "$encoder")" "$(train_of asnq)"; fi
 }
 
 ranker_of() { echo "$RUNS/mhs/$1_$2_seed${3:-$FIRST_SEED}"; }  # ENCODER CORPUS [SEED]: the run of fine_tune
 start_of() {  # ENCODER CORPUS: what a student starts from (footnote 1)
-  case $2 in asnq) echo "--encoder $(encoder_of "$1")" ;; *) echo "--init $(ranker_of "$1" asnq)" ;; esac
+  if [ "$2" = asnq ]; then echo "--encoder $(encoder_of "$1")"; else echo "--init $(ranker_of "$1" asnq)"; fi
 }
 schedule_of() {  # CORPUS
-  case $1 in
-    asnq) echo "--epochs $TRANSFER_EPOCHS --eval-every $TRANSFER_EVAL_EVERY" ;;
-    *) echo "--epochs $ADAPT_EPOCHS" ;;
-  esac
+  if [ "$1" = asnq ]; then echo "--epochs $TRANSFER_EPOCHS --eval-every $TRANSFER_EVAL_EVERY"; else echo "--epochs $ADAPT_EPOCHS"; fi
 }
-
-tokens_of() { case $1 in *large) echo $((TOKENS / 2)) ;; *) echo "$TOKENS" ;; esac; }  # NAME: of a mini-batch, by its memory
-
 fine_tune() {  # ENCODER CORPUS [SEED]: a monolithic ranker by TANDA
-  local name=$1 corpus=$2 seed=${3:-$FIRST_SEED}
-  if [ "$corpus" != asnq ]; then fine_tune "$name" asnq; fi
-  prepare "$name" "$corpus"
-  TOKENS=$(tokens_of "$name") train "mhs/${name}_${corpus}_seed$seed" pairwise "$corpus" $(start_of "$name" "$corpus") --seed "$seed" \
-    --learning-rate "$LEARNING_RATE" $(schedule_of "$corpus")
+  local TOKENS=$TOKENS
+  if [ "$2" != asnq ]; then fine_tune "$1" asnq; fi
+  prepare "$1" "$2"
+  if [[ $1 == *large ]]; then TOKENS=$((TOKENS / 2)); fi  # of a mini-batch, by its memory
+  corpus=$2 system=pairwise train_student "mhs/$1_$2_seed${3:-$FIRST_SEED}" "${3:-$FIRST_SEED}"
 }
 
 logits_of() { echo "$RUNS/mhs/logits/$(basename "$1")_on_$2"; }  # RUN CORPUS
@@ -69,7 +55,7 @@ score() {  # RUN CORPUS: a teacher's logits of a corpus's training pairs; those 
   if [ ! "$out/meta.json" -nt "$1/model.params" ]; then
     echo "== logits of $1 on $2"
     mkdir -p "$RUNS/mhs/logits"
-    "$wqa" score "$1" --data "$(text_of "$2")" --filter "$(filter_of "$2")" --out "$out" --ctx "$CTX"
+    "$wqa" score "$1" --data "$(split_of "$2" train)" --filter "$(filter_of "$2")" --out "$out" --ctx "$CTX"
   fi
 }
 teachers() {  # CORPUS ENCODER...: the logits of fine-tuned rankers, separated by commas
@@ -81,8 +67,7 @@ teachers() {  # CORPUS ENCODER...: the logits of fine-tuned rankers, separated b
 # NAME ENCODER CORPUS SYSTEM OPTIONS...: trains a student for each alpha and tau of the grid with the first seed, and the chosen
 # pair with the other seeds. A training that was stopped goes on; one that is complete must have the same options.
 student() {
-  local name=$1 encoder=$2 corpus=$3 system=$4 folder alpha tau chosen seed number=0 total; shift 4
-  folder=mhs/${name}_$corpus
+  local encoder=$2 corpus=$3 system=$4 folder=mhs/$1_$3 alpha tau seed number=0 total; shift 4
   total=$(($(wc -w <<< "$ALPHAS") * $(wc -w <<< "$TAUS")))
   prepare "$encoder" "$corpus"
   for alpha in $ALPHAS; do
@@ -95,15 +80,12 @@ student() {
   "$python" recipes/mhs/choose.py "$RUNS/$folder"
   read -r alpha tau < "$RUNS/$folder/chosen.txt"
   for seed in $SEEDS; do
-    if [ "$seed" != "$FIRST_SEED" ]; then
-      COMPARE=1 train_student "$folder/seed_$seed" "$seed" --alpha "$alpha" --tau "$tau" "$@"
-    fi
+    [ "$seed" = "$FIRST_SEED" ] || COMPARE=1 train_student "$folder/seed_$seed" "$seed" --alpha "$alpha" --tau "$tau" "$@"
   done
 }
-train_student() {  # RUN SEED OPTIONS...
-  local run=$1 seed=$2; shift 2
-  train "$run" "$system" "$corpus" $(start_of "$encoder" "$corpus") --seed "$seed" --learning-rate "$LEARNING_RATE" \
-    $(schedule_of "$corpus") "$@"
+train_student() {  # RUN SEED OPTIONS...: of the system, corpus and encoder that are set
+  train "$1" "$system" "$corpus" $(start_of "$encoder" "$corpus") --seed "$2" --learning-rate "$LEARNING_RATE" \
+    $(schedule_of "$corpus") "${@:3}"
 }
 student_runs() {  # NAME CORPUS: the runs of the seeds that were trained
   local folder=$RUNS/mhs/$1_$2 alpha tau seed run
@@ -118,10 +100,8 @@ distill() {  # STUDENT TEACHER CORPUS: a monolithic student of one teacher
   student "kd_$1_from_$2" "$1" "$3" pairwise --teachers "$(teachers "$3" "$2")"
 }
 distilled_runs() { student_runs "kd_$1_from_$2" "$3"; }
-
 mhs_options() {  # LAYERS-OF-A-HEAD CORPUS ENCODER...: B_kH_h of DEPTH layers from teachers
-  local layers=$1 corpus=$2; shift 2
-  echo "--body $((DEPTH - layers)) --heads $HEADS --head-layers $layers --teachers $(teachers "$corpus" "$@")"
+  echo "--body $((DEPTH - $1)) --heads $HEADS --head-layers $1 --teachers $(teachers "${@:2}")"
 }
 ensemble() {  # NAME CORPUS RUN...: weights tuned on dev (section 3.2), again where other runs are chosen
   local file=$RUNS/mhs/$1_$2.json corpus=$2 run paths= content; shift 2
@@ -136,11 +116,10 @@ ensemble() {  # NAME CORPUS RUN...: weights tuned on dev (section 3.2), again wh
   fi
 }
 row() {  # TABLE ROW CORPUS RUN...: figures on test over the seeds
-  local table=$1 row=$2 corpus=$3 run json files=(); shift 3
-  for run in "$@"; do
-    if [ -d "$run" ]; then json=$run/test.json; else json=$run.test.json; fi
-    evaluate "$json" "$corpus" "$run"
-    files+=("$json")
+  local run files=()
+  for run in "${@:4}"; do
+    if [ -d "$run" ]; then files+=("$run/test.json"); else files+=("$run.test.json"); fi
+    evaluate "${files[-1]}" "$3" "$run"
   done
-  collect "$table" "$row" 0 "$corpus" "${files[@]}"
+  collect "$1" "$2" 0 "$3" "${files[@]}"
 }

@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
-# Table 3 (Matsubara et al. 2022), which the paper gives for IAS2, on WikiQA: is it the heads or the teachers? A monolithic student
-# without a teacher, with one, and with three by KD_Sum and KD_RR; the Multiple-Heads Student without, with one for all heads, and
-# with one for each. Trains what is missing; writes $RESULTS/table3.tsv.
-#
-#   recipes/mhs/table3.sh            settings: recipes/mhs/settings.bash
-#   SMOKE=1 recipes/mhs/table3.sh
+# Table 3 (Matsubara et al. 2022), which the paper gives for IAS2, on WikiQA: is it the heads or the teachers? A monolithic
+# student without a teacher, with one, and with three by KD_Sum and KD_RR; the Multiple-Heads Student without, with one for all
+# heads, and with one for each.
 . "$(dirname "$0")/settings.bash"
 table=${TABLE:-$RESULTS/table3.tsv}
 recipes/mhs/grid.sh

@@ -1,9 +1,6 @@
 #!/usr/bin/env bash
 # Table 4 (Matsubara et al. 2022), which the paper gives for IAS2, on WikiQA: how many layers a head should have. b + h is the
-# encoder's depth. Trains what is missing; writes $RESULTS/table4.tsv.
-#
-#   recipes/mhs/table4.sh            settings: recipes/mhs/settings.bash
-#   SMOKE=1 recipes/mhs/table4.sh
+# encoder's depth.
 . "$(dirname "$0")/settings.bash"
 table=${TABLE:-$RESULTS/table4.tsv}
 recipes/mhs/grid.sh

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Table 5 (Matsubara et al. 2022, section 5.5): the time of 128 pairs of 128 tokens, with random weights. The rankers take turns
-# in each round. Writes $RESULTS/table5_PRECISION.txt, what `recipes/bench/random_weights.py` prints, for each of PRECISIONS. The paper times a V100; compare ratios.
+# in each round. Writes $RESULTS/table5_PRECISION.txt, what `recipes/bench/random_weights.py` prints, for each of PRECISIONS.
+# The paper times a V100; compare ratios.
 #
-#   recipes/mhs/table5.sh
 #   LARGE= PRECISIONS="float32 bfloat16 int8" recipes/mhs/table5.sh      without the large encoders, which take most of the time
-#   SMOKE=1 recipes/mhs/table5.sh
 paper=mhs
 . "$(dirname "$0")/../settings.sh"
 BASE=${BASE:-albert_12_768_12 roberta_12_768_12 electra_12_768_12} STUDENT=${STUDENT:-electra_12_768_12}

@@ -39,9 +39,7 @@ def main(options):
 
 def arguments():
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run")
     parser.add_argument("--keep", type=int, required=True)
     parser.add_argument(

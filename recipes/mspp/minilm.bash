@@ -2,9 +2,8 @@
 if [ "${SMOKE:-0}" = 1 ]; then
   SEEDS=0
 else
-  data=${DATA:-data}
-  RUNS=${RUNS:-runs/mspp_minilm} ENCODER=minilm WIKIQA=$data/wikiqa PARAGRAPHS=${PARAGRAPHS:-$data/squad_paragraphs}
-  DOCUMENTS=$PARAGRAPHS/train.jsonl HELD_OUT=$PARAGRAPHS/dev.jsonl ARCHIVE=${ARCHIVE:-$data/dev-v2.0.json.gz}
+  RUNS=${RUNS:-runs/mspp_minilm} ENCODER=minilm PARAGRAPHS=${PARAGRAPHS:-${DATA:-data}/squad_paragraphs}
+  DOCUMENTS=$PARAGRAPHS/train.jsonl HELD_OUT=$PARAGRAPHS/dev.jsonl ARCHIVE=${ARCHIVE:-${DATA:-data}/dev-v2.0.json.gz}
   SEEDS=${SEEDS:-0 1 2} PRECISION=${PRECISION:-bfloat16} POSITIONS=${POSITIONS:-tokens}
   # Ours, not tuned: MiniLM and few updates need higher rates than RoBERTa-base and many.
   PRETRAIN_RATE=${PRETRAIN_RATE:-1e-4} DRAWS=${DRAWS:-18} PRETRAIN_EVAL_EVERY=${PRETRAIN_EVAL_EVERY:-18}
@@ -12,7 +11,7 @@ else
   RATE=${RATE:-5e-5} EPOCHS=${EPOCHS:-3} PATIENCE=0
 fi
 CORPORA=wikiqa
-. recipes/mspp/settings.bash
+. "$(dirname "${BASH_SOURCE[0]}")/settings.bash"
 SYSTEMS="joint_ie joint_row_ie mspp_ie"  # joint_row_ie draws the question's row of token types from N(0, 1)
 if [ "${SMOKE:-0}" != 1 ]; then
   filter_of() { echo no-all-negative; }  # the 873 training questions with an answer, 8,672 pairs
@@ -24,10 +23,9 @@ if [ "${SMOKE:-0}" != 1 ]; then
     echo "--warmup-share 0.1 --epochs 1 --eval-every $PRETRAIN_EVAL_EVERY --tokens-per-update $((32 * LENGTH * (K + 1)))"
   }
   prepare_documents() {
-    if [ ! -e "$PARAGRAPHS/stats.json" ]; then
-      needs corpora sentencex
-      "$python" data_scripts/paragraphs.py squad --archive "$ARCHIVE" --held-out 2 --out "$PARAGRAPHS"
-    fi
+    if [ -e "$PARAGRAPHS/stats.json" ]; then return; fi
+    needs corpora sentencex
+    "$python" data_scripts/paragraphs.py squad --archive "$ARCHIVE" --held-out 2 --out "$PARAGRAPHS"
   }
 fi
 title_of() { case $1 in

@@ -1,24 +1,21 @@
 #!/usr/bin/env bash
 # Table 1 in small with candidates that begin with the separator, which tells them apart (--marks separator): MiniLM is
-# pre-trained by MSPP alone on WikiText, SelQA, WikiQA's training documents and half of SQuAD 2.0's development set, thirteen times
-# the paragraphs of minilm_tables.sh. Then, on WikiQA, the pairwise model, and joint models without and with this pre-training,
-# for as many epochs as dev rises; and, to tell what MSPP teaches from what more updates on these texts do, joint models that were
-# pre-trained as long by masked tokens alone (MSPP's loss has weight 0). The settings were chosen on dev by the trials in logs/README.md. Results:
-# separator_wikiqa.tsv, and behind the pairwise model on its first five separator_rerank.tsv (these alone, as the paper counts)
-# and separator_rerank_full.tsv (all candidates). Paired tests of the claims with their intervals: separator_claims.txt,
-# separator_rerank_claims.txt.
+# pre-trained by MSPP alone on WikiText, SelQA, WikiQA's training documents and half of SQuAD 2.0's development set, thirteen
+# times the paragraphs of minilm_tables.sh. Then, on WikiQA, the pairwise model, and joint models without and with this
+# pre-training, for as many epochs as dev rises; and, to tell what MSPP teaches from what more updates on these texts do, joint
+# models that were pre-trained as long by masked tokens alone (MSPP's loss has weight 0). The settings were chosen on dev by the
+# trials in logs/README.md. Results: separator_wikiqa.tsv, and behind the pairwise model on its first five separator_rerank.tsv
+# (these alone, as the paper counts) and separator_rerank_full.tsv (all candidates). Paired tests of the claims with their
+# intervals: separator_claims.txt, separator_rerank_claims.txt.
 #
 #   DATA=data ARCHIVES=archives recipes/mspp/separator.sh   ARCHIVES has a folder or an archive of each corpus by its name
-#   SMOKE=1 recipes/mspp/separator.sh
-set -euo pipefail
-cd "$(dirname "$0")/../.."
 if [ "${SMOKE:-0}" != 1 ]; then
-  data=${DATA:-data}
-  RUNS=${RUNS:-runs/mspp_separator} PARAGRAPHS=${PARAGRAPHS:-$data/paragraphs} ARCHIVES=${ARCHIVES:-$data/archives}
+  DATA=${DATA:-data}
+  RUNS=${RUNS:-runs/mspp_separator} PARAGRAPHS=${PARAGRAPHS:-$DATA/paragraphs} ARCHIVES=${ARCHIVES:-$DATA/archives}
   DRAWS=${DRAWS:-4} PRETRAIN_EVAL_EVERY=${PRETRAIN_EVAL_EVERY:-231} EPOCHS=${EPOCHS:-6} RATE=${RATE:-1e-4} PAIRWISE_RATE=${PAIRWISE_RATE:-5e-5}
 fi
 MARKS=separator MASK_RATE=0
-. recipes/mspp/minilm.bash
+. "$(dirname "$0")/minilm.bash"
 SYSTEMS="joint_ie mspp_ie masked_ie"
 if [ "${SMOKE:-0}" != 1 ]; then
   DOCUMENTS=$PARAGRAPHS/train HELD_OUT=$PARAGRAPHS/dev
@@ -46,20 +43,14 @@ title_of() { case $1 in
   *) echo "$1" ;;
   esac; }
 
+table_of "$RESULTS/separator_wikiqa.tsv" wikiqa "$RESULTS/separator_claims.txt"
 for seed in $SEEDS; do
   for name in pairwise $SYSTEMS; do
-    figures "$name" wikiqa "$seed"
     keep_run "$(figures_of "$name" wikiqa "$seed").0.trec" "separator_${name}_seed$seed"
   done
 done
-for name in pairwise $SYSTEMS; do row_of "$name" wikiqa; done
-write_rows "$RESULTS/separator_wikiqa.tsv" wikiqa
-qrels=$(figures_of pairwise wikiqa "$FIRST_SEED").qrels
-claims "$RESULTS/separator_claims.txt" "$qrels"
 
 SYSTEMS="joint_ie mspp_ie"
-rerank_all wikiqa
-rerank_tables "$RESULTS/separator_rerank.tsv" "$RESULTS/separator_rerank_full.tsv" wikiqa
-claims "$RESULTS/separator_rerank_claims.txt" "$qrels"
+rerank_tables "$RESULTS"/separator_rerank{,_full}.tsv wikiqa "$RESULTS/separator_rerank_claims.txt"
 cat "$RESULTS"/separator_{wikiqa.tsv,claims.txt,rerank.tsv,rerank_full.tsv,rerank_claims.txt}
 keep_logs "$RUNS/mspp" separator_

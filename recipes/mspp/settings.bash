@@ -1,7 +1,5 @@
 # Settings and functions of the recipes of MSPP (Di Liello et al. 2022), which source this file; those of recipes/settings.sh
 # hold as well. SMOKE=1 takes the built-in corpus for every other, and pre-trains on it too.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 paper=mspp
 if [ "${SMOKE:-0}" = 1 ]; then
   SEEDS=${SEEDS:-0 1} LENGTH=24 PRETRAIN_RATE=1e-3 PRETRAIN_WARMUP=1 RATE=1e-3 WARMUP_UPDATES=1
@@ -20,10 +18,11 @@ ASNQ_RATE=${ASNQ_RATE:-1e-5} ASNQ_WARMUP=${ASNQ_WARMUP:-5000} ASNQ_EPOCHS=${ASNQ
 PATIENCE=${PATIENCE:-8}                 # of the code; the paper only says that it stops early
 TOKENS=${TOKENS:-6144}                  # of a mini-batch on each device: 16 joint inputs, which fit into 16 GB
 PRETRAIN_TOKENS=${PRETRAIN_TOKENS:-$TOKENS}
-. recipes/settings.sh
+TRECQA_DEV=${TRECQA_DEV:-${TRECQA:-${DATA:-data}/trecqa}/dev-clean.jsonl}
+. "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
 
 K=${K:-5} LENGTH=${LENGTH:-64}          # candidates of an input, tokens of a segment
-DOCUMENTS=${DOCUMENTS:-data/pretraining}                    # a folder of files of data_scripts/paragraphs.py
+DOCUMENTS=${DOCUMENTS:-$DATA/pretraining}                    # a folder of files of data_scripts/paragraphs.py
 HELD_OUT=${HELD_OUT:-}                  # documents to measure the pre-training on; none at the paper's scale
 DRAWS=${DRAWS:-1}                       # examples that are drawn of each paragraph
 CORPORA=${CORPORA:-asnq wikiqa trecqa}
@@ -35,24 +34,11 @@ TEST_FILTER=clean                       # of dev and test (appendix A.2); the tr
 mkdir -p "$RUNS/mspp"
 
 # A corpus such as wikiqa@2 is the first five candidates of each question, by the pairwise model of seed 2.
-train_of() { case $1 in
-  *@*) echo "$(first_of "$1")/train.jsonl" ;;
-  asnq) if [ "${system:-}" = pairwise ]; then echo "$RUNS/asnq.store"; else echo "${ASNQ_TRAIN:-$ASNQ/train.jsonl}"; fi ;;
-  wikiqa) echo "$WIKIQA/train.jsonl" ;;
-  trecqa) echo "${TRECQA_TRAIN:-$TRECQA/train-all.jsonl}" ;;
-  esac; }
-dev_of() { case $1 in
-  *@*) echo "$(first_of "$1")/dev.jsonl" ;;
-  asnq) echo "$ASNQ/dev.jsonl" ;;
-  wikiqa) echo "$WIKIQA/dev.jsonl" ;;
-  trecqa) echo "${TRECQA_DEV:-$TRECQA/dev-clean.jsonl}" ;;
-  esac; }
-test_of() { case $1 in
-  *@*) echo "$(first_of "$1")/test.jsonl" ;;
-  asnq) echo "$ASNQ/test.jsonl" ;;
-  wikiqa) echo "$WIKIQA/test.jsonl" ;;
-  trecqa) echo "${TRECQA_TEST:-$TRECQA/test-clean.jsonl}" ;;
-  esac; }
+train_of() { if [ "$1-${system:-}" = asnq-pairwise ]; then echo "$RUNS/asnq.store"; else split_of "$1" train; fi; }
+split_of() {  # CORPUS SPLIT
+  local folder=${1^^} file=${1^^}_${2^^}
+  case $1 in *@*) echo "$(first_of "$1")/$2.jsonl" ;; *) echo "${!file-${!folder}/$2.jsonl}" ;; esac
+}
 filter_of() { echo all; }
 counted_of() { case $1 in *@*) echo all ;; *) echo "$TEST_FILTER" ;; esac; }  # of dev and test
 rate_of() { case $1 in asnq*) echo "$ASNQ_RATE" ;; *) echo "$RATE" ;; esac; }
@@ -62,7 +48,11 @@ schedule_of() { case $1 in
   asnq*) echo "--epochs $ASNQ_EPOCHS --eval-every $ASNQ_EVAL_EVERY" ;;
   *) echo "--epochs $EPOCHS" ;;
   esac; }
-warmup_of() { case $1 in asnq@*) echo "--warmup-share 0.1" ;; asnq*) echo "--warmup-updates $ASNQ_WARMUP" ;; *) echo "--warmup-updates $WARMUP_UPDATES" ;; esac; }
+warmup_of() { case $1 in
+  asnq@*) echo "--warmup-share 0.1" ;;
+  asnq*) echo "--warmup-updates $ASNQ_WARMUP" ;;
+  *) echo "--warmup-updates $WARMUP_UPDATES" ;;
+  esac; }
 # Tokens of an update, of so many joint inputs as the longest can be; a pair of ASNQ has 67 padded tokens, one of WikiQA 43.
 update_tokens() {  # SYSTEM CORPUS
   local batch=$BATCH pair=43
@@ -77,33 +67,27 @@ joint_options() {  # [DEVIATION]: of joint models and their pre-training; that o
 }
 head_of() { case $1 in *_ae) echo AE_k ;; *) echo IE_k ;; esac; }
 
-pretrained_of() { echo "$RUNS/mspp/pretrained_$1"; }        # [masked_]HEAD
 pretrain() {  # [masked_]HEAD: section 3.4, MSPP and masked tokens, or masked tokens alone, from the plain encoder
-  local run examples=$RUNS/mspp/examples losses=(--mask-rate "$MASK_RATE"); run=$(pretrained_of "$1")
+  local run=$RUNS/mspp/pretrained_$1 examples=$RUNS/mspp/examples losses=(--mask-rate "$MASK_RATE")
   if [ -e "$run/model.params" ]; then return; fi
   prepare_documents
-  if [ ! -e "$examples/stats.json" ]; then
+  [ -e "$examples/stats.json" ] ||
     "$python" data_scripts/mspp_examples.py --train "$DOCUMENTS" ${HELD_OUT:+--dev "$HELD_OUT"} --out "$examples" \
       --hard $((K - 3)) --easy 2 --draws "$DRAWS"
-  fi
   case $1 in
     masked_*) losses=(--mask-rate 0.15 --mspp-weight 0) ;;  # without --dev, whose figures are those of the candidates
     *) losses+=(${HELD_OUT:+--dev "$examples/dev.jsonl"}) ;;
   esac
   echo "== $run"
   "$wqa" train mspp_pretraining --encoder "$ENCODER" --train "$examples/train.jsonl" --out "$run" --resume \
-    --long-questions truncate --head "${1#masked_}" $(joint_options) --learning-rate "$PRETRAIN_RATE" --weight-decay 0.01 --clip-norm "$PRETRAIN_CLIP" \
-    "${losses[@]}" \
-    $(pretraining_schedule) --tokens-per-batch "$PRETRAIN_TOKENS" --ctx "$CTX" --precision "$PRECISION" \
-    ${limits[@]+"${limits[@]}"}
+    --long-questions truncate --head "${1#masked_}" $(joint_options) --learning-rate "$PRETRAIN_RATE" --weight-decay 0.01 \
+    --clip-norm "$PRETRAIN_CLIP" "${losses[@]}" $(pretraining_schedule) --tokens-per-batch "$PRETRAIN_TOKENS" --ctx "$CTX" \
+    --precision "$PRECISION" ${limits[@]+"${limits[@]}"}
 }
 pretraining_schedule() {
-  if [ "${SMOKE:-0}" = 1 ]; then
-    echo "--warmup-updates $PRETRAIN_WARMUP"
-  else
-    echo "--warmup-updates $PRETRAIN_WARMUP --epochs 100000 --max-updates $PRETRAIN_UPDATES" \
-      "--tokens-per-update $((PRETRAIN_BATCH * LENGTH * (K + 1)))"
-  fi
+  echo "--warmup-updates $PRETRAIN_WARMUP"
+  [ "${SMOKE:-0}" = 1 ] || echo "--epochs 100000 --max-updates $PRETRAIN_UPDATES" \
+    "--tokens-per-update $((PRETRAIN_BATCH * LENGTH * (K + 1)))"
 }
 prepare_documents() {
   if [ "${SMOKE:-0}" = 1 ]; then
@@ -124,25 +108,25 @@ title_of() { case $1 in
   *) echo "$1" ;;
   esac; }
 fit() {  # SYSTEM CORPUS SEED: trains it where that was not done
-  local name=$1 corpus=$2 seed=$3 row='' pretraining options=()
+  local name=$1 corpus=$2 row='' pretraining options=()
   if [ -e "$(run_of "$@")/model.params" ]; then return; fi
-  case $corpus in *@*) rank_first "$corpus" ;; esac
+  if [[ $corpus == *@* ]]; then rank_first "$corpus"; fi
   case $name in
     pairwise)
       if [ "$corpus" = asnq ]; then tokenize_asnq; fi
       options=(pairwise "$corpus" --encoder "$ENCODER") ;;
     mspp_* | masked_*)
       pretraining=$(head_of "$name")
-      case $name in masked_*) pretraining=masked_$pretraining ;; esac
+      if [[ $name == masked_* ]]; then pretraining=masked_$pretraining; fi
       pretrain "$pretraining"
-      options=(mspp "$corpus" --init "$(pretrained_of "$pretraining")" --head "$(head_of "$name")" $(joint_options 0)
+      options=(mspp "$corpus" --init "$RUNS/mspp/pretrained_$pretraining" --head "$(head_of "$name")" $(joint_options 0)
         --order "$ORDER") ;;
     *)
-      if [ "$name" != "${name/_row/}" ]; then row=1; fi
+      if [[ $name == *_row_* ]]; then row=1; fi
       options=(mspp "$corpus" --encoder "$ENCODER" --head "$(head_of "$name")" $(joint_options $row) --order "$ORDER") ;;
   esac
   TOKENS=$(batch_tokens "$name" "$corpus") UPDATE_TOKENS=$(update_tokens "$name" "$corpus") train \
-    "mspp/${name}_${corpus}_seed$seed" "${options[@]}" --seed "$seed" --learning-rate "$(rate_of "$corpus")" \
+    "mspp/${name}_${corpus}_seed$3" "${options[@]}" --seed "$3" --learning-rate "$(rate_of "$corpus")" \
     --weight-decay "$DECAY" --clip-norm "$CLIP" $(schedule_of "$corpus") --dev-filter "$(counted_of "$corpus")"
 }
 figures() {  # SYSTEM CORPUS SEED: of a system on a corpus, all candidates of a question in groups of k
@@ -164,36 +148,41 @@ rank_first() {  # CORPUS@SEED: the pairwise model's first five, of training, dev
     --questions "$(dev_of "$corpus")" "$TEST_FILTER" "$out/dev.jsonl" \
     --questions "$(test_of "$corpus")" "$TEST_FILTER" "$out/test.jsonl"
 }
-sequence_of() { echo "$(run_of "$1" "$2@$3" "$3").sequence.json"; }  # SYSTEM CORPUS SEED: behind the pairwise model
+sequence_of() { echo "$(run_of "$1" "$2@$3" "$3").sequence"; }  # SYSTEM CORPUS SEED: behind the pairwise model, without .json
 rerank() {  # SYSTEM CORPUS SEED: figures on the first five alone (figures_of), and on all candidates of the sequence
   local file run; file=$(sequence_of "$@") run=$(run_of "$1" "$2@$3" "$3")
   figures "$1" "$2@$3" "$3"
-  if [ ! "$file" -nt "$run/model.params" ]; then
-    echo "{\"rankers\": [\"$(realpath "$(run_of pairwise "$2" "$3")")\", \"$(realpath "$run")\"], \"keep\": $K}" > "$file"
-  fi
-  TEST_FILTER=$(counted_of "$2") evaluate "${file%.json}.test.json" "$2" "$file" --metrics "$METRICS"
+  [ "$file.json" -nt "$run/model.params" ] ||
+    echo "{\"rankers\": [\"$(realpath "$(run_of pairwise "$2" "$3")")\", \"$(realpath "$run")\"], \"keep\": $K}" > "$file.json"
+  TEST_FILTER=$(counted_of "$2") evaluate "$file.test.json" "$2" "$file.json" --metrics "$METRICS"
 }
-sequence_figures_of() { local file; file=$(sequence_of "$@"); echo "${file%.json}.test.json"; }
+sequence_figures_of() { echo "$(sequence_of "$@").test.json"; }
 first_figures_of() { figures_of "$1" "$2@$3" "$3"; }
 pairwise_on_first_of() { echo "$(first_of "$2@$3")/pairwise.test.json"; }
 
 # Tables. A row collects the figures of a system over its seeds, and the claims compare the systems of rows.
 rows=() systems=()
 row() {  # TITLE FIGURES.json...
-  local title=$1 json; shift
-  rows+=(--row "$title" "$@")
-  systems+=(--system "$title")
-  for json in "$@"; do systems+=("$(ls "$json".*.trec)"); done
+  local json
+  rows+=(--row "$@")
+  systems+=(--system "$1")
+  for json in "${@:2}"; do systems+=("$(ls "$json".*.trec)"); done
 }
 row_of() {  # SYSTEM CORPUS [FUNCTION [TITLE]]: over the seeds; FUNCTION SYSTEM CORPUS SEED names a file of figures
   local seed files=()
   for seed in $SEEDS; do files+=("$("${3:-figures_of}" "$1" "$2" "$seed")"); done
   row "${4:-$(title_of "$1")}" "${files[@]}"
 }
+rows_of() {  # CORPUS [FUNCTION]: of the pairwise model and of all systems, by FUNCTION; with nothing before them
+  local name
+  rows=() systems=()
+  row_of pairwise "$1"
+  for name in $SYSTEMS; do row_of "$name" "$@"; done
+}
 write_rows() {  # TABLE CORPUS [METRICS]
   "$python" recipes/rows.py "$1" "$2" "${3:-$METRICS},questions,seeds" "${rows[@]}"
 }
-claims() {  # FILE QRELS: each system beside the pairwise model, and beside the same with less pre-training
+claims() {  # FILE CORPUS: each system beside the pairwise model, and beside the same with less pre-training
   local name less pairs=()
   for name in $SYSTEMS; do pairs+=(--pair "$(title_of pairwise)" "$(title_of "$name")"); done
   for name in $SYSTEMS; do
@@ -203,10 +192,20 @@ claims() {  # FILE QRELS: each system beside the pairwise model, and beside the 
       esac
     done
   done
-  "$python" recipes/claims.py "$2" "$METRICS" "${systems[@]}" "${pairs[@]}" > "$1"
+  "$python" recipes/claims.py "$(figures_of pairwise "$2" "$FIRST_SEED").qrels" "$METRICS" "${systems[@]}" "${pairs[@]}" > "$1"
 }
-rerank_all() {  # CORPUS: what the tables of re-ranking need
-  local corpus=$1 seed name
+table_of() {  # TABLE CORPUS CLAIMS: figures of all systems, all candidates of a question in groups of k
+  local name seed
+  for name in pairwise $SYSTEMS; do
+    for seed in $SEEDS; do figures "$name" "$2" "$seed"; done
+  done
+  rows_of "$2"
+  write_rows "$1" "$2"
+  claims "$3" "$2"
+}
+# TABLE FULL-TABLE CORPUS CLAIMS: re-ranking on the first five alone, but the pairwise model's own row; on all candidates.
+rerank_tables() {
+  local corpus=$3 seed name
   for seed in $SEEDS; do
     figures pairwise "$corpus" "$seed"
     rank_first "$corpus@$seed"
@@ -214,16 +213,10 @@ rerank_all() {  # CORPUS: what the tables of re-ranking need
       "$(run_of pairwise "$corpus" "$seed")" --metrics "$METRICS"
     for name in $SYSTEMS; do rerank "$name" "$corpus" "$seed"; done
   done
-}
-rerank_tables() {  # TABLE FULL-TABLE CORPUS: on the first five alone, but the pairwise model's own row; on all candidates
-  local name
-  rows=() systems=()
-  row_of pairwise "$3"
-  for name in $SYSTEMS; do row_of "$name" "$3" first_figures_of; done
-  row_of pairwise "$3" pairwise_on_first_of "$(title_of pairwise), its first five alone"
-  write_rows "$1" "$3"
-  rows=() systems=()
-  row_of pairwise "$3"
-  for name in $SYSTEMS; do row_of "$name" "$3" sequence_figures_of; done
-  write_rows "$2" "$3"
+  rows_of "$corpus" first_figures_of
+  row_of pairwise "$corpus" pairwise_on_first_of "$(title_of pairwise), its first five alone"
+  write_rows "$1" "$corpus"
+  rows_of "$corpus" sequence_figures_of
+  write_rows "$2" "$corpus"
+  claims "$4" "$corpus"
 }

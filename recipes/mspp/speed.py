@@ -68,9 +68,7 @@ def main(options):
 
 def arguments():
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("shape")
     parser.add_argument("--precision", default="float32")
     numbers = {"candidates": 30, "keep": 5, "segment-length": 64, "questions": 4, "rounds": 5}

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Cost of a joint model (Di Liello et al. 2022, section 4.3 and appendix C.3) at RoBERTa-base's size with random weights.
-# First the five candidates of a question at once beside a pass for each: segments of 64 tokens, all full, and texts of
-# WikiQA's lengths. The paper's theory gives a ratio of (k + 1)^2 / 4k = 1.8 for attention and (k + 1) / 2k = 0.6 for what is
-# linear in the length; it measured 1.14, where a pairwise input is padded too. Then re-ranking: the joint model on the first
-# five behind the pairwise model on 30 candidates, which may add 15 %. Ratios are over the ranker that comes first. Writes
+# Cost of a joint model (Di Liello et al. 2022, section 4.3 and appendix C.3) at RoBERTa-base's size with random weights. First
+# the five candidates of a question at once beside a pass for each: segments of 64 tokens, all full, and texts of WikiQA's
+# lengths. The paper's theory gives a ratio of (k + 1)^2 / 4k = 1.8 for attention and (k + 1) / 2k = 0.6 for what is linear in
+# the length; it measured 1.14, where a pairwise input is padded too. Then re-ranking: the joint model on the first five behind
+# the pairwise model on 30 candidates, which may add 15 %. Ratios are over the ranker that comes first. Writes
 # $RESULTS/speed_PRECISION.txt.
 #
 #   PRECISIONS="float32 bfloat16" recipes/mspp/speed.sh
-#   SMOKE=1 recipes/mspp/speed.sh
 paper=mspp
 . "$(dirname "$0")/../settings.sh"
 SHAPE=${SHAPE:-roberta_12_768_12} K=${K:-5} CANDIDATES=${CANDIDATES:-30} ROUNDS=${ROUNDS:-5} QUESTIONS=${QUESTIONS:-4}

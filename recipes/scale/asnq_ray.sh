@@ -4,7 +4,6 @@
 #
 #   RUN=runs/cascade_paper/cascade/transfer CLUSTER=ray://head recipes/scale/asnq_ray.sh
 #   CLUSTER=local recipes/scale/asnq_ray.sh      one worker for each processor of this machine
-#   SMOKE=1 recipes/scale/asnq_ray.sh            in this process, without Ray
 . "$(dirname "$0")/settings.bash"
 
 where=(--shard 1/1)

@@ -9,10 +9,9 @@
 #
 #   RUN=runs/cascade_paper/cascade/transfer sbatch recipes/scale/asnq_slurm.sh
 #   SHARDS=3 recipes/scale/asnq_slurm.sh      without Slurm: all shards here, one after another
-#   SMOKE=1 recipes/scale/asnq_slurm.sh
 #
-# SHARDS from the environment holds where only some tasks of an array are submitted again: SHARDS=64 sbatch --array=3,9 ...
-# In a Kubernetes job with completionMode Indexed, SHARDS is its number of completions.
+# SHARDS from the environment holds where only some tasks of an array are submitted again: SHARDS=64 sbatch --array=3,9 ... In a
+# Kubernetes job with completionMode Indexed, SHARDS is its number of completions.
 set -euo pipefail
 cd "${SLURM_SUBMIT_DIR:-$(dirname "${BASH_SOURCE[0]}")/../..}"
 given=${SHARDS:-}

@@ -1,13 +1,11 @@
 # Settings and functions of the recipes of scale, which source this file; those of recipes/settings.sh hold as well.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 paper=scale
 if [ "${SMOKE:-0}" = 1 ]; then
   SPLITS=${SPLITS:-dev test} SHARDS=${SHARDS:-3} CLUSTER=${CLUSTER-} THREADS=1 PARTITION_TOKENS=2000
 else
   RUNS=${RUNS:-runs/cascade_paper}
 fi
-. recipes/settings.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
 
 RUN=${RUN:-$RUNS/cascade/transfer}      # the ranker: whatever `wqa rank` takes
 SPLITS=${SPLITS:-train dev test}        # files of ASNQ

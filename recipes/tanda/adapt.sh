@@ -5,18 +5,14 @@
 #   recipes/tanda/adapt.sh                         all depths, WikiQA and TREC-QA, seed 0
 #   CORPORA=gpd recipes/tanda/adapt.sh             a collection of one's own under data/gpd/
 #   TRANSFER=0 recipes/tanda/adapt.sh              from the plain encoder, to see what the transfer brings
-#   SMOKE=1 recipes/tanda/adapt.sh
 . "$(dirname "$0")/../settings.sh"
 [ "${TRANSFER:-1}" = 0 ] || recipes/tanda/transfer.sh
 
 for corpus in ${CORPORA:-wikiqa trecqa}; do
   for depth in $DEPTHS; do
     for seed in $SEEDS; do
-      if [ "${TRANSFER:-1}" = 0 ]; then
-        name=tanda/${corpus}_${depth}_untransferred start=(--encoder "$ENCODER")
-      else
-        name=tanda/${corpus}_${depth} start=(--init "$RUNS/tanda/transfer_$depth")
-      fi
+      name=tanda/${corpus}_$depth start=(--init "$RUNS/tanda/transfer_$depth")
+      if [ "${TRANSFER:-1}" = 0 ]; then name=${name}_untransferred start=(--encoder "$ENCODER"); fi
       train "${name}_seed$seed" pairwise "$corpus" "${start[@]}" --exits "$depth" --seed "$seed" \
         --learning-rate "$ADAPT_RATE" --epochs "$(epochs_of "$depth" "$ADAPT_EPOCHS")"
     done

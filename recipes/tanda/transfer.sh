@@ -3,7 +3,6 @@
 # from one pretrained encoder, fine-tuned on ASNQ. On ASNQ they are themselves rows of Table 3, "Monolithic transformer".
 #
 #   recipes/tanda/transfer.sh        RoBERTa-base; settings: recipes/settings.sh
-#   SMOKE=1 recipes/tanda/transfer.sh
 . "$(dirname "$0")/../settings.sh"
 
 tokenize_asnq

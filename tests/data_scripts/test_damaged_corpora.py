@@ -212,7 +212,7 @@ def test_a_conversion_that_is_killed_at_any_moment_ends_with_the_same_bytes(
     tmp_path, monkeypatch, killer, write
 ):
     monkeypatch.setattr(asnq, "QUESTIONS", 4)
-    monkeypatch.setattr(trecqa, "Detokenizer", lambda: str)
+    monkeypatch.setattr(trecqa, "detokenizer", lambda: str)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     command = write(tmp_path / "in")
     assert convert(*command, out=tmp_path / "whole" / "x") == 0
