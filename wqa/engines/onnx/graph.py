@@ -112,13 +112,13 @@ def broadcast_sizes(first: Sequence[Size], second: Sequence[Size]) -> Tuple[Size
     return tuple(broadcast_size(one, other) for one, other in zip(first, second))
 
 
-def with_known(sizes: Sequence[Size], known: Sequence[Optional[int]]) -> Tuple[Size, ...]:
-    """Sizes with those that MXNet's inference knows; lists of different lengths are not merged."""
+def with_known(sizes: Sequence[Size], known: Sequence[Size]) -> Tuple[Size, ...]:
+    """Sizes with the numbers that MXNet's inference knows; lists of other lengths are not used."""
     if len(sizes) != len(known):
         return tuple(sizes)
     result = []
     for size, number in zip(sizes, known):
-        result.append(size if number is None else number)
+        result.append(number if isinstance(number, int) else size)
     return tuple(result)
 
 

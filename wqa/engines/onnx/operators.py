@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 import numpy as np
 
-from wqa.engines.onnx.graph import Graph, Value, broadcast_sizes, with_known
+from wqa.engines.onnx.graph import Graph, Size, Value, broadcast_sizes, with_known
 from wqa.errors import OptionError
 
 #: ONNX's names of recurrent layers, and the gates of MXNet in their order.
@@ -66,18 +66,25 @@ class Node(NamedTuple):
         Values of the inputs.
     sources : list of Node or None
         Operators that computed the inputs; None for inputs and parameters of the network.
-    kinds : list of str
-        Type of each output.
-    known : list of tuple of int or None
-        Sizes of each output, None along dynamic axes.
+    results : list of (str, tuple of Size)
+        Type and sizes of each output, None where no input has the size.
     """
 
     op: str
     attributes: Dict[str, str]
     inputs: List[Value]
     sources: List[Any]
-    kinds: List[str]
-    known: List[Tuple[Optional[int], ...]]
+    results: List[Tuple[str, Tuple[Size, ...]]]
+
+    @property
+    def kind(self) -> str:
+        """Type of the first output."""
+        return self.results[0][0]
+
+    @property
+    def sizes(self) -> Tuple[Size, ...]:
+        """Sizes of the first output."""
+        return self.results[0][1]
 
     def attribute(self, name: str, default: Any) -> Any:
         """An attribute as a Python value: a number, tuple, None, or a string."""
@@ -173,11 +180,11 @@ def comparison(graph: Graph, node: Node, kind: str) -> Value:
     value = binary(graph, kind, *_operands(graph, node))._replace(kind="bool")
     if node.op == "_not_equal_scalar":
         value = value._replace(name=graph.node("Not", value).name)
-    return _with_sizes(graph.cast(value, node.kinds[0]), node)
+    return _with_sizes(graph.cast(value, node.kind), node)
 
 
 def _with_sizes(value: Value, node: Node) -> Value:
-    return value if value.merged else value._replace(sizes=with_known(value.sizes, node.known[0]))
+    return value if value.merged else value._replace(sizes=with_known(value.sizes, node.sizes))
 
 
 def identity(graph: Graph, node: Node) -> Value:
@@ -209,20 +216,19 @@ def square(graph: Graph, node: Node) -> Value:
 
 def cast(graph: Graph, node: Node) -> Value:
     """A value in another type."""
-    return graph.cast(node.inputs[0], node.kinds[0])
+    return graph.cast(node.inputs[0], node.kind)
 
 
 def where(graph: Graph, node: Node) -> Value:
     """One of two values by a condition, all of the same shape."""
     condition, *values = (graph.plain(value) for value in node.inputs)
     is_true = graph.cast(condition, "bool")
-    result = (values[0].kind, broadcast_sizes(values[0].sizes, values[1].sizes))
-    return graph.node("Where", is_true, *values, result=result)
+    return graph.node("Where", is_true, *values, result=node.results[0])
 
 
 def fill(graph: Graph, node: Node, number: float) -> Value:
     """A constant of the shape of the input, stored as one number."""
-    value, kind = node.inputs[0], node.kinds[0]
+    value, kind = node.inputs[0], node.kind
     ones = (1,) * len(value.sizes)
     name = graph.constant(np.full(ones, number, kind)).name
     return value._replace(name=name, kind=kind, stored=ones)
@@ -230,7 +236,7 @@ def fill(graph: Graph, node: Node, number: float) -> Value:
 
 def zeros(graph: Graph, node: Node) -> Value:
     """Zeros of a shape of their own, stored as one number."""
-    kind, sizes = node.kinds[0], node.known[0]
+    kind, sizes = node.results[0]
     ones = (1,) * len(sizes)
     return Value(graph.constant(np.zeros(ones, kind)).name, kind, sizes, ones)
 
@@ -303,7 +309,7 @@ def convolution(graph: Graph, node: Node) -> Value:
         dilations=node.attribute("dilate", ()) or ones,
         pads=(padding or (0,) * len(kernel)) * 2,
         group=node.attribute("num_group", 1),
-        result=(node.kinds[0], node.known[0]),
+        result=node.results[0],
     )
 
 
@@ -328,13 +334,12 @@ def recurrence(graph: Graph, node: Node) -> List[Value]:
     for state in node.inputs[2:]:
         inputs.append("" if graph.is_constant(state, 0) else graph.plain(state).name)
     options: Dict[str, Any] = {"activations": ["Tanh"]} if kind == "RNN" else {}
-    outputs = 3 if kind == "LSTM" else 2
-    names = graph.nodes(kind, inputs, outputs, hidden_size=units, **options)
-    length, sequences = value.sizes[:2]
-    every = graph.value(names[0], value.kind, (length, 1, sequences, units))
-    result = (value.kind, (length, sequences, units))
-    every = graph.node("Squeeze", every, graph.integers(1), result=result)
-    return [every, *(graph.value(name, value.kind, (1, sequences, units)) for name in names[1:])]
+    count = 3 if kind == "LSTM" else 2
+    names = graph.nodes(kind, inputs, count, hidden_size=units, **options)
+    outputs = [graph.value(name, *result) for name, result in zip(names, node.results)]
+    one = graph.integers(1)  # the axis of directions
+    outputs[0] = graph.node("Squeeze", outputs[0], one, result=node.results[0])
+    return outputs
 
 
 def _weights(

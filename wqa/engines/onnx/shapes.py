@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
 
-from wqa.engines.onnx.graph import Graph, Size, Value, product, with_known
+from wqa.engines.onnx.graph import Graph, Size, Value
 from wqa.engines.onnx.operators import Node, Translate, dense, refusal
 
 
@@ -25,12 +25,10 @@ def reshape(graph: Graph, node: Node) -> Value:
         return value._replace(merged=True)
     if value.merged and _takes_apart(codes, value):
         return value._replace(merged=False)
-    array, shape = graph.array(value), node.known[0]
+    array, shape = graph.array(value), node.sizes
     if array is not None:
         return graph.constant(np.reshape(array, shape), f"{value.name}.{shape}")  # type: ignore
-    value = graph.plain(value)
-    sizes = with_known(_target(codes, value.sizes), node.known[0])
-    return graph.reshape(value, _completed(sizes, value.sizes))
+    return graph.reshape(graph.plain(value), shape)
 
 
 def _takes_apart(codes: Sequence[int], value: Value) -> bool:
@@ -39,53 +37,9 @@ def _takes_apart(codes: Sequence[int], value: Value) -> bool:
     return is_split and codes[2] == value.sizes[1] and not any(codes[3:])
 
 
-def _target(codes: Sequence[int], sizes: Sequence[Size]) -> List[Size]:
-    """Sizes after a reshape; None for those that follow from others."""
-    rest, target = list(sizes), []
-    for code in codes:
-        if code == 0:  # copy a size
-            target.append(rest.pop(0))
-        elif code == -2:  # copy all that remain
-            target += rest
-            rest = []
-        elif code == -3:  # the product of two sizes
-            target.append(product(rest.pop(0), rest.pop(0)))
-        elif code == -4:
-            raise refusal("Reshape that divides an axis other than that of pairs and heads")
-        else:
-            rest = rest[1:]
-            target.append(None if code == -1 else code)
-    return target
-
-
-def _completed(target: Sequence[Size], sizes: Sequence[Size]) -> List[Size]:
-    """The target with its unknown size, where it is one of the sizes before the reshape."""
-    left = [size for size in sizes if size != 1]
-    added = []
-    for size in target:
-        if size in left:
-            left.remove(size)
-        elif size != 1:
-            added.append(size)
-    result = list(target)
-    if added == [None] and len(left) == 1:
-        result[result.index(None)] = left[0]
-    return result
-
-
 def reshape_like(graph: Graph, node: Node) -> Value:
     """Axes of the first input in the shape of axes of the second."""
-    value, like = graph.plain(node.inputs[0]), node.inputs[1]
-    begin, end = _range(node, "lhs", value.rank)
-    like_begin, like_end = _range(node, "rhs", like.rank)
-    like_sizes = graph.plain(like).sizes[like_begin:like_end]
-    sizes = [*value.sizes[:begin], *like_sizes, *value.sizes[end:]]
-    return graph.reshape(value, with_known(sizes, node.known[0]))
-
-
-def _range(node: Node, side: str, rank: int) -> Tuple[int, int]:
-    begin, end = (node.attribute(f"{side}_{name}", None) for name in ("begin", "end"))
-    return begin or 0, rank if end is None else end
+    return graph.reshape(graph.plain(node.inputs[0]), node.sizes)
 
 
 def expand_dims(graph: Graph, node: Node) -> Value:
@@ -99,21 +53,10 @@ def _not_merged(graph: Graph, value: Value) -> Value:
     return graph.plain(value) if value.merged else value
 
 
-def broadcast_axis(graph: Graph, node: Node) -> Value:
+def broadcast(graph: Graph, node: Node) -> Value:
     """A value repeated along axes, which ONNX's operators do by themselves."""
     value = _not_merged(graph, node.inputs[0])
-    return value._replace(sizes=with_known(value.sizes, node.known[0]))
-
-
-def broadcast_like(graph: Graph, node: Node) -> Value:
-    """A value repeated along axes up to the sizes of another."""
-    value, like = (_not_merged(graph, one) for one in node.inputs)
-    axes = node.attribute("lhs_axes", None)
-    like_axes = node.attribute("rhs_axes", None)
-    sizes = list(value.sizes)
-    for axis, like_axis in zip(axes or range(value.rank), like_axes or range(like.rank)):
-        sizes[axis] = like.sizes[like_axis]
-    return value._replace(sizes=tuple(sizes))
+    return value._replace(sizes=node.sizes)
 
 
 def transpose(graph: Graph, node: Node) -> Value:
@@ -138,24 +81,19 @@ def slice_axis(graph: Graph, node: Node) -> Value:
     axis, begin, end = node.axis(), node.attribute("begin", 0), node.attribute("end", None)
     stop = np.iinfo(np.int64).max if end is None else end
     bounds = [graph.integers(number) for number in (begin or 0, stop, axis)]
-    sizes = list(value.sizes)
-    sizes[axis] = node.known[0][axis]
-    return graph.node("Slice", value, *bounds, result=(value.kind, sizes))
+    return graph.node("Slice", value, *bounds, result=node.results[0])
 
 
 def split(graph: Graph, node: Node) -> List[Value]:
     """Equal parts along an axis."""
     value = graph.plain(node.inputs[0])
     axis, count = node.axis(default=1), node.attribute("num_outputs", 1)
-    sizes = list(value.sizes)
-    sizes[axis] = sizes[axis] // count if isinstance(sizes[axis], int) else None
-    parts = []
-    for name in graph.nodes("Split", [value.name], count, axis=axis):
-        parts.append(graph.value(name, value.kind, sizes))
+    names = graph.nodes("Split", [value.name], count, axis=axis)
+    parts = [graph.value(name, *result) for name, result in zip(names, node.results)]
     if not node.attribute("squeeze_axis", False):
         return parts
-    axes, result = graph.integers(axis), (value.kind, sizes[:axis] + sizes[axis + 1 :])
-    return [graph.node("Squeeze", part, axes, result=result) for part in parts]
+    axes = graph.integers(axis)
+    return [graph.node("Squeeze", part, axes, result=node.results[0]) for part in parts]
 
 
 def split_channel(graph: Graph, node: Node) -> List[Value]:
@@ -185,7 +123,7 @@ def split_channel(graph: Graph, node: Node) -> List[Value]:
             part = np.split(graph.constants[weight.name], count)[index]
             weights.append(graph.constant(part, f"{weight.name}.{index}"))
         product = dense(graph, value, *weights)
-        sizes: List[Size] = [*value.sizes[:-1], *shaped.known[0][divided + 1 :]]
+        sizes: List[Size] = [*value.sizes[:-1], *shaped.sizes[divided + 1 :]]
         parts.append(graph.permute(graph.reshape(product, sizes), axes))
     return parts
 
@@ -202,27 +140,21 @@ def _divides_units(node: Node, permuted: Node, shaped: Node, projection: Node) -
 def concat(graph: Graph, node: Node) -> Value:
     """Values one after another along an axis."""
     values = [graph.plain(value) for value in node.inputs]
-    axis = node.axis("dim", 1)
-    sizes = list(values[0].sizes)
-    sizes[axis] = None
-    result = (values[0].kind, with_known(sizes, node.known[0]))
-    return graph.node("Concat", *values, axis=axis, result=result)
+    return graph.node("Concat", *values, axis=node.axis("dim", 1), result=node.results[0])
 
 
 def stack(graph: Graph, node: Node) -> Value:
     """Values along a new axis."""
     axis = node.attribute("axis", 0) % (node.inputs[0].rank + 1)
     values = [graph.unsqueeze(graph.plain(value), axis) for value in node.inputs]
-    sizes = list(values[0].sizes)
-    sizes[axis] = len(values)
-    return graph.node("Concat", *values, axis=axis, result=(values[0].kind, sizes))
+    return graph.node("Concat", *values, axis=axis, result=node.results[0])
 
 
 def cumulative_sum(graph: Graph, node: Node) -> Value:
     """Sums of the values up to each, along an axis."""
     value = graph.plain(node.inputs[0])
     total = graph.node("CumSum", value, graph.constant(np.int64(node.axis())))
-    return graph.cast(total, node.kinds[0])
+    return graph.cast(total, node.kind)
 
 
 def take(graph: Graph, node: Node) -> Value:
@@ -234,15 +166,13 @@ def take(graph: Graph, node: Node) -> Value:
     last = graph.node("Sub", graph.shape([rows.sizes[axis]]), one)
     as_is = (indices.kind, indices.sizes)
     indices = graph.node("Min", graph.node("Max", indices, zero), last, result=as_is)
-    sizes = [*rows.sizes[:axis], *indices.sizes, *rows.sizes[axis + 1 :]]
-    return graph.node("Gather", rows, indices, axis=axis, result=(rows.kind, sizes))
+    return graph.node("Gather", rows, indices, axis=axis, result=node.results[0])
 
 
 def embedding(graph: Graph, node: Node) -> Value:
     """Rows of a table by ids."""
     ids, table = (graph.plain(value) for value in node.inputs)
-    sizes = [*ids.sizes, table.sizes[1]]
-    return graph.node("Gather", table, graph.cast(ids, "int64"), result=(table.kind, sizes))
+    return graph.node("Gather", table, graph.cast(ids, "int64"), result=node.results[0])
 
 
 def arange_like(graph: Graph, node: Node) -> Value:
@@ -250,13 +180,13 @@ def arange_like(graph: Graph, node: Node) -> Value:
     node.check(start=(0.0,), step=(1.0,), repeat=(1,))
     value = _not_merged(graph, node.inputs[0])
     if node.attribute("axis", None) is not None:
-        return graph.steps(value.sizes[node.axis()], node.kinds[0])
+        return graph.steps(value.sizes[node.axis()], node.kind)
     shape = graph.shape(value.sizes)
     count = graph.node("ReduceProd", shape, keepdims=0, result=("int64", ()))
     ends = graph.constant(np.int64(0)), count, graph.constant(np.int64(1))
     steps = graph.node("Range", *ends, result=("int64", (None,)))
     numbers = graph.node("Reshape", steps, shape, result=("int64", value.sizes))
-    return graph.cast(numbers, node.kinds[0])
+    return graph.cast(numbers, node.kind)
 
 
 def sequence_mask(graph: Graph, node: Node) -> Value:
@@ -299,16 +229,10 @@ def reduction(graph: Graph, node: Node, kind: str) -> Value:
     axes = node.attribute("axis", None)
     if axes in (None, ()):
         total = graph.node(kind, value, keepdims=1, result=(value.kind, (1,) * value.rank))
-        return graph.reshape(total, with_known([None] * len(node.known[0]), node.known[0]))
+        return graph.reshape(total, node.sizes)
     axes = [axis % value.rank for axis in ((axes,) if isinstance(axes, int) else axes)]
     keeps = bool(node.attribute("keepdims", False))
-    sizes: List[Size] = []
-    for axis, size in enumerate(value.sizes):
-        if axis not in axes:
-            sizes.append(size)
-        elif keeps:
-            sizes.append(1)
-    result = (value.kind, sizes or [1])
+    result = node.results[0]
     if kind == "ReduceSum":  # the only one whose axes are an input in this opset
         return graph.node(kind, value, graph.integers(*axes), keepdims=int(keeps), result=result)
     return graph.node(kind, value, axes=axes, keepdims=int(keeps), result=result)
@@ -325,8 +249,8 @@ SHAPES: Dict[str, Translate] = {
     "SwapAxis": swap_axes,
     "_contrib_arange_like": arange_like,
     "_np_cumsum": cumulative_sum,
-    "broadcast_axis": broadcast_axis,
-    "broadcast_like": broadcast_like,
+    "broadcast_axis": broadcast,
+    "broadcast_like": broadcast,
     "expand_dims": expand_dims,
     "max": functools.partial(reduction, kind="ReduceMax"),
     "reshape_like": reshape_like,
