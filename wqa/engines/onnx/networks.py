@@ -90,7 +90,7 @@ def add_input(graph: Graph, name: str, text: str) -> Value:
     mask = MASKS[name]
     value = graph.input(mask.name, "int64", (*sizes, mask.axis))
     last = graph.integers(len(sizes))
-    return graph.node("ReduceSum", value, last, keepdims=0, result=("int64", value.sizes[:-1]))
+    return graph.node("ReduceSum", value, last, keepdims=0, sizes=value.sizes[:-1])
 
 
 def _array_type(text: str) -> ArrayType:
@@ -164,16 +164,17 @@ def translate(
                 own_name, array = parameters[name]
                 results.append([graph.constant(array, own_name)])
             continue
-        inputs, sources, axes = [], [], {}
+        inputs, sources = [], []
+        axes: Dict[Any, Size] = {}
         for index, output, *_ in item["inputs"]:
             value = results[index][output]
             inputs.append(value)
             sources.append(nodes[index])
             _, numbers = inferred[index][output]
             axes.update(_axes(value, numbers, axes))
-        node = Node(op, item.get("attrs", {}), inputs, sources, [])
-        for kind, numbers in inferred[len(results)]:
-            node.results.append((kind, tuple(_size(pair, axes) for pair in numbers)))
+        kind, numbers = inferred[len(results)][0]
+        sizes = tuple(_size(pair, axes) for pair in numbers)
+        node = Node(op, item.get("attrs", {}), inputs, sources, kind, sizes)
         nodes.append(node)
         outputs = translations[op](graph, node)
         results.append([outputs] if isinstance(outputs, Value) else outputs)

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 import numpy as np
 
-from wqa.engines.onnx.graph import Graph, Size, Value, broadcast_sizes, with_known
+from wqa.engines.onnx.graph import Graph, Size, Value, broadcast_sizes
 from wqa.errors import OptionError
 
 #: ONNX's names of recurrent layers, and the gates of MXNet in their order.
@@ -66,25 +66,18 @@ class Node(NamedTuple):
         Values of the inputs.
     sources : list of Node or None
         Operators that computed the inputs; None for inputs and parameters of the network.
-    results : list of (str, tuple of Size)
-        Type and sizes of each output, None where no input has the size.
+    kind : str
+        Type of the first output.
+    sizes : tuple of Size
+        Its sizes, None where no input has the size.
     """
 
     op: str
     attributes: Dict[str, str]
     inputs: List[Value]
     sources: List[Any]
-    results: List[Tuple[str, Tuple[Size, ...]]]
-
-    @property
-    def kind(self) -> str:
-        """Type of the first output."""
-        return self.results[0][0]
-
-    @property
-    def sizes(self) -> Tuple[Size, ...]:
-        """Sizes of the first output."""
-        return self.results[0][1]
+    kind: str
+    sizes: Tuple[Size, ...]
 
     def attribute(self, name: str, default: Any) -> Any:
         """An attribute as a Python value: a number, tuple, None, or a string."""
@@ -135,15 +128,11 @@ def binary(graph: Graph, kind: str, first: Value, second: Value) -> Value:
     """An operator of two inputs of the same number of axes, or of one and a number."""
     if first.merged != second.merged and first.rank and second.rank:
         first, second = graph.plain(first), graph.plain(second)
-    if not second.rank:
-        return first._replace(name=graph.node(kind, first, second).name)
-    if not first.rank:
-        result = (second.kind, second.stored)
-        return second._replace(name=graph.node(kind, first, second, result=result).name)
+    result = graph.node(kind, first, second)
+    if not first.rank or not second.rank:
+        return (first if first.rank else second)._replace(name=result.name)
     sizes = broadcast_sizes(first.sizes, second.sizes)
-    stored = broadcast_sizes(first.stored, second.stored)
-    name = graph.node(kind, first, second, result=(first.kind, stored)).name
-    return first._replace(name=name, sizes=sizes, stored=stored)
+    return first._replace(name=result.name, sizes=sizes, stored=result.stored)
 
 
 def _operands(graph: Graph, node: Node) -> List[Value]:
@@ -158,8 +147,7 @@ def _operands(graph: Graph, node: Node) -> List[Value]:
 def arithmetic(graph: Graph, node: Node, kind: str) -> Value:
     """Arithmetic on two inputs, or on one and a number."""
     operands = _operands(graph, node)
-    value = _without_effect(graph, kind, *operands)
-    return _with_sizes(value or binary(graph, kind, *operands), node)
+    return _without_effect(graph, kind, *operands) or binary(graph, kind, *operands)
 
 
 def _without_effect(graph: Graph, kind: str, first: Value, second: Value) -> Optional[Value]:
@@ -180,11 +168,7 @@ def comparison(graph: Graph, node: Node, kind: str) -> Value:
     value = binary(graph, kind, *_operands(graph, node))._replace(kind="bool")
     if node.op == "_not_equal_scalar":
         value = value._replace(name=graph.node("Not", value).name)
-    return _with_sizes(graph.cast(value, node.kind), node)
-
-
-def _with_sizes(value: Value, node: Node) -> Value:
-    return value if value.merged else value._replace(sizes=with_known(value.sizes, node.sizes))
+    return graph.cast(value, node.kind)
 
 
 def identity(graph: Graph, node: Node) -> Value:
@@ -223,7 +207,7 @@ def where(graph: Graph, node: Node) -> Value:
     """One of two values by a condition, all of the same shape."""
     condition, *values = (graph.plain(value) for value in node.inputs)
     is_true = graph.cast(condition, "bool")
-    return graph.node("Where", is_true, *values, result=node.results[0])
+    return graph.node("Where", is_true, *values, kind=node.kind, sizes=node.sizes)
 
 
 def fill(graph: Graph, node: Node, number: float) -> Value:
@@ -236,9 +220,9 @@ def fill(graph: Graph, node: Node, number: float) -> Value:
 
 def zeros(graph: Graph, node: Node) -> Value:
     """Zeros of a shape of their own, stored as one number."""
-    kind, sizes = node.results[0]
-    ones = (1,) * len(sizes)
-    return Value(graph.constant(np.zeros(ones, kind)).name, kind, sizes, ones)
+    ones = (1,) * len(node.sizes)
+    name = graph.constant(np.zeros(ones, node.kind)).name
+    return Value(name, node.kind, node.sizes, ones)
 
 
 # Products and layers
@@ -259,7 +243,7 @@ def dense(graph: Graph, value: Value, weight: Value, bias: Optional[Value] = Non
         raise refusal("FullyConnected with a weight that is no parameter")
     transposed = graph.constant(array.T, f"{weight.name}.transposed")
     sizes = (*value.sizes[:-1], weight.sizes[0])
-    product = graph.node("MatMul", value, transposed, result=(value.kind, sizes))
+    product = graph.node("MatMul", value, transposed, sizes=sizes)
     return product if bias is None else graph.node("Add", product, graph.plain(bias))
 
 
@@ -273,7 +257,7 @@ def batch_dot(graph: Graph, node: Node) -> Value:
             last = len(values[index].sizes) - 1
             values[index] = graph.permute(values[index], [*range(last - 1), last, last - 1])
     sizes = (*values[0].sizes[:-1], values[1].sizes[-1])
-    product = graph.node("MatMul", *values, result=(values[0].kind, sizes))
+    product = graph.node("MatMul", *values, sizes=sizes)
     return product._replace(merged=values[0].merged)
 
 
@@ -309,7 +293,7 @@ def convolution(graph: Graph, node: Node) -> Value:
         dilations=node.attribute("dilate", ()) or ones,
         pads=(padding or (0,) * len(kernel)) * 2,
         group=node.attribute("num_group", 1),
-        result=node.results[0],
+        sizes=node.sizes,
     )
 
 
@@ -334,12 +318,12 @@ def recurrence(graph: Graph, node: Node) -> List[Value]:
     for state in node.inputs[2:]:
         inputs.append("" if graph.is_constant(state, 0) else graph.plain(state).name)
     options: Dict[str, Any] = {"activations": ["Tanh"]} if kind == "RNN" else {}
-    count = 3 if kind == "LSTM" else 2
-    names = graph.nodes(kind, inputs, count, hidden_size=units, **options)
-    outputs = [graph.value(name, *result) for name, result in zip(names, node.results)]
-    one = graph.integers(1)  # the axis of directions
-    outputs[0] = graph.node("Squeeze", outputs[0], one, result=node.results[0])
-    return outputs
+    outputs = 3 if kind == "LSTM" else 2
+    names = graph.nodes(kind, inputs, outputs, hidden_size=units, **options)
+    length, sequences, _ = node.sizes
+    every = graph.value(names[0], node.kind, (length, 1, sequences, units))
+    every = graph.node("Squeeze", every, graph.integers(1), sizes=node.sizes)
+    return [every, *(graph.value(name, node.kind, (1, sequences, units)) for name in names[1:])]
 
 
 def _weights(

@@ -81,7 +81,7 @@ def slice_axis(graph: Graph, node: Node) -> Value:
     axis, begin, end = node.axis(), node.attribute("begin", 0), node.attribute("end", None)
     stop = np.iinfo(np.int64).max if end is None else end
     bounds = [graph.integers(number) for number in (begin or 0, stop, axis)]
-    return graph.node("Slice", value, *bounds, result=node.results[0])
+    return graph.node("Slice", value, *bounds, sizes=node.sizes)
 
 
 def split(graph: Graph, node: Node) -> List[Value]:
@@ -89,11 +89,11 @@ def split(graph: Graph, node: Node) -> List[Value]:
     value = graph.plain(node.inputs[0])
     axis, count = node.axis(default=1), node.attribute("num_outputs", 1)
     names = graph.nodes("Split", [value.name], count, axis=axis)
-    parts = [graph.value(name, *result) for name, result in zip(names, node.results)]
+    parts = [graph.value(name, value.kind, node.sizes) for name in names]
     if not node.attribute("squeeze_axis", False):
         return parts
     axes = graph.integers(axis)
-    return [graph.node("Squeeze", part, axes, result=node.results[0]) for part in parts]
+    return [graph.node("Squeeze", part, axes, sizes=node.sizes) for part in parts]
 
 
 def split_channel(graph: Graph, node: Node) -> List[Value]:
@@ -140,14 +140,14 @@ def _divides_units(node: Node, permuted: Node, shaped: Node, projection: Node) -
 def concat(graph: Graph, node: Node) -> Value:
     """Values one after another along an axis."""
     values = [graph.plain(value) for value in node.inputs]
-    return graph.node("Concat", *values, axis=node.axis("dim", 1), result=node.results[0])
+    return graph.node("Concat", *values, axis=node.axis("dim", 1), sizes=node.sizes)
 
 
 def stack(graph: Graph, node: Node) -> Value:
     """Values along a new axis."""
     axis = node.attribute("axis", 0) % (node.inputs[0].rank + 1)
     values = [graph.unsqueeze(graph.plain(value), axis) for value in node.inputs]
-    return graph.node("Concat", *values, axis=axis, result=node.results[0])
+    return graph.node("Concat", *values, axis=axis, sizes=node.sizes)
 
 
 def cumulative_sum(graph: Graph, node: Node) -> Value:
@@ -164,15 +164,15 @@ def take(graph: Graph, node: Node) -> Value:
     axis, indices = node.axis(default=0), graph.cast(indices, "int64")
     zero, one = graph.constant(np.int64(0)), graph.integers(1)
     last = graph.node("Sub", graph.shape([rows.sizes[axis]]), one)
-    as_is = (indices.kind, indices.sizes)
-    indices = graph.node("Min", graph.node("Max", indices, zero), last, result=as_is)
-    return graph.node("Gather", rows, indices, axis=axis, result=node.results[0])
+    indices = graph.node("Max", indices, zero)
+    indices = graph.node("Min", indices, last, sizes=indices.sizes)
+    return graph.node("Gather", rows, indices, axis=axis, sizes=node.sizes)
 
 
 def embedding(graph: Graph, node: Node) -> Value:
     """Rows of a table by ids."""
     ids, table = (graph.plain(value) for value in node.inputs)
-    return graph.node("Gather", table, graph.cast(ids, "int64"), result=node.results[0])
+    return graph.node("Gather", table, graph.cast(ids, "int64"), sizes=node.sizes)
 
 
 def arange_like(graph: Graph, node: Node) -> Value:
@@ -182,10 +182,10 @@ def arange_like(graph: Graph, node: Node) -> Value:
     if node.attribute("axis", None) is not None:
         return graph.steps(value.sizes[node.axis()], node.kind)
     shape = graph.shape(value.sizes)
-    count = graph.node("ReduceProd", shape, keepdims=0, result=("int64", ()))
+    count = graph.node("ReduceProd", shape, keepdims=0, sizes=())
     ends = graph.constant(np.int64(0)), count, graph.constant(np.int64(1))
-    steps = graph.node("Range", *ends, result=("int64", (None,)))
-    numbers = graph.node("Reshape", steps, shape, result=("int64", value.sizes))
+    steps = graph.node("Range", *ends, sizes=(None,))
+    numbers = graph.node("Reshape", steps, shape, sizes=value.sizes)
     return graph.cast(numbers, node.kind)
 
 
@@ -199,12 +199,10 @@ def sequence_mask(graph: Graph, node: Node) -> Value:
     others = range(2, value.rank)
     steps = graph.unsqueeze(steps, 1 - axis, *others)
     lengths = graph.unsqueeze(lengths, axis, *others)
-    ones = (1,) * (value.rank - 2)
-    sizes = (*value.sizes[:2], *ones)
-    is_real = graph.node("Less", steps, lengths, result=("bool", sizes))
+    is_real = graph.node("Less", steps, lengths)
     number = graph.constant(np.array(node.attribute("value", 0.0), value.kind))
     stored = (*value.sizes[:2], *value.stored[2:])
-    masked = graph.node("Where", is_real, value, number, result=(value.kind, stored))
+    masked = graph.node("Where", is_real, value, number, kind=value.kind, sizes=stored)
     return value._replace(name=masked.name, stored=stored)
 
 
@@ -228,14 +226,13 @@ def reduction(graph: Graph, node: Node, kind: str) -> Value:
     value = graph.plain(node.inputs[0])
     axes = node.attribute("axis", None)
     if axes in (None, ()):
-        total = graph.node(kind, value, keepdims=1, result=(value.kind, (1,) * value.rank))
+        total = graph.node(kind, value, keepdims=1, sizes=(1,) * value.rank)
         return graph.reshape(total, node.sizes)
     axes = [axis % value.rank for axis in ((axes,) if isinstance(axes, int) else axes)]
-    keeps = bool(node.attribute("keepdims", False))
-    result = node.results[0]
+    keeps = int(node.attribute("keepdims", False))
     if kind == "ReduceSum":  # the only one whose axes are an input in this opset
-        return graph.node(kind, value, graph.integers(*axes), keepdims=int(keeps), result=result)
-    return graph.node(kind, value, axes=axes, keepdims=int(keeps), result=result)
+        return graph.node(kind, value, graph.integers(*axes), keepdims=keeps, sizes=node.sizes)
+    return graph.node(kind, value, axes=axes, keepdims=keeps, sizes=node.sizes)
 
 
 #: Translations by MXNet's names of operators.
