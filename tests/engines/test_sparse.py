@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wqa.engines.sparse import engine
-from wqa.engines.sparse.rows import Relatedness, Steps, Windows, WordRows, stretches
+from wqa.engines.sparse.rows import Relatedness, Steps, WordRows, stretches, window_outputs
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=8).map(np.array)
 
@@ -55,9 +55,9 @@ def test_outputs_are_those_of_a_convolution(lengths, width, seed):
     related = rng.normal(size=len(ids)).astype(np.float32)
     table = WordRows(vectors, weight)
     rows = table.rows(ids)
-    windows = Windows(lengths, width)
+    steps = Steps(lengths)
     outputs = np.empty((len(ids), 6))
-    outputs[windows.steps.rows()] = windows.outputs(rows, related, table.table)
+    outputs[steps.rows()] = window_outputs(steps, rows, related, table.table)
     channels = np.concatenate([vectors[ids], related[:, None]], axis=1)
     ends = np.cumsum(lengths)
     for start, end in zip(ends - lengths, ends):

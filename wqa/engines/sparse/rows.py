@@ -28,7 +28,7 @@ class Steps:
 
     def __init__(self, lengths: np.ndarray) -> None:
         self.order = np.argsort(-lengths, kind="stable")
-        self._lengths = lengths
+        self.lengths = lengths
         shorter = np.cumsum(np.bincount(lengths))[:-1]  # sequences that end before each step
         counts = len(lengths) - shorter
         self.starts = np.concatenate([[0], np.cumsum(counts)])
@@ -45,11 +45,11 @@ class Steps:
 
         Shapes: the result (items,).
         """
-        ends = np.cumsum(self._lengths)
+        ends = np.cumsum(self.lengths)
         sequences = self.order[self.ranks]
         if backwards:
             return ends[sequences] - 1 - self.steps
-        return (ends - self._lengths)[sequences] + self.steps
+        return (ends - self.lengths)[sequences] + self.steps
 
     def maxima(self, values: np.ndarray) -> np.ndarray:
         """Greatest value of each column over the items of each sequence.
@@ -63,48 +63,35 @@ class Steps:
         return best
 
 
-class Windows:
-    """Windows around each word of texts, whose ends are padded.
+def window_outputs(
+    steps: Steps, words: np.ndarray, related: np.ndarray, table: np.ndarray
+) -> np.ndarray:
+    """Outputs of all filters at all positions, without the bias, in the order of the steps.
 
-    Shapes: `lengths` (n,), `places` (P, k).
+    Shapes: `words` (P,), `related` (P,), `table` (rows, k, F), the result (P, F).
     """
-
-    def __init__(self, lengths: np.ndarray, width: int) -> None:
-        self.steps = Steps(lengths)
-        margin = width // 2
-        # Texts stand behind one another, with `margin` places of padding between them.
-        shifts = margin * np.arange(1, len(lengths) + 1)
-        self._padded = np.arange(len(self.steps.ranks)) + np.repeat(shifts, lengths)
-        self._size = len(self._padded) + margin * (len(lengths) + 1)
-        centres = self._padded[self.steps.rows()]
-        self.places = centres[:, None] + np.arange(-margin, margin + 1)
-
-    def pad(self, values: np.ndarray) -> np.ndarray:
-        """Put a number of each word at its place between padding.
-
-        Shapes: `values` (P,), the result (places,).
-        """
-        padded = np.zeros(self._size, values.dtype)
-        padded[self._padded] = values
-        return padded
-
-    def outputs(self, words: np.ndarray, related: np.ndarray, table: np.ndarray) -> np.ndarray:
-        """Outputs of all filters at all positions, without the bias.
-
-        Shapes: `words` (P,), `related` (P,), `table` (rows, k, F), the result (P, F).
-        """
-        count, width = self.places.shape
-        indices = np.empty((count, 2, width), np.int32)
-        first_rows = np.maximum(self.pad(words), 1) * width
-        np.take(first_rows, self.places, out=indices[:, 0], mode="clip")
-        indices[:, 1] = 0
-        indices += np.arange(width, dtype=np.int32)
-        values = np.ones((count, 2, width), np.float32)
-        np.take(self.pad(related), self.places, out=values[:, 1], mode="clip")
-        ends = np.arange(0, 2 * width * count + 1, 2 * width, dtype=np.int32)
-        rows = table.reshape(-1, table.shape[2])
-        matrix = csr_matrix((values.ravel(), indices.ravel(), ends), shape=(count, len(rows)))
-        return matrix @ rows
+    count, width = len(words), table.shape[1]
+    margin, lengths = width // 2, steps.lengths
+    # Texts stand behind one another, with `margin` places of padding between them.
+    size = count + margin * (len(lengths) + 1)
+    shifts = margin * np.arange(1, len(lengths) + 1)
+    places = np.arange(count) + np.repeat(shifts, lengths)
+    first_rows = np.full(size, width, words.dtype)  # the row of zeros
+    first_rows[places] = words * width
+    factors = np.zeros(size, related.dtype)
+    factors[places] = related
+    centres = places[steps.rows()]
+    windows = centres[:, None] + np.arange(-margin, margin + 1)  # (P, k)
+    indices = np.empty((count, 2, width), np.int32)
+    np.take(first_rows, windows, out=indices[:, 0], mode="clip")
+    indices[:, 1] = 0
+    indices += np.arange(width, dtype=np.int32)
+    values = np.ones((count, 2, width), np.float32)
+    np.take(factors, windows, out=values[:, 1], mode="clip")
+    ends = np.arange(0, 2 * width * count + 1, 2 * width, dtype=np.int32)
+    rows = table.reshape(-1, table.shape[2])
+    matrix = csr_matrix((values.ravel(), indices.ravel(), ends), shape=(count, len(rows)))
+    return matrix @ rows
 
 
 #: Words of candidates whose cosines are computed at once.
@@ -133,7 +120,7 @@ class WordRows:
         self._related = weights[:, -1].T  # (k, F)
         self._slots = np.zeros(len(vectors), np.int32)  # row of each word; 0 without one
         self._filled = 2
-        #: (rows, k, F) table as `Windows.outputs` takes it.
+        #: (rows, k, F) table as `window_outputs` takes it.
         self.table = self._allocate(min(len(vectors), most_bytes // (4 * width * filters)))
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
