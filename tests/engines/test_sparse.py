@@ -108,7 +108,7 @@ def test_stretches_hold_each_item_once_and_few_more_words(lengths, words):
 
 def test_the_blas_of_a_wheel_computes_on_one_thread():
     functions = engine._openblas()
-    if functions is None:
+    if functions == (int, int):
         pytest.skip("this NumPy has no OpenBLAS of a wheel")
     before = functions[0]()
     with pytest.raises(KeyboardInterrupt), engine.one_blas_thread():

@@ -107,14 +107,6 @@ def store_encodings(
     store.update(zip(numbers.tolist(), np.split(rows, np.cumsum(lengths)[:-1])))
 
 
-def take_encodings(store: Encodings, numbers: np.ndarray) -> List[np.ndarray]:
-    """Take the encodings of a micro-batch out of a store.
-
-    Shapes: `numbers` (pairs,), the result (length, C).
-    """
-    return [store.pop(number) for number in numbers.tolist()]
-
-
 class MicroBatch(NamedTuple):
     """Pairs that run together, and the stages to run.
 
@@ -271,7 +263,7 @@ class PaddedEngine(Engine):
             positions = self._inputs.positions(arrays)
         else:
             positions = self._inputs.padded_length(int(lengths.max()))
-            encodings = take_encodings(batch.store, batch.numbers)
+            encodings = [batch.store.pop(number) for number in batch.numbers.tolist()]
             hidden = pad_encodings(encodings, positions)  # (B, L, C)
             arrays = {"hidden": hidden, "valid_length": lengths.astype(np.float32)}
         hidden, scores = self._compute(batch, arrays)

@@ -59,7 +59,8 @@ def dropping_graph(
     """
     graph = Graph()
     first = stages[0]
-    values, lengths_of_texts, candidates = {}, [], None
+    values, lengths_of_texts = {}, []
+    candidates = None
     for name, text in first.inputs.items():
         given = add_input(graph, name, text)
         candidates = given.sizes[0]
@@ -75,7 +76,8 @@ def dropping_graph(
     for length in lengths_of_texts:
         lengths = graph.node("Add", graph.cast(length, "int64"), lengths)
     surviving = _Surviving(indices, hidden, lengths)
-    all_scores, all_exits = scores, _filled(graph, indices, exits[0])
+    all_scores = scores
+    all_exits = _filled(graph, indices, exits[0])
     for number, (stage, layer) in enumerate(zip(stages[1:], exits[1:])):
         ratio = graph.node("Gather", ratios, graph.integers(number), sizes=(1,))
         threshold = graph.node("Gather", least, graph.integers(number), sizes=(1,))
@@ -91,8 +93,11 @@ def dropping_graph(
     order = _least(graph, ranks, graph.shape(all_scores.sizes))
     # Without the row that `_with_a_row` adds.
     bounds = graph.integers(0), graph.shape([candidates])
-    for name, value in (("scores", all_scores), ("exits", all_exits), ("order", order)):
-        graph.output(name, graph.node("Slice", graph.plain(value), *bounds, sizes=(candidates,)))
+    outputs = {"scores": all_scores, "exits": all_exits, "order": order}
+    for name, value in outputs.items():
+        value = graph.plain(value)
+        value = graph.node("Slice", value, *bounds, sizes=(candidates,))
+        graph.output(name, value)
     return graph
 
 
@@ -100,17 +105,21 @@ def _with_a_row(graph: Graph, value: Value, number: int) -> Value:
     """Rows of an input, or one row of a number: few operators take tensors without elements."""
     size, *others = value.sizes
     one = graph.integers(1)
-    missing = graph.node("Sub", one, graph.node("Min", graph.shape([size]), one))
+    rows = graph.shape([size])
+    at_most_one = graph.node("Min", rows, one)
+    missing = graph.node("Sub", one, at_most_one)
     parts = missing, graph.shape(others)
     shape = graph.node("Concat", *parts, axis=0, sizes=(value.rank,))
+    sizes = (None, *others)
     row = graph.constant(np.array(number, value.kind))
-    row = graph.node("Expand", row, shape, sizes=(None, *others))
-    return graph.node("Concat", value, row, axis=0, sizes=(None, *others))
+    row = graph.node("Expand", row, shape, sizes=sizes)
+    return graph.node("Concat", value, row, axis=0, sizes=sizes)
 
 
 def _filled(graph: Graph, like: Value, number: int) -> Value:
     """An integer for each candidate."""
-    return graph.expanded(like._replace(name=graph.integers(number).name, stored=(1,)))
+    name = graph.integers(number).name
+    return graph.expanded(like._replace(name=name, stored=(1,)))
 
 
 def _kept(graph: Graph, ratio: Value, least: Value, scores: Value) -> Value:
@@ -120,28 +129,34 @@ def _kept(graph: Graph, ratio: Value, least: Value, scores: Value) -> Value:
     of `wqa.inference.dropping.dropped`. If fewer candidates have the least score, it is theirs.
     """
     [size] = scores.sizes
-    candidates = graph.cast(graph.shape([size]), "float32")
+    candidates = graph.shape([size])
+    candidates = graph.cast(candidates, "float32")
     numbers = graph.node("Add", graph.steps(size), graph.integers(1))
-    shares = graph.node("Div", graph.cast(numbers, "float32"), candidates)
-    kept = _count(graph, graph.node("Greater", shares, ratio), axis=0, keepdims=1)
+    numbers = graph.cast(numbers, "float32")
+    shares = graph.node("Div", numbers, candidates)
+    is_above = graph.node("Greater", shares, ratio)
+    kept = _count(graph, is_above, axis=0, keepdims=1)
     has_least = graph.node("GreaterOrEqual", scores, least)
     count = _count(graph, has_least, axis=0, keepdims=1)
     count = graph.node("Max", count, graph.integers(1))
     kept = graph.node("Min", kept, count)
     # ONNX has no errors of its own, but TopK refuses a negative number.
-    return graph.node("Where", _is_ratio(graph, ratio), kept, graph.integers(-1), kind="int64")
+    is_ratio = _is_ratio(graph, ratio)
+    return graph.node("Where", is_ratio, kept, graph.integers(-1), kind="int64")
 
 
 def _count(graph: Graph, flags: Value, axis: int, keepdims: int) -> Value:
     """How many flags are true along an axis."""
     numbers = graph.cast(flags, "int64")
     sizes = (1,) if keepdims else flags.sizes[:1]
-    return graph.node("ReduceSum", numbers, graph.integers(axis), keepdims=keepdims, sizes=sizes)
+    axes = graph.integers(axis)
+    return graph.node("ReduceSum", numbers, axes, keepdims=keepdims, sizes=sizes)
 
 
 def _is_ratio(graph: Graph, ratio: Value) -> Value:
     """Whether a number is in [0, 1), (1,)."""
-    zero, one = graph.constant(np.float32(0)), graph.constant(np.float32(1))
+    zero = graph.constant(np.float32(0))
+    one = graph.constant(np.float32(1))
     # Comparisons with NaN are false.
     is_least = graph.node("GreaterOrEqual", ratio, zero)
     is_most = graph.node("Less", ratio, one)
@@ -151,7 +166,8 @@ def _is_ratio(graph: Graph, ratio: Value) -> Value:
 def _ranks(graph: Graph, scores: Value, exits: Optional[Value] = None) -> Value:
     """Number of candidates before each: of a later exit, a greater score, or a lower index."""
     steps = graph.steps(scores.sizes[0])
-    columns, rows = graph.unsqueeze(steps, 1), graph.unsqueeze(steps, 0)
+    columns = graph.unsqueeze(steps, 1)
+    rows = graph.unsqueeze(steps, 0)
     before = graph.node("Less", rows, columns)  # (k, k), the second before the first
     for values in (scores, exits):
         if values is not None:
@@ -161,7 +177,8 @@ def _ranks(graph: Graph, scores: Value, exits: Optional[Value] = None) -> Value:
 
 def _before(graph: Graph, values: Value, ties: Value) -> Value:
     """Which candidates have a greater value, or the same and are before in ``ties``."""
-    columns, rows = graph.unsqueeze(values, 1), graph.unsqueeze(values, 0)
+    columns = graph.unsqueeze(values, 1)
+    rows = graph.unsqueeze(values, 0)
     is_greater = graph.node("Greater", rows, columns)
     is_equal = graph.node("Equal", rows, columns)
     both = graph.node("And", is_equal, ties)
@@ -178,14 +195,17 @@ def _keep(graph: Graph, surviving: _Surviving, ranks: Value, count: Value) -> _S
     """The first candidates by their ranks, in their original order."""
     best = _least(graph, ranks, count)
     [size] = best.sizes
-    kept = graph.node("Gather", best, _least(graph, best, count))
+    in_order = _least(graph, best, count)
+    kept = graph.node("Gather", best, in_order)
     indices = graph.node("Gather", surviving.indices, kept, sizes=(size,))
     lengths = graph.node("Gather", surviving.lengths, kept, sizes=(size,))
     longest = graph.node("ReduceMax", lengths, axes=[0], keepdims=1, sizes=(1,))
     sizes = (size, None, surviving.hidden.sizes[2])
     bounds = graph.integers(0), longest, graph.integers(1)
-    hidden = graph.node("Gather", graph.plain(surviving.hidden), kept, sizes=sizes)
-    return _Surviving(indices, graph.node("Slice", hidden, *bounds, sizes=sizes), lengths)
+    hidden = graph.plain(surviving.hidden)
+    hidden = graph.node("Gather", hidden, kept, sizes=sizes)
+    hidden = graph.node("Slice", hidden, *bounds, sizes=sizes)
+    return _Surviving(indices, hidden, lengths)
 
 
 def _replaced(graph: Graph, values: Value, indices: Value, new: Value) -> Value:

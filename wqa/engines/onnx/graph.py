@@ -96,13 +96,6 @@ class Value(NamedTuple):
         return not self.merged and self.sizes == self.stored
 
 
-def product(first: Size, second: Size) -> Size:
-    """Size of an axis that two are joined to; None unless both are known."""
-    if isinstance(first, int) and isinstance(second, int):
-        return first * second
-    return None
-
-
 def broadcast_size(first: Size, second: Size) -> Size:
     """Size of the result of an operator along an axis of its two inputs."""
     if first == 1:
@@ -266,8 +259,7 @@ class Graph:
         value = self.expanded(value)
         if not value.merged:
             return value
-        first, second, *rest = value.sizes
-        return self.reshape(value._replace(merged=False), [product(first, second), *rest])
+        return self.reshape(value._replace(merged=False), [None, *value.sizes[2:]])
 
     def reshape(self, value: Value, sizes: Sequence[Size]) -> Value:
         """A plain value in another shape; one size may be None, which follows from the others."""

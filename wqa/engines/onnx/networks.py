@@ -7,6 +7,7 @@ other network that is made of them. Sizes that MXNet infers when a graph runs ar
 
 from __future__ import annotations
 
+import collections
 import json
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -19,7 +20,7 @@ import numpy as np
 from wqa.engines.onnx.graph import Graph, Size, Value
 from wqa.engines.onnx.operators import OPERATORS, Node, refusal
 from wqa.engines.onnx.sessions import INPUT_NAMES, MASKS
-from wqa.engines.onnx.shapes import SHAPES
+from wqa.engines.onnx.shapes import PLAIN, SHAPES
 from wqa.models.network import GraphPart, Network
 
 #: Names of dynamic axes by the letters of `wqa.text.PairInputs.array_types`.
@@ -168,6 +169,8 @@ def translate(
         axes: Dict[Any, Size] = {}
         for index, output, *_ in item["inputs"]:
             value = results[index][output]
+            if op in PLAIN:
+                value = graph.plain(value)
             inputs.append(value)
             sources.append(nodes[index])
             _, numbers = inferred[index][output]
@@ -213,11 +216,10 @@ def _shapes(
     internals: mx.sym.Symbol, types: Mapping[str, ArrayType], numbers: Sequence[int]
 ) -> Sequence[Tuple[int, ...]]:
     """Shapes of all values, with numbers for the dynamic axes."""
-    remaining, by_axis, given = iter(numbers), {}, {}
+    remaining = iter(numbers)
+    by_axis: Dict[str, int] = collections.defaultdict(lambda: next(remaining))
+    given = {}
     for name, (_, sizes) in types.items():
-        for size in sizes:
-            if isinstance(size, str) and size not in by_axis:
-                by_axis[size] = next(remaining)
-        given[name] = tuple(by_axis.get(size, size) for size in sizes)
+        given[name] = tuple(by_axis[size] if isinstance(size, str) else size for size in sizes)
     _, shapes, _ = internals.infer_shape(**given)
     return shapes

@@ -23,15 +23,7 @@ RECURRENT: Dict[str, Tuple[str, Sequence[int]]] = {
     "lstm": ("LSTM", (0, 3, 1, 2)),  # input, output, forget, cell
 }
 #: MXNet's names of operators of one input, by ONNX's.
-UNARY = {
-    "Abs": ("abs",),
-    "Exp": ("exp",),
-    "Floor": ("floor",),
-    "Log": ("log",),
-    "Relu": ("relu",),
-    "Sqrt": ("sqrt",),
-    "Tanh": ("tanh",),
-}
+UNARY = {name.title(): (name,) for name in ("abs", "exp", "floor", "log", "relu", "sqrt", "tanh")}
 #: MXNet's names of arithmetic on two inputs, or on one and a number, by ONNX's.
 ARITHMETIC = {
     "Add": ("broadcast_add", "elemwise_add", "_plus_scalar"),
@@ -205,23 +197,15 @@ def cast(graph: Graph, node: Node) -> Value:
 
 def where(graph: Graph, node: Node) -> Value:
     """One of two values by a condition, all of the same shape."""
-    condition, *values = (graph.plain(value) for value in node.inputs)
+    condition, *values = node.inputs
     is_true = graph.cast(condition, "bool")
     return graph.node("Where", is_true, *values, kind=node.kind, sizes=node.sizes)
 
 
 def fill(graph: Graph, node: Node, number: float) -> Value:
-    """A constant of the shape of the input, stored as one number."""
-    value, kind = node.inputs[0], node.kind
-    ones = (1,) * len(value.sizes)
-    name = graph.constant(np.full(ones, number, kind)).name
-    return value._replace(name=name, kind=kind, stored=ones)
-
-
-def zeros(graph: Graph, node: Node) -> Value:
-    """Zeros of a shape of their own, stored as one number."""
+    """A constant of the operator's shape, stored as one number."""
     ones = (1,) * len(node.sizes)
-    name = graph.constant(np.zeros(ones, node.kind)).name
+    name = graph.constant(np.full(ones, number, node.kind)).name
     return Value(name, node.kind, node.sizes, ones)
 
 
@@ -230,7 +214,7 @@ def zeros(graph: Graph, node: Node) -> Value:
 
 def fully_connected(graph: Graph, node: Node) -> Value:
     """A dense layer on the last axis, or on rows."""
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     if value.rank > 2 and node.attribute("flatten", True):
         raise refusal(f"{node.op} with flatten=True")
     return dense(graph, value, *node.inputs[1:])
@@ -273,7 +257,7 @@ def softmax(graph: Graph, node: Node) -> Value:
 
 def layer_norm(graph: Graph, node: Node) -> Value:
     """Layer normalization of the last axis."""
-    value, gamma, beta = (graph.plain(value) for value in node.inputs)
+    value, gamma, beta = node.inputs
     node.check(axis=(-1, value.rank - 1))
     epsilon = float(node.attribute("eps", 1e-5))
     return graph.node("LayerNormalization", value, gamma, beta, axis=-1, epsilon=epsilon)
@@ -282,12 +266,11 @@ def layer_norm(graph: Graph, node: Node) -> Value:
 def convolution(graph: Graph, node: Node) -> Value:
     """A convolution, channels before positions."""
     node.check(layout=(None, "NCW", "NCHW"))
-    values = [graph.plain(value) for value in node.inputs]
     kernel, padding = node.attribute("kernel", ()), node.attribute("pad", ())
     ones = (1,) * len(kernel)
     return graph.node(
         "Conv",
-        *values,
+        *node.inputs,
         kernel_shape=kernel,
         strides=node.attribute("stride", ()) or ones,
         dilations=node.attribute("dilate", ()) or ones,
@@ -368,7 +351,7 @@ OPERATORS: Dict[str, Translate] = {
     "RNN": recurrence,
     "_copy": identity,
     "_rnn_param_concat": joined_parameters,
-    "_zeros": zeros,
+    "_zeros": functools.partial(fill, number=0),
     "batch_dot": batch_dot,
     "ones_like": functools.partial(fill, number=1),
     "softmax": softmax,

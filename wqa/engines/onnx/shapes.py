@@ -39,7 +39,7 @@ def _takes_apart(codes: Sequence[int], value: Value) -> bool:
 
 def reshape_like(graph: Graph, node: Node) -> Value:
     """Axes of the first input in the shape of axes of the second."""
-    return graph.reshape(graph.plain(node.inputs[0]), node.sizes)
+    return graph.reshape(node.inputs[0], node.sizes)
 
 
 def expand_dims(graph: Graph, node: Node) -> Value:
@@ -61,14 +61,14 @@ def broadcast(graph: Graph, node: Node) -> Value:
 
 def transpose(graph: Graph, node: Node) -> Value:
     """Axes in another order."""
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     axes = node.attribute("axes", ()) or range(value.rank)[::-1]
     return graph.permute(value, list(axes))
 
 
 def swap_axes(graph: Graph, node: Node) -> Value:
     """Two axes, each in the other's place."""
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     axes = list(range(value.rank))
     first, second = node.axis("dim1", 0), node.axis("dim2", 0)
     axes[first], axes[second] = second, first
@@ -77,7 +77,7 @@ def swap_axes(graph: Graph, node: Node) -> Value:
 
 def slice_axis(graph: Graph, node: Node) -> Value:
     """A range along an axis."""
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     axis, begin, end = node.axis(), node.attribute("begin", 0), node.attribute("end", None)
     stop = np.iinfo(np.int64).max if end is None else end
     bounds = [graph.integers(number) for number in (begin or 0, stop, axis)]
@@ -86,7 +86,7 @@ def slice_axis(graph: Graph, node: Node) -> Value:
 
 def split(graph: Graph, node: Node) -> List[Value]:
     """Equal parts along an axis."""
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     axis, count = node.axis(default=1), node.attribute("num_outputs", 1)
     names = graph.nodes("Split", [value.name], count, axis=axis)
     parts = [graph.value(name, value.kind, node.sizes) for name in names]
@@ -111,7 +111,7 @@ def split_channel(graph: Graph, node: Node) -> List[Value]:
     if not _divides_units(node, *before):
         return split(graph, node)
     permuted, shaped, projection = before
-    value = graph.plain(projection.inputs[0])
+    value = projection.inputs[0]
     count, divided = node.attribute("num_outputs", 1), value.rank - 1
     axes = []
     for axis in permuted.attribute("axes", ())[1:]:
@@ -139,20 +139,19 @@ def _divides_units(node: Node, permuted: Node, shaped: Node, projection: Node) -
 
 def concat(graph: Graph, node: Node) -> Value:
     """Values one after another along an axis."""
-    values = [graph.plain(value) for value in node.inputs]
-    return graph.node("Concat", *values, axis=node.axis("dim", 1), sizes=node.sizes)
+    return graph.node("Concat", *node.inputs, axis=node.axis("dim", 1), sizes=node.sizes)
 
 
 def stack(graph: Graph, node: Node) -> Value:
     """Values along a new axis."""
     axis = node.attribute("axis", 0) % (node.inputs[0].rank + 1)
-    values = [graph.unsqueeze(graph.plain(value), axis) for value in node.inputs]
+    values = [graph.unsqueeze(value, axis) for value in node.inputs]
     return graph.node("Concat", *values, axis=axis, sizes=node.sizes)
 
 
 def cumulative_sum(graph: Graph, node: Node) -> Value:
     """Sums of the values up to each, along an axis."""
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     total = graph.node("CumSum", value, graph.constant(np.int64(node.axis())))
     return graph.cast(total, node.kind)
 
@@ -160,7 +159,7 @@ def cumulative_sum(graph: Graph, node: Node) -> Value:
 def take(graph: Graph, node: Node) -> Value:
     """Rows by their numbers; those outside are the first and the last, as MXNet clips."""
     node.check(mode=("clip",))
-    rows, indices = (graph.plain(value) for value in node.inputs)
+    rows, indices = node.inputs
     axis, indices = node.axis(default=0), graph.cast(indices, "int64")
     zero, one = graph.constant(np.int64(0)), graph.integers(1)
     last = graph.node("Sub", graph.shape([rows.sizes[axis]]), one)
@@ -171,7 +170,7 @@ def take(graph: Graph, node: Node) -> Value:
 
 def embedding(graph: Graph, node: Node) -> Value:
     """Rows of a table by ids."""
-    ids, table = (graph.plain(value) for value in node.inputs)
+    ids, table = node.inputs
     return graph.node("Gather", table, graph.cast(ids, "int64"), sizes=node.sizes)
 
 
@@ -210,8 +209,8 @@ def sequence_reverse(graph: Graph, node: Node) -> Value:
     """Sequences, (length, sequences, ...), from their last position to their first."""
     node.check(axis=(0,))
     _check_lengths(node)
-    value = graph.plain(node.inputs[0])
-    lengths = graph.cast(graph.plain(node.inputs[1]), "int64")
+    value = node.inputs[0]
+    lengths = graph.cast(node.inputs[1], "int64")
     return graph.node("ReverseSequence", value, lengths, time_axis=0, batch_axis=1)
 
 
@@ -223,7 +222,7 @@ def _check_lengths(node: Node) -> None:
 def reduction(graph: Graph, node: Node, kind: str) -> Value:
     """A sum or maximum over axes."""
     node.check(exclude=(False,))
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     axes = node.attribute("axis", None)
     if axes in (None, ()):
         total = graph.node(kind, value, keepdims=1, sizes=(1,) * value.rank)
@@ -256,4 +255,11 @@ SHAPES: Dict[str, Translate] = {
     "sum": functools.partial(reduction, kind="ReduceSum"),
     "take": take,
     "transpose": transpose,
+}
+
+#: Operators whose inputs are stored as MXNet has them; others read them as they are stored.
+PLAIN = {
+    *("Concat", "Convolution", "Embedding", "FullyConnected", "LayerNorm", "SequenceReverse"),
+    *("SliceChannel", "SwapAxis", "_np_cumsum", "max", "reshape_like", "slice_axis", "stack"),
+    *("sum", "take", "transpose", "where"),
 }

@@ -14,7 +14,7 @@ import ctypes
 import functools
 import pathlib
 import threading
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -238,11 +238,7 @@ def one_blas_thread() -> Iterator[None]:
     It divides every product of more than some 260,000 multiply-adds among threads of its own.
     Products of a list are not much larger, so that waking the threads takes longer than it saves.
     """
-    functions = _openblas()
-    if functions is None:
-        yield
-        return
-    get_threads, set_threads = functions
+    get_threads, set_threads = _openblas()
     threads = get_threads()
     set_threads(1)
     try:
@@ -252,8 +248,8 @@ def one_blas_thread() -> Iterator[None]:
 
 
 @functools.lru_cache(maxsize=None)
-def _openblas() -> Optional[Tuple[Callable[[], int], Callable[[int], None]]]:
-    """What reads and sets the threads of the OpenBLAS of a NumPy from a wheel."""
+def _openblas() -> Tuple[Callable[[], int], Callable[[int], Any]]:
+    """What reads and sets the threads of NumPy's OpenBLAS; without one, functions that do not."""
     folder = pathlib.Path(np.__file__).parent.parent / "numpy.libs"
     for path in sorted(folder.glob("libopenblas*")):
         library = ctypes.CDLL(str(path))  # loaded already
@@ -261,4 +257,4 @@ def _openblas() -> Optional[Tuple[Callable[[], int], Callable[[int], None]]]:
             name = f"openblas_set_num_threads{suffix}"
             if hasattr(library, name):
                 return getattr(library, name.replace("set", "get")), getattr(library, name)
-    return None
+    return int, int
