@@ -267,6 +267,19 @@ def test_candidates_that_tie_keep_their_order_in_the_graph():
         check_cascade(session, ranker, random_pairs(rng, 33), ratio)
 
 
+def test_no_candidates_give_no_rows_and_a_ratio_outside_its_range_is_an_error():
+    network = network_of("cascade", FAMILIES["bert"], exits=(1, 2, 3))
+    inputs = network.text_inputs(Tokenizer(), 48)
+    session = cascade_session(network, inputs)
+    given = pair_feeds(inputs, random_pairs(np.random.default_rng(8), 5))
+    nothing = {name: array[:0] for name, array in given.items()}
+    for values in session.run(None, {**nothing, "drop_ratios": np.zeros(3, np.float32)}):
+        assert values.shape == (0,)
+    for ratio in (float("nan"), -0.1, 1):
+        with pytest.raises(Exception, match="TopK"):
+            session.run(None, {**given, "drop_ratios": np.full(3, ratio, np.float32)})
+
+
 def test_later_stages_run_for_survivors_alone(tmp_path):
     network = network_of("cascade", FAMILIES["bert"], exits=(1, 2, 3))
     inputs = network.text_inputs(Tokenizer(), 48)

@@ -47,16 +47,6 @@ def test_graphs_score_as_the_network_does(system, family):
     exports.test_graphs_score_as_the_network_does(system, family)
 
 
-@pytest.mark.parametrize("interaction", ["transformer", "linear", "lstm"])
-def test_texts_are_encoded_apart(interaction):
-    exports.test_texts_are_encoded_apart("bert", {"interaction": interaction})
-
-
-@pytest.mark.parametrize("system", ["cosinet", "compare_aggregate"])
-def test_lists_of_candidates(system):
-    exports.test_lists_of_candidates(system, "birnn")
-
-
 @pytest.mark.parametrize("family", exports.FAMILIES)
 def test_a_cascade_drops_inside_the_graph_as_its_ranker_does(family):
     exports.test_a_cascade_drops_inside_the_graph_as_its_ranker_does(family)
@@ -68,16 +58,3 @@ def test_candidates_that_tie_keep_their_order_in_the_graph():
 
 def test_the_interaction_of_texts_drops_inside_a_graph_too():
     exports.test_the_interaction_of_texts_drops_inside_a_graph_too()
-
-
-def test_every_ratio_drops_as_many_in_the_graph_as_in_the_ranker():
-    exports.test_every_ratio_drops_as_many_in_the_graph_as_in_the_ranker()
-
-
-@pytest.mark.parametrize("ratio", [float("nan"), -0.1, 1])
-def test_a_ratio_that_the_ranker_refuses_is_an_error_of_the_graph(ratio):
-    exports.test_a_ratio_that_the_ranker_refuses_is_an_error_of_the_graph(ratio)
-
-
-def test_no_candidates_give_no_rows():
-    exports.test_no_candidates_give_no_rows()

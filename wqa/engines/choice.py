@@ -90,31 +90,26 @@ def choose_engine(config: EngineConfig, obstacle: str = "") -> str:
     return "onednn"
 
 
-def choose_ranking_engine(network: Network, config: EngineConfig) -> str:
-    """Choose what computes a network in ranking: ``"sparse"``, ``"onednn"`` or ``"mxnet"``."""
-    count = len(parse_devices(config.ctx))
-    if count > 1:
-        raise OptionError("ctx", f"{config.ctx}, which is {count} devices", "one device to rank on")
-    on_cpu = parse_devices(config.ctx)[0].device_type == "cpu"
+def build_engine(
+    inputs: EngineInputs, config: EngineConfig, quantized: Optional[QuantizedLayers] = None
+) -> Engine:
+    """Build the engine that ranks by a network in memory."""
+    check_process()
+    network, devices = inputs.network, parse_devices(config.ctx)
+    if len(devices) > 1:
+        problem = f"{config.ctx}, which is {len(devices)} devices"
+        raise OptionError("ctx", problem, "one device to rank on")
     # The engine "onednn" stands for all that the package computes by itself on a CPU.
-    if not network.text_filters or not on_cpu or config.engine == "mxnet":
-        return choose_engine(config, packing_obstacle(network))
-    if config.precision != "float32":
+    is_own = devices[0].device_type == "cpu" and config.engine != "mxnet"
+    by_sparse = bool(network.text_filters) and is_own
+    if by_sparse and config.precision != "float32":
         raise OptionError(
             "precision",
             f"{config.precision} for convolutions of word vectors",
             "float32",
             "they have no products that another precision would make faster",
         )
-    return "sparse"
-
-
-def build_engine(
-    inputs: EngineInputs, config: EngineConfig, quantized: Optional[QuantizedLayers] = None
-) -> Engine:
-    """Build the engine that ranks by a network in memory."""
-    check_process()
-    chosen = choose_ranking_engine(inputs.network, config)
+    chosen = "sparse" if by_sparse else choose_engine(config, packing_obstacle(network))
     if config.precision == "int8" and quantized is None:
         raise OptionError(
             "precision",
@@ -124,7 +119,7 @@ def build_engine(
         )
     with MXNET_LOCK:
         if chosen == "sparse":
-            return SparseEngine(inputs.network, config)
+            return SparseEngine(network, config)
         if chosen == "mxnet":
             return MXNetEngine(inputs, config)
         return OneDNNEngine(inputs, config, quantized)

@@ -9,9 +9,9 @@ There is one engine a runtime: MXNet (`wqa.engines.mxnet`), oneDNN (`wqa.engines
 and ONNX Runtime (`wqa.engines.onnx.sessions`), which computes exported graphs; neither that one nor
 this contract needs MXNet. What a system's inputs look like is the matter of
 `wqa.engines.inputs.EngineInputs`. A new engine is a subclass of `Engine` with `plan`, `_run` and
-`_scores`, and a branch in `wqa.engines.choice`, which says before anything runs whether it can
-compute a network in a precision. In training, an engine is attached to the network inside MXNet's
-autograd graph (`wqa.engines.choice.attach_engines`).
+`_scores`, or of `PaddedEngine` with `_compute`, and a branch in `wqa.engines.choice`, which says
+before anything runs whether it can compute a network in a precision. In training, an engine is
+attached to the network inside MXNet's autograd graph (`wqa.engines.choice.attach_engines`).
 """
 
 from __future__ import annotations
@@ -28,16 +28,23 @@ from typing import (
     Iterable,
     Iterator,
     List,
+    Mapping,
     NamedTuple,
     Optional,
     Sequence,
+    Tuple,
     TypeVar,
 )
 
 import numpy as np
 
 from wqa.config import EngineConfig
+from wqa.engines.inputs import EngineInputs, pad_encodings, real_rows
 from wqa.errors import ProcessError
+from wqa.text import plan_batches
+
+#: Default number of tokens of a padded micro-batch, padding included.
+TOKENS = 2048
 
 #: Lock of all that MXNet computes for rankers: networks share blocks, whose tracing is not safe in
 #: several threads. A thread may take it while it holds that of an engine, never the reverse.
@@ -98,14 +105,6 @@ def store_encodings(
     Shapes: `numbers, lengths` (pairs,), `rows` (sum of lengths, C).
     """
     store.update(zip(numbers.tolist(), np.split(rows, np.cumsum(lengths)[:-1])))
-
-
-def take_encodings(store: Encodings, numbers: np.ndarray) -> List[np.ndarray]:
-    """Take the encodings of a micro-batch out of a store.
-
-    Shapes: `numbers` (pairs,), the result (length, C).
-    """
-    return [store.pop(number) for number in numbers.tolist()]
 
 
 class MicroBatch(NamedTuple):
@@ -235,3 +234,49 @@ class Engine:
     def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         """`scores`, while no other thread uses the engine; a column has one score a pair."""
         return rows[:, 0] if rows.ndim == 2 and rows.shape[1] == 1 else rows
+
+
+class PaddedEngine(Engine):
+    """Base class of engines on padded micro-batches.
+
+    Parameters
+    ----------
+    inputs : EngineInputs
+        Pads the pairs.
+    config : EngineConfig
+        Device, precision, threads and sizes.
+    lock : optional
+        As that of `Engine`.
+    """
+
+    def __init__(self, inputs: EngineInputs, config: EngineConfig, lock: Any = None) -> None:
+        super().__init__(config, lock)
+        self._inputs = inputs
+
+    def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
+        return plan_batches(lengths, self._config.batch_tokens or TOKENS)
+
+    def _run(self, batch: MicroBatch) -> Readings:
+        lengths = batch.lengths
+        if batch.store is None:
+            arrays = self._inputs.arrays(batch.pairs)
+            positions = self._inputs.positions(arrays)
+        else:
+            positions = self._inputs.padded_length(int(lengths.max()))
+            encodings = [batch.store.pop(number) for number in batch.numbers.tolist()]
+            hidden = pad_encodings(encodings, positions)  # (B, L, C)
+            arrays = {"hidden": hidden, "valid_length": lengths.astype(np.float32)}
+        hidden, scores = self._compute(batch, arrays)
+        if batch.next_store is not None:
+            rows = real_rows(hidden, lengths)
+            store_encodings(batch.next_store, batch.numbers, lengths, rows)
+        return Readings(np.full(len(lengths), positions), scores)
+
+    def _compute(
+        self, batch: MicroBatch, arrays: Mapping[str, np.ndarray]
+    ) -> Tuple[Any, List[np.ndarray]]:
+        """Encodings after the last stage, where they are stored, and the scores of the stages.
+
+        Shapes: the encodings (B, L, C).
+        """
+        raise NotImplementedError

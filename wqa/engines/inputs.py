@@ -57,6 +57,13 @@ class EngineInputs:
         """Positions of each pair in padded arrays, padding included."""
         return sum(arrays[name].shape[1] for name in self.padded)
 
+    def padded_length(self, longest: int) -> int:
+        """Positions of padded encodings: of few lengths where MXNet allocates memory for each."""
+        if self.is_exported:
+            return longest
+        config = self.network.config
+        return bucketed(longest, config and config.max_positions)
+
     def read_positions(self, pairs: Sequence[Any]) -> Optional[np.ndarray]:
         """Positions that heads read, (pairs, n), -1 where one is absent; None for the first."""
         return None
@@ -88,9 +95,7 @@ class TextInputs(EngineInputs):
         self._tokenizer = tokenizer
 
     def arrays(self, pairs: Sequence[Any]) -> Dict[str, np.ndarray]:
-        length = max(pair.length for pair in pairs)
-        if not self.is_exported:
-            length = bucketed(length, self.network.max_positions)
+        length = self.padded_length(max(pair.length for pair in pairs))
         arrays = pad_pairs(pairs, length, self._tokenizer.padding_id, False)
         return dict(zip(("token_ids", "token_types", "valid_length"), arrays))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any, Dict, List, Tuple, Union
+from typing import Any, Dict, List, Union
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -42,31 +42,24 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     parameters = network._collect_params_with_prefix()
     names = {parameter.name: name for name, parameter in parameters.items()}
     stages = network.stages()
-    blocks: Dict[str, Tuple[HybridBlock, Tuple[str, ...]]] = {"model": (network, inputs.names)}
+    blocks = {"model": network}
     types = inputs.array_types()
+    networks = {"model": {"inputs": list(inputs.names), "outputs": ["scores"]}}
     if len(stages) > 1:
         types["hidden"] = f"float32 (B, L, {network.config.units})"
-        blocks[f"exit_{network.exits[0]}"] = (stages[0], inputs.names)
-        for layer, stage in zip(network.exits[1:], stages[1:]):
-            blocks[f"exit_{layer}"] = (stage, ("hidden", "valid_length"))
-    manifest: Dict[str, Any] = {
-        "networks": {
-            prefix: {
-                "inputs": list(names_of_inputs),
-                "outputs": ["scores"] if prefix == "model" else ["hidden", "scores"],
-            }
-            for prefix, (_, names_of_inputs) in blocks.items()
-        },
-        "types": types,
-        "pair_form": tokenizer.pair_form,
-    }
+        read = list(inputs.names)
+        for layer, stage in zip(network.exits, stages):
+            blocks[f"exit_{layer}"] = stage
+            networks[f"exit_{layer}"] = {"inputs": read, "outputs": ["hidden", "scores"]}
+            read = ["hidden", "valid_length"]
+    manifest = {"networks": networks, "types": types, "pair_form": tokenizer.pair_form}
     for name in SPECIAL_IDS:
         if hasattr(tokenizer, name):  # a tokenizer of words has padding alone
             manifest[name] = getattr(tokenizer, name)
     manifest["max_length"] = inputs.max_length
     with new_directory(out) as folder:
-        for prefix, (block, names_of_inputs) in blocks.items():
-            _write_network(block, names_of_inputs, names, folder / prefix)
+        for prefix, block in blocks.items():
+            _write_network(block, networks[prefix]["inputs"], names, folder / prefix)
         tokenizer.save(folder / "tokenizer.json")
         write_json(folder / "export.json", manifest)
         write_model_card(folder, loaded.config, "mxnet", pathlib.Path(out).absolute().name)
@@ -74,7 +67,7 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
 
 
 def _write_network(
-    block: HybridBlock, inputs: Tuple[str, ...], names: Dict[str, str], prefix: pathlib.Path
+    block: HybridBlock, inputs: List[str], names: Dict[str, str], prefix: pathlib.Path
 ) -> None:
     outputs = block(*[mx.sym.var(name) for name in inputs])
     symbol = mx.sym.Group(list(outputs)) if isinstance(outputs, tuple) else outputs
@@ -109,18 +102,14 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
         raise OptionError("format", problem, "a monolithic ranker", "take the format mxnet")
     with new_directory(out) as folder:
         write_tensors(huggingface_tensors(network), folder / "model.safetensors", {"format": "pt"})
-        _write_settings(loaded, to_huggingface(network.config), folder)
+        config = to_huggingface(network.config)
+        settings = HUGGINGFACE[network.config.layout].settings
+        config[settings.get("num_hidden_layers", "num_hidden_layers")] = network.exits[-1]
+        write_json(folder / "config.json", config)
+        write_json(folder / "tokenizer_config.json", _tokenizer_config(loaded))
+        loaded.inputs.tokenizer.save(folder / "tokenizer.json")
         write_model_card(folder, loaded.config, "huggingface", pathlib.Path(out).absolute().name)
         return sorted(path.name for path in folder.iterdir())
-
-
-def _write_settings(run: LoadedRun, config: Dict[str, Any], folder: pathlib.Path) -> None:
-    """Write Hugging Face's settings of a network, up to its last exit, and the tokenizer."""
-    settings = HUGGINGFACE[run.network.config.layout].settings
-    config[settings.get("num_hidden_layers", "num_hidden_layers")] = run.network.exits[-1]
-    write_json(folder / "config.json", config)
-    write_json(folder / "tokenizer_config.json", _tokenizer_config(run))
-    run.inputs.tokenizer.save(folder / "tokenizer.json")
 
 
 def huggingface_tensors(model: ExitNetwork) -> Dict[str, np.ndarray]:
@@ -163,10 +152,6 @@ def _tokenizer_config(run: LoadedRun) -> Dict[str, Union[str, int, List[str]]]:
     has_types = run.network.config.family.has_token_types
     if not (has_types and PAIR_FORMS[tokenizer.pair_form].typed):
         names["model_input_names"].remove("token_type_ids")
-    for key, number in (
-        ("cls_token", tokenizer.start_id),
-        ("sep_token", tokenizer.separator_id),
-        ("pad_token", tokenizer.padding_id),
-    ):
-        names[key] = tokenizer.token(number)
+    for key, name in zip(("cls_token", "sep_token", "pad_token"), SPECIAL_IDS):
+        names[key] = tokenizer.token(getattr(tokenizer, name))
     return names

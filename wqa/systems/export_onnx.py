@@ -20,7 +20,7 @@ from wqa.engines.onnx.sessions import WEIGHTS
 from wqa.inference.calibrated import Calibration, read_calibration
 from wqa.inference.document_encoder import encoder_digest
 from wqa.io.files import PathLike, new_directory, write_json
-from wqa.models.network import ENCODINGS_AND_SCORES, GraphPart, Network
+from wqa.models.network import ENCODINGS_AND_SCORES
 from wqa.systems.registry import read_tuned
 from wqa.systems.run_directory import LoadedRun, load_run
 from wqa.systems.saving import write_model_card
@@ -60,7 +60,12 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
     system, computes = loaded.config.system, loaded.network.computes
     types = loaded.inputs.array_types()
     parts = loaded.network.graph_parts({name: types[name] for name in loaded.inputs.names})
-    graphs = _graphs(loaded.network, parts)
+    parameters = parameters_of(loaded.network)
+    graphs = {part.name: part_graph(part, parameters) for part in parts}
+    # Between these parts candidates can be dropped.
+    stages = [part for part in parts if part.outputs == ENCODINGS_AND_SCORES]
+    if len(stages) > 1:
+        graphs[DROPPING] = dropping_graph(stages, loaded.network.exits, parameters)
     digest = ranker_digest(run)
     metadata = {
         "wqa_version": wqa.__version__,
@@ -85,17 +90,6 @@ def export_onnx(run: PathLike, out: PathLike) -> List[str]:
         return sorted(path.name for path in folder.iterdir())
 
 
-def _graphs(network: Network, parts: List[GraphPart]) -> Dict[str, Graph]:
-    """Graphs by their names; all are translated before anything is written."""
-    parameters = parameters_of(network)
-    graphs = {part.name: part_graph(part, parameters) for part in parts}
-    # Between these parts candidates can be dropped.
-    stages = [part for part in parts if part.outputs == ENCODINGS_AND_SCORES]
-    if len(stages) > 1:
-        graphs[DROPPING] = dropping_graph(stages, network.exits, parameters)
-    return graphs
-
-
 def _config(
     run: PathLike, loaded: LoadedRun, graphs: Dict[str, Graph], digest: str
 ) -> Dict[str, Any]:
@@ -112,6 +106,9 @@ def _config(
     stages = [name for name in graphs if names[name]["outputs"] == outputs]
     encoder = network.document_encoder or ""
     is_tuned = (pathlib.Path(run) / "tuned.json").is_file()
+    source, calibration = probe(run), Calibration()
+    if source.kind == "run" and network.computes == "scores":
+        calibration = read_calibration(source.path, loaded.config, len(network.stage_work()))
     config = ExportConfig(
         system=loaded.config.system,
         computes=network.computes,
@@ -132,15 +129,7 @@ def _config(
         full_work=network.full_work(),
         list_work=float(network.list_work()),
         document_encoder=encoder and encoder_digest(encoder),
-        calibration=as_json(_calibration(run, loaded)),
+        calibration=as_json(calibration),
         tuned=tuple(read_tuned(run)) if is_tuned else (),
     )
     return as_json(config)
-
-
-def _calibration(run: PathLike, loaded: LoadedRun) -> Calibration:
-    """Calibration of a run of a ranker."""
-    source = probe(run)
-    if source.kind != "run" or loaded.network.computes != "scores":
-        return Calibration()
-    return read_calibration(source.path, loaded.config, len(loaded.network.stage_work()))

@@ -49,14 +49,13 @@ class ExportedNetwork:
         self.own_config = types.SimpleNamespace(**config.network)
         self.exits, self.num_layers = config.exits, config.num_layers
         self.max_positions = config.max_positions
-        self._recorded = config
-        self.encoders: List[ExportedEncoder] = []
-        self.document_encoder: Optional[ExportedEncoder] = None
-        if config.document_encoder:
-            for graph in ("question", "document"):
-                digest = config.document_encoder if graph == "document" else ""
-                self.encoders.append(ExportedEncoder(folder, (graph,), self.config, digest))
-            self.document_encoder = self.encoders[-1]
+        self._recorded, digest = config, config.document_encoder
+        encoders = [
+            ExportedEncoder(folder, (graph,), config.backbone, digest)
+            for graph in ("question", "document")
+        ]
+        self.encoders = encoders if digest else []
+        self.document_encoder = encoders[1] if digest else None
 
     def stage_work(self) -> List[float]:
         """Multiply-adds of each stage for one token, in products with weights."""

@@ -25,7 +25,6 @@ from wqa.engines.engine import (
     Readings,
     in_mxnet_thread,
     store_encodings,
-    take_encodings,
 )
 from wqa.engines.inputs import EngineInputs, as_float32
 from wqa.engines.onednn.last_layer import ATTENDING
@@ -290,7 +289,7 @@ class OneDNNEngine(Engine):
         for batch in batches:
             stored = None
             if batch.store is not None:
-                stored = take_encodings(batch.store, batch.numbers)
+                stored = [batch.store.pop(number) for number in batch.numbers.tolist()]
             parts.append((batch, stored))
 
         def run(part: Tuple[MicroBatch, Optional[List[np.ndarray]]]) -> Any:

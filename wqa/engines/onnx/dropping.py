@@ -14,7 +14,7 @@ by comparisons, and TopK gets ranks, which do not tie.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -33,13 +33,6 @@ class _Surviving(NamedTuple):
     indices: Value
     hidden: Value
     lengths: Value
-
-
-class _Results(NamedTuple):
-    """The last score and exit of each candidate so far, (candidates,)."""
-
-    scores: Value
-    exits: Value
 
 
 def dropping_graph(
@@ -66,42 +59,45 @@ def dropping_graph(
     """
     graph = Graph()
     first = stages[0]
-    values, candidates = {}, None
+    values, lengths_of_texts = {}, []
+    candidates = None
     for name, text in first.inputs.items():
         given = add_input(graph, name, text)
         candidates = given.sizes[0]
         values[name] = _with_a_row(graph, given, int(name in MASKS))
+        if name in MASKS:
+            lengths_of_texts.append(values[name])
     ratios = graph.input("drop_ratios", "float32", (len(stages),))
     least = graph.input("least_scores", "float32", (len(stages),))
     graph.constant(np.full(len(stages), -np.inf, np.float32), least.name)  # its default
     hidden, scores = part_outputs(graph, first, values, parameters)
     indices = graph.steps(scores.sizes[0])
     lengths = graph.integers(0)
-    for name in filter(MASKS.__contains__, first.inputs):
-        lengths = graph.node("Add", graph.cast(values[name], "int64"), lengths)
+    for length in lengths_of_texts:
+        lengths = graph.node("Add", graph.cast(length, "int64"), lengths)
     surviving = _Surviving(indices, hidden, lengths)
-    results = _Results(scores, _filled(graph, indices, exits[0]))
+    all_scores = scores
+    all_exits = _filled(graph, indices, exits[0])
     for number, (stage, layer) in enumerate(zip(stages[1:], exits[1:])):
-        ratio = graph.node("Gather", ratios, graph.integers(number), result=("float32", (1,)))
-        threshold = graph.node("Gather", least, graph.integers(number), result=("float32", (1,)))
+        ratio = graph.node("Gather", ratios, graph.integers(number), sizes=(1,))
+        threshold = graph.node("Gather", least, graph.integers(number), sizes=(1,))
         kept = _kept(graph, ratio, threshold, scores)
         surviving = _keep(graph, surviving, _ranks(graph, scores), kept)
         inputs = {"hidden": surviving.hidden, "valid_length": surviving.lengths}
         hidden, scores = part_outputs(graph, stage, inputs, parameters)
         surviving = surviving._replace(hidden=hidden)
-        results = _Results(
-            _replaced(graph, results.scores, surviving.indices, scores),
-            _replaced(
-                graph, results.exits, surviving.indices, _filled(graph, surviving.indices, layer)
-            ),
-        )
-    ranks = _ranks(graph, results.scores, results.exits)
-    order = _least(graph, ranks, graph.shape([results.scores.sizes[0]]))
+        all_scores = _replaced(graph, all_scores, surviving.indices, scores)
+        layers = _filled(graph, surviving.indices, layer)
+        all_exits = _replaced(graph, all_exits, surviving.indices, layers)
+    ranks = _ranks(graph, all_scores, all_exits)
+    order = _least(graph, ranks, graph.shape(all_scores.sizes))
     # Without the row that `_with_a_row` adds.
     bounds = graph.integers(0), graph.shape([candidates])
-    for name, value in (("scores", results.scores), ("exits", results.exits), ("order", order)):
-        result = (value.kind, (candidates,))
-        graph.output(name, graph.node("Slice", graph.plain(value), *bounds, result=result))
+    outputs = {"scores": all_scores, "exits": all_exits, "order": order}
+    for name, value in outputs.items():
+        value = graph.plain(value)
+        value = graph.node("Slice", value, *bounds, sizes=(candidates,))
+        graph.output(name, value)
     return graph
 
 
@@ -109,18 +105,21 @@ def _with_a_row(graph: Graph, value: Value, number: int) -> Value:
     """Rows of an input, or one row of a number: few operators take tensors without elements."""
     size, *others = value.sizes
     one = graph.integers(1)
-    missing = graph.node("Sub", one, graph.node("Min", graph.shape([size]), one))
+    rows = graph.shape([size])
+    at_most_one = graph.node("Min", rows, one)
+    missing = graph.node("Sub", one, at_most_one)
     parts = missing, graph.shape(others)
-    sizes = graph.node("Concat", *parts, axis=0, result=("int64", (value.rank,)))
-    result = (value.kind, (None, *others))
+    shape = graph.node("Concat", *parts, axis=0, sizes=(value.rank,))
+    sizes = (None, *others)
     row = graph.constant(np.array(number, value.kind))
-    row = graph.node("Expand", row, sizes, result=result)
-    return graph.node("Concat", value, row, axis=0, result=result)
+    row = graph.node("Expand", row, shape, sizes=sizes)
+    return graph.node("Concat", value, row, axis=0, sizes=sizes)
 
 
 def _filled(graph: Graph, like: Value, number: int) -> Value:
     """An integer for each candidate."""
-    return graph.expanded(like._replace(name=graph.integers(number).name, stored=(1,)))
+    name = graph.integers(number).name
+    return graph.expanded(like._replace(name=name, stored=(1,)))
 
 
 def _kept(graph: Graph, ratio: Value, least: Value, scores: Value) -> Value:
@@ -130,54 +129,60 @@ def _kept(graph: Graph, ratio: Value, least: Value, scores: Value) -> Value:
     of `wqa.inference.dropping.dropped`. If fewer candidates have the least score, it is theirs.
     """
     [size] = scores.sizes
-    count = graph.cast(graph.shape([size]), "float32")
-    numbers = graph.node("Add", graph.steps(size), graph.integers(1), result=("int64", (size,)))
-    shares = graph.node("Div", graph.cast(numbers, "float32"), count, result=("float32", (size,)))
-    is_above = graph.node("Greater", shares, ratio, result=("bool", (size,)))
-    result = ("int64", (1,))
-    ones = graph.cast(is_above, "int64")
-    kept = graph.node("ReduceSum", ones, graph.integers(0), keepdims=1, result=result)
-    has_least = graph.node("GreaterOrEqual", scores, least, result=("bool", (size,)))
-    ones = graph.cast(has_least, "int64")
-    count = graph.node("ReduceSum", ones, graph.integers(0), keepdims=1, result=result)
-    count = graph.node("Max", count, graph.integers(1), result=result)
-    kept = graph.node("Min", kept, count, result=result)
+    candidates = graph.shape([size])
+    candidates = graph.cast(candidates, "float32")
+    numbers = graph.node("Add", graph.steps(size), graph.integers(1))
+    numbers = graph.cast(numbers, "float32")
+    shares = graph.node("Div", numbers, candidates)
+    is_above = graph.node("Greater", shares, ratio)
+    kept = _count(graph, is_above, axis=0, keepdims=1)
+    has_least = graph.node("GreaterOrEqual", scores, least)
+    count = _count(graph, has_least, axis=0, keepdims=1)
+    count = graph.node("Max", count, graph.integers(1))
+    kept = graph.node("Min", kept, count)
     # ONNX has no errors of its own, but TopK refuses a negative number.
-    return graph.node("Where", _is_ratio(graph, ratio), kept, graph.integers(-1), result=result)
+    is_ratio = _is_ratio(graph, ratio)
+    return graph.node("Where", is_ratio, kept, graph.integers(-1), kind="int64")
+
+
+def _count(graph: Graph, flags: Value, axis: int, keepdims: int) -> Value:
+    """How many flags are true along an axis."""
+    numbers = graph.cast(flags, "int64")
+    sizes = (1,) if keepdims else flags.sizes[:1]
+    axes = graph.integers(axis)
+    return graph.node("ReduceSum", numbers, axes, keepdims=keepdims, sizes=sizes)
 
 
 def _is_ratio(graph: Graph, ratio: Value) -> Value:
     """Whether a number is in [0, 1), (1,)."""
-    zero, one = graph.constant(np.float32(0)), graph.constant(np.float32(1))
+    zero = graph.constant(np.float32(0))
+    one = graph.constant(np.float32(1))
     # Comparisons with NaN are false.
-    is_least = graph.node("GreaterOrEqual", ratio, zero, result=("bool", (1,)))
-    is_most = graph.node("Less", ratio, one, result=("bool", (1,)))
+    is_least = graph.node("GreaterOrEqual", ratio, zero)
+    is_most = graph.node("Less", ratio, one)
     return graph.node("And", is_least, is_most)
 
 
 def _ranks(graph: Graph, scores: Value, exits: Optional[Value] = None) -> Value:
     """Number of candidates before each: of a later exit, a greater score, or a lower index."""
-    [size] = scores.sizes
-    pairs = ("bool", (size, size))
-    steps = graph.steps(size)
-    columns, rows = graph.unsqueeze(steps, 1), graph.unsqueeze(steps, 0)
-    before = graph.node("Less", rows, columns, result=pairs)  # (k, k), the second before the first
+    steps = graph.steps(scores.sizes[0])
+    columns = graph.unsqueeze(steps, 1)
+    rows = graph.unsqueeze(steps, 0)
+    before = graph.node("Less", rows, columns)  # (k, k), the second before the first
     for values in (scores, exits):
         if values is not None:
-            before = _before(graph, values, before, pairs)
-    numbers = graph.cast(before, "int64")
-    return graph.node(
-        "ReduceSum", numbers, graph.integers(1), keepdims=0, result=("int64", (size,))
-    )
+            before = _before(graph, values, before)
+    return _count(graph, before, axis=1, keepdims=0)
 
 
-def _before(graph: Graph, values: Value, ties: Value, pairs: Tuple) -> Value:
+def _before(graph: Graph, values: Value, ties: Value) -> Value:
     """Which candidates have a greater value, or the same and are before in ``ties``."""
-    columns, rows = graph.unsqueeze(values, 1), graph.unsqueeze(values, 0)
-    is_greater = graph.node("Greater", rows, columns, result=pairs)
-    is_equal = graph.node("Equal", rows, columns, result=pairs)
-    both = graph.node("And", is_equal, ties, result=pairs)
-    return graph.node("Or", is_greater, both, result=pairs)
+    columns = graph.unsqueeze(values, 1)
+    rows = graph.unsqueeze(values, 0)
+    is_greater = graph.node("Greater", rows, columns)
+    is_equal = graph.node("Equal", rows, columns)
+    both = graph.node("And", is_equal, ties)
+    return graph.node("Or", is_greater, both)
 
 
 def _least(graph: Graph, values: Value, count: Value) -> Value:
@@ -190,15 +195,17 @@ def _keep(graph: Graph, surviving: _Surviving, ranks: Value, count: Value) -> _S
     """The first candidates by their ranks, in their original order."""
     best = _least(graph, ranks, count)
     [size] = best.sizes
-    kept = graph.node("Gather", best, _least(graph, best, count), result=("int64", (size,)))
-    indices = graph.node("Gather", surviving.indices, kept, result=("int64", (size,)))
-    lengths = graph.node("Gather", surviving.lengths, kept, result=("int64", (size,)))
-    longest = graph.node("ReduceMax", lengths, axes=[0], keepdims=1, result=("int64", (1,)))
+    in_order = _least(graph, best, count)
+    kept = graph.node("Gather", best, in_order)
+    indices = graph.node("Gather", surviving.indices, kept, sizes=(size,))
+    lengths = graph.node("Gather", surviving.lengths, kept, sizes=(size,))
+    longest = graph.node("ReduceMax", lengths, axes=[0], keepdims=1, sizes=(1,))
     sizes = (size, None, surviving.hidden.sizes[2])
-    bounds: List[Value] = [graph.integers(0), longest, graph.integers(1)]
-    result = ("float32", sizes)
-    hidden = graph.node("Gather", graph.plain(surviving.hidden), kept, result=result)
-    return _Surviving(indices, graph.node("Slice", hidden, *bounds, result=result), lengths)
+    bounds = graph.integers(0), longest, graph.integers(1)
+    hidden = graph.plain(surviving.hidden)
+    hidden = graph.node("Gather", hidden, kept, sizes=sizes)
+    hidden = graph.node("Slice", hidden, *bounds, sizes=sizes)
+    return _Surviving(indices, hidden, lengths)
 
 
 def _replaced(graph: Graph, values: Value, indices: Value, new: Value) -> Value:

@@ -19,6 +19,7 @@ from wqa.errors import MissingDependency, how_to_install
 try:
     import onnx
     from onnx import NodeProto, TensorProto, helper, numpy_helper
+    from onnx.external_data_helper import set_external_data
 except ImportError:
     raise MissingDependency(
         "onnx", "the library is not installed", "the extra onnx", how_to_install("onnx")
@@ -40,6 +41,10 @@ _TYPES = {
     "int64": TensorProto.INT64,
     "bool": TensorProto.BOOL,
 }
+
+
+#: Operators whose result is true or false.
+_COMPARISONS = ("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Or")
 
 
 class Axis(NamedTuple):
@@ -91,13 +96,6 @@ class Value(NamedTuple):
         return not self.merged and self.sizes == self.stored
 
 
-def product(first: Size, second: Size) -> Size:
-    """Size of an axis that two are joined to; None unless both are known."""
-    if isinstance(first, int) and isinstance(second, int):
-        return first * second
-    return None
-
-
 def broadcast_size(first: Size, second: Size) -> Size:
     """Size of the result of an operator along an axis of its two inputs."""
     if first == 1:
@@ -112,14 +110,11 @@ def broadcast_sizes(first: Sequence[Size], second: Sequence[Size]) -> Tuple[Size
     return tuple(broadcast_size(one, other) for one, other in zip(first, second))
 
 
-def with_known(sizes: Sequence[Size], known: Sequence[Optional[int]]) -> Tuple[Size, ...]:
-    """Sizes with those that MXNet's inference knows; lists of different lengths are not merged."""
-    if len(sizes) != len(known):
-        return tuple(sizes)
-    result = []
-    for size, number in zip(sizes, known):
-        result.append(size if number is None else number)
-    return tuple(result)
+def _broadcast(first: Sequence[Size], second: Sequence[Size]) -> Sequence[Size]:
+    """Sizes of the result, where an input of fewer axes has the last ones, each of size 1."""
+    if len(first) == len(second):
+        return broadcast_sizes(first, second)
+    return max(first, second, key=len)
 
 
 class Graph:
@@ -181,14 +176,22 @@ class Graph:
         self._nodes.append(helper.make_node(kind, list(inputs), names, name=name, **attributes))
         return names
 
-    def node(self, kind: str, *inputs: Value, result: Any = None, **attributes: Any) -> Value:
-        """Add a node of inputs as they are stored; ``result`` is the kind and the sizes.
+    def node(
+        self, op: str, *inputs: Value, kind: str = "", sizes: Any = None, **attributes: Any
+    ) -> Value:
+        """Add a node of inputs as they are stored.
 
-        The kind is by default that of the first input, the sizes too.
+        The result is by default of the first input's kind, and has the sizes to which ONNX
+        broadcasts the inputs.
         """
-        [name] = self.nodes(kind, [value.name for value in inputs], 1, **attributes)
-        result_kind, sizes = result or (inputs[0].kind, inputs[0].stored)
-        return self.value(name, result_kind, sizes)
+        [name] = self.nodes(op, [value.name for value in inputs], 1, **attributes)
+        if not kind:
+            kind = "bool" if op in _COMPARISONS else inputs[0].kind
+        if sizes is None:
+            sizes = ()
+            for value in inputs:
+                sizes = _broadcast(sizes, value.stored)
+        return self.value(name, kind, sizes)
 
     def value(self, name: str, kind: str, sizes: Sequence[Size]) -> Value:
         """A tensor by its name; sizes that are None are its own."""
@@ -197,10 +200,10 @@ class Graph:
             known.append(Axis(name, axis) if size is None else size)
         return Value(name, kind, tuple(known), tuple(known))
 
-    def _once(self, key: Any, kind: str, *inputs: Value, result: Any, **attributes: Any) -> Value:
+    def _once(self, key: Any, op: str, *inputs: Value, **keywords: Any) -> Value:
         """`node`, once for all calls with this key."""
         if key not in self._known:
-            self._known[key] = self.node(kind, *inputs, result=result, **attributes)
+            self._known[key] = self.node(op, *inputs, **keywords)
         return self._known[key]
 
     def integers(self, *numbers: int) -> Value:
@@ -215,22 +218,21 @@ class Graph:
         if len(parts) == 1:
             return parts[0]
         key = ("shape", *sizes)
-        return self._once(key, "Concat", *parts, axis=0, result=("int64", (len(parts),)))
+        return self._once(key, "Concat", *parts, axis=0, sizes=(len(parts),))
 
     def _size(self, size: Size) -> Value:
         """A size as a list of one."""
         if isinstance(size, int):
             return self.integers(size)
         assert isinstance(size, Axis), "a size that nothing tells"
-        source = Value(size.tensor, "", (), ())
-        ends = {"start": size.axis, "end": size.axis + 1}
-        return self._once(size, "Shape", source, result=("int64", (1,)), **ends)
+        source = Value(size.tensor, "int64", (), ())
+        return self._once(size, "Shape", source, sizes=(1,), start=size.axis, end=size.axis + 1)
 
     def steps(self, size: Size, kind: str = "int64") -> Value:
         """The numbers from 0 up to a size, (size,)."""
-        end = self.node("Squeeze", self._size(size), result=("int64", ()))
+        end = self.node("Squeeze", self._size(size), sizes=())
         ends = self.constant(np.int64(0)), end, self.constant(np.int64(1))
-        steps = self._once(("steps", size), "Range", *ends, result=("int64", (size,)))
+        steps = self._once(("steps", size), "Range", *ends, sizes=(size,))
         return self.cast(steps, kind)
 
     def cast(self, value: Value, kind: str) -> Value:
@@ -240,8 +242,7 @@ class Graph:
         source = self._sources.get(value.name)
         if source is not None and source.kind == kind:
             return value._replace(name=source.name, kind=kind)
-        to, sizes = _TYPES[kind], (kind, value.stored)
-        cast = self._once(("cast", value.name, kind), "Cast", value, to=to, result=sizes)
+        cast = self._once(("cast", value.name, kind), "Cast", value, kind=kind, to=_TYPES[kind])
         if value.kind == "int64":
             self._sources[cast.name] = value
         return value._replace(name=cast.name, kind=kind)
@@ -250,8 +251,7 @@ class Graph:
         """A value stored in its full sizes."""
         if value.sizes == value.stored:
             return value
-        result = (value.kind, value.sizes)
-        expanded = self.node("Expand", value, self.shape(value.sizes), result=result)
+        expanded = self.node("Expand", value, self.shape(value.sizes), sizes=value.sizes)
         return value._replace(name=expanded.name, stored=value.sizes)
 
     def plain(self, value: Value) -> Value:
@@ -259,8 +259,7 @@ class Graph:
         value = self.expanded(value)
         if not value.merged:
             return value
-        first, second, *rest = value.sizes
-        return self.reshape(value._replace(merged=False), [product(first, second), *rest])
+        return self.reshape(value._replace(merged=False), [None, *value.sizes[2:]])
 
     def reshape(self, value: Value, sizes: Sequence[Size]) -> Value:
         """A plain value in another shape; one size may be None, which follows from the others."""
@@ -275,7 +274,7 @@ class Graph:
             shape = self.integers(*target)
         else:
             shape = self.shape([-1 if size is None else size for size in sizes])
-        return self.node("Reshape", value, shape, result=(value.kind, sizes))
+        return self.node("Reshape", value, shape, sizes=sizes)
 
     def permute(self, value: Value, axes: Sequence[int]) -> Value:
         """A value with its axes, as it is stored, in another order, by one node."""
@@ -283,8 +282,7 @@ class Graph:
         order = [before[axis] for axis in axes]
         sizes = tuple(value.sizes[axis] for axis in axes)
         stored = tuple(value.stored[axis] for axis in axes)
-        result = (value.kind, stored)
-        name = self.node("Transpose", source, perm=order, result=result).name
+        name = self.node("Transpose", source, perm=order, sizes=stored).name
         self._permuted[name] = (source, order)
         return value._replace(name=name, sizes=sizes, stored=stored)
 
@@ -294,8 +292,7 @@ class Graph:
         for axis in sorted(axes):
             sizes.insert(axis, 1)
             stored.insert(axis, 1)
-        result = (value.kind, stored)
-        name = self.node("Unsqueeze", value, self.integers(*axes), result=result).name
+        name = self.node("Unsqueeze", value, self.integers(*axes), sizes=stored).name
         return value._replace(name=name, sizes=tuple(sizes), stored=tuple(stored))
 
     def parts(self) -> Tuple[List[NodeProto], Dict[str, np.ndarray], List[Any], List[Any]]:
@@ -353,10 +350,11 @@ def write_graph(
     nodes, constants, inputs, outputs = graph.parts()
     tensors = []
     for name, array in constants.items():
-        if array.nbytes < _LARGE:
-            tensors.append(numpy_helper.from_array(array, name))
-        else:
-            tensors.append(_outside(name, array, *weights.add(array)))
+        tensor = numpy_helper.from_array(array, name)
+        if array.nbytes >= _LARGE:
+            set_external_data(tensor, WEIGHTS, *weights.add(array))
+            tensor.ClearField("raw_data")
+        tensors.append(tensor)
     model = helper.make_model(
         helper.make_graph(nodes, "wqa", inputs, outputs, tensors),
         opset_imports=[helper.make_opsetid("", OPSET)],
@@ -371,13 +369,3 @@ def check_graphs(folder: pathlib.Path) -> None:
     """Let ONNX's checker read the graphs of a folder, whose weights are written."""
     for path in sorted(folder.glob("*.onnx")):
         onnx.checker.check_model(str(path))
-
-
-def _outside(name: str, array: np.ndarray, offset: int, length: int) -> TensorProto:
-    """A constant that is stored in the file of weights."""
-    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-    tensor = TensorProto(name=name, data_type=kind, dims=array.shape)
-    tensor.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", WEIGHTS), ("offset", offset), ("length", length)):
-        tensor.external_data.add(key=key, value=str(value))
-    return tensor

@@ -7,6 +7,7 @@ other network that is made of them. Sizes that MXNet infers when a graph runs ar
 
 from __future__ import annotations
 
+import collections
 import json
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -16,10 +17,10 @@ import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 import mxnet as mx
 import numpy as np
 
-from wqa.engines.onnx.graph import Graph, Value
+from wqa.engines.onnx.graph import Graph, Size, Value
 from wqa.engines.onnx.operators import OPERATORS, Node, refusal
 from wqa.engines.onnx.sessions import INPUT_NAMES, MASKS
-from wqa.engines.onnx.shapes import SHAPES
+from wqa.engines.onnx.shapes import PLAIN, SHAPES
 from wqa.models.network import GraphPart, Network
 
 #: Names of dynamic axes by the letters of `wqa.text.PairInputs.array_types`.
@@ -38,6 +39,8 @@ _KINDS = {"float32": "float32", "int32": "int64", "int64": "int64", "bool": "boo
 
 #: Name in the graph and content of parameters, by their names in symbols.
 Parameters = Mapping[str, Tuple[str, np.ndarray]]
+#: Two numbers that stand for each size of a value.
+Numbers = Sequence[Tuple[int, int]]
 #: MXNet's type of an array, and its sizes; a text names a dynamic axis.
 ArrayType = Tuple[str, Tuple[Any, ...]]
 
@@ -88,7 +91,7 @@ def add_input(graph: Graph, name: str, text: str) -> Value:
     mask = MASKS[name]
     value = graph.input(mask.name, "int64", (*sizes, mask.axis))
     last = graph.integers(len(sizes))
-    return graph.node("ReduceSum", value, last, keepdims=0, result=("int64", value.sizes[:-1]))
+    return graph.node("ReduceSum", value, last, keepdims=0, sizes=value.sizes[:-1])
 
 
 def _array_type(text: str) -> ArrayType:
@@ -162,31 +165,50 @@ def translate(
                 own_name, array = parameters[name]
                 results.append([graph.constant(array, own_name)])
             continue
-        inputs = [results[index][output] for index, output, *_ in item["inputs"]]
-        sources = [nodes[index] for index, *_ in item["inputs"]]
-        node = Node(op, item.get("attrs", {}), inputs, sources, *inferred[name])
+        inputs, sources = [], []
+        axes: Dict[Any, Size] = {}
+        for index, output, *_ in item["inputs"]:
+            value = results[index][output]
+            if op in PLAIN:
+                value = graph.plain(value)
+            inputs.append(value)
+            sources.append(nodes[index])
+            _, numbers = inferred[index][output]
+            axes.update(_axes(value, numbers, axes))
+        kind, numbers = inferred[len(results)][0]
+        sizes = tuple(_size(pair, axes) for pair in numbers)
+        node = Node(op, item.get("attrs", {}), inputs, sources, kind, sizes)
         nodes.append(node)
         outputs = translations[op](graph, node)
         results.append([outputs] if isinstance(outputs, Value) else outputs)
     return [results[index][output] for index, output, *_ in description["heads"]]
 
 
-def _infer(
-    symbol: mx.sym.Symbol, types: Mapping[str, ArrayType]
-) -> Dict[str, Tuple[List[str], List[Tuple[Optional[int], ...]]]]:
-    """Types and known sizes of the outputs of each operator, by its name."""
+def _axes(value: Value, numbers: Numbers, before: Mapping[Any, Size]) -> Dict[Any, Size]:
+    """Sizes of a value by the numbers that stand for them, where no input before has them."""
+    sizes = value.sizes
+    if value.merged:
+        sizes = (None, *sizes[2:])
+    return {pair: size for pair, size in zip(numbers, sizes) if size and pair not in before}
+
+
+def _size(pair: Tuple[int, int], axes: Mapping[Any, Size]) -> Size:
+    """Size for which two numbers stand: one of an operator's inputs, or None for a new one."""
+    first, second = pair
+    return first if first == second else axes.get(pair)
+
+
+def _infer(symbol: mx.sym.Symbol, types: Mapping[str, ArrayType]) -> List[List[Any]]:
+    """Type of each output of each node, and two numbers for each of its sizes."""
     internals = symbol.get_internals()
     used = {name: types[name] for name in symbol.list_inputs() if name in types}
     _, kinds, _ = internals.infer_type(**{name: kind for name, (kind, _) in used.items()})
-    first, second = (_shapes(internals, used, numbers) for numbers in _NUMBERS)
-    inferred: Dict[str, Tuple[List[str], List[Tuple[Optional[int], ...]]]] = {}
-    for index, output in enumerate(internals):
-        known: List[Optional[int]] = []
-        for size, other in zip(first[index], second[index]):
-            known.append(size if size == other else None)
-        own_kinds, own_sizes = inferred.setdefault(output.name, ([], []))
-        own_kinds.append(_KINDS[np.dtype(kinds[index]).name])
-        own_sizes.append(tuple(known))
+    shapes = [_shapes(internals, used, numbers) for numbers in _NUMBERS]
+    description = json.loads(internals.tojson())
+    inferred: List[List[Any]] = [[] for _ in description["nodes"]]
+    for (index, *_), kind, first, second in zip(description["heads"], kinds, *shapes):
+        own_kind = _KINDS[np.dtype(kind).name]
+        inferred[index].append((own_kind, list(zip(first, second))))
     return inferred
 
 
@@ -194,11 +216,10 @@ def _shapes(
     internals: mx.sym.Symbol, types: Mapping[str, ArrayType], numbers: Sequence[int]
 ) -> Sequence[Tuple[int, ...]]:
     """Shapes of all values, with numbers for the dynamic axes."""
-    remaining, by_axis, given = iter(numbers), {}, {}
+    remaining = iter(numbers)
+    by_axis: Dict[str, int] = collections.defaultdict(lambda: next(remaining))
+    given = {}
     for name, (_, sizes) in types.items():
-        for size in sizes:
-            if isinstance(size, str) and size not in by_axis:
-                by_axis[size] = next(remaining)
-        given[name] = tuple(by_axis.get(size, size) for size in sizes)
+        given[name] = tuple(by_axis[size] if isinstance(size, str) else size for size in sizes)
     _, shapes, _ = internals.infer_shape(**given)
     return shapes

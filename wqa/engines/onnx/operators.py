@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 import numpy as np
 
-from wqa.engines.onnx.graph import Graph, Value, broadcast_sizes, with_known
+from wqa.engines.onnx.graph import Graph, Size, Value, broadcast_sizes
 from wqa.errors import OptionError
 
 #: ONNX's names of recurrent layers, and the gates of MXNet in their order.
@@ -23,15 +23,7 @@ RECURRENT: Dict[str, Tuple[str, Sequence[int]]] = {
     "lstm": ("LSTM", (0, 3, 1, 2)),  # input, output, forget, cell
 }
 #: MXNet's names of operators of one input, by ONNX's.
-UNARY = {
-    "Abs": ("abs",),
-    "Exp": ("exp",),
-    "Floor": ("floor",),
-    "Log": ("log",),
-    "Relu": ("relu",),
-    "Sqrt": ("sqrt",),
-    "Tanh": ("tanh",),
-}
+UNARY = {name.title(): (name,) for name in ("abs", "exp", "floor", "log", "relu", "sqrt", "tanh")}
 #: MXNet's names of arithmetic on two inputs, or on one and a number, by ONNX's.
 ARITHMETIC = {
     "Add": ("broadcast_add", "elemwise_add", "_plus_scalar"),
@@ -66,18 +58,18 @@ class Node(NamedTuple):
         Values of the inputs.
     sources : list of Node or None
         Operators that computed the inputs; None for inputs and parameters of the network.
-    kinds : list of str
-        Type of each output.
-    known : list of tuple of int or None
-        Sizes of each output, None along dynamic axes.
+    kind : str
+        Type of the first output.
+    sizes : tuple of Size
+        Its sizes, None where no input has the size.
     """
 
     op: str
     attributes: Dict[str, str]
     inputs: List[Value]
     sources: List[Any]
-    kinds: List[str]
-    known: List[Tuple[Optional[int], ...]]
+    kind: str
+    sizes: Tuple[Size, ...]
 
     def attribute(self, name: str, default: Any) -> Any:
         """An attribute as a Python value: a number, tuple, None, or a string."""
@@ -128,15 +120,11 @@ def binary(graph: Graph, kind: str, first: Value, second: Value) -> Value:
     """An operator of two inputs of the same number of axes, or of one and a number."""
     if first.merged != second.merged and first.rank and second.rank:
         first, second = graph.plain(first), graph.plain(second)
-    if not second.rank:
-        return first._replace(name=graph.node(kind, first, second).name)
-    if not first.rank:
-        result = (second.kind, second.stored)
-        return second._replace(name=graph.node(kind, first, second, result=result).name)
+    result = graph.node(kind, first, second)
+    if not first.rank or not second.rank:
+        return (first if first.rank else second)._replace(name=result.name)
     sizes = broadcast_sizes(first.sizes, second.sizes)
-    stored = broadcast_sizes(first.stored, second.stored)
-    name = graph.node(kind, first, second, result=(first.kind, stored)).name
-    return first._replace(name=name, sizes=sizes, stored=stored)
+    return first._replace(name=result.name, sizes=sizes, stored=result.stored)
 
 
 def _operands(graph: Graph, node: Node) -> List[Value]:
@@ -151,8 +139,7 @@ def _operands(graph: Graph, node: Node) -> List[Value]:
 def arithmetic(graph: Graph, node: Node, kind: str) -> Value:
     """Arithmetic on two inputs, or on one and a number."""
     operands = _operands(graph, node)
-    value = _without_effect(graph, kind, *operands)
-    return _with_sizes(value or binary(graph, kind, *operands), node)
+    return _without_effect(graph, kind, *operands) or binary(graph, kind, *operands)
 
 
 def _without_effect(graph: Graph, kind: str, first: Value, second: Value) -> Optional[Value]:
@@ -173,11 +160,7 @@ def comparison(graph: Graph, node: Node, kind: str) -> Value:
     value = binary(graph, kind, *_operands(graph, node))._replace(kind="bool")
     if node.op == "_not_equal_scalar":
         value = value._replace(name=graph.node("Not", value).name)
-    return _with_sizes(graph.cast(value, node.kinds[0]), node)
-
-
-def _with_sizes(value: Value, node: Node) -> Value:
-    return value if value.merged else value._replace(sizes=with_known(value.sizes, node.known[0]))
+    return graph.cast(value, node.kind)
 
 
 def identity(graph: Graph, node: Node) -> Value:
@@ -209,30 +192,21 @@ def square(graph: Graph, node: Node) -> Value:
 
 def cast(graph: Graph, node: Node) -> Value:
     """A value in another type."""
-    return graph.cast(node.inputs[0], node.kinds[0])
+    return graph.cast(node.inputs[0], node.kind)
 
 
 def where(graph: Graph, node: Node) -> Value:
     """One of two values by a condition, all of the same shape."""
-    condition, *values = (graph.plain(value) for value in node.inputs)
+    condition, *values = node.inputs
     is_true = graph.cast(condition, "bool")
-    result = (values[0].kind, broadcast_sizes(values[0].sizes, values[1].sizes))
-    return graph.node("Where", is_true, *values, result=result)
+    return graph.node("Where", is_true, *values, kind=node.kind, sizes=node.sizes)
 
 
 def fill(graph: Graph, node: Node, number: float) -> Value:
-    """A constant of the shape of the input, stored as one number."""
-    value, kind = node.inputs[0], node.kinds[0]
-    ones = (1,) * len(value.sizes)
-    name = graph.constant(np.full(ones, number, kind)).name
-    return value._replace(name=name, kind=kind, stored=ones)
-
-
-def zeros(graph: Graph, node: Node) -> Value:
-    """Zeros of a shape of their own, stored as one number."""
-    kind, sizes = node.kinds[0], node.known[0]
-    ones = (1,) * len(sizes)
-    return Value(graph.constant(np.zeros(ones, kind)).name, kind, sizes, ones)
+    """A constant of the operator's shape, stored as one number."""
+    ones = (1,) * len(node.sizes)
+    name = graph.constant(np.full(ones, number, node.kind)).name
+    return Value(name, node.kind, node.sizes, ones)
 
 
 # Products and layers
@@ -240,7 +214,7 @@ def zeros(graph: Graph, node: Node) -> Value:
 
 def fully_connected(graph: Graph, node: Node) -> Value:
     """A dense layer on the last axis, or on rows."""
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     if value.rank > 2 and node.attribute("flatten", True):
         raise refusal(f"{node.op} with flatten=True")
     return dense(graph, value, *node.inputs[1:])
@@ -253,7 +227,7 @@ def dense(graph: Graph, value: Value, weight: Value, bias: Optional[Value] = Non
         raise refusal("FullyConnected with a weight that is no parameter")
     transposed = graph.constant(array.T, f"{weight.name}.transposed")
     sizes = (*value.sizes[:-1], weight.sizes[0])
-    product = graph.node("MatMul", value, transposed, result=(value.kind, sizes))
+    product = graph.node("MatMul", value, transposed, sizes=sizes)
     return product if bias is None else graph.node("Add", product, graph.plain(bias))
 
 
@@ -267,7 +241,7 @@ def batch_dot(graph: Graph, node: Node) -> Value:
             last = len(values[index].sizes) - 1
             values[index] = graph.permute(values[index], [*range(last - 1), last, last - 1])
     sizes = (*values[0].sizes[:-1], values[1].sizes[-1])
-    product = graph.node("MatMul", *values, result=(values[0].kind, sizes))
+    product = graph.node("MatMul", *values, sizes=sizes)
     return product._replace(merged=values[0].merged)
 
 
@@ -283,7 +257,7 @@ def softmax(graph: Graph, node: Node) -> Value:
 
 def layer_norm(graph: Graph, node: Node) -> Value:
     """Layer normalization of the last axis."""
-    value, gamma, beta = (graph.plain(value) for value in node.inputs)
+    value, gamma, beta = node.inputs
     node.check(axis=(-1, value.rank - 1))
     epsilon = float(node.attribute("eps", 1e-5))
     return graph.node("LayerNormalization", value, gamma, beta, axis=-1, epsilon=epsilon)
@@ -292,18 +266,17 @@ def layer_norm(graph: Graph, node: Node) -> Value:
 def convolution(graph: Graph, node: Node) -> Value:
     """A convolution, channels before positions."""
     node.check(layout=(None, "NCW", "NCHW"))
-    values = [graph.plain(value) for value in node.inputs]
     kernel, padding = node.attribute("kernel", ()), node.attribute("pad", ())
     ones = (1,) * len(kernel)
     return graph.node(
         "Conv",
-        *values,
+        *node.inputs,
         kernel_shape=kernel,
         strides=node.attribute("stride", ()) or ones,
         dilations=node.attribute("dilate", ()) or ones,
         pads=(padding or (0,) * len(kernel)) * 2,
         group=node.attribute("num_group", 1),
-        result=(node.kinds[0], node.known[0]),
+        sizes=node.sizes,
     )
 
 
@@ -330,11 +303,10 @@ def recurrence(graph: Graph, node: Node) -> List[Value]:
     options: Dict[str, Any] = {"activations": ["Tanh"]} if kind == "RNN" else {}
     outputs = 3 if kind == "LSTM" else 2
     names = graph.nodes(kind, inputs, outputs, hidden_size=units, **options)
-    length, sequences = value.sizes[:2]
-    every = graph.value(names[0], value.kind, (length, 1, sequences, units))
-    result = (value.kind, (length, sequences, units))
-    every = graph.node("Squeeze", every, graph.integers(1), result=result)
-    return [every, *(graph.value(name, value.kind, (1, sequences, units)) for name in names[1:])]
+    length, sequences, _ = node.sizes
+    every = graph.value(names[0], node.kind, (length, 1, sequences, units))
+    every = graph.node("Squeeze", every, graph.integers(1), sizes=node.sizes)
+    return [every, *(graph.value(name, node.kind, (1, sequences, units)) for name in names[1:])]
 
 
 def _weights(
@@ -379,7 +351,7 @@ OPERATORS: Dict[str, Translate] = {
     "RNN": recurrence,
     "_copy": identity,
     "_rnn_param_concat": joined_parameters,
-    "_zeros": zeros,
+    "_zeros": functools.partial(fill, number=0),
     "batch_dot": batch_dot,
     "ones_like": functools.partial(fill, number=1),
     "softmax": softmax,

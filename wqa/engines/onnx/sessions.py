@@ -10,20 +10,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.config.environment import device_numbers
-from wqa.engines.engine import (
-    Engine,
-    MicroBatch,
-    Readings,
-    store_encodings,
-    take_encodings,
-)
-from wqa.engines.inputs import EngineInputs, pad_encodings, real_rows
+from wqa.engines.engine import MicroBatch, PaddedEngine
+from wqa.engines.inputs import EngineInputs
 from wqa.errors import (
     DeviceError,
     MissingDependency,
@@ -31,7 +25,6 @@ from wqa.errors import (
     RunDirectoryError,
     how_to_install,
 )
-from wqa.text import plan_batches
 
 #: Providers of ONNX Runtime by the kinds of devices.
 PROVIDERS = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider"}
@@ -110,17 +103,72 @@ def _provider(ctx: str) -> Tuple[str, Dict[str, Any]]:
     return provider, {"device_id": numbers[0]} if kind == "gpu" else {}
 
 
-class GraphSessions:
-    """Open graphs of a folder, by their names.
+class Mask(NamedTuple):
+    """A mask that a graph takes for an array of numbers of real positions: 1 there, 0 behind.
+
+    Attributes
+    ----------
+    name : str
+        Name of the mask.
+    axis : str
+        Name of its last axis.
+    padded : dict of str to int
+        Arrays of networks that it may be for, and their axes that have the size of its last one.
+    """
+
+    name: str
+    axis: str
+    padded: Mapping[str, int]
+
+
+#: Names of inputs by those of the networks' arrays; others keep their names.
+INPUT_NAMES = {
+    "token_ids": "input_ids",
+    "token_types": "token_type_ids",
+    "positions": "position_ids",
+}
+#: Masks by the names of the networks' arrays.
+MASKS = {
+    "valid_length": Mask("attention_mask", "length", {"token_ids": 1, "hidden": 1}),
+    "question_valid": Mask("question_mask", "question_length", {"question_ids": 1, "question": 1}),
+    "document_valid": Mask("document_mask", "candidate_length", {"document": 1}),
+    "candidate_valid": Mask("candidate_mask", "candidate_length", {"candidate_ids": -1}),
+    "list_valid": Mask("list_mask", "candidates", {"candidate_ids": 1}),
+}
+
+
+def mask_of(lengths: np.ndarray, size: int) -> np.ndarray:
+    """Mask of numbers of real positions.
+
+    Shapes: `lengths` (...), the result (..., size).
+    """
+    return (np.arange(size) < np.asarray(lengths)[..., None]).astype(np.int64)
+
+
+def graph_inputs(arrays: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+    """Inputs of a graph for the arrays of its network."""
+    inputs = {}
+    for name, array in arrays.items():
+        if name in MASKS:
+            mask = MASKS[name]
+            padded = next(own for own in mask.padded if own in arrays)
+            inputs[mask.name] = mask_of(array, arrays[padded].shape[mask.padded[padded]])
+        elif array.dtype == np.int32:
+            inputs[INPUT_NAMES.get(name, name)] = array.astype(np.int64)
+        else:
+            inputs[INPUT_NAMES.get(name, name)] = array
+    return inputs
+
+
+class OnnxEngine(PaddedEngine):
+    """Graphs of the stages of an exported network.
 
     Parameters
     ----------
-    folder : path-like
-        Exported folder.
-    names : sequence of str
-        Names of the graphs.
+    inputs : EngineInputs
+        Pads the pairs; its network has the ``folder`` and the names of its ``graphs``.
     config : EngineConfig
-        Device and threads.
+        Device, threads and sizes.
 
     Raises
     ------
@@ -130,16 +178,18 @@ class GraphSessions:
         If it is not installed, or cannot use the device.
     """
 
-    def __init__(self, folder: pathlib.Path, names: Sequence[str], config: EngineConfig) -> None:
-        self._folder, self._config = folder, config
-        paths = [folder / WEIGHTS, *(folder / f"{name}.onnx" for name in names)]
+    def __init__(self, inputs: EngineInputs, config: EngineConfig) -> None:
+        super().__init__(inputs, config)
+        folder = inputs.network.folder
+        graphs = [folder / f"{name}.onnx" for name in inputs.network.graphs]
+        paths = [folder / WEIGHTS, *graphs]
         # The library refuses files behind a link that leads out of the folder, as in a hub's cache.
         is_linked = any(path.is_symlink() for path in paths)
         weights = paths[0].read_bytes() if is_linked else None
-        self._sessions = {name: self._session(name, weights) for name in names}
+        self._sessions = [self._session(path, weights) for path in graphs]
 
-    def _session(self, name: str, weights: Optional[bytes]) -> Any:
-        library, path = runtime(), self._folder / f"{name}.onnx"
+    def _session(self, path: pathlib.Path, weights: Optional[bytes]) -> Any:
+        library = runtime()
         provider, settings = _provider(self._config.ctx)
         options = library.SessionOptions()
         options.intra_op_num_threads = self._config.threads or len(os.sched_getaffinity(0))
@@ -171,143 +221,18 @@ class GraphSessions:
             )
         return session
 
-    def run(self, name: str, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-        """Run a graph.
-
-        Parameters
-        ----------
-        name : str
-            Name of the graph.
-        inputs : mapping of str to numpy.ndarray
-            Its inputs by their names; others are not read.
-
-        Returns
-        -------
-        dict of str to numpy.ndarray
-            The outputs by their names.
-        """
-        session = self._sessions[name]
-        given = {value.name: inputs[value.name] for value in session.get_inputs()}
-        names = [value.name for value in session.get_outputs()]
-        return dict(zip(names, session.run(names, given)))
-
-
-class Mask(NamedTuple):
-    """A mask that a graph takes for an array of numbers of real positions: 1 there, 0 behind.
-
-    Attributes
-    ----------
-    name : str
-        Name of the mask.
-    axis : str
-        Name of its last axis.
-    padded : tuple of (str, int)
-        Array of the network, and the axis of it, that has the size of the mask's last axis.
-    """
-
-    name: str
-    axis: str
-    padded: Tuple[str, int]
-
-
-#: Names of inputs by those of the networks' arrays; others keep their names.
-INPUT_NAMES = {
-    "token_ids": "input_ids",
-    "token_types": "token_type_ids",
-    "positions": "position_ids",
-}
-#: Masks by the names of the networks' arrays.
-MASKS = {
-    "valid_length": Mask("attention_mask", "length", ("token_ids", -1)),
-    "question_valid": Mask("question_mask", "question_length", ("question_ids", -1)),
-    "document_valid": Mask("document_mask", "candidate_length", ("document_ids", -1)),
-    "candidate_valid": Mask("candidate_mask", "candidate_length", ("candidate_ids", -1)),
-    "list_valid": Mask("list_mask", "candidates", ("candidate_ids", 1)),
-}
-
-
-def mask_of(lengths: np.ndarray, size: int) -> np.ndarray:
-    """Mask of numbers of real positions.
-
-    Shapes: `lengths` (...), the result (..., size).
-    """
-    return (np.arange(size) < np.asarray(lengths)[..., None]).astype(np.int64)
-
-
-def graph_inputs(arrays: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-    """Inputs of a graph for the arrays of its network."""
-    inputs = {}
-    for name, array in arrays.items():
-        if name in MASKS:
-            padded, axis = MASKS[name].padded
-            if padded not in arrays:  # encodings in place of token ids
-                padded, axis = padded.replace("_ids", ""), 1
-            inputs[MASKS[name].name] = mask_of(array, arrays[padded].shape[axis])
-        elif array.dtype == np.int32:
-            inputs[INPUT_NAMES.get(name, name)] = array.astype(np.int64)
-        else:
-            inputs[INPUT_NAMES.get(name, name)] = array
-    return inputs
-
-
-#: Default number of tokens of a micro-batch, padding included.
-TOKENS = 2048
-_MASK = MASKS["valid_length"].name
-
-
-class OnnxEngine(Engine):
-    """Graphs of the stages of an exported network.
-
-    Parameters
-    ----------
-    inputs : EngineInputs
-        Pads the pairs; its network has the ``folder`` and the names of its ``graphs``.
-    config : EngineConfig
-        Device, threads and sizes.
-
-    Raises
-    ------
-    OptionError
-        If the network is not exported.
-    RunDirectoryError, DeviceError, MissingDependency
-        As `GraphSessions` raises them.
-    """
-
-    def __init__(self, inputs: EngineInputs, config: EngineConfig) -> None:
-        if not inputs.is_exported:
-            raise OptionError(
-                "engine",
-                "onnxruntime for a network in memory",
-                "a folder of exported graphs, or the directory of a run",
-                "save the run, then export it: wqa export RUN OUT --format onnx",
-            )
-        super().__init__(config)
-        self._inputs, self._stages = inputs, inputs.network.graphs
-        self._sessions = GraphSessions(inputs.network.folder, self._stages, config)
-
-    def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
-        return plan_batches(lengths, self._config.batch_tokens or TOKENS)
-
-    def _run(self, batch: MicroBatch) -> Readings:
-        lengths = batch.lengths
-        if batch.store is None:
-            arrays = self._inputs.arrays(batch.pairs)
-            positions = self._inputs.positions(arrays)
-            inputs = graph_inputs(arrays)
-        else:
-            positions = int(lengths.max())
-            encodings = take_encodings(batch.store, batch.numbers)
-            stored = pad_encodings(encodings, positions)  # (B, L, C)
-            inputs = {"hidden": stored, _MASK: mask_of(lengths, positions)}
-        rows = []
+    def _compute(
+        self, batch: MicroBatch, arrays: Mapping[str, np.ndarray]
+    ) -> Tuple[Any, List[np.ndarray]]:
+        hidden, scores = None, []
         for stage in batch.stages:
-            outputs = self._sessions.run(self._stages[stage], inputs)
+            session, inputs = self._sessions[stage], graph_inputs(arrays)
+            names = [value.name for value in session.get_outputs()]
+            values = {value.name: inputs[value.name] for value in session.get_inputs()}
+            outputs = dict(zip(names, session.run(names, values)))
             if "logits" in outputs:
-                rows.append(outputs["logits"])
+                scores.append(outputs["logits"])
             if "last_hidden_state" in outputs:
                 hidden = outputs["last_hidden_state"]
-                inputs = {"hidden": hidden, _MASK: mask_of(lengths, hidden.shape[1])}
-        if batch.next_store is not None:
-            rows_of_pairs = real_rows(hidden, lengths)
-            store_encodings(batch.next_store, batch.numbers, lengths, rows_of_pairs)
-        return Readings(np.full(len(lengths), positions), rows)
+                arrays = {"hidden": hidden, "valid_length": batch.lengths}
+        return hidden, scores

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
 
-from wqa.engines.onnx.graph import Graph, Size, Value, product, with_known
+from wqa.engines.onnx.graph import Graph, Size, Value
 from wqa.engines.onnx.operators import Node, Translate, dense, refusal
 
 
@@ -25,12 +25,10 @@ def reshape(graph: Graph, node: Node) -> Value:
         return value._replace(merged=True)
     if value.merged and _takes_apart(codes, value):
         return value._replace(merged=False)
-    array, shape = graph.array(value), node.known[0]
+    array, shape = graph.array(value), node.sizes
     if array is not None:
         return graph.constant(np.reshape(array, shape), f"{value.name}.{shape}")  # type: ignore
-    value = graph.plain(value)
-    sizes = with_known(_target(codes, value.sizes), node.known[0])
-    return graph.reshape(value, _completed(sizes, value.sizes))
+    return graph.reshape(graph.plain(value), shape)
 
 
 def _takes_apart(codes: Sequence[int], value: Value) -> bool:
@@ -39,53 +37,9 @@ def _takes_apart(codes: Sequence[int], value: Value) -> bool:
     return is_split and codes[2] == value.sizes[1] and not any(codes[3:])
 
 
-def _target(codes: Sequence[int], sizes: Sequence[Size]) -> List[Size]:
-    """Sizes after a reshape; None for those that follow from others."""
-    rest, target = list(sizes), []
-    for code in codes:
-        if code == 0:  # copy a size
-            target.append(rest.pop(0))
-        elif code == -2:  # copy all that remain
-            target += rest
-            rest = []
-        elif code == -3:  # the product of two sizes
-            target.append(product(rest.pop(0), rest.pop(0)))
-        elif code == -4:
-            raise refusal("Reshape that divides an axis other than that of pairs and heads")
-        else:
-            rest = rest[1:]
-            target.append(None if code == -1 else code)
-    return target
-
-
-def _completed(target: Sequence[Size], sizes: Sequence[Size]) -> List[Size]:
-    """The target with its unknown size, where it is one of the sizes before the reshape."""
-    left = [size for size in sizes if size != 1]
-    added = []
-    for size in target:
-        if size in left:
-            left.remove(size)
-        elif size != 1:
-            added.append(size)
-    result = list(target)
-    if added == [None] and len(left) == 1:
-        result[result.index(None)] = left[0]
-    return result
-
-
 def reshape_like(graph: Graph, node: Node) -> Value:
     """Axes of the first input in the shape of axes of the second."""
-    value, like = graph.plain(node.inputs[0]), node.inputs[1]
-    begin, end = _range(node, "lhs", value.rank)
-    like_begin, like_end = _range(node, "rhs", like.rank)
-    like_sizes = graph.plain(like).sizes[like_begin:like_end]
-    sizes = [*value.sizes[:begin], *like_sizes, *value.sizes[end:]]
-    return graph.reshape(value, with_known(sizes, node.known[0]))
-
-
-def _range(node: Node, side: str, rank: int) -> Tuple[int, int]:
-    begin, end = (node.attribute(f"{side}_{name}", None) for name in ("begin", "end"))
-    return begin or 0, rank if end is None else end
+    return graph.reshape(node.inputs[0], node.sizes)
 
 
 def expand_dims(graph: Graph, node: Node) -> Value:
@@ -99,33 +53,22 @@ def _not_merged(graph: Graph, value: Value) -> Value:
     return graph.plain(value) if value.merged else value
 
 
-def broadcast_axis(graph: Graph, node: Node) -> Value:
+def broadcast(graph: Graph, node: Node) -> Value:
     """A value repeated along axes, which ONNX's operators do by themselves."""
     value = _not_merged(graph, node.inputs[0])
-    return value._replace(sizes=with_known(value.sizes, node.known[0]))
-
-
-def broadcast_like(graph: Graph, node: Node) -> Value:
-    """A value repeated along axes up to the sizes of another."""
-    value, like = (_not_merged(graph, one) for one in node.inputs)
-    axes = node.attribute("lhs_axes", None)
-    like_axes = node.attribute("rhs_axes", None)
-    sizes = list(value.sizes)
-    for axis, like_axis in zip(axes or range(value.rank), like_axes or range(like.rank)):
-        sizes[axis] = like.sizes[like_axis]
-    return value._replace(sizes=tuple(sizes))
+    return value._replace(sizes=node.sizes)
 
 
 def transpose(graph: Graph, node: Node) -> Value:
     """Axes in another order."""
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     axes = node.attribute("axes", ()) or range(value.rank)[::-1]
     return graph.permute(value, list(axes))
 
 
 def swap_axes(graph: Graph, node: Node) -> Value:
     """Two axes, each in the other's place."""
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     axes = list(range(value.rank))
     first, second = node.axis("dim1", 0), node.axis("dim2", 0)
     axes[first], axes[second] = second, first
@@ -134,28 +77,23 @@ def swap_axes(graph: Graph, node: Node) -> Value:
 
 def slice_axis(graph: Graph, node: Node) -> Value:
     """A range along an axis."""
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     axis, begin, end = node.axis(), node.attribute("begin", 0), node.attribute("end", None)
     stop = np.iinfo(np.int64).max if end is None else end
     bounds = [graph.integers(number) for number in (begin or 0, stop, axis)]
-    sizes = list(value.sizes)
-    sizes[axis] = node.known[0][axis]
-    return graph.node("Slice", value, *bounds, result=(value.kind, sizes))
+    return graph.node("Slice", value, *bounds, sizes=node.sizes)
 
 
 def split(graph: Graph, node: Node) -> List[Value]:
     """Equal parts along an axis."""
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     axis, count = node.axis(default=1), node.attribute("num_outputs", 1)
-    sizes = list(value.sizes)
-    sizes[axis] = sizes[axis] // count if isinstance(sizes[axis], int) else None
-    parts = []
-    for name in graph.nodes("Split", [value.name], count, axis=axis):
-        parts.append(graph.value(name, value.kind, sizes))
+    names = graph.nodes("Split", [value.name], count, axis=axis)
+    parts = [graph.value(name, value.kind, node.sizes) for name in names]
     if not node.attribute("squeeze_axis", False):
         return parts
-    axes, result = graph.integers(axis), (value.kind, sizes[:axis] + sizes[axis + 1 :])
-    return [graph.node("Squeeze", part, axes, result=result) for part in parts]
+    axes = graph.integers(axis)
+    return [graph.node("Squeeze", part, axes, sizes=node.sizes) for part in parts]
 
 
 def split_channel(graph: Graph, node: Node) -> List[Value]:
@@ -173,7 +111,7 @@ def split_channel(graph: Graph, node: Node) -> List[Value]:
     if not _divides_units(node, *before):
         return split(graph, node)
     permuted, shaped, projection = before
-    value = graph.plain(projection.inputs[0])
+    value = projection.inputs[0]
     count, divided = node.attribute("num_outputs", 1), value.rank - 1
     axes = []
     for axis in permuted.attribute("axes", ())[1:]:
@@ -185,7 +123,7 @@ def split_channel(graph: Graph, node: Node) -> List[Value]:
             part = np.split(graph.constants[weight.name], count)[index]
             weights.append(graph.constant(part, f"{weight.name}.{index}"))
         product = dense(graph, value, *weights)
-        sizes: List[Size] = [*value.sizes[:-1], *shaped.known[0][divided + 1 :]]
+        sizes: List[Size] = [*value.sizes[:-1], *shaped.sizes[divided + 1 :]]
         parts.append(graph.permute(graph.reshape(product, sizes), axes))
     return parts
 
@@ -201,48 +139,39 @@ def _divides_units(node: Node, permuted: Node, shaped: Node, projection: Node) -
 
 def concat(graph: Graph, node: Node) -> Value:
     """Values one after another along an axis."""
-    values = [graph.plain(value) for value in node.inputs]
-    axis = node.axis("dim", 1)
-    sizes = list(values[0].sizes)
-    sizes[axis] = None
-    result = (values[0].kind, with_known(sizes, node.known[0]))
-    return graph.node("Concat", *values, axis=axis, result=result)
+    return graph.node("Concat", *node.inputs, axis=node.axis("dim", 1), sizes=node.sizes)
 
 
 def stack(graph: Graph, node: Node) -> Value:
     """Values along a new axis."""
     axis = node.attribute("axis", 0) % (node.inputs[0].rank + 1)
-    values = [graph.unsqueeze(graph.plain(value), axis) for value in node.inputs]
-    sizes = list(values[0].sizes)
-    sizes[axis] = len(values)
-    return graph.node("Concat", *values, axis=axis, result=(values[0].kind, sizes))
+    values = [graph.unsqueeze(value, axis) for value in node.inputs]
+    return graph.node("Concat", *values, axis=axis, sizes=node.sizes)
 
 
 def cumulative_sum(graph: Graph, node: Node) -> Value:
     """Sums of the values up to each, along an axis."""
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     total = graph.node("CumSum", value, graph.constant(np.int64(node.axis())))
-    return graph.cast(total, node.kinds[0])
+    return graph.cast(total, node.kind)
 
 
 def take(graph: Graph, node: Node) -> Value:
     """Rows by their numbers; those outside are the first and the last, as MXNet clips."""
     node.check(mode=("clip",))
-    rows, indices = (graph.plain(value) for value in node.inputs)
+    rows, indices = node.inputs
     axis, indices = node.axis(default=0), graph.cast(indices, "int64")
     zero, one = graph.constant(np.int64(0)), graph.integers(1)
     last = graph.node("Sub", graph.shape([rows.sizes[axis]]), one)
-    as_is = (indices.kind, indices.sizes)
-    indices = graph.node("Min", graph.node("Max", indices, zero), last, result=as_is)
-    sizes = [*rows.sizes[:axis], *indices.sizes, *rows.sizes[axis + 1 :]]
-    return graph.node("Gather", rows, indices, axis=axis, result=(rows.kind, sizes))
+    indices = graph.node("Max", indices, zero)
+    indices = graph.node("Min", indices, last, sizes=indices.sizes)
+    return graph.node("Gather", rows, indices, axis=axis, sizes=node.sizes)
 
 
 def embedding(graph: Graph, node: Node) -> Value:
     """Rows of a table by ids."""
-    ids, table = (graph.plain(value) for value in node.inputs)
-    sizes = [*ids.sizes, table.sizes[1]]
-    return graph.node("Gather", table, graph.cast(ids, "int64"), result=(table.kind, sizes))
+    ids, table = node.inputs
+    return graph.node("Gather", table, graph.cast(ids, "int64"), sizes=node.sizes)
 
 
 def arange_like(graph: Graph, node: Node) -> Value:
@@ -250,13 +179,13 @@ def arange_like(graph: Graph, node: Node) -> Value:
     node.check(start=(0.0,), step=(1.0,), repeat=(1,))
     value = _not_merged(graph, node.inputs[0])
     if node.attribute("axis", None) is not None:
-        return graph.steps(value.sizes[node.axis()], node.kinds[0])
+        return graph.steps(value.sizes[node.axis()], node.kind)
     shape = graph.shape(value.sizes)
-    count = graph.node("ReduceProd", shape, keepdims=0, result=("int64", ()))
+    count = graph.node("ReduceProd", shape, keepdims=0, sizes=())
     ends = graph.constant(np.int64(0)), count, graph.constant(np.int64(1))
-    steps = graph.node("Range", *ends, result=("int64", (None,)))
-    numbers = graph.node("Reshape", steps, shape, result=("int64", value.sizes))
-    return graph.cast(numbers, node.kinds[0])
+    steps = graph.node("Range", *ends, sizes=(None,))
+    numbers = graph.node("Reshape", steps, shape, sizes=value.sizes)
+    return graph.cast(numbers, node.kind)
 
 
 def sequence_mask(graph: Graph, node: Node) -> Value:
@@ -269,12 +198,10 @@ def sequence_mask(graph: Graph, node: Node) -> Value:
     others = range(2, value.rank)
     steps = graph.unsqueeze(steps, 1 - axis, *others)
     lengths = graph.unsqueeze(lengths, axis, *others)
-    ones = (1,) * (value.rank - 2)
-    sizes = (*value.sizes[:2], *ones)
-    is_real = graph.node("Less", steps, lengths, result=("bool", sizes))
+    is_real = graph.node("Less", steps, lengths)
     number = graph.constant(np.array(node.attribute("value", 0.0), value.kind))
     stored = (*value.sizes[:2], *value.stored[2:])
-    masked = graph.node("Where", is_real, value, number, result=(value.kind, stored))
+    masked = graph.node("Where", is_real, value, number, kind=value.kind, sizes=stored)
     return value._replace(name=masked.name, stored=stored)
 
 
@@ -282,8 +209,8 @@ def sequence_reverse(graph: Graph, node: Node) -> Value:
     """Sequences, (length, sequences, ...), from their last position to their first."""
     node.check(axis=(0,))
     _check_lengths(node)
-    value = graph.plain(node.inputs[0])
-    lengths = graph.cast(graph.plain(node.inputs[1]), "int64")
+    value = node.inputs[0]
+    lengths = graph.cast(node.inputs[1], "int64")
     return graph.node("ReverseSequence", value, lengths, time_axis=0, batch_axis=1)
 
 
@@ -295,23 +222,16 @@ def _check_lengths(node: Node) -> None:
 def reduction(graph: Graph, node: Node, kind: str) -> Value:
     """A sum or maximum over axes."""
     node.check(exclude=(False,))
-    value = graph.plain(node.inputs[0])
+    value = node.inputs[0]
     axes = node.attribute("axis", None)
     if axes in (None, ()):
-        total = graph.node(kind, value, keepdims=1, result=(value.kind, (1,) * value.rank))
-        return graph.reshape(total, with_known([None] * len(node.known[0]), node.known[0]))
+        total = graph.node(kind, value, keepdims=1, sizes=(1,) * value.rank)
+        return graph.reshape(total, node.sizes)
     axes = [axis % value.rank for axis in ((axes,) if isinstance(axes, int) else axes)]
-    keeps = bool(node.attribute("keepdims", False))
-    sizes: List[Size] = []
-    for axis, size in enumerate(value.sizes):
-        if axis not in axes:
-            sizes.append(size)
-        elif keeps:
-            sizes.append(1)
-    result = (value.kind, sizes or [1])
+    keeps = int(node.attribute("keepdims", False))
     if kind == "ReduceSum":  # the only one whose axes are an input in this opset
-        return graph.node(kind, value, graph.integers(*axes), keepdims=int(keeps), result=result)
-    return graph.node(kind, value, axes=axes, keepdims=int(keeps), result=result)
+        return graph.node(kind, value, graph.integers(*axes), keepdims=keeps, sizes=node.sizes)
+    return graph.node(kind, value, axes=axes, keepdims=keeps, sizes=node.sizes)
 
 
 #: Translations by MXNet's names of operators.
@@ -325,8 +245,8 @@ SHAPES: Dict[str, Translate] = {
     "SwapAxis": swap_axes,
     "_contrib_arange_like": arange_like,
     "_np_cumsum": cumulative_sum,
-    "broadcast_axis": broadcast_axis,
-    "broadcast_like": broadcast_like,
+    "broadcast_axis": broadcast,
+    "broadcast_like": broadcast,
     "expand_dims": expand_dims,
     "max": functools.partial(reduction, kind="ReduceMax"),
     "reshape_like": reshape_like,
@@ -335,4 +255,11 @@ SHAPES: Dict[str, Translate] = {
     "sum": functools.partial(reduction, kind="ReduceSum"),
     "take": take,
     "transpose": transpose,
+}
+
+#: Operators whose inputs are stored as MXNet has them; others read them as they are stored.
+PLAIN = {
+    *("Concat", "Convolution", "Embedding", "FullyConnected", "LayerNorm", "SequenceReverse"),
+    *("SliceChannel", "SwapAxis", "_np_cumsum", "max", "reshape_like", "slice_axis", "stack"),
+    *("sum", "take", "transpose", "where"),
 }

@@ -14,14 +14,21 @@ import ctypes
 import functools
 import pathlib
 import threading
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.engines.engine import MXNET_LOCK, Engine, MicroBatch, Readings
 from wqa.engines.onednn.library import count_threads
-from wqa.engines.sparse.rows import TABLE_BYTES, Relatedness, Steps, Windows, WordRows, stretches
+from wqa.engines.sparse.rows import (
+    TABLE_BYTES,
+    Relatedness,
+    Steps,
+    WordRows,
+    stretches,
+    window_outputs,
+)
 from wqa.engines.threads import in_threads
 
 #: Positions whose outputs are computed at once, so that they stay in a processor's cache.
@@ -113,37 +120,26 @@ class SparseEngine(Engine):
         return hidden @ self._weight[0] + self._bias
 
 
-class Direction(NamedTuple):
-    """Parameters of one direction of a recurrent layer, G being H, or 4 H of an LSTM.
-
-    Shapes: `input_weight` (G, C), `hidden_weight` (G, H), `input_bias, hidden_bias` (G,).
-    """
-
-    input_weight: np.ndarray
-    hidden_weight: np.ndarray
-    input_bias: np.ndarray
-    hidden_bias: np.ndarray
-
-
 def _run_direction(
-    direction: Direction, pairs: np.ndarray, steps: Steps, backwards: bool
+    parameters: Sequence[np.ndarray], pairs: np.ndarray, steps: Steps, backwards: bool
 ) -> np.ndarray:
-    """Run one direction over the candidates of all questions.
+    """Run one direction of a recurrent layer over the candidates of all questions.
 
-    Shapes: `pairs` (n, C), the result (n, H).
+    Shapes: `pairs` (n, C), the result (n, H); `parameters`, G being H, or 4 H of an LSTM, are the
+    weights of the input, (G, C), and of the state, (G, H), and their biases, (G,).
     """
-    rows, units = steps.rows(backwards), direction.hidden_weight.shape[1]
-    is_lstm, before = len(direction.hidden_weight) == 4 * units, 0
-    gates = np.take(pairs @ direction.input_weight.T, rows, axis=0, mode="clip")
-    gates += direction.input_bias + direction.hidden_bias
+    input_weight, hidden_weight, input_bias, hidden_bias = parameters
+    rows, units = steps.rows(backwards), hidden_weight.shape[1]
+    is_lstm, before = len(hidden_weight) == 4 * units, 0
+    gates = np.take(pairs @ input_weight.T, rows, axis=0, mode="clip")
+    gates += input_bias + hidden_bias
     hidden = np.empty((len(rows), units), np.float32)
-    memory = np.empty((len(rows), units) if is_lstm else (0, 0), np.float32)
-    weight = np.ascontiguousarray(direction.hidden_weight.T)
-    product = np.empty((steps.starts[1], len(direction.input_bias)), np.float32)
+    memory = np.empty_like(hidden)
+    weight = np.ascontiguousarray(hidden_weight.T)
     for start, end in steps:
         state, count = gates[start:end], end - start
         if start:
-            state += np.matmul(hidden[before : before + count], weight, out=product[:count])
+            state += hidden[before : before + count] @ weight
         if is_lstm:
             previous = memory[before : before + count] if start else None
             _lstm_cell(state, previous, memory[start:end], hidden[start:end])
@@ -177,12 +173,14 @@ def _values(block: Any) -> Tuple[np.ndarray, np.ndarray]:
     return block.weight.data().asnumpy(), block.bias.data().asnumpy()
 
 
-def _directions(network: Any) -> List[Direction]:
-    """Parameters of the recurrent layer; empty without one."""
+def _directions(network: Any) -> List[List[np.ndarray]]:
+    """Parameters of each direction of the recurrent layer; empty without one."""
+    if network.recurrent is None:
+        return []
     names = [f"l0_{name}" for name in ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")]
     directions = []
-    for layer in [] if network.recurrent is None else network.recurrent.directions:
-        directions.append(Direction(*(getattr(layer, name).data().asnumpy() for name in names)))
+    for layer in network.recurrent.directions:
+        directions.append([getattr(layer, name).data().asnumpy() for name in names])
     return directions
 
 
@@ -210,7 +208,7 @@ class _Side:
     def __init__(
         self, vectors: np.ndarray, weight: np.ndarray, bias: np.ndarray, most_bytes: int
     ) -> None:
-        self._bias, self._width = bias, weight.shape[2]
+        self._bias = bias
         self.rows = WordRows(vectors, weight, most_bytes)
 
     def encode(self, texts: _Texts, threads: int) -> np.ndarray:
@@ -225,10 +223,10 @@ class _Side:
         return np.concatenate(encoded)
 
     def _maxima(self, texts: _Texts) -> np.ndarray:
-        windows = Windows(texts.lengths, self._width)
-        outputs = windows.outputs(texts.ids, texts.related, self.rows.table)
+        steps = Steps(texts.lengths)
+        outputs = window_outputs(steps, texts.ids, texts.related, self.rows.table)
         maxima = np.empty((len(texts.lengths), outputs.shape[1]), np.float32)
-        maxima[windows.steps.order] = windows.steps.maxima(outputs)
+        maxima[steps.order] = steps.maxima(outputs)
         maxima += self._bias
         return np.maximum(maxima, 0, out=maxima)
 
@@ -240,11 +238,7 @@ def one_blas_thread() -> Iterator[None]:
     It divides every product of more than some 260,000 multiply-adds among threads of its own.
     Products of a list are not much larger, so that waking the threads takes longer than it saves.
     """
-    functions = _openblas()
-    if functions is None:
-        yield
-        return
-    get_threads, set_threads = functions
+    get_threads, set_threads = _openblas()
     threads = get_threads()
     set_threads(1)
     try:
@@ -254,8 +248,8 @@ def one_blas_thread() -> Iterator[None]:
 
 
 @functools.lru_cache(maxsize=None)
-def _openblas() -> Optional[Tuple[Callable[[], int], Callable[[int], None]]]:
-    """What reads and sets the threads of the OpenBLAS of a NumPy from a wheel."""
+def _openblas() -> Tuple[Callable[[], int], Callable[[int], Any]]:
+    """What reads and sets the threads of NumPy's OpenBLAS; without one, functions that do not."""
     folder = pathlib.Path(np.__file__).parent.parent / "numpy.libs"
     for path in sorted(folder.glob("libopenblas*")):
         library = ctypes.CDLL(str(path))  # loaded already
@@ -263,4 +257,4 @@ def _openblas() -> Optional[Tuple[Callable[[], int], Callable[[int], None]]]:
             name = f"openblas_set_num_threads{suffix}"
             if hasattr(library, name):
                 return getattr(library, name.replace("set", "get")), getattr(library, name)
-    return None
+    return int, int

@@ -28,12 +28,13 @@ class Steps:
 
     def __init__(self, lengths: np.ndarray) -> None:
         self.order = np.argsort(-lengths, kind="stable")
-        self._lengths = lengths
-        shorter = np.cumsum(np.bincount(lengths))[:-1]  # sequences that end before each step
-        counts = len(lengths) - shorter
-        self.starts = np.concatenate([[0], np.cumsum(counts)])
-        self.steps = np.repeat(np.arange(len(counts)), counts)
-        self.ranks = np.arange(len(self.steps)) - self.starts[self.steps]
+        self.lengths = lengths
+        ended = np.bincount(lengths).cumsum()[:-1]  # sequences that end before each step
+        counts = len(lengths) - ended
+        self.starts = np.append(0, counts.cumsum())
+        self.steps = np.arange(len(counts)).repeat(counts)
+        starts = self.starts[self.steps]
+        self.ranks = np.arange(len(starts)) - starts
 
     def __iter__(self) -> Iterator[Tuple[int, int]]:
         """First row and end of each step."""
@@ -45,66 +46,64 @@ class Steps:
 
         Shapes: the result (items,).
         """
-        ends = np.cumsum(self._lengths)
+        ends = np.cumsum(self.lengths)
         sequences = self.order[self.ranks]
         if backwards:
             return ends[sequences] - 1 - self.steps
-        return (ends - self._lengths)[sequences] + self.steps
+        begins = ends - self.lengths
+        return begins[sequences] + self.steps
 
     def maxima(self, values: np.ndarray) -> np.ndarray:
         """Greatest value of each column over the items of each sequence.
 
         Shapes: `values` (items, columns), the result (n, columns).
         """
-        best = values[: self.starts[1]].copy()
+        count = self.starts[1]
+        best = values[:count].copy()
         for start, end in list(self)[1:]:
-            first = best[: end - start]
-            np.maximum(first, values[start:end], out=first)
+            longer = best[: end - start]
+            np.maximum(longer, values[start:end], out=longer)
         return best
 
 
-class Windows:
-    """Windows around each word of texts, whose ends are padded.
+def window_outputs(
+    steps: Steps,
+    words: np.ndarray,
+    related: np.ndarray,
+    table: np.ndarray,
+) -> np.ndarray:
+    """Outputs of all filters at all positions, without the bias, in the order of the steps.
 
-    Shapes: `lengths` (n,), `places` (P, k).
+    Shapes: `words` (P,), `related` (P,), `table` (rows, k, F), the result (P, F).
     """
-
-    def __init__(self, lengths: np.ndarray, width: int) -> None:
-        self.steps = Steps(lengths)
-        margin = width // 2
-        # Texts stand behind one another, with `margin` places of padding between them.
-        shifts = margin * np.arange(1, len(lengths) + 1)
-        self._padded = np.arange(len(self.steps.ranks)) + np.repeat(shifts, lengths)
-        self._size = len(self._padded) + margin * (len(lengths) + 1)
-        centres = self._padded[self.steps.rows()]
-        self.places = centres[:, None] + np.arange(-margin, margin + 1)
-
-    def pad(self, values: np.ndarray) -> np.ndarray:
-        """Put a number of each word at its place between padding.
-
-        Shapes: `values` (P,), the result (places,).
-        """
-        padded = np.zeros(self._size, values.dtype)
-        padded[self._padded] = values
-        return padded
-
-    def outputs(self, words: np.ndarray, related: np.ndarray, table: np.ndarray) -> np.ndarray:
-        """Outputs of all filters at all positions, without the bias.
-
-        Shapes: `words` (P,), `related` (P,), `table` (rows, k, F), the result (P, F).
-        """
-        count, width = self.places.shape
-        indices = np.empty((count, 2, width), np.int32)
-        first_rows = np.maximum(self.pad(words), 1) * width
-        np.take(first_rows, self.places, out=indices[:, 0], mode="clip")
-        indices[:, 1] = 0
-        indices += np.arange(width, dtype=np.int32)
-        values = np.ones((count, 2, width), np.float32)
-        np.take(self.pad(related), self.places, out=values[:, 1], mode="clip")
-        ends = np.arange(0, 2 * width * count + 1, 2 * width, dtype=np.int32)
-        rows = table.reshape(-1, table.shape[2])
-        matrix = csr_matrix((values.ravel(), indices.ravel(), ends), shape=(count, len(rows)))
-        return matrix @ rows
+    count = len(words)
+    width = table.shape[1]
+    margin = width // 2
+    # Texts stand behind one another, with `margin` places of padding between them.
+    texts = len(steps.lengths)
+    size = count + margin * (texts + 1)
+    shifts = np.arange(1, texts + 1).repeat(steps.lengths)
+    places = np.arange(count) + margin * shifts
+    first_rows = np.full(size, width, words.dtype)  # the row of zeros
+    first_rows[places] = words * width
+    factors = np.zeros(size, related.dtype)
+    factors[places] = related
+    centres = places[steps.rows()]
+    offsets = np.arange(-margin, margin + 1)
+    windows = centres[:, None] + offsets  # (P, k)
+    shape = (count, 2, width)
+    indices = np.empty(shape, np.int32)
+    np.take(first_rows, windows, out=indices[:, 0], mode="clip")
+    indices[:, 1] = 0
+    indices += np.arange(width, dtype=np.int32)
+    values = np.ones(shape, np.float32)
+    np.take(factors, windows, out=values[:, 1], mode="clip")
+    size_of_row = 2 * width
+    ends = np.arange(count + 1, dtype=np.int32) * size_of_row
+    rows = table.reshape(-1, table.shape[2])
+    parts = (values.ravel(), indices.ravel(), ends)
+    matrix = csr_matrix(parts, shape=(count, len(rows)))
+    return matrix @ rows
 
 
 #: Words of candidates whose cosines are computed at once.
@@ -124,17 +123,23 @@ class WordRows:
     """
 
     def __init__(
-        self, vectors: np.ndarray, weights: np.ndarray, most_bytes: int = TABLE_BYTES
+        self,
+        vectors: np.ndarray,
+        weights: np.ndarray,
+        most_bytes: int = TABLE_BYTES,
     ) -> None:
         filters, _, width = weights.shape
         self._vectors = vectors
-        by_place = np.ascontiguousarray(weights[:, :-1].transpose(2, 0, 1))  # (k, F, D)
-        self._weights = by_place.reshape(-1, by_place.shape[2]).T  # (D, k F)
+        by_place = weights[:, :-1].transpose(2, 0, 1)
+        by_place = np.ascontiguousarray(by_place)  # (k, F, D)
+        by_place = by_place.reshape(width * filters, -1)
+        self._weights = by_place.T  # (D, k F)
         self._related = weights[:, -1].T  # (k, F)
         self._slots = np.zeros(len(vectors), np.int32)  # row of each word; 0 without one
         self._filled = 2
-        #: (rows, k, F) table as `Windows.outputs` takes it.
-        self.table = self._allocate(min(len(vectors), most_bytes // (4 * width * filters)))
+        #: (rows, k, F) table as `window_outputs` takes it.
+        most_words = most_bytes // (4 * width * filters)
+        self.table = self._allocate(min(len(vectors), most_words))
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Rows of words, which stay where they are until the next call.
@@ -154,14 +159,17 @@ class WordRows:
         start = self._filled
         self._filled += len(missing)  # first, so that an interrupt cannot give a row two words
         end = self._filled
-        new = self.table[start:end].reshape(len(missing), -1)
-        np.matmul(self._vectors[missing], self._weights, out=new)
-        self._slots[missing] = np.arange(start, end, dtype=np.int32)
+        new = self.table[start:end]
+        new = new.reshape(len(missing), -1)
+        vectors = self._vectors[missing]
+        np.matmul(vectors, self._weights, out=new)
+        self._slots[missing] = np.arange(start, end)
         return np.take(self._slots, ids, mode="clip")
 
     def _allocate(self, words: int) -> np.ndarray:
         """Reserve memory, of which the system takes only what is written."""
-        table = np.empty((2 + words, *self._related.shape), np.float32)
+        shape = (2 + words, *self._related.shape)
+        table = np.empty(shape, np.float32)
         table[0] = self._related
         table[1] = 0
         return table
@@ -174,9 +182,11 @@ class Relatedness:
     """
 
     def __init__(self, vectors: np.ndarray) -> None:
-        norms = np.sqrt(np.einsum("vd,vd->v", vectors, vectors))
+        squares = np.einsum("vd,vd->v", vectors, vectors)
+        norms = np.sqrt(squares)
         # Factors that give embeddings the norm 1; an embedding of zeros keeps its cosines of 0.
-        self._vectors, self._factors = vectors, 1 / np.maximum(norms, np.float32(1e-12))
+        self._factors = 1 / np.maximum(norms, np.float32(1e-12))
+        self._vectors = vectors
 
     def __call__(self, words_of_list: Any) -> Tuple[np.ndarray, np.ndarray]:
         """Relatedness of the question's words, for each candidate, and of the candidates' words.
@@ -185,17 +195,26 @@ class Relatedness:
         """
         question, words, lengths = words_of_list
         # Multiples of 8 words, for which BLAS is up to three times as fast.
-        own = np.zeros((-(-len(question) // 8) * 8, self._vectors.shape[1]), np.float32)
-        own[: len(question)] = self._vectors[question] * self._factors[question, None]
+        count, units = len(question), self._vectors.shape[1]
+        rows = -(-count // 8) * 8
+        own = np.zeros((rows, units), np.float32)
+        own[:count] = self._vectors[question]
+        own[:count] *= self._factors[question, None]
         ends = np.cumsum(lengths)
         begins = ends - lengths
         of_question, of_words = [], []
         for first, last in stretches(begins, WORDS):
-            ids = words[begins[first] : ends[last - 1]]
-            cosines = (self._vectors[ids] @ own.T)[:, : len(question)] * self._factors[ids, None]
-            of_words.append(cosines.T.copy().max(axis=0))  # along the rows it is slower
-            starts = begins[first:last] - begins[first]
-            of_question.append(np.maximum.reduceat(cosines, starts, axis=0).ravel())
+            start = begins[first]
+            end = ends[last - 1]
+            ids = words[start:end]
+            cosines = self._vectors[ids] @ own.T
+            factors = self._factors[ids, None]
+            cosines = cosines[:, :count] * factors
+            by_question = cosines.T.copy()  # along the rows it is slower
+            of_words.append(by_question.max(axis=0))
+            starts = begins[first:last] - start
+            greatest = np.maximum.reduceat(cosines, starts, axis=0)
+            of_question.append(greatest.ravel())
         return np.concatenate(of_question), np.concatenate(of_words)
 
 
@@ -204,5 +223,8 @@ def stretches(begins: np.ndarray, length: int) -> List[Tuple[int, int]]:
 
     Shapes: `begins` (n,).
     """
-    bounds = np.flatnonzero(np.diff(begins // length, prepend=-1)).tolist()
-    return list(zip(bounds, [*bounds[1:], len(begins)]))
+    numbers = begins // length
+    is_first = np.diff(numbers, prepend=-1)
+    bounds = np.flatnonzero(is_first).tolist()
+    ends = [*bounds[1:], len(begins)]
+    return list(zip(bounds, ends))

@@ -9,7 +9,6 @@ import numpy as np
 from wqa.config import EngineConfig
 from wqa.engines.inputs import EngineInputs, TextInputs, as_float32, pad_encodings
 from wqa.inference.document_encoder import DocumentEncoder
-from wqa.text import bucketed
 
 
 class EncodedPair(NamedTuple):
@@ -61,9 +60,7 @@ class DecoupledEngineInputs(EngineInputs):
         for name in self.padded:
             rows = [getattr(pair, name) for pair in pairs]
             lengths = np.array([len(own) for own in rows], dtype=np.float32)
-            length = int(lengths.max())
-            if not self.is_exported:
-                length = bucketed(length)
+            length = self.padded_length(int(lengths.max()))
             arrays.update({name: pad_encodings(rows, length), f"{name}_valid": lengths})
         return arrays
 
