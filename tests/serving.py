@@ -49,15 +49,9 @@ class Answer:
 
 
 def serving(ranker, **settings):
-    """Application of a ranker, or of several by name; a function in place of one loads it."""
+    """Application of a ranker, or of several by name."""
     rankers = ranker if isinstance(ranker, dict) else {"tested": ranker}
-    loads = {name: loading(one) for name, one in rankers.items()}
-    return build_app(Service(loads, ServeConfig(**settings)))
-
-
-def loading(ranker):
-    """A function that loads a ranker."""
-    return (lambda: ranker) if hasattr(ranker, "rank_all") else ranker
+    return build_app(Service(lambda: rankers, ServeConfig(**settings)))
 
 
 @contextlib.asynccontextmanager

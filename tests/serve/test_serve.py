@@ -20,13 +20,13 @@ from serving import Controlled, call, running
 from wqa.errors import DataError, MissingDependency, OptionError, RunDirectoryError
 from wqa.inference import Capabilities
 from wqa.serve import ServeConfig, create_app, read_api_key
-from wqa.serve.batching import dropping
-from wqa.serve.requests import BODIES, read_request
+from wqa.serve.requests import DIALECTS as CLASSES
+from wqa.serve.requests import read_request
 from wqa.serve.server import LOGS, JsonLines
-from wqa.serve.service import RequestError
+from wqa.serve.service import RequestError, dropping
 from wqa.systems.load import load_ranker
 
-DIALECTS = [path for path in BODIES if path != "/ask"]
+DIALECTS = [path for path in CLASSES if path != "/ask"]
 QUESTION = "how do glacier caves form ?"
 TEXTS = ["Water melts the ice .", "Glacier caves form in ice .", " ", "A cave ."]
 #: Word overlap puts them in this order.
@@ -406,13 +406,13 @@ def test_any_body_is_read_or_refused(path, body, valid):
     if valid:
         body = {**body_for(path), **body}
     try:
-        request = read_request(path, json.dumps(body).encode(), ServeConfig())
+        request, texts = read_request(path, json.dumps(body).encode(), ServeConfig())
     except RequestError as error:
         assert error.kind in ("value", "empty", "size", "syntax")
         return
     assert request.question.strip()
-    assert request.texts and all(isinstance(text, str) for text in request.texts)
-    assert len(request.documents) == len(request.texts)
+    assert texts and all(isinstance(text, str) for text in texts)
+    assert len(request.documents) == len(texts)
 
 
 def test_a_compressed_body_is_read():
@@ -588,10 +588,10 @@ async def start_ranking(app, ranker, path="/v2/rerank", **fields):
 async def waits(app, count):
     """Wait until as many requests wait for the ranker."""
     for _ in range(2000):
-        if len(app.state.service.batcher.waiting) == count:
+        if len(app.state.service.waiting) == count:
             return
         await asyncio.sleep(0.002)
-    raise AssertionError(f"{len(app.state.service.batcher.waiting)} wait")
+    raise AssertionError(f"{len(app.state.service.waiting)} wait")
 
 
 def test_a_full_queue_refuses():
@@ -649,7 +649,7 @@ def test_a_client_that_goes_away_leaves_its_place():
             await waits(app, 2)
             gone.set()
             assert [answer.status for answer in await asyncio.gather(*left)] == [499, 499]
-            assert not app.state.service.batcher.waiting
+            assert not app.state.service.waiting
             last = start(app, "/v2/rerank", question="last")
             await waits(app, 1)
             metrics = (await call(app, "/metrics", method="GET")).body.decode()

@@ -149,7 +149,7 @@ def test_questions_that_wait_are_ranked_together(index):
             await asyncio.get_running_loop().run_in_executor(None, ranker.begun.acquire)
             body = {"question": "where do lava tubes form ?"}
             others = [asyncio.ensure_future(call(app, "/ask", body)) for _ in range(2)]
-            while len(app.state.service.batcher.waiting) < 2:
+            while len(app.state.service.waiting) < 2:
                 await asyncio.sleep(0.001)
             ranker.gate.set()
             return [await first, *[await other for other in others]]

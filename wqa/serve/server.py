@@ -200,10 +200,12 @@ def create_app(
     from wqa.systems.load import load_ranker
 
     options.setdefault("long_questions", "truncate")
-    loads = {}
-    for name, path in served_runs(run, config).items():
-        loads[name] = functools.partial(load_ranker, path, **options)
-    return build_app(Service(loads, config, options.get("precision", "float32")))
+    runs = served_runs(run, config)
+
+    def load() -> Dict[str, Any]:
+        return {name: load_ranker(path, **options) for name, path in runs.items()}
+
+    return build_app(Service(load, config, options.get("precision", "float32")))
 
 
 def served_runs(run: Any, config: ServeConfig) -> Dict[str, Any]:
