@@ -51,7 +51,7 @@ class Answer:
 def serving(ranker, **settings):
     """Application of a ranker, or of several by name."""
     rankers = ranker if isinstance(ranker, dict) else {"tested": ranker}
-    return build_app(Service(lambda: rankers, ServeConfig(**settings)))
+    return build_app(Service(rankers, lambda ranker: ranker, ServeConfig(**settings)))
 
 
 @contextlib.asynccontextmanager

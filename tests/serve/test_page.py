@@ -121,7 +121,7 @@ def collection(tmp_path_factory):
 def served(ranker, others=None, **settings):
     """Address of a service in a thread, of a ranker and others by name."""
     rankers = {"tested": ranker, **(others or {})}
-    app = build_app(Service(lambda: rankers, ServeConfig(**settings)))
+    app = build_app(Service(rankers, lambda ranker: ranker, ServeConfig(**settings)))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

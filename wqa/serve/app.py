@@ -86,9 +86,8 @@ def build_app(service: Service) -> FastAPI:
         _drain_before_the_end(service)
         yield
         service.executor.shutdown(wait=False)
-        cut_off = service.cut_off + service.active
-        _log("stopped", cut_off=cut_off)
-        if cut_off:
+        _log("stopped", cut_off=service.active)
+        if service.active:
             service.on_cut_off()
 
     # The schema, without its pages: these read scripts from elsewhere.
@@ -163,8 +162,8 @@ class Watch:
         self._service.active += 1
         try:
             await self._app(scope, receive, send_and_note)
-        except asyncio.CancelledError:
-            self._service.cut_off += 1
+        except asyncio.CancelledError:  # the server cuts the request off, which stays active
+            self._service.active += 1
             raise
         finally:
             self._service.active -= 1

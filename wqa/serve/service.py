@@ -87,8 +87,10 @@ class Service:
 
     Parameters
     ----------
+    runs : mapping of str to str or path-like
+        What ``load`` takes, by the names of the rankers.
     load : callable
-        Loads them.
+        Loads a ranker.
     config : ServeConfig
         Limits and the key.
     precision : str
@@ -97,23 +99,23 @@ class Service:
 
     def __init__(
         self,
-        load: Callable[[], Mapping[str, Ranker]],
+        runs: Mapping[str, Any],
+        load: Callable[[Any], Ranker],
         config: ServeConfig,
         precision: str = "float32",
     ) -> None:
         self.config, self.precision = config, precision
-        self._load_rankers = load
+        self._runs, self._load_ranker = runs, load
         #: The thread that loads the rankers and ranks.
         self.executor = ThreadPoolExecutor(1, "wqa ranker")
         self._working: Optional[asyncio.Task[None]] = None
         self.waiting: collections.deque[Job] = collections.deque()
-        self.rankers: Mapping[str, Ranker] = {}
+        self.rankers: Dict[str, Ranker] = {}
         self.index: Any = None
         #: What ``GET /api/ranker`` says of each ranker, as it was loaded.
         self.descriptions: Dict[str, Dict[str, Any]] = {}
-        #: Requests that are not answered yet, those of them that the end of the server has cut off,
-        #: and whether it is to stop.
-        self.active, self.cut_off, self.is_draining = 0, 0, False
+        #: Requests that are not answered, and whether the server is to stop, which may cut them off.
+        self.active, self.is_draining = 0, False
         #: Called where the end of the server cuts requests off.
         self.on_cut_off: Callable[[], Any] = int
 
@@ -132,8 +134,8 @@ class Service:
 
             self.index = Index(self.config.index)
             self.index.check_sentences()
-        self.rankers = self._load_rankers()
-        for name, ranker in self.rankers.items():
+        for name, run in self._runs.items():
+            ranker = self.rankers[name] = self._load_ranker(run)
             capabilities = ranker.capabilities
             self.descriptions[name] = {
                 "system": capabilities.system,
