@@ -114,7 +114,7 @@ class Service:
         self.index: Any = None
         #: What ``GET /api/ranker`` says of each ranker, as it was loaded.
         self.descriptions: Dict[str, Dict[str, Any]] = {}
-        #: Requests that are not answered, and whether the server is to stop, which may cut them off.
+        #: Requests without an answer, which the end of the server cuts off, and whether it is near.
         self.active, self.is_draining = 0, False
         #: Called where the end of the server cuts requests off.
         self.on_cut_off: Callable[[], Any] = int
