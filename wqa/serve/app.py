@@ -308,9 +308,9 @@ async def info(request: Request) -> Response:
         "auto_truncate": True,
         "tokenization_workers": 1,
         "version": wqa.__version__,
+        **dict.fromkeys(("model_sha", "max_batch_requests", "sha", "docker_label")),
     }
-    unknown = dict.fromkeys(("model_sha", "max_batch_requests", "sha", "docker_label"))
-    return _respond({**facts, **unknown})
+    return _respond(facts)
 
 
 @router.get("/api/ranker")

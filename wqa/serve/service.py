@@ -228,13 +228,13 @@ class Service:
 
     def _check_length(self, request: RankRequest, ranker: Ranker) -> Dict[str, List[str]]:
         """Notes of an answer: of a question that is too long for the model, which is cut."""
-        name = request.names["question"]
         try:
             prepared = ranker.prepare([Question("", request.question, ())])
         except (QuestionTooLong, DataError):  # the operator wants an error
-            raise _too_long("value", name) from None
+            raise _too_long("value", request.names["question"]) from None
         if not prepared.truncated:
             return {}
+        name = request.names["question"]
         if request.truncate is False:
             raise _too_long("size", name)
         return {"warnings": [f"{name}: is too long for the model and was cut"]}
@@ -309,7 +309,8 @@ class Service:
 @contextlib.contextmanager
 def dropping(ranker: Ranker, drops: Mapping[str, Any]) -> Iterator[None]:
     """Rank with other drops inside the block; without any, those of the ranker stay."""
-    before = [(inner, inner.drops) for inner in ranker.with_inner()]
+    rankers = ranker.with_inner() if drops else ()
+    before = [(inner, inner.drops) for inner in rankers]
     try:
         if any(drops.values()):
             ranker.set_drops(**drops)
