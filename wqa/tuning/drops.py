@@ -174,8 +174,8 @@ def tune(
             picked = pick(configurations, metric, **limits)
             record = tuning_record({"metric": metric, **limits}, data, filter, prepared)
             stored = _store(path, picked, record)
-    tables = configurations, front, columns, folder
-    return Tuning(len(prepared.questions), *tables, picked, stored, **prepared.counts)
+    count = len(prepared.questions)
+    return Tuning(count, configurations, front, columns, folder, picked, stored, **prepared.counts)
 
 
 def _choices(grid: Optional[Sequence[float]], is_sequence: bool) -> List[Drop]:
