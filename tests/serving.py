@@ -6,9 +6,31 @@ import json
 import threading
 
 from wqa.serve.app import build_app
+from wqa.serve.requests import DIALECTS as CLASSES
 from wqa.serve.server import ServeConfig
 from wqa.serve.service import Service
 from wqa.systems.cosinet.baselines import WordOverlap
+
+#: Paths of the dialects that rank what a request brings.
+DIALECTS = [path for path in CLASSES if path != "/ask"]
+QUESTION = "how do glacier caves form ?"
+TEXTS = ["Water melts the ice .", "Glacier caves form in ice .", " ", "A cave ."]
+#: Word overlap puts them in this order.
+ORDER = [1, 0, 3, 2]
+
+
+def body_for(path, texts=TEXTS, question=QUESTION, **fields):
+    """Body of a request in the dialect of a path."""
+    names = {"/rerank": ("query", "texts"), "/api/rank": ("question", "candidates")}
+    question_name, texts_name = names.get(path, ("query", "documents"))
+    return {question_name: question, texts_name: texts, **fields}
+
+
+def results_of(path, response):
+    """The candidates of an answer in the dialect of a path, best first."""
+    if path == "/rerank":
+        return response.json
+    return response.json["candidates" if path == "/api/rank" else "results"]
 
 
 class Controlled(WordOverlap):
@@ -49,15 +71,9 @@ class Answer:
 
 
 def serving(ranker, **settings):
-    """Application of a ranker, or of several by name; a function in place of one loads it."""
+    """Application of a ranker, or of several by name."""
     rankers = ranker if isinstance(ranker, dict) else {"tested": ranker}
-    loads = {name: loading(one) for name, one in rankers.items()}
-    return build_app(Service(loads, ServeConfig(**settings)))
-
-
-def loading(ranker):
-    """A function that loads a ranker."""
-    return (lambda: ranker) if hasattr(ranker, "rank_all") else ranker
+    return build_app(Service(rankers, lambda ranker: ranker, ServeConfig(**settings)))
 
 
 @contextlib.asynccontextmanager

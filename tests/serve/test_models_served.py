@@ -3,22 +3,14 @@
 import asyncio
 
 import pytest
-from serving import Controlled, call, running
+from serving import DIALECTS, Controlled, body_for, call, results_of, running
 
-from wqa.cli import main
 from wqa.errors import OptionError
 from wqa.inference import SequentialRanker
 from wqa.serve import ServeConfig
 from wqa.serve.server import served_runs
 
 QUESTION, TEXTS = "glacier caves form", ["ice", "glacier caves", "caves"]
-#: A request of each dialect.
-BODIES = {
-    "/v1/rerank": {"query": QUESTION, "documents": TEXTS},
-    "/v2/rerank": {"query": QUESTION, "documents": TEXTS},
-    "/rerank": {"query": QUESTION, "texts": TEXTS},
-    "/api/rank": {"question": QUESTION, "candidates": TEXTS},
-}
 
 
 class Backwards(Controlled):
@@ -33,15 +25,6 @@ class Backwards(Controlled):
         return super()._rank(question._replace(candidates=candidates))
 
 
-def first_of(path, answer):
-    """Index of the first candidate of an answer."""
-    if path == "/rerank":
-        return answer[0]["index"]
-    if path == "/api/rank":
-        return answer["order"][0]
-    return answer["results"][0]["index"]
-
-
 def served(work, *rankers, **settings):
     """What a function gets of an application of two rankers."""
     first, second = rankers or (Controlled(), Backwards())
@@ -53,20 +36,19 @@ def served(work, *rankers, **settings):
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("path", DIALECTS)
 def test_a_request_chooses_its_ranker_in_every_dialect(path):
     async def work(app):
         answers = []
         for model in (None, "plain", "backwards", "", "other"):
-            answers.append(await call(app, path, {**BODIES[path], "model": model}))
+            answers.append(await call(app, path, body_for(path, TEXTS, QUESTION, model=model)))
         return answers
 
     default, plain, backwards, *wrong = served(work)
-    assert [answer.status for answer in (default, plain, backwards)] == [200, 200, 200]
-    assert first_of(path, default.json) == first_of(path, plain.json) == 1
-    assert first_of(path, backwards.json) == 0
+    answers = (default, plain, backwards)
+    assert [results_of(path, answer)[0]["index"] for answer in answers] == [1, 1, 0]
     if path == "/v1/rerank":
-        models = [answer.json["model"] for answer in (default, plain, backwards)]
+        models = [answer.json["model"] for answer in answers]
         assert models == ["plain", "plain", "backwards"]
     for answer, shown in zip(wrong, ("''", "'other'")):
         assert answer.status in (400, 422)
@@ -125,8 +107,3 @@ def test_names_of_rankers():
     for wrong in ("wo", "=wo", "fast="):
         with pytest.raises(OptionError, match="model: .*; expected NAME=RUN"):
             served_runs("rr", ServeConfig(models=(wrong,)))
-
-
-def test_a_wrong_model_is_one_line(capsys):
-    assert main(["serve", "wo", "--model", "fast"]) == 2
-    assert capsys.readouterr().err.strip() == "error: --model: 'fast'; expected NAME=RUN"

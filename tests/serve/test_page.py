@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import shutil
 import socket
 import threading
@@ -122,8 +121,7 @@ def collection(tmp_path_factory):
 def served(ranker, others=None, **settings):
     """Address of a service in a thread, of a ranker and others by name."""
     rankers = {"tested": ranker, **(others or {})}
-    loads = {name: functools.partial(rankers.get, name) for name in rankers}
-    app = build_app(Service(loads, ServeConfig(**settings)))
+    app = build_app(Service(rankers, lambda ranker: ranker, ServeConfig(**settings)))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -15,29 +15,24 @@ from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
-from serving import Controlled, call, running
+from serving import (
+    DIALECTS,
+    ORDER,
+    QUESTION,
+    TEXTS,
+    Controlled,
+    body_for,
+    call,
+    results_of,
+    running,
+)
 
 from wqa.errors import DataError, MissingDependency, OptionError, RunDirectoryError
-from wqa.inference import Capabilities
 from wqa.serve import ServeConfig, create_app, read_api_key
-from wqa.serve.batching import dropping
-from wqa.serve.requests import BODIES, read_request
+from wqa.serve.requests import read_request
 from wqa.serve.server import LOGS, JsonLines
-from wqa.serve.service import RequestError
+from wqa.serve.service import RequestError, dropping
 from wqa.systems.load import load_ranker
-
-DIALECTS = [path for path in BODIES if path != "/ask"]
-QUESTION = "how do glacier caves form ?"
-TEXTS = ["Water melts the ice .", "Glacier caves form in ice .", " ", "A cave ."]
-#: Word overlap puts them in this order.
-ORDER = [1, 0, 3, 2]
-
-
-def body_for(path, texts=TEXTS, question=QUESTION, **fields):
-    """Body of a request in the dialect of a path."""
-    names = {"/rerank": ("query", "texts"), "/api/rank": ("question", "candidates")}
-    question_name, texts_name = names.get(path, ("query", "documents"))
-    return {question_name: question, texts_name: texts, **fields}
 
 
 def answer(path, body=None, ranker=None, settings=(), **options):
@@ -185,9 +180,7 @@ def test_scores_of_every_dialect_follow_the_order(cascade):
     assert expected.dropped.any()
     scores = {"/rerank": "score", "/api/rank": "relevance"}
     for path in DIALECTS:
-        got = answer(path, body_for(path, texts), cascade).json
-        if path != "/rerank":
-            got = got["candidates" if path == "/api/rank" else "results"]
+        got = results_of(path, answer(path, body_for(path, texts), cascade))
         assert [row["index"] for row in got] == expected.order.tolist(), path
         values = [row[scores.get(path, "relevance_score")] for row in got]
         assert np.allclose(values, expected.relevance[expected.order]), path
@@ -382,10 +375,7 @@ def test_control_characters_and_unknown_fields_are_taken(path):
     texts = ["a\x00b\x1b[2J", "\u202e glacier", "\U0001f9ca ice"]
     response = answer(path, body_for(path, texts, unknown={"a": [1]}, top_k=1))
     assert response.status == 200
-    found = response.json
-    if path != "/rerank":
-        found = found["candidates" if path == "/api/rank" else "results"]
-    assert len(found) == 3
+    assert len(results_of(path, response)) == 3
 
 
 JSON = st.recursive(
@@ -406,13 +396,13 @@ def test_any_body_is_read_or_refused(path, body, valid):
     if valid:
         body = {**body_for(path), **body}
     try:
-        request = read_request(path, json.dumps(body).encode(), ServeConfig())
+        request, texts = read_request(path, json.dumps(body).encode(), ServeConfig())
     except RequestError as error:
         assert error.kind in ("value", "empty", "size", "syntax")
         return
     assert request.question.strip()
-    assert request.texts and all(isinstance(text, str) for text in request.texts)
-    assert len(request.documents) == len(request.texts)
+    assert texts and all(isinstance(text, str) for text in texts)
+    assert len(request.documents) == len(texts)
 
 
 def test_a_compressed_body_is_read():
@@ -588,10 +578,10 @@ async def start_ranking(app, ranker, path="/v2/rerank", **fields):
 async def waits(app, count):
     """Wait until as many requests wait for the ranker."""
     for _ in range(2000):
-        if len(app.state.service.batcher.waiting) == count:
+        if len(app.state.service.waiting) == count:
             return
         await asyncio.sleep(0.002)
-    raise AssertionError(f"{len(app.state.service.batcher.waiting)} wait")
+    raise AssertionError(f"{len(app.state.service.waiting)} wait")
 
 
 def test_a_full_queue_refuses():
@@ -649,7 +639,7 @@ def test_a_client_that_goes_away_leaves_its_place():
             await waits(app, 2)
             gone.set()
             assert [answer.status for answer in await asyncio.gather(*left)] == [499, 499]
-            assert not app.state.service.batcher.waiting
+            assert not app.state.service.waiting
             last = start(app, "/v2/rerank", question="last")
             await waits(app, 1)
             metrics = (await call(app, "/metrics", method="GET")).body.decode()
@@ -680,34 +670,6 @@ def test_a_request_that_fails_takes_no_other_with_it():
     assert answers[3].json == {"error": "service: internal error", "error_type": "Backend"}
     assert "ranking_failed" in {line["event"] for line in lines}
     assert "secret" not in json.dumps(lines)
-
-
-class Stages(Controlled):
-    """Three stages, whose drops nobody has set, and what goes wrong when somebody does."""
-
-    error = None
-
-    @property
-    def capabilities(self):
-        return Capabilities("overlap", stages=3)
-
-    def set_drops(self, drop_ratio=None, keep=None):
-        if self.error is not None:
-            raise self.error
-        super().set_drops(drop_ratio, keep)
-
-
-def test_drops_that_cannot_be_set_fail_their_request_alone():
-    async def run():
-        ranker = Stages()
-        ranker.error = ValueError("the secret text")
-        async with running(ranker) as app:
-            failed = await start(app, "/api/rank", drop_ratio=0.5)
-            return failed, await start(app, "/v2/rerank")
-
-    failed, later = asyncio.run(run())
-    assert (failed.status, failed.json["error"]) == (500, "service: internal error")
-    assert later.status == 200
 
 
 # Logs, metrics, health

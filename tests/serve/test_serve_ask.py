@@ -1,7 +1,6 @@
 """``POST /ask``: the sentences of a collection over HTTP."""
 
 import asyncio
-import json
 
 import pytest
 from serving import Controlled, call, running
@@ -131,33 +130,13 @@ def test_an_index_that_cannot_be_served(index, tmp_path, capsys):
         (["absent"], "absent: there is no such directory or file; expected a run"),
         (["wo", "--model", "fast=absent"], "absent: there is no such directory or file"),
         (["wo", "--model", "wo=rr"], "--model: wo twice"),
+        (["wo", "--model", "fast"], "error: --model: 'fast'; expected NAME=RUN"),
     ],
 )
 def test_a_ranker_that_is_not_there_is_said_before_the_service_listens(arguments, message, capsys):
     assert main(["serve", *arguments, "--port", "0"]) == 2
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err.count("\n") == 1 and message in captured.err
-
-
-def test_questions_that_wait_are_ranked_together(index):
-    ranker = Controlled()
-
-    async def work():
-        async with running(ranker, index=str(index)) as app:
-            ranker.gate.clear()
-            first = asyncio.ensure_future(call(app, "/ask", {"question": QUESTION}))
-            await asyncio.get_running_loop().run_in_executor(None, ranker.begun.acquire)
-            body = {"question": "where do lava tubes form ?"}
-            others = [asyncio.ensure_future(call(app, "/ask", body)) for _ in range(2)]
-            while len(app.state.service.batcher.waiting) < 2:
-                await asyncio.sleep(0.001)
-            ranker.gate.set()
-            return [await first, *[await other for other in others]]
-
-    got = asyncio.run(work())
-    assert [response.status for response in got] == [200] * 3
-    assert [len(group) for group in ranker.groups] == [1, 2]
-    assert json.loads(got[1].body)["sentences"][0]["text"] == "Lava tubes form where lava flows ."
 
 
 LONG = " ".join(f"Snow {number} lies on the hills ." for number in range(40))

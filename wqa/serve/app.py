@@ -27,12 +27,13 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from pydantic_core import to_json
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 
 import wqa
 from wqa.errors import InputError, WqaError, shorten
-from wqa.serve.requests import ANSWERS, BODIES, error_answer, read_request
-from wqa.serve.server import METRICS_FOLDER
+from wqa.serve.requests import DIALECTS, error_answer, read_request
+from wqa.serve.server import METRICS_FOLDER, ServeConfig
 from wqa.serve.service import RequestError, Service
 
 LOGGER = logging.getLogger(__name__)
@@ -52,6 +53,11 @@ GROUP = prometheus.Histogram(
     "wqa_group_requests", "Requests ranked together.", buckets=(1, 2, 4, 8, 16, 32)
 )
 QUEUE = prometheus.Gauge("wqa_queue_requests", "Requests that wait.", multiprocess_mode="livesum")
+
+#: Fields of requests that `Service.answer` takes as keywords.
+OPTIONS = {"retrieve", "max_tokens", "compare", "drop_ratio", "drop_below"}
+#: Headers of errors by kind.
+HEADERS = {"busy": {"retry-after": "1"}, "key": {"www-authenticate": "Bearer"}}
 
 router = APIRouter()
 
@@ -76,13 +82,12 @@ def build_app(service: Service) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         start = time.monotonic()
         await service.load()
-        _log("ready", model=", ".join(service.names), seconds=round(time.monotonic() - start, 3))
+        _log("ready", model=", ".join(service.rankers), seconds=round(time.monotonic() - start, 3))
         _drain_before_the_end(service)
         yield
-        service.batcher.close()
-        cut_off = service.cut_off + service.active
-        _log("stopped", cut_off=cut_off)
-        if cut_off:
+        service.executor.shutdown(wait=False)
+        _log("stopped", cut_off=service.active)
+        if service.active:
             service.on_cut_off()
 
     # The schema, without its pages: these read scripts from elsewhere.
@@ -92,19 +97,18 @@ def build_app(service: Service) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        exception_handlers=dict.fromkeys((HTTPException, ClientDisconnect, RequestError), refuse),
+        middleware=[Middleware(Watch, service=service)],
         generate_unique_id_function=lambda route: route.path.strip("/").replace("/", "_"),
     )
     app.state.service = service
-    for path, body in BODIES.items():
+    for path, body in DIALECTS.items():
         if path != "/ask" or service.config.index:
             content = {"application/json": {"schema": body.model_json_schema()}}
             described = {"requestBody": {"required": True, "content": content}}
             app.post(path, description=body.__doc__, openapi_extra=described)(rank)
     app.include_router(router)
     app.mount("/page", StaticFiles(directory=FOLDER))
-    app.add_exception_handler(HTTPException, _not_served)  # type: ignore[arg-type]
-    app.add_exception_handler(RequestError, refuse)  # type: ignore[arg-type]
-    app.add_middleware(Watch, service=service)
     return app
 
 
@@ -158,8 +162,8 @@ class Watch:
         self._service.active += 1
         try:
             await self._app(scope, receive, send_and_note)
-        except asyncio.CancelledError:
-            self._service.cut_off += 1
+        except asyncio.CancelledError:  # the server cuts the request off, which stays active
+            self._service.active += 1
             raise
         finally:
             self._service.active -= 1
@@ -170,8 +174,8 @@ class Watch:
         label = path if "route" in scope else "other"
         REQUESTS.labels(label, str(status)).inc()
         SECONDS.labels(label).observe(seconds)
-        QUEUE.set(len(self._service.batcher.waiting))
-        if path in BODIES or status >= 400:
+        QUEUE.set(len(self._service.waiting))
+        if path in DIALECTS or status >= 400:
             fields = {"id": scope["state"]["id"], "path": path[:60], "status": status}
             _log("request", **fields, seconds=round(seconds, 6), **facts)
 
@@ -181,26 +185,29 @@ def _respond(value: Any, status: int = 200, **headers: str) -> Response:
     return Response(to_json(value, inf_nan_mode="null"), status, headers, "application/json")
 
 
-async def refuse(request: Request, error: RequestError) -> Response:
+async def refuse(request: Request, error: Any) -> Response:
     """Make the response of an error, in the dialect of the path."""
+    headers = {}
+    if isinstance(error, ClientDisconnect):
+        error = RequestError("gone", "client", "closed the connection")
+    elif isinstance(error, HTTPException):
+        headers = dict(error.headers or {})
+        error = _not_served(request, error)
+    headers.update(HEADERS.get(error.kind, {}))
     request.state.log["refused"] = error.kind
     status, body = error_answer(request.scope["path"], error, request.state.id)
-    more = {"busy": {"retry-after": "1"}, "key": {"www-authenticate": "Bearer"}}
-    return _respond(body, status, **more.get(error.kind, {}))
+    return _respond(body, status, **headers)
 
 
-async def _not_served(request: Request, error: HTTPException) -> Response:
-    """Answer for a path or a method that has no endpoint."""
-    path, headers = request.scope["path"], error.headers or {}
-    expected = "one that is served"
+def _not_served(request: Request, error: HTTPException) -> RequestError:
+    """The error of a path or a method that has no endpoint."""
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        return RequestError("method", "method", f"is {request.method}", allowed)
+    path, expected = request.scope["path"], "one that is served"
     if path == "/ask":
         expected += "; this service was started without --index, a collection to ask"
-    refused = RequestError("path", "path", f"is {shorten(path)}", expected)
-    if error.status_code == 405:
-        refused = RequestError("method", "method", f"is {request.method}", headers.get("Allow", ""))
-    response = await refuse(request, refused)
-    response.headers.update(headers)
-    return response
+    return RequestError("path", "path", f"is {shorten(path)}", expected)
 
 
 def _service(request: Request) -> Service:
@@ -216,73 +223,66 @@ def _service(request: Request) -> Service:
 async def rank(request: Request) -> Response:
     """Answer a request for a ranking."""
     service = _service(request)
-    path, timeout = request.scope["route"].path, service.config.timeout
+    path, config = request.scope["route"].path, service.config
+    body, texts = read_request(path, await _read_body(request, config), config)
+    options = body.model_dump(include=OPTIONS, exclude_none=True)
     try:
-        with anyio.fail_after(timeout):
-            raw = await _read_body(request, service.config.max_bytes)
-    except TimeoutError:
-        raise RequestError("slow", "body", f"took more than {timeout:g} seconds") from None
-    except ClientDisconnect:
-        raise RequestError("gone", "client", "closed the connection") from None
-    rank_request = read_request(path, raw, service.config)
-    try:
-        work = service.answer(rank_request, request.state.id)
-        answered = await _unless_gone(request, work, timeout)
-    except RequestError:
+        work = service.answer(body, texts, **options)
+        ranked = await _unless_gone(request, work, config.timeout)
+    except (RequestError, ClientDisconnect):
         raise
     except InputError as error:
-        name = rank_request.names["question"]
-        raise RequestError("value", name, error.found, error.expected) from None
+        raise RequestError("value", body.names["question"], error.found, error.expected) from None
     except Exception as error:
         LOGGER.error("request_failed", exc_info=error)
         text = str(error) if isinstance(error, WqaError) else "internal error"
         raise RequestError("failed", "service", text) from None
-    for job in answered.jobs:
-        ranking = job.ranking
+    for job in ranked.jobs:
+        dropped = job.ranking.dropped
         CANDIDATES.inc(job.size)
         GROUP.observe(job.group)
-        for layer in ranking.exits[ranking.dropped].tolist():
+        for layer in job.ranking.exits[dropped].tolist():
             DROPPED.labels(str(layer)).inc()
         facts = {"candidates": job.size, "waited": round(job.waited, 6), "group": job.group}
-        request.state.log.update(facts, dropped=int(ranking.dropped.sum()))
-    return _respond(ANSWERS[path](answered))
+        request.state.log.update(facts, dropped=int(dropped.sum()))
+    return _respond(body.answer(ranked, request.state.id))
 
 
-async def _read_body(request: Request, most: int) -> bytes:
+async def _read_body(request: Request, config: ServeConfig) -> bytes:
     """Read the body, which is refused before it is whole where it is too large."""
     coding = request.headers.get("content-encoding", "identity").lower()
     if coding not in ("identity", "gzip"):
-        found = f"is {shorten(coding)}"
-        raise RequestError("encoding", "Content-Encoding", found, "gzip or none")
+        value = f"is {shorten(coding)}"
+        raise RequestError("encoding", "Content-Encoding", value, "gzip or none")
+    most, timeout = config.max_bytes, config.timeout
     large = RequestError("size", "body", "is too large", f"at most {most:,} bytes")
     if int(request.headers.get("content-length", 0)) > most:
         raise large
     body, gzip = bytearray(), zlib.decompressobj(wbits=31)
-    async for chunk in request.stream():
-        try:
-            body += gzip.decompress(chunk, most + 1 - len(body)) if coding == "gzip" else chunk
-        except zlib.error:
-            raise RequestError("syntax", "body", "is no gzip", "a JSON object") from None
-        if len(body) > most:
-            raise large
+    try:
+        with anyio.fail_after(timeout):
+            async for chunk in request.stream():
+                body += gzip.decompress(chunk, most + 1 - len(body)) if coding == "gzip" else chunk
+                if len(body) > most:
+                    raise large
+    except zlib.error:
+        raise RequestError("syntax", "body", "is no gzip", "a JSON object") from None
+    except TimeoutError:
+        raise RequestError("slow", "body", f"took more than {timeout:g} seconds") from None
     return bytes(body)  # one that is cut short is no JSON
 
 
 async def _unless_gone(request: Request, work: Awaitable[Any], seconds: float) -> Any:
     """Result of some work, unless the client goes away or the time is over before it."""
-
-    async def until_gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(until_gone())
+    # Behind a body that has been read, the only message is that the client has gone.
+    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(request.receive())
     try:
         first = asyncio.FIRST_COMPLETED
         done, _ = await asyncio.wait({working, gone}, timeout=seconds, return_when=first)
         if working in done:
             return working.result()
         if gone in done:
-            raise RequestError("gone", "client", "closed the connection")
+            raise ClientDisconnect
         raise RequestError("deadline", "service", f"no ranking within {seconds:g} seconds")
     finally:
         working.cancel()
@@ -293,9 +293,9 @@ async def _unless_gone(request: Request, work: Awaitable[Any], seconds: float) -
 async def info(request: Request) -> Response:
     """Describe the ranker, as Text Embeddings Inference does."""
     service = _service(request)
-    config, name = service.config, service.names[0]
+    config, name = service.config, service.name_of(None)
     # Clients read numbers, whatever the ranker: without a limit of tokens that of characters holds.
-    inputs = service.batcher.rankers[name].inputs
+    inputs = service.rankers[name].inputs
     length = getattr(inputs, "max_length", None) or config.max_characters
     facts = {
         "model_id": name,
@@ -308,9 +308,9 @@ async def info(request: Request) -> Response:
         "auto_truncate": True,
         "tokenization_workers": 1,
         "version": wqa.__version__,
+        **dict.fromkeys(("model_sha", "max_batch_requests", "sha", "docker_label")),
     }
-    unknown = dict.fromkeys(("model_sha", "max_batch_requests", "sha", "docker_label"))
-    return _respond({**facts, **unknown})
+    return _respond(facts)
 
 
 @router.get("/api/ranker")
@@ -325,7 +325,7 @@ async def describe(request: Request) -> Response:
         "characters": config.max_characters,
         "seconds": config.timeout,
     }
-    facts = {"model": name, "models": service.names, **service.descriptions[name]}
+    facts = {"model": name, "models": list(service.rankers), **service.descriptions[name]}
     return _respond({**facts, "limits": limits, "version": wqa.__version__})
 
 
@@ -341,7 +341,7 @@ async def models(request: Request) -> Response:
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
     """Metrics of Prometheus."""
-    QUEUE.set(len(_service(request).batcher.waiting))
+    QUEUE.set(len(_service(request).waiting))
     registry = prometheus.REGISTRY
     if METRICS_FOLDER in os.environ:
         registry = prometheus.CollectorRegistry()

@@ -200,15 +200,17 @@ def create_app(
     from wqa.systems.load import load_ranker
 
     options.setdefault("long_questions", "truncate")
-    loads = {}
-    for name, path in served_runs(run, config).items():
-        loads[name] = functools.partial(load_ranker, path, **options)
-    return build_app(Service(loads, config, options.get("precision", "float32")))
+    load = functools.partial(load_ranker, **options)
+    precision = options.get("precision", "float32")
+    return build_app(Service(served_runs(run, config), load, config, precision))
 
 
 def served_runs(run: Any, config: ServeConfig) -> Dict[str, Any]:
-    """Rankers of a service by name, the default one first."""
-    runs = {ranker_name(run): run}
+    """Rankers of a service by name, the default one first.
+
+    Its name is that of its folder or file, or the whole name of a baseline.
+    """
+    runs = {os.fspath(run) if parse_baseline(run) else os.path.basename(os.path.abspath(run)): run}
     for model in config.models:
         name, _, path = model.partition("=")
         if not name.strip() or not path:
@@ -217,13 +219,6 @@ def served_runs(run: Any, config: ServeConfig) -> Dict[str, Any]:
             raise OptionError("model", f"{name} twice", "a name of its own for each ranker")
         runs[name] = path
     return runs
-
-
-def ranker_name(run: Union[str, os.PathLike[str]]) -> str:
-    """Name of a ranker in answers: that of its folder or file, or the whole name of a baseline."""
-    if parse_baseline(run) is not None:
-        return os.fspath(run)
-    return pathlib.Path(os.path.abspath(run)).name
 
 
 def check_installed() -> None:
@@ -357,10 +352,9 @@ def _create_worker(run: Any, config: ServeConfig, options: Dict[str, Any]) -> An
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
+    parent: Any = multiprocessing.parent_process()
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _check_paths(run: Any, config: ServeConfig) -> None:

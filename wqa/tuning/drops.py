@@ -66,9 +66,7 @@ class Tuning:
 
     def to_dict(self) -> Dict[str, Any]:
         """Counts, the Pareto front and what was picked, in types of JSON."""
-        picked = None
-        if self.picked is not None:
-            picked = {**self.picked.row(self.columns), "file": str(self.path)}
+        picked = self.picked and {**self.picked.row(self.columns), "file": str(self.path)}
         return {
             "questions": self.questions,
             "configurations": len(self.configurations),
@@ -176,28 +174,23 @@ def tune(
             picked = pick(configurations, metric, **limits)
             record = tuning_record({"metric": metric, **limits}, data, filter, prepared)
             stored = _store(path, picked, record)
-        count = len(prepared.questions)
-        counts = prepared.truncated, prepared.skipped
-        return Tuning(count, configurations, front, columns, folder, picked, stored, *counts)
+    count = len(prepared.questions)
+    return Tuning(count, configurations, front, columns, folder, picked, stored, **prepared.counts)
 
 
 def _choices(grid: Optional[Sequence[float]], is_sequence: bool) -> List[Drop]:
     """What each stage may drop, in ascending order of the grid."""
     if grid is None:
         grid = KEEPS if is_sequence else GRID
-    choices = []
-    for value in sorted(set(grid)):
-        if is_sequence:
-            if value < 1 or value % 1:
-                raise OptionError("grid", shorten(value), "whole numbers of candidates to keep")
-            choices.append(Drop(keep=int(value)))
-        else:
-            if not 0 <= value < 1:
-                raise OptionError("grid", shorten(value), "drop ratios from 0 to below 1")
-            choices.append(Drop(float(value)))
-    if not choices:
+    values = sorted(set(grid))
+    if not values:
         raise OptionError("grid", "nothing", "at least one number")
-    return choices
+    for value in values:
+        if is_sequence and (value < 1 or value % 1):
+            raise OptionError("grid", shorten(value), "whole numbers of candidates to keep")
+        if not is_sequence and not 0 <= value < 1:
+            raise OptionError("grid", shorten(value), "drop ratios from 0 to below 1")
+    return [Drop(keep=int(value)) if is_sequence else Drop(float(value)) for value in values]
 
 
 def _drops(
