@@ -87,7 +87,7 @@ setup(
         # `wqa export --format onnx`, and what runs the graphs, also where MXNet is not installed.
         "onnx": ["onnx>=1.14", "onnxruntime>=1.16"],
         # `wqa serve`, whose workers are those of uvicorn 0.30.
-        "serve": ["fastapi", "pydantic>=2", "uvicorn>=0.30", "prometheus-client"],
+        "serve": ["fastapi", "pydantic>=2.10", "uvicorn>=0.30", "prometheus-client"],
         # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
         "docs": [
             "jinja2",

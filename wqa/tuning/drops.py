@@ -17,7 +17,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from wqa.config import read_json
 from wqa.data import DEFAULT_FILTER, read_questions
 from wqa.data.probe import DESCRIPTIONS, probe, ranker_file_kind
-from wqa.errors import OptionError, RunDirectoryError, shorten
+from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
+from wqa.evaluation import METRICS
 from wqa.evaluation.rankers import questions_that_count
 from wqa.evaluation.report import write_rows
 from wqa.inference.dropping import Drop
@@ -136,6 +137,7 @@ def tune(
     OutputLocked
         If another process writes to the run, the file or the folder.
     """
+    check_choice("metric", metric, METRICS)
     given = {"max_cost": max_cost, "max_loss": max_loss}
     limits = {name: value for name, value in given.items() if value is not None}
     if len(limits) > 1:
