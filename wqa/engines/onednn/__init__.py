@@ -6,8 +6,8 @@ runtime.
 
 `layers.PackedLayers` runs layers on packed rows, for ranking. `GradientEngine` runs slices of
 layers in MXNet's autograd graph, for training. `quantize.quantize_network` prepares 8-bit products.
-They know layers, but no paper, head or loss. `library` loads oneDNN and describes memory, `kernels`
-compiles operations, and `operations` binds them to buffers.
+They know layers, but no paper, head or loss. `library` loads oneDNN and describes memory, and
+`operations` compiles kernels and binds them to memory.
 """
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet

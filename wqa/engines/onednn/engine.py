@@ -30,13 +30,14 @@ from wqa.engines.inputs import EngineInputs, as_float32
 from wqa.engines.onednn.last_layer import ATTENDING
 from wqa.engines.onednn.layers import PackedLayers
 from wqa.engines.onednn.library import (
-    Array,
     Call,
-    Layout,
+    Memory,
+    cached,
     count_streams,
     count_threads,
     encoding_kind,
     openmp_threads,
+    zeros,
 )
 from wqa.engines.onednn.operations import Dense, Operations
 from wqa.engines.onednn.packed_rows import PackedBatch, round_up
@@ -90,7 +91,7 @@ class PackedStage:
         if self._head.reads == "tokens":
             return as_float32(layers.encodings[: batch.tokens])
         if self._reads_rows:
-            rows = layers.attend_read_rows(self._end - 1, batch)
+            rows = layers.last.attend(self._end - 1, layers.encodings, batch)
         else:
             rows = layers.read_rows(batch)
         if self._head.reads == "marks":
@@ -126,7 +127,7 @@ class PackedStage:
         if head.reads == "marks":
             rows, is_read = np.split(rows, [-head.marks], axis=1)
         if self._reads_rows:
-            rows = layers.finish_read_rows(self._end - 1, rows)
+            rows = layers.last.finish(self._end - 1, rows)
         if head.reads == "marks":
             marked = rows.reshape(*is_read.shape, -1) * is_read[:, :, None]
             return self._by_mxnet(marked, is_read)
@@ -179,36 +180,33 @@ class DenseChain:
         self._layers = [(Dense.of(block), activation) for block, activation in layers]
         self._widths = [layers[0][0].weight.shape[1]]
         self._widths += [block.weight.shape[0] for block, _ in layers]
-        self._operations = Operations(0.0)
-        self._compiled: Dict[int, Tuple[List[Array], List[Call]]] = {}
+        self._operations = Operations()
+        self._cache: Dict[tuple, Any] = {}
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """Run the layers.
 
         Shapes: `rows` (n, in), the result (n, out).
         """
-        chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
-        return np.concatenate([self._run(chunk) for chunk in chunks])
+        outputs = []
+        for start in range(0, len(rows), CHUNK):
+            chunk = rows[start : start + CHUNK]
+            arrays, calls = self._compile(round_up(len(chunk)))
+            arrays[0].data[: len(chunk)] = chunk
+            for call in calls:
+                call()
+            outputs.append(arrays[-1].data[: len(chunk)].copy())
+        return np.concatenate(outputs)
 
-    def _run(self, rows: np.ndarray) -> np.ndarray:
-        count = len(rows)
-        arrays, calls = self._compile(round_up(count))
-        arrays[0].data[:count] = rows
-        for call in calls:
-            call()
-        return arrays[-1].data[:count].copy()
-
-    def _compile(self, rows: int) -> Tuple[List[Array], List[Call]]:
+    @cached
+    def _compile(self, rows: int) -> Tuple[List[Memory], List[Call]]:
         """Input and output of each layer for a number of rows, and the calls between them."""
-        if rows not in self._compiled:
-            arrays = [Array(Layout((rows, width), "float32")) for width in self._widths]
-            calls = []
-            for index, (weight, activation) in enumerate(self._layers):
-                steps = [(activation, None)] if activation else []
-                source, out = arrays[index : index + 2]
-                calls.append(self._operations.dense(source, weight, out, *steps))
-            self._compiled[rows] = (arrays, calls)
-        return self._compiled[rows]
+        arrays = [Memory.of(zeros((rows, width), "float32")) for width in self._widths]
+        calls = []
+        for (weight, activation), source, out in zip(self._layers, arrays, arrays[1:]):
+            steps = [(activation, None)] if activation else []
+            calls.append(self._operations.dense(source, weight, out, *steps))
+        return arrays, calls
 
 
 #: Default number of tokens of a micro-batch.

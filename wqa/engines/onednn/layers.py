@@ -14,25 +14,22 @@ section 4).
 from __future__ import annotations
 
 import copy
-import functools
-import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.engines.inputs import as_float32
-from wqa.engines.onednn.last_layer import HeadWeights, LastLayer
-from wqa.engines.onednn.library import Array, Call, Layout, Scratch, one
+from wqa.engines.onednn.last_layer import LastLayer
+from wqa.engines.onednn.library import Call, Memory, cached, one
 from wqa.engines.onednn.operations import Operations, Quantized
 from wqa.engines.onednn.packed_rows import (
-    ATTENTIONS,
     PackedBatch,
     PackedEmbeddings,
     PackedLayer,
     RelativeBias,
     RowBuffers,
-    compile_attention,
+    attentions,
     round_up,
 )
 from wqa.models.backbone import EncoderLayer
@@ -80,10 +77,7 @@ class PackedLayers:
     ) -> None:
         self.config, self.kind = config, kind
         self._capacity = round_up(rows)
-        self._blocks = tuple(layers)
         self._relative = RelativeBias.of(layers, config)
-        self._head_weights: Dict[int, HeadWeights] = {}
-        self._lock = threading.Lock()  # of these, which siblings share
         self._embeddings: Any = None
         if embeddings is not None:
             self._embeddings = PackedEmbeddings(embeddings, config, typed)
@@ -93,23 +87,20 @@ class PackedLayers:
             # A shared layer has its own 8-bit weights at each depth.
             key = (id(layer), index if quantized else 0)
             if key not in packed:
-                packed[key] = PackedLayer(layer, config, quantized[index] if quantized else None)
+                own = quantized[index] if quantized else None
+                packed[key] = PackedLayer(layer, config, kind, own)
             self._layers.append(packed[key])
         self._make_buffers()
 
     def _make_buffers(self) -> None:
         """Make buffers, and forget the calls that are bound to others."""
-        config, kind = self.config, self.kind
-        self._operations = Operations(config.layer_norm_eps)
-        self._rows = RowBuffers(config, kind, self._capacity, self._operations)
-        self._buffers = (Scratch(), Scratch())
-        parts = (self._layers, self._head_weights, self._relative)
-        self._read = LastLayer(config, kind, *parts, self._operations, self._buffers)
-        self._calls: Dict[tuple, Dict[str, List[Call]]] = {}
-        sizes = (self._operations.scratch, config, kind, self._buffers, self._relative is not None)
-        self._attention = functools.lru_cache(ATTENTIONS)(
-            functools.partial(compile_attention, *sizes)
-        )
+        self._operations = Operations(self.config.layer_norm_eps)
+        self._rows = RowBuffers(self.config, self.kind, self._capacity, self._operations)
+        self._attention = attentions(self.kind, self._operations.scratch)
+        #: The layers for the rows that heads read.
+        parts = (self._layers, self._relative, self._operations, self._attention)
+        self.last = LastLayer(self.config, self.kind, *parts)
+        self._cache: Dict[tuple, Any] = {}
 
     def sibling(self) -> PackedLayers:
         """The same layers, by the same parameters, with buffers of their own for another thread."""
@@ -158,12 +149,8 @@ class PackedLayers:
 
     def round_sums(self, batch: PackedBatch) -> None:
         """Set the current encodings to `sums`, rounded to their type."""
-        key = ("round", batch.rows)
-        if key not in self._calls:
-            arrays = [self._rows.array("sums", batch.rows, self.config.units, "float32")]
-            arrays.append(self._rows.array("x", batch.rows, self.config.units))
-            self._calls[key] = {"round": [self._operations.convert(*arrays)]}
-        self._calls[key]["round"][0]()
+        sums = self._rows.array("sums", batch.rows, self.config.units, "float32")
+        self._operations.convert(sums, self._rows.array("x", batch.rows, self.config.units))()
 
     def load(self, rows: Sequence[np.ndarray]) -> None:
         """Set the current encodings.
@@ -196,42 +183,6 @@ class PackedLayers:
             for call in calls[step]:
                 call()
 
-    def attend_read_rows(self, index: int, batch: PackedBatch) -> np.ndarray:
-        """Run the attention of a layer for the rows that heads read; `finish_read_rows` follows.
-
-        Parameters
-        ----------
-        index, batch
-            Layer and rows, as `layer` takes them.
-
-        Returns
-        -------
-        numpy.ndarray
-            (pairs, 2 n C) float32. The current encodings do not change.
-        """
-        with self._lock:
-            if index not in self._head_weights:
-                block = self._blocks[index]
-                self._head_weights[index] = HeadWeights.of(block, self.config, self.kind)
-        return self._read.attend(index, self.encodings, batch)
-
-    def finish_read_rows(self, index: int, rows: np.ndarray) -> np.ndarray:
-        """Run the rest of a layer for the rows that heads read.
-
-        Parameters
-        ----------
-        index : int
-            Index of the layer.
-        rows : numpy.ndarray
-            (pairs, 2 n C) results of `attend_read_rows`, of any number of micro-batches.
-
-        Returns
-        -------
-        numpy.ndarray
-            (pairs, n C) float32.
-        """
-        return self._read.finish(index, rows)
-
     def read_rows(self, batch: PackedBatch) -> np.ndarray:
         """Current encodings of the rows that heads read.
 
@@ -262,77 +213,77 @@ class PackedLayers:
             (pairs, C) in float32.
         """
         count, units = len(batch.lengths), self.config.units
-        pairs, key = round_up(count), ("means", round_up(count), batch.rows)
         # One product with a matrix of zeros and ones sums the rows of each pair.
-        memory = self._rows.memory("ones", self._capacity).reshape(-1)
-        ones = memory[: pairs * batch.rows].reshape(pairs, batch.rows)
+        ones, call = self._mean_call(round_up(count), batch.rows)
         ones[:count] = 0
         for row, (start, end) in enumerate(zip(batch.starts.tolist(), batch.starts[1:].tolist())):
             ones[row, start + 1 : end] = one(self.kind)
         # What earlier batches left past the tokens is multiplied by 0, which makes NaN of infinity.
         self.encodings[batch.tokens : batch.rows] = 0
-        sums = self._rows.array("first sums", pairs, units, "float32")
-        if key not in self._calls:
-            matrix = Array(Layout((pairs, batch.rows), self.kind), memory)
-            values = self._rows.array("x", batch.rows, units, self.kind)
-            self._calls[key] = {"means": [self._operations.product(matrix, values, sums)]}
-        self._calls[key]["means"][0]()
+        call()
         rows = self._rows.memory("first sums", units, "float32")[:count]
         return rows / (batch.lengths - 1)[:, None].astype(np.float32)
+
+    @cached
+    def _mean_call(self, pairs: int, rows: int) -> Tuple[np.ndarray, Call]:
+        """The matrix of zeros and ones, (pairs, rows), and the product with it."""
+        memory = self._rows.memory("ones", self._capacity).reshape(-1)
+        ones = memory[: pairs * rows].reshape(pairs, rows)
+        values = self._rows.array("x", rows, self.config.units)
+        sums = self._rows.array("first sums", pairs, self.config.units, "float32")
+        return ones, self._operations.product(Memory.of(ones), values, sums)
 
     def _input(self, step: str) -> np.ndarray:
         """Buffer of the input of a step."""
         units = self.config.units
         if step == "narrow":
-            return self._rows.memory("inner", self.config.hidden_size, self.kind)
-        return self._rows.memory("context" if step == "merge" else "x", units, self.kind)
+            return self._rows.memory("inner", self.config.hidden_size)
+        return self._rows.memory("context" if step == "merge" else "x", units)
 
     def _attend(self, batch: PackedBatch) -> None:
-        units = self.config.units
-        row_bytes = units * self.encodings.itemsize
+        width, heads = self.config.units, self.config.num_heads
+        size, row_bytes = width // heads, width * self.encodings.itemsize
         addresses = []
         for name in ("query", "key", "value", "context"):
-            addresses.append(self._rows.memory(name, units).ctypes.data)
+            addresses.append(self._rows.memory(name, width).ctypes.data)
         for group in batch.groups:
-            offset = group.row * row_bytes
-            attention = self._attention(group.pairs, group.length)
-            operands = [address + offset for address in addresses]
+            pairs, length = group.pairs, group.length
+            rows = (pairs, heads, length, size), (length * width, size, width, 1)
+            transposed = (pairs, heads, size, length), (length * width, size, 1, width)
+            operands = [address + group.row * row_bytes for address in addresses]
+            bias = None
             if self._relative is not None:
-                bias = self._relative.matrix(group.length)  # this name keeps it in memory
-                operands.append(bias.ctypes.data)
-            attention(*operands)
+                matrix = self._relative.matrix(length)  # this name keeps it in memory
+                operands.append(matrix.ctypes.data)
+                bias = (1, heads, length, length)
+            self._attention(rows, transposed, rows, bias)(*operands)
 
     # Compiling
 
+    @cached
     def _embedding_calls(self, rows: int) -> List[Call]:
-        key = ("embed", rows)
-        if key not in self._calls:
-            table, units, operations = self._embeddings, self.config.units, self._operations
-            sums = self._rows.array("sums", rows, table.width, "float32")
-            out = self._rows.array("x", rows, units, self.kind)
-            if table.projection is None:
-                calls = [operations.norm(sums, table.norm, out)]
-            else:
-                normed = self._rows.array("normed", rows, table.width, "float32")
-                total = self._rows.array("total", rows, units, "float32")
-                calls = [
-                    operations.norm(sums, table.norm, normed),
-                    operations.dense(normed, table.projection, total),
-                    operations.convert(total, out),
-                ]
-            self._calls[key] = {"embed": calls}
-        return self._calls[key]["embed"]
+        table, units, operations = self._embeddings, self.config.units, self._operations
+        sums = self._rows.array("sums", rows, table.width, "float32")
+        out = self._rows.array("x", rows, units)
+        if table.projection is None:
+            return [operations.norm(sums, table.norm, out)]
+        normed = self._rows.array("normed", rows, table.width, "float32")
+        total = self._rows.array("total", rows, units, "float32")
+        return [
+            operations.norm(sums, table.norm, normed),
+            operations.dense(normed, table.projection, total),
+            operations.convert(total, out),
+        ]
 
+    @cached
     def _layer_calls(self, index: int, rows: int) -> Dict[str, List[Call]]:
         """Calls of a layer by step."""
-        key = (index, rows)
-        if key not in self._calls:
-            layer, buffers = self._layers[index], self._rows
-            project: List[Call] = []
-            x = buffers.array("x", rows, self.config.units)
-            source = buffers.rounded(project, x, layer.products["key"], "x8")
-            for name in ("query", "key", "value"):
-                out = buffers.array(name, rows, self.config.units)
-                project.append(self._operations.dense(source, layer.products[name], out))
-            self._calls[key] = {"project": project, **buffers.after_attention(layer, rows)}
-        return self._calls[key]
+        layer, buffers, units = self._layers[index], self._rows, self.config.units
+        project: List[Call] = []
+        source = buffers.rounded(
+            project, buffers.array("x", rows, units), layer.products["key"], "x8"
+        )
+        for name in ("query", "key", "value"):
+            out = buffers.array(name, rows, units)
+            project.append(self._operations.dense(source, layer.products[name], out))
+        return {"project": project, **buffers.after_attention(layer, rows)}

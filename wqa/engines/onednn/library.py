@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import functools
 import importlib.metadata
-from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -58,8 +58,9 @@ NEEDED: Dict[str, Tuple[int, str]] = {
     "int8": (0x07, "AVX2"),
 }
 
-#: oneDNN's bits of AVX_VNNI and of AVX512_VNNI.
-_VNNI = 0x08 | 0x40
+#: oneDNN's bits of AVX_VNNI and of AVX512_VNNI, which add products of 8-bit integers in 32 bits.
+#: Without them, sums of two products saturate in 16 bits.
+VNNI = 0x08 | 0x40
 
 _CPU, _IN_ORDER, _ANY_LAYOUT = 1, 1, 1
 
@@ -82,16 +83,9 @@ def library() -> ctypes.CDLL:
             "oneDNN 3.2",
             f"install it on an x86-64 processor, {how_to_install('cpu')}",
         ) from None
+    # What oneDNN takes are pointers already; only results of other types than int are declared.
     library.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
-    library.dnnl_memory_desc_get_size.argtypes = [Pointer]
     library.dnnl_primitive_desc_query_md.restype = Pointer
-    library.dnnl_primitive_desc_query_md.argtypes = [Pointer, ctypes.c_int, ctypes.c_int]
-    library.dnnl_memory_desc_equal.argtypes = [Pointer, Pointer]
-    library.dnnl_memory_set_data_handle.argtypes = [Pointer, Pointer]
-    library.dnnl_primitive_execute.argtypes = [Pointer, Pointer, ctypes.c_int, Pointer]
-    for name in ("memory", "memory_desc", "primitive", "primitive_desc", "primitive_attr"):
-        getattr(library, f"dnnl_{name}_destroy").argtypes = [Pointer]
-    library.dnnl_post_ops_destroy.argtypes = [Pointer]
     return library
 
 
@@ -117,14 +111,6 @@ def instruction_set() -> int:
         oneDNN's bits of instruction sets.
     """
     return library().dnnl_get_effective_cpu_isa()
-
-
-def multiplies_bytes() -> bool:
-    """Whether the processor adds products of 8-bit integers in 32 bits (VNNI).
-
-    Without it, sums of two products saturate in 16 bits.
-    """
-    return bool(instruction_set() & _VNNI)
 
 
 def check_precision(precision: str) -> None:
@@ -222,7 +208,7 @@ class Layout(Handle):
         if strides is None:
             strides = [int(np.prod(self.shape[axis + 1 :])) for axis in range(len(self.shape))]
         self.strides = tuple(strides)
-        self._key = (self.shape, kind, self.strides, any_layout)
+        self._key: tuple = (self.shape, kind, self.strides, any_layout)
         sizes = (ctypes.c_int64 * 12)(*self.shape)
         axes, number = len(self.shape), TYPES[kind][0]
         if any_layout:
@@ -231,6 +217,18 @@ class Layout(Handle):
             steps = (ctypes.c_int64 * 12)(*strides)
             handle = create("memory_desc_create_with_strides", axes, sizes, number, steps)
         super().__init__("memory_desc", handle)
+
+    @classmethod
+    def copy(cls, known: Pointer) -> Layout:
+        """A layout that oneDNN has chosen, whose strides are its own matter."""
+        layout = cls.__new__(cls)
+        layout._key = (id(layout),)
+        Handle.__init__(layout, "memory_desc", create("memory_desc_clone", known))
+        return layout
+
+    def size(self) -> int:
+        """Bytes of an array."""
+        return library().dnnl_memory_desc_get_size(self.handle)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and self._key == other._key
@@ -242,55 +240,22 @@ class Layout(Handle):
 class Memory(Handle):
     """Memory that operations read and write, in a layout that oneDNN may have chosen."""
 
-    def __init__(self, layout: Pointer, data: np.ndarray) -> None:
-        self.data, self.address = data, data.ctypes.data
-        handle = create("memory_create", layout, engine(), Pointer(self.address))
+    def __init__(self, layout: Layout, data: np.ndarray) -> None:
+        self.layout, self.data, self.address = layout, data, data.ctypes.data
+        handle = create("memory_create", layout.handle, engine(), Pointer(self.address))
         super().__init__("memory", handle)
 
-    def move(self, address: int) -> None:
-        """Use other memory, whose owner keeps it alive."""
-        self.address = address
-        library().dnnl_memory_set_data_handle(self.handle, address)
-
-
-class Array(Memory):
-    """Memory whose layout is known."""
-
-    def __init__(self, layout: Layout, data: Optional[np.ndarray] = None) -> None:
-        self.layout = layout
-        super().__init__(layout.handle, zeros(layout.shape, layout.kind) if data is None else data)
-
     @classmethod
-    def of(cls, values: np.ndarray) -> Array:
+    def of(cls, values: np.ndarray) -> Memory:
         """The memory of an array of NumPy, or of a view; uint16 holds bfloat16."""
         kind = next(name for name, (_, carrier) in TYPES.items() if carrier == values.dtype)
         strides = [step // values.itemsize for step in values.strides]
         return cls(Layout(values.shape, kind, strides), values)
 
-
-class External(Array):
-    """Memory that others own, ``offset`` bytes behind the address that `move` sets before use."""
-
-    def __init__(self, layout: Layout, offset: int = 0) -> None:
-        super().__init__(layout, np.zeros(1, np.float32))
-        self._offset = offset
-
     def move(self, address: int) -> None:
-        super().move(address + self._offset)
-
-
-class MovingCalls(NamedTuple):
-    """Operations in sequence, and operands of theirs whose addresses each run sets."""
-
-    operands: Sequence[External]
-    calls: Sequence[Call]
-
-    def __call__(self, *addresses: int) -> None:
-        """Run the operations; takes the addresses of the operands in their order."""
-        for operand, address in zip(self.operands, addresses):
-            operand.move(address)
-        for call in self.calls:
-            call()
+        """Use other memory, whose owner keeps it alive."""
+        self.address = address
+        library().dnnl_memory_set_data_handle(self.handle, Pointer(address))
 
 
 class Scratch:
@@ -321,6 +286,19 @@ def one(kind: str) -> np.generic:
     return number if kind == "float32" else np.uint16(number.view(np.uint32) >> 16)
 
 
+def cached(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep the results of a method in ``_cache`` of its object, by the arguments."""
+
+    @functools.wraps(method)
+    def cached_method(self: Any, *arguments: Any) -> Any:
+        key = (method.__name__, *arguments)
+        if key not in self._cache:
+            self._cache[key] = method(self, *arguments)
+        return self._cache[key]
+
+    return cached_method
+
+
 class _Argument(ctypes.Structure):
     _fields_ = [("number", ctypes.c_int), ("memory", Pointer)]
 
@@ -334,16 +312,16 @@ def _argument_array(count: int) -> Any:
 class Call:
     """An operation bound to its arrays; calling it runs it."""
 
-    __slots__ = ("_execute", "_primitive", "_count", "_arguments", "_kept")
+    __slots__ = ("_execute", "_arguments", "kernel", "arrays")
 
     def __init__(self, kernel: Handle, arrays: Dict[int, Memory]) -> None:
-        self._execute = library().dnnl_primitive_execute
-        self._primitive, self._count = kernel.handle, len(arrays)
+        self.kernel, self.arrays = kernel, arrays
         arguments = [_Argument(number, array.handle) for number, array in arrays.items()]
-        self._arguments = _argument_array(len(arrays))(*arguments)
-        self._kept = (kernel, arrays)
+        array = _argument_array(len(arrays))(*arguments)
+        self._execute = library().dnnl_primitive_execute
+        self._arguments = (kernel.handle, stream(), len(arrays), array)
 
     def __call__(self) -> None:
-        status = self._execute(self._primitive, stream(), self._count, self._arguments)
+        status = self._execute(*self._arguments)
         if status:
             raise RuntimeError(f"dnnl_primitive_execute returned status {status}")

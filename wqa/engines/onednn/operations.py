@@ -15,16 +15,50 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import mxnet as mx
 import numpy as np
 
-from wqa.engines.onednn.kernels import (
-    ACTIVATIONS,
-    ADD,
-    ARGUMENTS,
-    MULTIPLY,
-    Attributes,
-    Kernel,
-    PackedWeights,
+from wqa.engines.onednn.library import (
+    TYPES,
+    Call,
+    Handle,
+    Layout,
+    Memory,
+    Pointer,
+    Scratch,
+    count_threads,
+    create,
+    engine,
+    library,
+    zeros,
 )
-from wqa.engines.onednn.library import Array, Call, Layout, Memory, Scratch, count_threads, engine
+
+#: oneDNN's numbers of activations, by name.
+ACTIVATIONS = {"relu": 32, "tanh": 33, "gelu_tanh": 43, "gelu": 49}
+_LINEAR = 38
+
+#: oneDNN's numbers of an operation's arguments.
+ARGUMENTS = {
+    "src": 1,
+    "src_1": 2,
+    "dst": 17,
+    "weights": 33,
+    "bias": 41,
+    "mean": 49,
+    "variance": 50,
+    "gamma": 51,
+    "beta": 52,
+    "diff_src": 129,
+    "diff_dst": 145,
+    "diff_gamma": 255,
+    "diff_beta": 256,
+    "weight_scales": 4096 | 33,
+}
+_SCRATCH, _SECOND, _POST_OP = 80, 2, 32768
+
+#: oneDNN's numbers of operations on two arrays.
+_BINARY = {"add": 131056, "multiply": 131057}
+_QUERY_WEIGHTS, _QUERY_SCRATCH = 131, 136
+_USER_SCRATCH = 1
+_ACCURATE_SOFTMAX, _NORM_FLAGS = 196608, 6
+_TRAINING, _INFERENCE, _BACKWARD = 64, 96, 128
 
 #: Products of a layer by name, and the step of the layer to which a product belongs.
 PRODUCTS = {
@@ -37,24 +71,16 @@ PRODUCTS = {
 }
 
 
-_ACCURATE_SOFTMAX, _NORM_FLAGS = 196608, 6
-_TRAINING, _INFERENCE, _BACKWARD = 64, 96, 128
-
-
-def address(array: mx.nd.NDArray) -> int:
-    """Address of an MXNet array's first element on the CPU."""
+def address(handle: Pointer) -> int:
+    """Address of the first element of MXNet's array with a handle, on the CPU."""
     pointer = ctypes.c_void_p()
-    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
+    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(handle, ctypes.byref(pointer)))
     return pointer.value or 0
 
 
-def shared_memory(array: mx.nd.NDArray) -> np.ndarray:
-    """A flat view of an MXNet array's memory on the CPU.
-
-    Shapes: the result (size,).
-    """
-    pointer = ctypes.cast(address(array), ctypes.POINTER(ctypes.c_float))
-    return np.ctypeslib.as_array(pointer, (array.size,))
+def view(start: int, *shape: int) -> np.ndarray:
+    """View memory that others own as float32 numbers of a shape."""
+    return np.ctypeslib.as_array(ctypes.cast(start, ctypes.POINTER(ctypes.c_float)), shape)
 
 
 class Quantized(NamedTuple):
@@ -82,34 +108,37 @@ class Quantized(NamedTuple):
         return Quantized(weight, self.scale * 2, self.factor)
 
 
-class Vector(Array):
+def vector(values: np.ndarray) -> Memory:
     """float32 numbers that a kernel reads."""
-
-    def __init__(self, values: np.ndarray, axes: int = 2) -> None:
-        shape = (1, values.size) if axes == 2 else (values.size,)
-        super().__init__(Layout(shape, "float32"), np.ascontiguousarray(values, dtype=np.float32))
+    return Memory.of(np.ascontiguousarray(values, dtype=np.float32))
 
 
 class Dense:
     """Weight and bias of a dense layer, prepacked for each kernel that reads them.
+
+    ``read`` returns the weight, (out, in). A ``refreshable`` one stays where it is, and `refresh`
+    packs it again.
 
     Shapes: `bias` (out,).
     """
 
     def __init__(
         self,
-        weight: Callable[[], np.ndarray],
+        read: Callable[[], np.ndarray],
         bias: np.ndarray,
         quantized: Optional[Quantized] = None,
         refreshable: bool = False,
     ) -> None:
-        self._weight, self._quantized, self._refreshable = weight, quantized, refreshable
-        self.bias = Vector(bias)
-        self.scale = Vector(quantized.scale, axes=1) if quantized else None
-        #: (1, in) factors of the input before it is rounded to int8; None for a float weight.
-        self.factor = Vector(quantized.factor) if quantized else None
-        self._packed: Dict[bool, List[PackedWeights]] = {False: [], True: []}
-        self._fillers: List[Call] = []
+        self._read, self._refreshable = read, refreshable
+        self.bias = vector(bias[None])
+        self.scale = self.factor = None
+        if quantized is not None:
+            weight = quantized.weight
+            self._read, self.scale = lambda: weight.T, vector(quantized.scale)
+            #: (1, in) factors of the input before it is rounded to int8; None for a float weight.
+            self.factor = vector(quantized.factor[None])
+        self._packed: Dict[bool, List[Memory]] = {False: [], True: []}
+        self._packing: List[Call] = []
         self._lock = threading.Lock()  # several threads may read a weight
 
     @classmethod
@@ -118,48 +147,38 @@ class Dense:
         weight = block.weight.data().asnumpy()
         return cls(lambda: weight, block.bias.data().asnumpy())
 
-    def _source(self, backward: bool) -> Array:
-        if self._quantized is not None:
-            return Array(Layout(self._quantized.weight.shape, "int8"), self._quantized.weight)
-        weight = self._weight()
-        rows, width = weight.shape
-        if backward:
-            return Array(Layout((rows, width), "float32"), weight)
-        return Array(Layout((width, rows), "float32", (1, width)), weight)  # transposed
-
-    def packed(self, kernel: Kernel, backward: bool = False) -> PackedWeights:
+    def packed(self, kernel: Kernel, backward: bool = False) -> Memory:
         """The weight, prepacked in the layout that a kernel has chosen."""
+        layout = kernel.layout_of(_QUERY_WEIGHTS)
         with self._lock:
             for packed in self._packed[backward]:
-                if packed.fits(kernel):
+                if library().dnnl_memory_desc_equal(packed.layout.handle, layout.handle):
                     return packed
-            packed = PackedWeights(kernel)
-            fill = packed.filler(self._source(backward))
-            fill()
+            packed = Memory(layout, zeros((layout.size(),), "int8"))
+            weight = self._read()
+            pack = Operations().convert(Memory.of(weight if backward else weight.T), packed)
+            pack()
             self._packed[backward].append(packed)
             if self._refreshable:
-                self._fillers.append(fill)
+                self._packing.append(pack)
             return packed
 
     def refresh(self) -> None:
         """Pack the weight again, after the optimizer has changed it."""
-        for fill in self._fillers:
-            fill()
+        for pack in self._packing:
+            pack()
 
 
-class Norm:
-    """Gain and offset of a normalisation.
+class Norm(NamedTuple):
+    """Gain and offset of a normalisation, (width,) each."""
 
-    Shapes: `gamma, beta` (width,).
-    """
-
-    def __init__(self, gamma: np.ndarray, beta: np.ndarray) -> None:
-        self.gamma, self.beta = Vector(gamma, axes=1), Vector(beta, axes=1)
+    gamma: Memory
+    beta: Memory
 
     @classmethod
     def of(cls, block: mx.gluon.nn.LayerNorm) -> Norm:
         """Copy the parameters of a block."""
-        return cls(block.gamma.data().asnumpy(), block.beta.data().asnumpy())
+        return cls(*(vector(part.data().asnumpy()) for part in (block.gamma, block.beta)))
 
 
 def split_queries(array: np.ndarray) -> Tuple[np.ndarray, ...]:
@@ -171,14 +190,67 @@ def split_queries(array: np.ndarray) -> Tuple[np.ndarray, ...]:
     return array[:units], array[units : 2 * units], array[2 * units :]
 
 
-#: A step after a product: its name, and a second operand, a number or None.
-Step = Tuple[str, Union[Array, float, None]]
+#: A step after an operation: its name, and a second operand, a number or None. Without an operand
+#: the steps "add" and "multiply" are left out.
+Step = Tuple[str, Union[Memory, float, None]]
+
+
+class Kernel(Handle):
+    """A compiled operation, with scales of its operands and steps after it."""
+
+    def __init__(
+        self,
+        operation: str,
+        arguments: Sequence[Any],
+        scales: Sequence[Tuple[int, int]],
+        steps: Sequence[Tuple[str, Any]],
+    ) -> None:
+        calls = library()
+        attributes = Handle("primitive_attr", create("primitive_attr_create"))
+        calls.dnnl_primitive_attr_set_scratchpad_mode(attributes.handle, _USER_SCRATCH)
+        for argument, mask in scales:
+            calls.dnnl_primitive_attr_set_scales_mask(attributes.handle, argument, mask)
+        chain = Handle("post_ops", create("post_ops_create"))
+        #: Numbers of the steps' second operands among the arguments, in order.
+        self.operands: List[int] = []
+        for number, (step, operand) in enumerate(steps, 1):
+            if step in _BINARY:
+                calls.dnnl_post_ops_append_binary(chain.handle, _BINARY[step], operand.handle)
+                self.operands.append(_POST_OP * number | _SECOND)
+            elif step == "sum":
+                kind = TYPES["float32"][0]
+                calls.dnnl_post_ops_append_sum(chain.handle, ctypes.c_float(1), 0, kind)
+            else:
+                numbers = ctypes.c_float(operand or 0), ctypes.c_float(0)
+                algorithm = ACTIVATIONS.get(step, _LINEAR)
+                calls.dnnl_post_ops_append_eltwise(chain.handle, algorithm, *numbers)
+        calls.dnnl_primitive_attr_set_post_ops(attributes.handle, chain.handle)
+        handles = [_handle(argument) for argument in (*arguments, attributes)]
+        description = create(f"{operation}_primitive_desc_create", *handles)
+        self.description = Handle("primitive_desc", description)
+        self.scratch = self.layout_of(_QUERY_SCRATCH)
+        super().__init__("primitive", create("primitive_create", description))
+
+    def layout_of(self, query: int) -> Layout:
+        """Layout that the operation has chosen for an operand."""
+        known = library().dnnl_primitive_desc_query_md(self.description.handle, query, 0)
+        return Layout.copy(Pointer(known))
+
+
+def _handle(argument: Any) -> Any:
+    if isinstance(argument, Kernel):
+        return argument.description.handle
+    if isinstance(argument, Handle):
+        return argument.handle
+    if argument is engine:  # the function, which the cache of kernels can hash
+        return engine()
+    return ctypes.c_float(argument) if isinstance(argument, float) else argument
 
 
 class Operations:
     """Compiles kernels once for their layouts, and binds them."""
 
-    def __init__(self, epsilon: float, scratch: Optional[Scratch] = None) -> None:
+    def __init__(self, epsilon: float = 0.0, scratch: Optional[Scratch] = None) -> None:
         self._epsilon = epsilon
         self._kernels: Dict[tuple, Kernel] = {}
         self.scratch = scratch or Scratch()
@@ -203,73 +275,76 @@ class Operations:
         layouts = [_layout(argument) for argument in arguments]
         of_steps = []
         for name, operand in steps:
-            if operand is not None or name not in ("add", "multiply"):
+            if operand is not None or name not in _BINARY:
                 of_steps.append((name, _layout(operand)))
         key = (operation, count_threads(), *layouts, *scales, *of_steps)
         if key not in self._kernels:
-            attributes = Attributes(scales, of_steps)
-            self._kernels[key] = Kernel(operation, *layouts, attributes=attributes)
+            self._kernels[key] = Kernel(operation, layouts, scales, of_steps)
         return self._kernels[key]
 
     def _bind(self, kernel: Kernel, steps: Sequence[Step] = (), /, **arrays: Memory) -> Call:
-        operands = [operand for _, operand in steps if isinstance(operand, Array)]
-        return kernel.bind(self.scratch, operands, **arrays)
+        bound = {ARGUMENTS[name]: array for name, array in arrays.items()}
+        operands = [operand for _, operand in steps if isinstance(operand, Memory)]
+        bound.update(zip(kernel.operands, operands))
+        size = kernel.scratch.size()
+        if size:
+            bound[_SCRATCH] = Memory(kernel.scratch, self.scratch.take(size))
+        return Call(kernel, bound)
 
-    def product(self, left: Array, right: Array, out: Array, *steps: Step) -> Call:
+    def product(self, left: Memory, right: Memory, out: Memory, *steps: Step) -> Call:
         """Bind ``out = steps(left @ right)``."""
         kernel = self._kernel("matmul", engine, left, right, None, out, steps=steps)
         return self._bind(kernel, steps, src=left, weights=right, dst=out)
 
     def dense(
-        self, source: Array, weight: Dense, out: Array, *steps: Step, backward: bool = False
+        self, source: Memory, weight: Dense, out: Memory, *steps: Step, backward: bool = False
     ) -> Call:
         """Bind a product with prepacked weights."""
         shape = (source.layout.shape[1], out.layout.shape[1])
         right = Layout(shape, source.layout.kind, any_layout=True)
-        bias = None if backward else weight.bias
-        scales = [] if weight.scale is None else [(ARGUMENTS["weights"], 2)]  # one a column
-        operands = (engine, source, right, bias, out)
-        kernel = self._kernel("matmul", *operands, scales=scales, steps=steps)
-        arrays: Dict[str, Memory] = {"weights": weight.packed(kernel, backward)}
-        if bias is not None:
-            arrays["bias"] = bias
+        arrays = {"src": source, "dst": out}
+        scales = []
+        if not backward:
+            arrays["bias"] = weight.bias
         if weight.scale is not None:
             arrays["weight_scales"] = weight.scale
-        return self._bind(kernel, steps, src=source, dst=out, **arrays)
+            scales = [(ARGUMENTS["weights"], 2)]  # one a column
+        operands = (engine, source, right, arrays.get("bias"), out)
+        kernel = self._kernel("matmul", *operands, scales=scales, steps=steps)
+        return self._bind(kernel, steps, weights=weight.packed(kernel, backward), **arrays)
 
-    def norm(self, source: Array, norm: Norm, out: Array) -> Call:
+    def norm(self, source: Memory, norm: Norm, out: Memory) -> Call:
         """Bind a layer normalisation."""
         arguments = (_INFERENCE, source, out, None, self._epsilon, _NORM_FLAGS)
         kernel = self._kernel("layer_normalization_forward", engine, *arguments)
-        return self._bind(kernel, src=source, gamma=norm.gamma, beta=norm.beta, dst=out)
+        return self._bind(kernel, src=source, dst=out, **norm._asdict())
 
     def norm_with_gradient(
         self,
-        source: Array,
+        source: Memory,
         norm: Norm,
-        out: Array,
-        of_out: Array,
-        of_source: Array,
-        **others: Memory,
+        out: Memory,
+        of_out: Memory,
+        of_source: Memory,
+        statistics: Dict[str, Memory],
+        of_norm: Dict[str, Memory],
     ) -> Tuple[Call, Call]:
         """Bind a layer normalisation in training, and its gradients.
 
-        Shapes: `source, out` (rows, width); `others` are ``mean`` and ``variance``, (rows,), and
-        ``diff_gamma`` and ``diff_beta``, (width,).
+        Shapes: `source, out` (rows, width); `statistics` are ``mean`` and ``variance``, (rows,),
+        and `of_norm` are ``diff_gamma`` and ``diff_beta``, (width,).
         """
-        rows, numbers = Layout((source.layout.shape[0],), "float32"), (self._epsilon, _NORM_FLAGS)
-        first = (engine, _TRAINING, source, out, rows, *numbers)
+        numbers = (statistics["mean"], self._epsilon, _NORM_FLAGS)
+        first = (engine, _TRAINING, source, out, *numbers)
         forward = self._kernel("layer_normalization_forward", *first)
-        second = (engine, _BACKWARD, of_out, of_out, source, rows, *numbers, forward)
+        second = (engine, _BACKWARD, of_out, of_out, source, *numbers, forward)
         backward = self._kernel("layer_normalization_backward", *second)
-        arrays: Dict[str, Memory] = {"src": source, "gamma": norm.gamma, "beta": norm.beta}
-        for name in ("mean", "variance"):
-            arrays[name] = others.pop(name)
-        gradients = {"diff_dst": of_out, "diff_src": of_source, **others}
+        arrays = {"src": source, **norm._asdict(), **statistics}
+        gradients = {"diff_dst": of_out, "diff_src": of_source, **of_norm}
         return self._bind(forward, dst=out, **arrays), self._bind(backward, **arrays, **gradients)
 
     def activation_with_gradient(
-        self, name: str, source: Array, out: Array, of_out: Array, of_source: Array
+        self, name: str, source: Memory, out: Memory, of_out: Memory, of_source: Memory
     ) -> Tuple[Call, Call]:
         """Bind an activation, and its gradient."""
         arguments = (ACTIVATIONS[name], source, source)
@@ -279,45 +354,34 @@ class Operations:
         arrays = {"src": source, "diff_dst": of_out, "diff_src": of_source}
         return self._bind(forward, src=source, dst=out), self._bind(backward, **arrays)
 
-    def softmax(self, source: Array, out: Array) -> Call:
+    def softmax(self, source: Memory, out: Memory) -> Call:
         """Bind a softmax over the last axis."""
-        arguments = (_INFERENCE, _ACCURATE_SOFTMAX, source, out, len(source.layout.shape) - 1)
-        kernel = self._kernel("softmax_forward", engine, *arguments)
-        return self._bind(kernel, src=source, dst=out)
-
-    def softmax_with_gradient(
-        self, source: Array, out: Array, of_out: Array, of_source: Array
-    ) -> Tuple[Call, Call]:
-        """Bind a softmax over the last axis in training, and its gradient."""
         axis = len(source.layout.shape) - 1
-        arguments = (_TRAINING, _ACCURATE_SOFTMAX, source, out, axis)
-        forward = self._kernel("softmax_forward", engine, *arguments)
-        layouts = (out, out, out, axis, forward)
-        backward = self._kernel("softmax_backward", engine, _ACCURATE_SOFTMAX, *layouts)
-        arrays = {"dst": out, "diff_dst": of_out, "diff_src": of_source}
-        return self._bind(forward, src=source, dst=out), self._bind(backward, **arrays)
+        arguments = (engine, _TRAINING, _ACCURATE_SOFTMAX, source, out, axis)
+        return self._bind(self._kernel("softmax_forward", *arguments), src=source, dst=out)
 
-    def multiply(self, source: Array, factors: Array, out: Array) -> Call:
-        """Bind ``out = source * factors``, rounded and clipped where ``out`` is int8.
+    def softmax_gradient(
+        self, forward: Call, out: Memory, of_out: Memory, of_source: Memory
+    ) -> Call:
+        """Bind the gradient of a softmax."""
+        layouts = (out, out, out, len(out.layout.shape) - 1, forward.kernel)
+        kernel = self._kernel("softmax_backward", engine, _ACCURATE_SOFTMAX, *layouts)
+        return self._bind(kernel, dst=out, diff_dst=of_out, diff_src=of_source)
+
+    def binary(self, name: str, source: Memory, second: Memory, out: Memory) -> Call:
+        """Bind ``out = source + second``, or ``*``, rounded and clipped where ``out`` is int8.
 
         oneDNN is slow from float32 to bfloat16: multiply in float32, then `convert`.
         """
-        return self._binary(MULTIPLY, source, factors, out)
-
-    def add(self, source: Array, addend: Array, out: Array) -> Call:
-        """Bind ``out = source + addend``."""
-        return self._binary(ADD, source, addend, out)
-
-    def _binary(self, number: int, source: Array, second: Array, out: Array) -> Call:
-        kernel = self._kernel("binary", engine, number, source, second, out)
+        kernel = self._kernel("binary", engine, _BINARY[name], source, second, out)
         return self._bind(kernel, src=source, src_1=second, dst=out)
 
-    def convert(self, source: Array, out: Array) -> Call:
-        """Bind a copy to another element type or other strides."""
+    def convert(self, source: Memory, out: Memory) -> Call:
+        """Bind a copy to another element type or layout."""
         kernel = self._kernel("reorder", source, engine, out, engine)
         return self._bind(kernel, src=source, dst=out)
 
 
 def _layout(argument: Any) -> Any:
     """The layout of an array; any other argument as it is."""
-    return argument.layout if isinstance(argument, Array) else argument
+    return argument.layout if isinstance(argument, Memory) else argument

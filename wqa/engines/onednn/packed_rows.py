@@ -11,29 +11,20 @@ scores by relative position are added as a contiguous array of their length.
 from __future__ import annotations
 
 import functools
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.engines.onednn.library import (
-    Array,
+    VNNI,
     Call,
-    External,
     Layout,
-    MovingCalls,
+    Memory,
     Scratch,
-    multiplies_bytes,
+    cached,
+    instruction_set,
     zeros,
 )
 from wqa.engines.onednn.operations import (
@@ -129,10 +120,6 @@ class PackedBatch:
         return groups
 
 
-#: Size of the cache of compiled attentions.
-ATTENTIONS = 512
-
-
 def product_parameter(
     layer: EncoderLayer, name: str, kind: str, config: BackboneConfig
 ) -> np.ndarray:
@@ -148,6 +135,14 @@ def product_parameter(
     return part * np.float32(config.attention_scale) if name == "query" else part
 
 
+class HeadWeights(NamedTuple):
+    """Weights of a layer's keys and values, one matrix for each head of the attention."""
+
+    key: Memory  # (H, C / H, C)
+    value: Memory  # (H, C, C / H)
+    bias: np.ndarray  # (C,) of the values
+
+
 class PackedLayer:
     """Parameters of one layer, prepacked."""
 
@@ -155,16 +150,34 @@ class PackedLayer:
         self,
         layer: EncoderLayer,
         config: BackboneConfig,
+        kind: str,
         quantized: Optional[Dict[str, Quantized]],
     ) -> None:
+        self._layer, self._config, self._kind = layer, config, kind
         self.products: Dict[str, Dense] = {}
-        if quantized and not multiplies_bytes():
-            quantized = {name: product.in_seven_bits() for name, product in quantized.items()}
+        in_seven_bits = not instruction_set() & VNNI
         for name in PRODUCTS:
+            product = quantized[name] if quantized else None
+            if product is not None and in_seven_bits:
+                product = product.in_seven_bits()
             read = functools.partial(product_parameter, layer, name, "weight", config)
             bias = product_parameter(layer, name, "bias", config)
-            self.products[name] = Dense(read, bias, quantized[name] if quantized else None)
+            self.products[name] = Dense(read, bias, product)
         self.attention_norm, self.ffn_norm = Norm.of(layer.attention_norm), Norm.of(layer.ffn_norm)
+
+    @functools.cached_property
+    def by_head(self) -> HeadWeights:
+        """Copies of the weights that `last_layer` reads."""
+        shape = (self._config.num_heads, -1, self._config.units)
+        parts = []
+        for name in ("key", "value"):
+            weight = product_parameter(self._layer, name, "weight", self._config).reshape(shape)
+            parts.append(weight if name == "key" else weight.swapaxes(1, 2))
+        copies = [Memory.of(zeros(part.shape, self._kind)) for part in parts]
+        for part, copy in zip(parts, copies):
+            Operations().convert(Memory.of(part), copy)()
+        bias = product_parameter(self._layer, "value", "bias", self._config)
+        return HeadWeights(copies[0], copies[1], bias)
 
 
 class PackedEmbeddings:
@@ -237,11 +250,12 @@ class RelativeBias:
     def __init__(self, table: np.ndarray, longest: int) -> None:
         distances = mx.nd.arange(1 - longest, longest)
         buckets = relative_bucket(mx.nd, distances, len(table)).asnumpy().astype(int)
-        #: (H, 2 longest - 1) biases by distance, from that of the farthest key before the query.
-        self._by_distance = np.ascontiguousarray(table[buckets].T, np.float32)
-        self._longest = longest
+        # (H, 2 longest - 1) biases by distance, from that of the farthest key before the query.
+        by_distance = np.ascontiguousarray(table[buckets].T, np.float32)
         #: Biases of all queries and keys of a pair by its length, (H, length, length).
-        self.matrix = functools.lru_cache(KEPT)(functools.partial(_matrix, self._by_distance))
+        self.matrix = functools.lru_cache(KEPT)(functools.partial(_matrix, by_distance))
+        #: Biases of queries at positions, (...), of pairs of a length: (..., H, length).
+        self.rows = functools.partial(_rows, by_distance)
 
     @classmethod
     def of(cls, layers: Sequence[EncoderLayer], config: BackboneConfig) -> Optional[RelativeBias]:
@@ -250,71 +264,70 @@ class RelativeBias:
             return None
         return cls(layers[0].relative.weight.data().asnumpy(), config.max_positions)
 
-    def rows(self, positions: np.ndarray, length: int) -> np.ndarray:
-        """Biases of queries at positions of pairs of one length.
 
-        Shapes: `positions` (...), the result (..., H, length).
-        """
-        windows = np.lib.stride_tricks.sliding_window_view(self._by_distance, length, axis=1)
-        # The window of a query begins with the distance to the first key.
-        return windows.swapaxes(0, 1)[self._longest - 1 - positions]
+def _rows(by_distance: np.ndarray, length: int, positions: np.ndarray) -> np.ndarray:
+    windows = np.lib.stride_tricks.sliding_window_view(by_distance, length, axis=1)
+    # The window of a query begins with the distance to the first key.
+    return windows.swapaxes(0, 1)[by_distance.shape[1] // 2 - positions]
 
 
 def _matrix(by_distance: np.ndarray, length: int) -> np.ndarray:
-    longest = (by_distance.shape[1] + 1) // 2
-    windows = np.lib.stride_tricks.sliding_window_view(by_distance, length, axis=1)
-    return np.ascontiguousarray(windows[:, longest - 1 - np.arange(length)])
+    return np.ascontiguousarray(_rows(by_distance, length, np.arange(length)).swapaxes(0, 1))
 
 
-def bind_attention(
-    operations: Operations,
-    buffers: Tuple[Scratch, Scratch],
+#: Shape and strides of a part of a buffer.
+Part = Tuple[Sequence[int], Sequence[int]]
+
+
+def attentions(kind: str, scratch: Scratch) -> Callable[..., Callable[..., None]]:
+    """`_compile_attention` for an element type, with a cache."""
+    compile_one = functools.partial(_compile_attention, kind, scratch, Scratch(), Scratch())
+    return functools.lru_cache(ATTENTIONS)(compile_one)
+
+
+#: Size of the cache of compiled attentions.
+ATTENTIONS = 1024
+
+
+def _compile_attention(
     kind: str,
-    operands: Sequence[Array],
-    biases: Sequence[Array],
-) -> List[Call]:
-    """Bind ``out = softmax(query @ key + bias) @ value``; the operands are query, key, value, out.
-
-    The two buffers hold the scores, in float32, and the weights.
-    """
-    query, key, value, out = operands
-    shape = (*query.layout.shape[:-1], key.layout.shape[-1])
-    items = int(np.prod(shape))
-    scores = Array(Layout(shape, "float32"), buffers[0].take(4 * items))
-    weights = Array(Layout(shape, kind), buffers[1].take(4 * items))
-    calls = [operations.product(query, key, scores)]
-    calls += [operations.add(scores, bias, scores) for bias in biases]
-    calls.append(operations.softmax(scores, weights))
-    calls.append(operations.product(weights, value, out))
-    return calls
-
-
-def compile_attention(
     scratch: Scratch,
-    config: BackboneConfig,
-    kind: str,
-    buffers: Tuple[Scratch, Scratch],
-    is_biased: bool,
-    pairs: int,
-    length: int,
-) -> MovingCalls:
-    """Compile the attention of pairs of one length, with queries at all positions.
+    of_scores: Scratch,
+    of_weights: Scratch,
+    query: Part,
+    key: Part,
+    value: Part,
+    bias: Optional[Sequence[int]],
+) -> Callable[..., None]:
+    """Compile ``softmax(query @ key + bias) @ value``; ``bias`` is the shape of one, or None.
 
-    It takes the addresses of queries, keys, values and context, and where scores are biased of the
-    bias, the same for all pairs.
+    The result takes the addresses of queries, keys, values, context, and of the bias. The context
+    has the layout of the queries.
     """
-    heads, width = config.num_heads, config.units
-    size = width // heads
-    query_layout = Layout((pairs, heads, length, size), kind, (length * width, size, width, 1))
-    key_layout = Layout((pairs, heads, size, length), kind, (length * width, size, 1, width))
-    layouts = [query_layout, key_layout, query_layout, query_layout]
-    if is_biased:
-        layouts.append(Layout((1, heads, length, length), "float32"))
-    operands = [External(layout) for layout in layouts]
+    layouts = [Layout(shape, kind, strides) for shape, strides in (query, key, value, query)]
+    if bias is not None:
+        layouts.append(Layout(bias, "float32"))
+    nowhere = np.zeros(1)
+    operands = [Memory(layout, nowhere) for layout in layouts]
     # A cache of kernels of its own, which is freed with the calls.
-    operations = Operations(config.layer_norm_eps, scratch)
-    calls = bind_attention(operations, buffers, kind, operands[:4], operands[4:])
-    return MovingCalls(operands, calls)
+    operations = Operations(scratch=scratch)
+    shape = (*query[0][:-1], key[0][-1])
+    items = int(np.prod(shape))
+    scores = Memory(Layout(shape, "float32"), of_scores.take(4 * items))
+    weights = Memory(Layout(shape, kind), of_weights.take(4 * items))
+    calls = [operations.product(operands[0], operands[1], scores)]
+    if bias is not None:
+        calls.append(operations.binary("add", scores, operands[4], scores))
+    calls.append(operations.softmax(scores, weights))
+    calls.append(operations.product(weights, operands[2], operands[3]))
+
+    def attend(*addresses: int) -> None:
+        for operand, address in zip(operands, addresses):
+            operand.move(address)
+        for call in calls:
+            call()
+
+    return attend
 
 
 class RowBuffers:
@@ -325,37 +338,30 @@ class RowBuffers:
     ) -> None:
         self.config, self.kind, self.capacity = config, kind, capacity
         self.operations = operations
-        self._buffers: Dict[tuple, np.ndarray] = {}
-        self._arrays: Dict[tuple, Array] = {}
+        self._cache: Dict[tuple, Any] = {}
 
+    @cached
     def memory(self, name: str, width: int, kind: str = "") -> np.ndarray:
-        """A whole buffer.
+        """A whole buffer, of the element type of encodings by default.
 
         Shapes: the result (capacity, width).
         """
-        key = (name, width, kind or self.kind)
-        if key not in self._buffers:
-            self._buffers[key] = zeros((self.capacity, width), key[2])
-        return self._buffers[key]
+        return zeros((self.capacity, width), kind or self.kind)
 
-    def array(self, name: str, rows: int, width: int, kind: str = "") -> Array:
+    @cached
+    def array(self, name: str, rows: int, width: int, *kind: str) -> Memory:
         """The first rows of a buffer, as an operand.
 
         Shapes: the result (rows, width).
         """
-        key = (name, rows, width, kind or self.kind)
-        if key not in self._arrays:
-            layout = Layout((rows, width), key[3])
-            self._arrays[key] = Array(layout, self.memory(name, width, kind))
-        return self._arrays[key]
+        return Memory.of(self.memory(name, width, *kind)[:rows])
 
-    def rounded(self, calls: List[Call], source: Array, weight: Dense, name: str) -> Array:
+    def rounded(self, calls: List[Call], source: Memory, weight: Dense, name: str) -> Memory:
         """The input of a product: the source, or for int8 a buffer to which it is rounded."""
         if weight.factor is None:
             return source
-        rows, width = source.layout.shape
-        out = self.array(name, rows, width, "int8")
-        calls.append(self.operations.multiply(source, weight.factor, out))
+        out = self.array(name, *source.layout.shape, "int8")
+        calls.append(self.operations.binary("multiply", source, weight.factor, out))
         return out
 
     def after_attention(self, layer: PackedLayer, rows: int) -> Dict[str, List[Call]]:
@@ -363,27 +369,23 @@ class RowBuffers:
 
         They read the buffers ``x`` and ``context``, and write ``x``.
         """
-        config, operations = self.config, self.operations
-        products = layer.products
+        config, operations, products = self.config, self.operations, layer.products
         x = self.array("x", rows, config.units)
         context = self.array("context", rows, config.units)
         total = self.array("total", rows, config.units, "float32")
+        steps: Dict[str, List[Call]] = {"merge": [], "widen": [], "narrow": []}
 
-        merge: List[Call] = []
-        source = self.rounded(merge, context, products["output"], "context8")
-        summed = operations.dense(source, products["output"], total, ("add", x))
-        normed = operations.norm(total, layer.attention_norm, x)
-        merge += [summed, normed]
+        source = self.rounded(steps["merge"], context, products["output"], "context8")
+        steps["merge"].append(operations.dense(source, products["output"], total, ("add", x)))
+        steps["merge"].append(operations.norm(total, layer.attention_norm, x))
 
-        widen: List[Call] = []
-        source = self.rounded(widen, x, products["inner"], "x8")
+        source = self.rounded(steps["widen"], x, products["inner"], "x8")
         factor = products["outer"].factor
-        kind = self.kind if factor is None else "int8"
-        inner = self.array("inner", rows, config.hidden_size, kind)
-        activation = (config.activation, None)
-        scaling = ("multiply", factor)
-        widen.append(operations.dense(source, products["inner"], inner, activation, scaling))
+        kind = [] if factor is None else ["int8"]
+        inner = self.array("inner", rows, config.hidden_size, *kind)
+        then = (config.activation, None), ("multiply", factor)
+        steps["widen"].append(operations.dense(source, products["inner"], inner, *then))
 
-        summed = operations.dense(inner, products["outer"], total, ("add", x))
-        normed = operations.norm(total, layer.ffn_norm, x)
-        return {"merge": merge, "widen": widen, "narrow": [summed, normed]}
+        steps["narrow"].append(operations.dense(inner, products["outer"], total, ("add", x)))
+        steps["narrow"].append(operations.norm(total, layer.ffn_norm, x))
+        return steps

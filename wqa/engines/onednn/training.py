@@ -33,20 +33,18 @@ from mxnet import autograd
 
 from wqa.config import BackboneConfig
 from wqa.engines.engine import check_process
-from wqa.engines.onednn.library import count_streams, count_threads, openmp_threads
-from wqa.engines.onednn.operations import Operations, address
+from wqa.engines.onednn.library import Memory, count_streams, count_threads, openmp_threads
+from wqa.engines.onednn.operations import Operations, address, view
 from wqa.engines.onednn.training_memory import (
     ADD,
-    NULL,
     Chunk,
     Trained,
     TrainedEmbeddings,
     TrainedLayer,
     TrainingMemory,
     record,
-    view,
 )
-from wqa.engines.onednn.training_tape import Operation, Tape
+from wqa.engines.onednn.training_tape import Operation, Tape, Targets, accumulate
 from wqa.engines.threads import in_threads
 from wqa.errors import OptionError
 from wqa.models.backbone import MASKED_SCORE, LayerStack, at_marks
@@ -58,6 +56,9 @@ class Compiled(NamedTuple):
 
     #: Parameters of the embeddings, or of each layer, with the tape of each thread.
     parts: Sequence[Tuple[Trained, List[Tape]]]
+    #: Input of the first part and output of the last one, with their gradients.
+    source: Tuple[Memory, Memory]
+    out: Tuple[Memory, Memory]
     #: Rows that are read, (B, n); None where all are.
     positions: Optional[np.ndarray] = None
     #: Biases by relative position, and each thread's sum of their gradients, (n, H, L, L).
@@ -158,26 +159,13 @@ class GradientEngine:
         mxnet.nd.NDArray
             (B, L, C) float32, or (B, n, C) where only n positions are read; 0 where absent.
         """
-        whole = self._chunk(hidden)
-        everything = np.broadcast_to(np.arange(whole.length), (whole.pairs, whole.length))
+        keys = self._chunk(hidden)
+        read = np.broadcast_to(np.arange(keys.length), (keys.pairs, keys.length))
         if marks is None:
-            return self._layers(stack, hidden, valid_length, everything[:, : stack.needed])
-        if marks.shape[1] >= whole.length:
-            return at_marks(mx.nd, self._layers(stack, hidden, valid_length, everything), marks)
-        read = np.maximum(marks.asnumpy(), 0).astype(np.intp)
-        rows = self._layers(stack, hidden, valid_length, read)
-        return mx.nd.broadcast_mul(rows, mx.nd.expand_dims(marks >= 0, axis=2))
-
-    def _layers(
-        self,
-        stack: LayerStack,
-        hidden: mx.nd.NDArray,
-        valid_length: mx.nd.NDArray,
-        read: np.ndarray,
-    ) -> mx.nd.NDArray:
-        """Run layers, the last one for the positions that are read, (B, n)."""
-        keys, queries = Chunk(*hidden.shape[:2]), Chunk(*read.shape)
-        lengths = valid_length.asnumpy()
+            read = read[:, : stack.needed]
+        elif marks.shape[1] < keys.length:
+            read = np.maximum(marks.asnumpy(), 0).astype(np.intp)
+        queries, lengths = Chunk(*read.shape), valid_length.asnumpy()
         biases = [] if stack.relative_positions is None else [stack.relative_positions(hidden)]
         with self._lock:
             layers = tuple(self._parameters(stack, TrainedLayer))
@@ -188,7 +176,12 @@ class GradientEngine:
             is_padding = np.arange(keys.length) >= lengths[:, None]
             mask = np.where(is_padding, MASKED_SCORE, 0).ravel()
             self._memory.padding.data[: keys.rows] = mask
-            return self._run(compiled, hidden, queries, *biases)
+            rows = self._run(compiled, hidden, queries, *biases)
+        if marks is None:
+            return rows
+        if queries == keys:
+            return at_marks(mx.nd, rows, marks)
+        return mx.nd.broadcast_mul(rows, mx.nd.expand_dims(marks >= 0, axis=2))
 
     def _chunk(self, array: mx.nd.NDArray) -> Chunk:
         """The mini-batch of an array, (B, L, ...), once the optimizer has finished."""
@@ -246,35 +239,34 @@ class GradientEngine:
     def _compile_embeddings(
         self, threads: int, trained: TrainedEmbeddings, call: int, whole: Chunk
     ) -> Compiled:
-        tapes = self._tapes(threads)
+        own, tapes = self._memory.embeddings(call), self._tapes(threads)
         for tape in tapes:
-            tape.embeddings(trained, self._memory.embeddings(call), whole)
-        return Compiled([(trained, tapes)])
+            tape.embeddings(trained, own, whole)
+        out = own.embedded if trained.projection is None else own.projected
+        source = self._memory.pair(own.sums, whole)
+        return Compiled([(trained, tapes)], source, self._memory.pair(out, whole))
 
     def _compile_layers(
         self, threads: int, layers: Sequence[TrainedLayer], call: int, keys: Chunk, queries: Chunk
     ) -> Compiled:
         """Compile layers for each thread, the last one for the positions that are read."""
-        memory, is_read, parts = self._memory, queries != keys, []
-        positions = biases = None
-        if is_read:
+        memory, positions, biases = self._memory, None, None
+        if queries != keys:
             positions = np.zeros((queries.pairs, queries.length), np.intp)
         if memory.config.family.relative_buckets:
             biases = memory.biases(keys.length, threads)
-        last = len(layers) - 1
+        parts = []
         for index, layer in enumerate(layers):
-            tapes, wholes = self._tapes(threads), (keys, queries if index == last else keys)
+            is_last = index == len(layers) - 1
             of_keys = memory.activations(call, index, False)
-            own = memory.activations(call, index, is_read and index == last)
+            own = memory.activations(call, index, is_last and queries != keys)
+            wholes = keys, queries if is_last else keys
+            tapes = self._tapes(threads)
             for tape in tapes:
-                if not index:
-                    tape.enter(of_keys.x, keys)
-                read = positions if index == last else None
-                tape.layer(layer, of_keys, own, wholes, read, biases)
-                if index == last:
-                    tape.leave(own.after, queries)
+                tape.layer(layer, of_keys, own, wholes, positions if is_last else None, biases)
             parts.append((layer, tapes))
-        return Compiled(parts, positions, biases)
+        source = memory.pair(memory.activations(call, 0, False).x, keys)
+        return Compiled(parts, source, memory.pair(own.after, queries), positions, biases)
 
     # Running
 
@@ -285,21 +277,23 @@ class GradientEngine:
         result = mx.nd.empty((out.pairs, out.length, self._memory.config.units))
         for array in (hidden, result, *biases):
             array.wait_to_read()
-        (_, first), (_, last) = compiled.parts[0], compiled.parts[-1]
-        for tape in first:
-            tape.source.move(address(hidden))
-        for tape in last:
-            tape.out.move(address(result))
+        self._convert(_rows_of(hidden), compiled.source[0])
         if compiled.biases is not None:
             compiled.biases[0] = biases[0].asnumpy()
         self._forward(compiled)
+        self._convert(compiled.out[0], _rows_of(result))
         if autograd.is_recording():
             inputs = [hidden]
             for trained in compiled.blocks():
                 inputs += trained.data
             inputs += biases
-            record(inputs, result, functools.partial(self._backward, compiled, inputs))
+            record(inputs, result, functools.partial(self._backward, compiled))
         return result
+
+    def _convert(self, source: Memory, out: Memory) -> None:
+        """Copy rows to or from MXNet's memory."""
+        with openmp_threads(self._threads):
+            self._operations[0].convert(source, out)()
 
     def _forward(self, compiled: Compiled) -> None:
         """Draw the masks, numbered by their order in the pass, and run all parts."""
@@ -329,51 +323,38 @@ class GradientEngine:
 
         in_threads(compute, parts, len(self._operations))
 
-    def _backward(
-        self,
-        compiled: Compiled,
-        inputs: Sequence[mx.nd.NDArray],
-        of_out: int,
-        gradients: Sequence[Tuple[int, int]],
-    ) -> None:
+    def _backward(self, compiled: Compiled, of_out: int, targets: Targets) -> None:
         """Write or add the gradients of the inputs: encodings, parameters and bias."""
         with self._lock:
             self._backward_began = True
-            targets = []
-            for array, (start, request) in zip(inputs, gradients):
-                if request in (NULL, ADD):
-                    targets.append(np.empty(array.size, np.float32))
-                else:
-                    targets.append(view(start, array.size))
-            addresses = [target.ctypes.data for target in targets]
-            (_, first), (_, last) = compiled.parts[0], compiled.parts[-1]
-            for tape in last:
-                tape.of_out.move(of_out)
-            for tape in first:
-                tape.of_source.move(addresses[0])
+            gradient = compiled.out[1]
+            self._convert(Memory.of(view(of_out, *gradient.layout.shape)), gradient)
             if compiled.biases is not None:
                 compiled.biases[1:] = 0
-            self._run_backward(compiled, addresses[1:])
+            self._run_backward(compiled, targets[1:])
+            accumulate(*targets[0], compiled.source[1].data)
             if compiled.biases is not None:
-                targets[-1][:] = compiled.biases[1:].sum(axis=0).ravel()
-            for target, (start, request) in zip(targets, gradients):
-                if request == ADD:
-                    view(start, target.size)[:] += target
+                accumulate(*targets[-1], compiled.biases[1:].sum(axis=0))
 
-    def _run_backward(self, compiled: Compiled, addresses: Sequence[int]) -> None:
+    def _run_backward(self, compiled: Compiled, targets: Targets) -> None:
         """Run parts backward, each with the gradients of its parameters."""
-        remaining, done = iter(addresses), set()
+        remaining = iter(targets)
         by_block = {}
         for trained in compiled.blocks():
             by_block[trained] = list(itertools.islice(remaining, len(trained.data)))
         for trained, tapes in reversed(compiled.parts):
             self._in_threads(_call_all, [tape.backward for tape in tapes])
-            # A shared layer sums the gradients of its uses.
-            own, add = by_block[trained], trained in done
+            own = by_block[trained]
             with openmp_threads(self._threads // len(tapes)):
-                calls = [tape.gradient_calls(own, add) for tape in tapes]
+                calls = [tape.gradient_calls(own) for tape in tapes]
             self._in_threads(_call_all, calls)
-            done.add(trained)
+            # A shared layer sums the gradients of its uses.
+            by_block[trained] = [(start, request and ADD) for start, request in own]
+
+
+def _rows_of(array: mx.nd.NDArray) -> Memory:
+    """MXNet's array as a matrix, (B L, C)."""
+    return Memory.of(view(address(array.handle), array.size // array.shape[-1], array.shape[-1]))
 
 
 def _call_all(calls: Sequence[Operation]) -> None:

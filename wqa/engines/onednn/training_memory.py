@@ -19,26 +19,21 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import mxnet as mx
 import numpy as np
+from mxnet.autograd import Function
 from mxnet.base import _LIB, MXCallbackList, c_array, c_handle_array, check_call
 
 from wqa.config import BackboneConfig
-from wqa.engines.onednn.library import STREAMS, Array, one, zeros
-from wqa.engines.onednn.operations import Dense, Norm, shared_memory, split_queries
+from wqa.engines.onednn.library import STREAMS, Memory, cached, one, zeros
+from wqa.engines.onednn.operations import Dense, Norm, address, split_queries, vector, view
 from wqa.models.backbone import EncoderLayer
 from wqa.models.embeddings import Embeddings
 
 #: MXNet's numbers of the requests "null" and "add".
 NULL, ADD = 0, 3
 
-_Generic = ctypes.CFUNCTYPE(ctypes.c_int)
-_Delete = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-_Handles, _Requests = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int)
-_Backward = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_int, ctypes.c_int, _Handles, _Requests, ctypes.c_int, ctypes.c_void_p
-)
-
 #: Callbacks of the nodes that MXNet has not deleted yet.
 _kept: Dict[int, Any] = {}
+_Generic = ctypes.CFUNCTYPE(ctypes.c_int)
 
 
 class Chunk(NamedTuple):
@@ -97,30 +92,30 @@ class TrainingMemory:
         self.config, self.kind, self.tokens, self.length = config, kind, tokens, length
         #: Width of the embeddings' tables.
         self.width = config.embedding_size or config.units
-        self.padding, self.ones = self.numbers(), Buffer(tokens, 1, kind)
+        self.padding = self.row("float32", 1)
+        self.ones = self.row(width=1)
         self.ones.data[:] = one(kind)
         self.gradients = Gradients(self)
         items = config.num_heads * length**2 if config.family.relative_buckets else 0
         self._biases = Buffer(1 + STREAMS, items, "float32")
-        self._activations: Dict[Tuple[int, int, bool], Activations] = {}
-        self._embeddings: Dict[int, EmbeddingTensors] = {}
-        self._operands: Dict[tuple, Array] = {}
+        self._operands: Dict[tuple, Memory] = {}
+        self._cache: Dict[tuple, Any] = {}
 
-    def operand(self, values: np.ndarray) -> Array:
+    def operand(self, values: np.ndarray) -> Memory:
         """A view of a buffer as an operand."""
         key = (values.ctypes.data, values.shape, values.strides, values.dtype)
         if key not in self._operands:
-            self._operands[key] = Array.of(values)
+            self._operands[key] = Memory.of(values)
         return self._operands[key]
+
+    def pair(self, tensor: Tensor, chunk: Chunk) -> Tuple[Memory, Memory]:
+        """A chunk's rows of a tensor, and their gradient."""
+        return self.operand(tensor.value.rows(chunk)), self.operand(tensor.gradient.rows(chunk))
 
     def biases(self, length: int, threads: int) -> np.ndarray:
         """Biases by relative position and each thread's sum of their gradients, (n, H, L, L)."""
         shape = (1 + threads, self.config.num_heads, length, length)
         return self._biases.data[: np.prod(shape)].reshape(shape)
-
-    def numbers(self) -> Buffer:
-        """A number for each row."""
-        return Buffer(self.tokens, 1, "float32")
 
     def row(self, kind: str = "", width: int = 0) -> Buffer:
         """Rows of C, or of another width."""
@@ -130,20 +125,27 @@ class TrainingMemory:
         """Attention scores."""
         return self.row(kind, self.config.num_heads * self.length)
 
+    def tensor(self, gradient: Buffer, rounded: Optional[Buffer] = None) -> Tensor:
+        """Values beside a gradient; float32, a sum, where a product reads that rounded."""
+        kind = "float32" if rounded else self.kind
+        return Tensor(self.row(kind, gradient.width), gradient, rounded)
+
+    def statistics(self) -> Dict[str, Buffer]:
+        """What a normalisation keeps of each row."""
+        return {name: self.row("float32", 1) for name in ("mean", "variance")}
+
+    @cached
     def activations(self, call: int, index: int, is_read: bool) -> Activations:
         """Activations of a layer of a call in its pass."""
-        key = (call, index, is_read)
-        if key not in self._activations:
-            self._activations[key] = own = Activations(self, is_read)
-            if index and not is_read:
-                own.x = self.activations(call, index - 1, False).after
-        return self._activations[key]
+        own = Activations(self, is_read)
+        if index and not is_read:
+            own.x = self.activations(call, index - 1, False).after
+        return own
 
+    @cached
     def embeddings(self, call: int) -> EmbeddingTensors:
         """Tensors of the embeddings of a call in its pass."""
-        if call not in self._embeddings:
-            self._embeddings[call] = EmbeddingTensors(self)
-        return self._embeddings[call]
+        return EmbeddingTensors(self)
 
 
 class Gradients:
@@ -154,36 +156,44 @@ class Gradients:
     """
 
     def __init__(self, memory: TrainingMemory) -> None:
-        row, scores, hidden_size = memory.row, memory.scores, memory.config.hidden_size
-        self.x, self.x_of_queries, self.x_of_keys = (row("float32") for _ in range(3))
-        self.x_read, self.middle, self.dropped = (row("float32") for _ in range(3))
-        self.attention_sum, self.ffn_sum = row("float32"), row("float32")
-        self.attention_rounded, self.ffn_rounded = row(), row()
-        self.query, self.key, self.value, self.context = (row() for _ in range(4))
-        self.inner, self.active = (row(width=hidden_size) for _ in range(2))
-        self.weights, self.kept, self.scores = (scores() for _ in range(3))
-        self.raw, self.raw_read = scores("float32"), scores("float32")
+        row, scores, wide = memory.row, memory.scores, memory.config.hidden_size
+        self.x = row("float32")
+        self.x_read = row("float32")
+        self.x_of_queries = row("float32")
+        self.x_of_keys = row("float32")
+        self.middle = row("float32")
+        self.dropped = row("float32")
+        self.attention_sum = row("float32")
+        self.attention_rounded = row()
+        self.ffn_sum = row("float32")
+        self.ffn_rounded = row()
+        self.query, self.key = row(), row()
+        self.value, self.context = row(), row()
+        self.inner, self.active = row("", wide), row("", wide)
+        self.weights, self.kept, self.scores = scores(), scores(), scores()
+        self.raw = scores("float32")
+        self.raw_read = scores("float32")
 
 
 class Activations:
     """What a layer computes forward, and its gradients read."""
 
     def __init__(self, memory: TrainingMemory, is_read: bool) -> None:
-        g, row, scores, numbers = memory.gradients, memory.row, memory.scores, memory.numbers
-        of_x, hidden_size = g.x_read if is_read else g.x, memory.config.hidden_size
-        self.x, self.after = Tensor(row(), of_x), Tensor(row(), of_x)
-        self.query, self.key = Tensor(row(), g.query), Tensor(row(), g.key)
-        self.value, self.context = Tensor(row(), g.value), Tensor(row(), g.context)
-        self.attention_sum = Tensor(row("float32"), g.attention_sum, g.attention_rounded)
-        self.middle = Tensor(row(), g.middle)
-        self.ffn_sum = Tensor(row("float32"), g.ffn_sum, g.ffn_rounded)
-        self.inner = Tensor(row(width=hidden_size), g.inner)
-        self.active = Tensor(row(width=hidden_size), g.active)
+        g, tensor, scores = memory.gradients, memory.tensor, memory.scores
+        of_x = g.x_read if is_read else g.x
+        self.x, self.after = tensor(of_x), tensor(of_x)
+        self.query, self.key = tensor(g.query), tensor(g.key)
+        self.value, self.context = tensor(g.value), tensor(g.context)
+        self.attention_sum = tensor(g.attention_sum, g.attention_rounded)
+        self.middle = tensor(g.middle)
+        self.ffn_sum = tensor(g.ffn_sum, g.ffn_rounded)
+        self.inner, self.active = tensor(g.inner), tensor(g.active)
         self.raw = g.raw_read if is_read else g.raw
         self.weights, self.kept, self.kept_mask = scores(), scores(), scores("float32")
-        self.attention_mask, self.ffn_mask = row("float32"), row("float32")
-        self.attention_statistics = numbers(), numbers()
-        self.ffn_statistics = numbers(), numbers()
+        self.attention_mask = memory.row("float32")
+        self.ffn_mask = memory.row("float32")
+        self.attention_statistics = memory.statistics()
+        self.ffn_statistics = memory.statistics()
 
 
 class EmbeddingTensors:
@@ -195,7 +205,7 @@ class EmbeddingTensors:
         self.sums, self.normed = Tensor(*wide[2:4]), Tensor(*wide[4:6])
         self.embedded = Tensor(memory.row(width=memory.width), wide[6])
         self.projected = Tensor(memory.row(), memory.row())
-        self.statistics = memory.numbers(), memory.numbers()
+        self.statistics = memory.statistics()
 
 
 def record(
@@ -211,7 +221,8 @@ def record(
 
     def call_backward(output_count, input_count, handles, requests, is_train, state) -> int:
         try:
-            out_gradient, *others = [_address(handles[index]) for index in range(1 + input_count)]
+            arrays = [ctypes.c_void_p(handles[index]) for index in range(1 + input_count)]
+            out_gradient, *others = map(address, arrays)
             backward(out_gradient, list(zip(others, requests)))
             return 1
         except BaseException:  # noqa: B036 - an exception must not propagate into C code
@@ -222,7 +233,7 @@ def record(
         _kept.pop(key, None)
         return 1
 
-    callbacks = [_Backward(call_backward), _Delete(delete)]
+    callbacks = [Function._bwd_functype(call_backward), Function._del_functype(delete)]
     generic = c_array(_Generic, [ctypes.cast(callback, _Generic) for callback in callbacks])
     states = c_array(ctypes.c_void_p, [None] * len(callbacks))
     entry = MXCallbackList(
@@ -237,24 +248,11 @@ def record(
     check_call(_LIB.MXCustomFunctionRecord(*counted, ctypes.byref(entry)))
 
 
-def _address(handle: int) -> int:
-    pointer = ctypes.c_void_p()
-    check_call(_LIB.MXNDArrayGetData(ctypes.c_void_p(handle), ctypes.byref(pointer)))
-    return pointer.value or 0
-
-
-def view(start: int, size: int) -> np.ndarray:
-    """View memory as float32 numbers, (size,)."""
-    pointer = ctypes.cast(start, ctypes.POINTER(ctypes.c_float))
-    return np.ctypeslib.as_array(pointer, (size,))
-
-
 class TrainedProduct(NamedTuple):
-    """Weight and bias of a dense layer, (rows, width) and (rows,)."""
+    """A dense layer whose weight has so many rows."""
 
     dense: Dense
     rows: int
-    width: int
     weight: int  # index of the weight among the parameters of the block; the bias follows
     first: int  # first of the parameter's rows
 
@@ -270,10 +268,11 @@ class TrainedNorm(NamedTuple):
 class Trained:
     """Parameters of a block, in the memory in which the optimizer changes them."""
 
-    def __init__(self, *parameters: mx.gluon.Parameter) -> None:
-        self._parameters = parameters
+    def __init__(self, *blocks: mx.gluon.Block) -> None:
+        self._parameters = [item for block in blocks for item in block.params.values()]
         #: MXNet's arrays of the parameters.
-        self.data: List[mx.nd.NDArray] = [parameter.data() for parameter in parameters]
+        self.data: List[mx.nd.NDArray] = [parameter.data() for parameter in self._parameters]
+        self._values = [view(address(array.handle), *array.shape) for array in self.data]
         self._products: List[TrainedProduct] = []
 
     def moved(self) -> bool:
@@ -288,32 +287,27 @@ class Trained:
 
     def _product(self, weight: int, third: int = -1) -> TrainedProduct:
         """The product of a weight and the bias after it, or a third of a joint projection."""
-        values = shared_memory(self.data[weight]).reshape(self.data[weight].shape)
-        bias, first = shared_memory(self.data[weight + 1]), 0
+        values, bias = self._values[weight : weight + 2]
+        first = 0
         if third >= 0:
             values, bias = split_queries(values)[third], split_queries(bias)[third]
             first = third * len(values)
-        rows, width = values.shape
         dense = Dense(lambda: values, bias, refreshable=True)
-        self._products.append(TrainedProduct(dense, rows, width, weight, first))
+        self._products.append(TrainedProduct(dense, len(values), weight, first))
         return self._products[-1]
 
     def _norm(self, gain: int) -> TrainedNorm:
         """The normalisation of a gain and the offset after it."""
-        gamma, beta = map(shared_memory, self.data[gain : gain + 2])
-        return TrainedNorm(Norm(gamma, beta), gain, zeros((2, STREAMS, gamma.size), "float32"))
+        gamma, beta = map(vector, self._values[gain : gain + 2])
+        return TrainedNorm(Norm(gamma, beta), gain, zeros((2, STREAMS, gamma.data.size), "float32"))
 
 
 class TrainedLayer(Trained):
     """Parameters of one layer."""
 
     def __init__(self, layer: EncoderLayer) -> None:
-        parameters = []
-        for dense in (layer.qkv, layer.proj, layer.ffn_1, layer.ffn_2):
-            parameters += [dense.weight, dense.bias]
-        for norm in (layer.attention_norm, layer.ffn_norm):
-            parameters += [norm.gamma, norm.beta]
-        super().__init__(*parameters)
+        dense = layer.qkv, layer.proj, layer.ffn_1, layer.ffn_2
+        super().__init__(*dense, layer.attention_norm, layer.ffn_norm)
         self.query, self.key, self.value = (self._product(0, third) for third in range(3))
         self.output, self.inner, self.outer = map(self._product, (2, 4, 6))
         self.attention_norm, self.ffn_norm = self._norm(8), self._norm(10)
@@ -323,9 +317,7 @@ class TrainedEmbeddings(Trained):
     """Parameters of the normalisation and the projection of embeddings."""
 
     def __init__(self, block: Embeddings) -> None:
-        parameters, projection = [block.layer_norm.gamma, block.layer_norm.beta], block.projection
-        if projection is not None:
-            parameters += [projection.weight, projection.bias]
-        super().__init__(*parameters)
+        blocks = [block.layer_norm, block.projection]
+        super().__init__(*(part for part in blocks if part is not None))
         self.norm = self._norm(0)
-        self.projection = None if projection is None else self._product(2)
+        self.projection = None if block.projection is None else self._product(2)

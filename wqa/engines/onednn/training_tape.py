@@ -7,14 +7,16 @@ a share of the rows of each weight's gradient, over all pairs.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.engines.inputs import as_float32
-from wqa.engines.onednn.library import Array, External, Layout
-from wqa.engines.onednn.operations import Operations
+from wqa.engines.onednn.library import Memory
+from wqa.engines.onednn.operations import Operations, view
 from wqa.engines.onednn.training_memory import (
+    ADD,
+    NULL,
     Activations,
     Buffer,
     Chunk,
@@ -25,11 +27,12 @@ from wqa.engines.onednn.training_memory import (
     TrainedNorm,
     TrainedProduct,
     TrainingMemory,
-    view,
 )
 
 #: A compiled operation; calling it runs it.
 Operation = Callable[[], object]
+#: Address of the gradient of each parameter of a block, and MXNet's request.
+Targets = Sequence[Tuple[int, int]]
 
 
 class Mask(NamedTuple):
@@ -68,14 +71,8 @@ class Tape:
     """What one of several threads runs for its chunk of a mini-batch, forward and backward.
 
     Each method appends operations, whose gradients run before those of the ones before them. A
-    gradient is named ``of_`` what it is the gradient of. The input and the output of several tapes,
-    and the gradients of both, are in MXNet's memory.
+    gradient is named ``of_`` what it is the gradient of.
     """
-
-    source: External
-    of_source: External
-    out: External
-    of_out: External
 
     def __init__(
         self, memory: TrainingMemory, operations: Operations, thread: int, threads: int
@@ -88,7 +85,8 @@ class Tape:
         #: Each product with the gradient of its output, its input, and the mini-batch.
         self._products: List[Tuple[TrainedProduct, Buffer, Buffer, Chunk]] = []
         self._norms: List[TrainedNorm] = []
-        self._gradient_calls: Dict[bool, Tuple[List[Operation], List[Tuple[External, int]]]] = {}
+        self._targets: Targets = ()
+        self._gradient_calls: List[Operation] = []
 
     def _own(self, whole: Chunk) -> Chunk:
         """The thread's chunk of a mini-batch."""
@@ -98,33 +96,15 @@ class Tape:
         """The thread's rows of a buffer; None without one."""
         return None if buffer is None else self._memory.operand(buffer.rows(self._own(whole)))
 
-    def _pair(self, tensor: Tensor, whole: Chunk) -> Tuple[Array, Array]:
+    def _pair(self, tensor: Tensor, whole: Chunk) -> Tuple[Memory, Memory]:
         """The thread's rows of a tensor, and their gradient."""
-        return self._rows(tensor.value, whole), self._rows(tensor.gradient, whole)
-
-    def _external(self, whole: Chunk, width: int) -> External:
-        """The thread's rows in memory that MXNet owns."""
-        own = self._own(whole)
-        layout = Layout((own.rows, width), "float32")
-        return External(layout, 4 * own.first * own.length * width)
+        return self._memory.pair(tensor, self._own(whole))
 
     def _add(self, forward: Operation, *backward: Operation) -> None:
         self.forward.append(forward)
         self.backward[:0] = backward
 
-    def enter(self, x: Tensor, whole: Chunk) -> None:
-        """Copy a layer's input from MXNet's memory, and its gradient to it."""
-        (value, gradient), convert = self._pair(x, whole), self._operations.convert
-        self.source, self.of_source = (self._external(whole, x.value.width) for _ in range(2))
-        self._add(convert(self.source, value), convert(gradient, self.of_source))
-
-    def leave(self, last: Tensor, whole: Chunk) -> None:
-        """Copy an output to MXNet's memory, and its gradient to a buffer that all threads read."""
-        (value, gradient), convert = self._pair(last, whole), self._operations.convert
-        self.out, self.of_out = (self._external(whole, last.value.width) for _ in range(2))
-        self._add(convert(value, self.out), convert(self.of_out, gradient))
-
-    def _dropout(self, mask: np.ndarray, rate: float, whole: Chunk) -> Optional[Array]:
+    def _dropout(self, mask: np.ndarray, rate: float, whole: Chunk) -> Optional[Memory]:
         """The factors of a dropout; None at rate 0."""
         if not rate:
             return None
@@ -133,14 +113,14 @@ class Tape:
         return self._memory.operand(mask)
 
     def _multiply(
-        self, source: Array, factors: Optional[Array], out: Array, product: Array
+        self, source: Memory, factors: Optional[Memory], out: Memory, product: Memory
     ) -> List[Operation]:
         """Multiply by factors, if any, and round; ``product`` holds what is rounded."""
         if factors is None:
             return [self._operations.convert(source, out)]
         if source.layout.kind == out.layout.kind:
-            return [self._operations.multiply(source, factors, out)]
-        multiplied = self._operations.multiply(source, factors, product)
+            return [self._operations.binary("multiply", source, factors, out)]
+        multiplied = self._operations.binary("multiply", source, factors, product)
         return [multiplied, self._operations.convert(product, out)]
 
     def _dense(
@@ -179,36 +159,31 @@ class Tape:
         trained: TrainedNorm,
         source: Tensor,
         out: Tensor,
-        statistics: Sequence[Buffer],
+        statistics: Dict[str, Buffer],
         whole: Chunk,
     ) -> None:
         """A normalisation."""
-        own, others = self._own(whole), {}
-        for name, buffer in zip(("mean", "variance"), statistics):
-            others[name] = self._memory.operand(buffer.rows(own)[:, 0])
+        kept, of_norm = {}, {}
+        for name, buffer in statistics.items():
+            kept[name] = self._memory.operand(buffer.rows(self._own(whole))[:, 0])
         for name, part in zip(("diff_gamma", "diff_beta"), trained.gradients[:, self._thread]):
-            others[name] = Array.of(part)
-        (value, gradient), outputs = self._pair(source, whole), self._pair(out, whole)
-        run = self._operations.norm_with_gradient
-        self._add(*run(value, trained.norm, *outputs, gradient, **others))
+            of_norm[name] = Memory.of(part)
+        value, gradient = self._pair(source, whole)
+        arrays = value, trained.norm, *self._pair(out, whole), gradient
+        self._add(*self._operations.norm_with_gradient(*arrays, kept, of_norm))
         self._norms.append(trained)
 
     def embeddings(self, trained: TrainedEmbeddings, own: EmbeddingTensors, whole: Chunk) -> None:
         """Normalise, drop out and project sums."""
-        self.enter(own.sums, whole)
         factors = self._dropout(own.mask.rows(self._own(whole)), self._config.dropout, whole)
         self._norm(trained.norm, own.sums, own.normed, own.statistics, whole)
-        (normed, of_normed), (embedded, of_embedded) = (
-            self._pair(tensor, whole) for tensor in (own.normed, own.embedded)
-        )
+        normed, of_normed = self._pair(own.normed, whole)
+        embedded, of_embedded = self._pair(own.embedded, whole)
         dropped = self._rows(own.dropped, whole)
         self.forward += self._multiply(normed, factors, embedded, dropped)
         self.backward[:0] = self._multiply(of_embedded, factors, of_normed, dropped)
-        last = own.embedded
         if trained.projection is not None:
-            last = own.projected
-            self._dense(trained.projection, own.embedded, last, whole)
-        self.leave(last, whole)
+            self._dense(trained.projection, own.embedded, own.projected, whole)
 
     def layer(
         self,
@@ -257,9 +232,12 @@ class Tape:
     ) -> None:
         """Gather the rows that are read; backward, add their gradients to those of all rows."""
         keys, own = wholes[0], self._own(wholes[1])
-        rows = x.value.rows(keys), positions.reshape(-1), 0, out.value.rows(own), "clip"
-        of_rows = x.gradient.rows(keys), positions, out.gradient.rows(own)
-        self._add(functools.partial(np.take, *rows), functools.partial(_add_rows, *of_rows))
+        arrays = x.value.rows(keys), positions.ravel(), 0, out.value.rows(own)
+        of_x = x.gradient.rows(keys)
+        of_rows = out.gradient.rows(own)
+        forward = functools.partial(np.take, *arrays, mode="clip")
+        # A pair may have a position several times.
+        self._add(forward, functools.partial(np.add.at, of_x, positions.ravel(), of_rows))
 
     def _attend(
         self,
@@ -297,82 +275,63 @@ class Tape:
             self._add(forward, functools.partial(_add_bias_gradients, *of_biases))
         kept, of_kept = scores(own.weights), scores(g.weights)
         weights, of_weights = operand(kept), operand(of_kept)
-        arrays = operand(raw), weights, of_weights, operand(of_scores)
-        self._add(*run.softmax_with_gradient(*arrays))
+        softmax = run.softmax(operand(raw), weights)
+        self._add(softmax, run.softmax_gradient(softmax, weights, of_weights, operand(of_scores)))
         rate = self._config.attention_dropout
         mask = self._dropout(scores(own.kept_mask), rate, wholes[1])
         if mask is not None:
             kept, of_kept = scores(own.kept), scores(g.kept)
-            backward = run.multiply(operand(of_kept), mask, of_weights)
-            self._add(run.multiply(weights, mask, operand(kept)), backward)
+            backward = run.binary("multiply", operand(of_kept), mask, of_weights)
+            self._add(run.binary("multiply", weights, mask, operand(kept)), backward)
         of_values = product(kept.swapaxes(2, 3), of_context, of_value)
         of_kept_call = product(of_context, value.swapaxes(2, 3), of_kept)
         self._add(product(kept, value, context), of_values, of_kept_call)
 
-    def gradient_calls(self, addresses: Sequence[int], add: bool) -> List[Operation]:
-        """Calls for a share of the parameters' gradients, over all pairs of the mini-batch.
+    def gradient_calls(self, targets: Targets) -> List[Operation]:
+        """Calls for a share of the parameters' gradients, over all pairs of the mini-batch."""
+        if targets != self._targets:
+            self._targets = targets
+            self._gradient_calls = list(self._bind_gradients(targets))
+        return self._gradient_calls
 
-        They write to arrays at the addresses of the block's parameters, or add to them.
-        """
-        if add not in self._gradient_calls:
-            self._gradient_calls[add] = self._compile_gradients(add)
-        calls, targets = self._gradient_calls[add]
-        for target, parameter in targets:
-            target.move(addresses[parameter])
-        return calls
-
-    def _compile_gradients(self, add: bool) -> Tuple[List[Operation], List[Tuple[External, int]]]:
-        """The calls, and the arrays that they write with the indices of their parameters."""
+    def _bind_gradients(self, targets: Targets) -> Iterator[Operation]:
         run, operand = self._operations, self._memory.operand
-        calls: List[Operation] = []
-        targets: List[Tuple[External, int]] = []
-
-        def target(shape: Sequence[int], parameter: int, first: int = 0) -> External:
-            array = External(Layout(shape, "float32"), 4 * first)
-            targets.append((array, parameter))
-            return array
-
-        steps = [("sum", None)] if add else []
         for product, gradient, source, whole in self._products:
             start, end = share_of(product.rows, self._thread, self._threads)
-            if start == end:
-                continue
-            first, width = product.first + start, product.width
-            weight = target((end - start, width), product.weight, first * width)
-            bias = target((1, end - start), product.weight + 1, first)
-            columns, rows = gradient.rows(whole)[:, start:end], operand(source.rows(whole))
-            calls.append(run.product(operand(columns.T), rows, weight, *steps))
-            ones = operand(self._memory.ones.data[: whole.rows].reshape(1, whole.rows))
-            calls.append(run.product(ones, operand(columns), bias, *steps))
+            columns = gradient.rows(whole)[:, start:end]
+            ones = self._memory.ones.rows(whole)
+            # Gradients of rows of the weight, and of the bias.
+            factors = (columns.T, source.rows(whole)), (ones.T, columns)
+            for (address, request), (left, right) in zip(targets[product.weight :], factors):
+                if request == NULL or start == end:
+                    continue
+                size = right.shape[1] if right is not columns else 1  # of a row
+                first = address + 4 * (product.first + start) * size
+                out = Memory.of(view(first, len(left), right.shape[1]))
+                steps = [("sum", None)] if request == ADD else []
+                yield run.product(operand(left), operand(right), out, *steps)
         for norm in [] if self._thread else self._norms:
-            for index, parts in enumerate(norm.gradients[:, : self._threads]):
-                array = target(parts.shape[1:], norm.gain + index)
-                calls.append(functools.partial(_sum_threads, array, parts, add))
-        return calls, targets
+            for (address, request), parts in zip(targets[norm.gain :], norm.gradients):
+                own = parts[: self._threads]
+                yield functools.partial(_sum_threads, address, request, own)
 
 
-def _sum_threads(target: Array, parts: np.ndarray, add: bool) -> None:
-    values = view(target.address, parts.shape[1])
-    total = parts.sum(axis=0)
-    values[:] = values + total if add else total
+def accumulate(start: int, request: int, values: np.ndarray) -> None:
+    """Write a gradient at an address, or add it, as MXNet requests."""
+    if request != NULL:
+        target = view(start, *values.shape)
+        target[:] = target + values if request == ADD else values
 
 
-def _add_rows(target: np.ndarray, positions: np.ndarray, rows: np.ndarray) -> None:
-    """Add rows to those at positions, of which a pair may have one several times.
-
-    Shapes: `target` (B * L, C), `positions` (B, n), `rows` (B * n, C).
-    """
-    by_pair = rows.reshape(*positions.shape, -1)
-    for column in range(positions.shape[1]):
-        target[positions[:, column]] += by_pair[:, column]
+def _sum_threads(start: int, request: int, parts: np.ndarray) -> None:
+    accumulate(start, request, parts.sum(axis=0))
 
 
 def _add_biases(scores: np.ndarray, biases: np.ndarray, positions: Optional[np.ndarray]) -> None:
     """Add biases, (H, L, L), to scores, (B, H, Q, L), of all positions or of some rows, (B, Q)."""
-    if positions is None:
-        scores += biases
-    else:
-        scores += biases[:, positions % biases.shape[-1]].swapaxes(0, 1)
+    if positions is not None:
+        biases = biases[:, positions % biases.shape[-1]].swapaxes(0, 1)
+    scores += biases
 
 
 def _add_bias_gradients(
@@ -382,6 +341,6 @@ def _add_bias_gradients(
     by_pair = as_float32(gradient)
     if positions is None:
         total += by_pair.sum(axis=0)
-        return
-    for pair, column in np.ndindex(*positions.shape):
-        total[:, positions[pair, column] % total.shape[-1]] += by_pair[pair, :, column]
+    else:
+        by_row = total.swapaxes(0, 1)
+        np.add.at(by_row, positions % len(by_row), by_pair.swapaxes(1, 2))
