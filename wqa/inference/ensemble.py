@@ -16,8 +16,7 @@ import numpy as np
 from wqa.data import Question
 from wqa.errors import OptionError, shorten
 from wqa.inference.dropping import combined
-from wqa.inference.loop import GroupRanker
-from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranker import Capabilities, GroupRanker, Ranker
 from wqa.inference.ranking import Ranking
 
 
@@ -49,9 +48,9 @@ def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray
     logs = np.log(shares[counted])[:, None]
     counted_scores = np.asarray(scores, dtype=float)[counted]
     # Logarithms of w_i sigmoid(s_i) and w_i sigmoid(-s_i), which do not round to 0 or 1.
-    positive = np.logaddexp.reduce(logs - np.logaddexp(0, -counted_scores), axis=0)  # (C,)
-    negative = np.logaddexp.reduce(logs - np.logaddexp(0, counted_scores), axis=0)  # (C,)
-    return positive - negative
+    positive = logs - np.logaddexp(0, -counted_scores)
+    negative = logs - np.logaddexp(0, counted_scores)
+    return np.logaddexp.reduce(positive, axis=0) - np.logaddexp.reduce(negative, axis=0)
 
 
 class EnsembleRanker(GroupRanker):
@@ -90,14 +89,10 @@ class EnsembleRanker(GroupRanker):
         if names and len(names) != len(rankers):
             raise OptionError("names", f"{len(names)} names", f"one for each of {len(rankers)}")
         self.rankers = list(rankers)
-        self._weights = normalized_weights(weights, len(rankers))
+        #: w_1, ..., w_k, which sum to 1.
+        self.weights = normalized_weights(weights, len(rankers))
         numbered = [f"ranker {number}" for number in range(1, len(rankers) + 1)]
         self.names = list(names) or numbered
-
-    @property
-    def weights(self) -> Tuple[float, ...]:
-        """w_1, ..., w_k, which sum to 1."""
-        return self._weights
 
     @property
     def capabilities(self) -> Capabilities:
@@ -143,11 +138,10 @@ class EnsembleRanker(GroupRanker):
     def _combined(self, ranked: Sequence[Ranking]) -> Ranking:
         """The ranking of one question from those of all rankers."""
         stacked = np.stack([ranking.scores for ranking in ranked])
-        scores = log_odds_of_mean(stacked, self._weights)
+        scores = log_odds_of_mean(stacked, self.weights)
         blank = np.isneginf(scores)
-        exit_scores = np.where(blank, np.nan, scores)[None]
         probabilities = np.stack([ranking.probabilities for ranking in ranked])
-        mean = np.minimum(np.array(self._weights) @ probabilities, 1.0)
+        mean = np.array(self.weights) @ probabilities
         exits = np.max([ranking.exits for ranking in ranked], axis=0)
         costs = [ranking.cost for ranking in ranked]
         largest = max(costs, key=lambda cost: cost.full_candidate_work)
@@ -158,7 +152,7 @@ class EnsembleRanker(GroupRanker):
             truncated=np.any([ranking.truncated for ranking in ranked], axis=0),
             blank=blank,
             cost=combined(costs, largest.full_candidate_work, largest.full_multiply_adds),
-            exit_scores=exit_scores,
-            probabilities=mean,
+            exit_scores=np.where(blank, np.nan, scores)[None],
+            probabilities=np.minimum(mean, 1.0),
             threshold=self.threshold,
         )

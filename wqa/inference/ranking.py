@@ -23,7 +23,7 @@ from scipy.special import expit
 
 from wqa.data import Candidate, Question
 from wqa.errors import InputError, OptionError, ScoreError, shorten
-from wqa.inference.calibrated import is_probability
+from wqa.inference.calibrated import is_within
 from wqa.inference.dropping import Cost
 
 #: Least relative difference of two values. Half of it would do for float64 and JSON; this one is
@@ -182,7 +182,7 @@ class Ranking:
         if threshold is None:
             hint = "calibrate the run with `wqa calibrate`, or give a number"
             raise OptionError("threshold", "none", "that of a calibrated run", hint)
-        if not is_probability(threshold):
+        if not is_within(threshold, 0, 1):
             raise OptionError("threshold", shorten(threshold), "a number from 0 to 1")
         first = self.order[0]
         return not self.blank[first] and bool(self.relevance[first] >= threshold)

@@ -135,17 +135,15 @@ class Embeddings(HybridBlock):
         hidden = self.word(token_ids) + self.token_type(token_types)
         if positions is not None:
             steps = positions + self._first  # (B, L)
-            return hidden + F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
-        if self._first:
+        elif self._first:
             # As in RoBERTa, a padding token uses the row before the first position's, even inside
             # a text, and does not advance the position.
             real = token_ids != self._first - 1
             steps = F.cumsum(real, axis=1) * real + (self._first - 1)  # (B, L)
-            return hidden + F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
-        steps = F.expand_dims(F.contrib.arange_like(token_ids, axis=1), axis=0)  # (1, L)
-        return F.broadcast_add(
-            hidden, F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
-        )
+        else:
+            steps = F.expand_dims(F.contrib.arange_like(token_ids, axis=1), axis=0)  # (1, L)
+        located = F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
+        return F.broadcast_add(hidden, located)
 
 
 #: Distance from which on all positions share the last bucket of their side.

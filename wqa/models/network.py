@@ -215,7 +215,7 @@ class Network(HybridBlock):
             the valid lengths. A stage returns encodings and scores. A network that is its own only
             stage returns scores alone.
         """
-        return [self]
+        return [*self.encoder_stages()] or [self]
 
     def encoder_stages(self) -> List[Stage]:
         """Stages of a network whose stages are all layers and a head.
@@ -306,9 +306,6 @@ class EncoderNetwork(Network):
     def __init__(self, backbone: Backbone, **kwargs) -> None:
         super().__init__(backbone.config, **kwargs)
         self.backbone = backbone
-
-    def stages(self) -> List[HybridBlock]:
-        return self.encoder_stages()
 
     def encoder_stages(self) -> List[Stage]:
         return [Stage(self.backbone.embeddings, self.backbone.layers, None)]

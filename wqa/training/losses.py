@@ -23,10 +23,12 @@ def cross_entropy(scores: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray
     Shapes: `scores` (B,), `labels` (B,), the result (B,).
     """
     # log(1 + exp(s)) - y s, written so that a large s does not overflow.
-    softplus = mx.nd.Activation(-mx.nd.abs(scores), act_type="softrelu")
-    # MXNet's gradient of relu is 0 at 0, where that of the loss is 1/2 - y. The last term is 0
+    size = mx.nd.abs(scores)
+    softplus = mx.nd.Activation(-size, act_type="softrelu")
+    loss = mx.nd.relu(scores) - scores * labels + softplus
+    # MXNet's gradient of relu is 0 at 0, where that of the loss is 1/2 - y. This term is 0
     # everywhere; its gradient is 1/2 at 0 and 0 elsewhere.
-    return mx.nd.relu(scores) - scores * labels + softplus + 0.5 * (scores == 0) * scores
+    return loss + 0.5 * (scores == 0) * scores
 
 
 def listwise_divergence(
@@ -38,16 +40,17 @@ def listwise_divergence(
 
     Shapes: `scores` (Q, n), `labels` (Q, n), `valid` (Q,), the result (Q,).
     """
-    real = mx.nd.SequenceMask(
-        mx.nd.ones_like(scores), valid, use_sequence_length=True, axis=1
-    )  # (Q, n)
-    log_probabilities = mx.nd.log_softmax(scores * real + (1 - real) * MASKED, axis=1)
+    ones = mx.nd.ones_like(scores)
+    real = mx.nd.SequenceMask(ones, valid, use_sequence_length=True, axis=1)  # (Q, n)
+    masked = scores * real + (1 - real) * MASKED
+    log_probabilities = mx.nd.log_softmax(masked, axis=1)
     positives = mx.nd.sum(labels, axis=1, keepdims=True)
     targets = mx.nd.broadcast_div(labels, positives)  # (Q, n), of sum 1
+    likelihood = mx.nd.sum(targets * log_probabilities, axis=1)
     # The m positives of a list have probability 1 / m each, so that their negative entropy is
     # -log(m): the loss is 0 where the softmax equals the labels.
-    entropy = mx.nd.log(positives).reshape((-1,))
-    return -mx.nd.sum(targets * log_probabilities, axis=1) - entropy
+    entropy = mx.nd.log(positives)
+    return -likelihood - entropy.reshape((-1,))
 
 
 def span_cross_entropy(
@@ -58,8 +61,10 @@ def span_cross_entropy(
     Shapes: `logits` (B, L, 2), `allowed` (B, L), `targets` (B, 2), the result (B,).
     """
     mask = mx.nd.expand_dims((1 - allowed) * MASKED, axis=2)  # (B, L, 1)
-    log_probabilities = mx.nd.log_softmax(mx.nd.broadcast_add(logits, mask), axis=1)
-    picked = mx.nd.pick(log_probabilities, mx.nd.expand_dims(targets, axis=1), axis=1)  # (B, 2)
+    masked = mx.nd.broadcast_add(logits, mask)
+    log_probabilities = mx.nd.log_softmax(masked, axis=1)
+    positions = mx.nd.expand_dims(targets, axis=1)  # (B, 1, 2)
+    picked = mx.nd.pick(log_probabilities, positions, axis=1)  # (B, 2)
     return -mx.nd.mean(picked, axis=1)
 
 
@@ -68,7 +73,8 @@ def label_cross_entropy(logits: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.N
 
     Shapes: `logits` (B, n), `labels` (B,), the result (B,).
     """
-    return -mx.nd.pick(mx.nd.log_softmax(logits, axis=1), labels, axis=1)
+    log_probabilities = mx.nd.log_softmax(logits, axis=1)
+    return -mx.nd.pick(log_probabilities, labels, axis=1)
 
 
 def soft_loss(scores: mx.nd.NDArray, teacher: mx.nd.NDArray, tau: float) -> mx.nd.NDArray:
@@ -82,7 +88,8 @@ def soft_loss(scores: mx.nd.NDArray, teacher: mx.nd.NDArray, tau: float) -> mx.n
     teacher = mx.nd.BlockGrad(teacher) / tau
     target = mx.nd.sigmoid(teacher)
     # KL(p, q) = H(p, q) - H(p). Both are computed from log-odds, so that neither overflows.
-    return cross_entropy(scores / tau, target) - cross_entropy(teacher, target)
+    crossed = cross_entropy(scores / tau, target)
+    return crossed - cross_entropy(teacher, target)
 
 
 def distillation_loss(
