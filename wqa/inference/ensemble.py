@@ -45,12 +45,15 @@ def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray
     """
     shares = np.asarray(weights, dtype=float)
     counted = shares > 0
-    logs = np.log(shares[counted])[:, None]
-    counted_scores = np.asarray(scores, dtype=float)[counted]
+    logs = np.log(shares[counted])
+    logs = logs[:, None]
+    counted_scores = np.asarray(scores, dtype=float)
+    counted_scores = counted_scores[counted]
     # Logarithms of w_i sigmoid(s_i) and w_i sigmoid(-s_i), which do not round to 0 or 1.
     positive = logs - np.logaddexp(0, -counted_scores)
     negative = logs - np.logaddexp(0, counted_scores)
-    return np.logaddexp.reduce(positive, axis=0) - np.logaddexp.reduce(negative, axis=0)
+    log_odds = np.logaddexp.reduce(positive, axis=0)  # (C,)
+    return log_odds - np.logaddexp.reduce(negative, axis=0)
 
 
 class EnsembleRanker(GroupRanker):
@@ -86,13 +89,13 @@ class EnsembleRanker(GroupRanker):
     ) -> None:
         if not rankers:
             raise OptionError("rankers", "none", "at least one")
-        if names and len(names) != len(rankers):
-            raise OptionError("names", f"{len(names)} names", f"one for each of {len(rankers)}")
+        count = len(rankers)
+        if names and len(names) != count:
+            raise OptionError("names", f"{len(names)} names", f"one for each of {count}")
         self.rankers = list(rankers)
         #: w_1, ..., w_k, which sum to 1.
-        self.weights = normalized_weights(weights, len(rankers))
-        numbered = [f"ranker {number}" for number in range(1, len(rankers) + 1)]
-        self.names = list(names) or numbered
+        self.weights = normalized_weights(weights, count)
+        self.names = list(names) or [f"ranker {number}" for number in range(1, count + 1)]
 
     @property
     def capabilities(self) -> Capabilities:
@@ -143,13 +146,14 @@ class EnsembleRanker(GroupRanker):
         probabilities = np.stack([ranking.probabilities for ranking in ranked])
         mean = np.array(self.weights) @ probabilities
         exits = np.max([ranking.exits for ranking in ranked], axis=0)
+        truncated = np.any([ranking.truncated for ranking in ranked], axis=0)
         costs = [ranking.cost for ranking in ranked]
         largest = max(costs, key=lambda cost: cost.full_candidate_work)
         return Ranking(
             order=np.argsort(-scores, kind="stable"),
             scores=scores,
             exits=np.where(blank, 0, exits),
-            truncated=np.any([ranking.truncated for ranking in ranked], axis=0),
+            truncated=truncated,
             blank=blank,
             cost=combined(costs, largest.full_candidate_work, largest.full_multiply_adds),
             exit_scores=np.where(blank, np.nan, scores)[None],

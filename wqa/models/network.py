@@ -6,18 +6,7 @@ Shapes: B pairs, L positions, C units.
 from __future__ import annotations
 
 import dataclasses
-from typing import (
-    Any,
-    Callable,
-    ClassVar,
-    Dict,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from mxnet.gluon import HybridBlock, Parameter, ParameterDict, nn
 
@@ -120,7 +109,7 @@ class Network(HybridBlock):
     predictor: Any = None
     #: Convolutions of a question and of a candidate, for a network on static word embeddings that
     #: `wqa.engines.sparse` computes. Empty for all others.
-    text_filters: Sequence[Any] = ()
+    text_filters: Tuple[Any, ...] = ()
 
     def __init__(
         self, backbone: Optional[BackboneConfig], config: Optional[NetworkConfig] = None, **kwargs
