@@ -130,12 +130,9 @@ def pack_documents(
             is_finite = np.isfinite(arrays["rows"]).all(axis=1)
     if not is_finite.all():
         index = int(np.searchsorted(np.cumsum(lengths), np.argmin(is_finite), side="right"))
-        raise DataError(
-            f"document {shorten(names[index])}",
-            f"encodings that are no finite numbers in {store}",
-            "finite numbers",
-            "choose store float32; if it fails too, the weights are damaged",
-        )
+        problem = f"encodings that are no finite numbers in {store}"
+        hint = "choose store float32; if it fails too, the weights are damaged"
+        raise DataError(f"document {shorten(names[index])}", problem, "finite numbers", hint)
     return arrays
 
 

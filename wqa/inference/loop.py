@@ -148,12 +148,10 @@ def check_ids(
         wrong = int(np.flatnonzero((ids < 0) | (ids >= rows))[0])
         ends = np.cumsum([len(input_ids) for input_ids in inputs])
         where, candidate = name_of(int(np.searchsorted(ends, wrong, side="right")))
-        raise InputError(
-            where,
-            f"token id {ids[wrong]}" + (f" with {candidate}" if candidate else ""),
-            f"ids from 0 to {rows - 1}, the rows of the word embeddings",
-            "encode with the tokenizer of the network's encoder",
-        )
+        problem = f"token id {ids[wrong]}" + (f" with {candidate}" if candidate else "")
+        expected = f"ids from 0 to {rows - 1}, the rows of the word embeddings"
+        hint = "encode with the tokenizer of the network's encoder"
+        raise InputError(where, problem, expected, hint)
 
 
 class GroupPairs:

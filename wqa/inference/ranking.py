@@ -138,8 +138,7 @@ class Ranking:
         `top` left out. Where scores are no log-odds, as the counts of the baseline ``wo``,
         relevance tells the order alone.
         """
-        relevance = np.zeros(len(self.scores))
-        blank = np.asarray(self.blank, dtype=bool)
+        relevance, blank = np.zeros(len(self.scores)), np.asarray(self.blank, dtype=bool)
         non_blank = np.flatnonzero(~blank[self.order])  # places in the order
         order = np.asarray(self.order)[non_blank]
         differs = self.differs[non_blank[1:] - 1]
@@ -285,12 +284,8 @@ class Ranking:
 
 def score_error(where: str, candidate: str, score: float) -> ScoreError:
     """Create the error of a score that is not finite."""
-    return ScoreError(
-        where,
-        f"{score} for {candidate}",
-        "finite scores",
-        "the weights are damaged or diverged: restore them, or train again from a checkpoint",
-    )
+    hint = "the weights are damaged or diverged: restore them, or train again from a checkpoint"
+    return ScoreError(where, f"{score} for {candidate}", "finite scores", hint)
 
 
 def question_name(question: Question) -> str:

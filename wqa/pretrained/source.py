@@ -213,12 +213,11 @@ class Source(TensorMap):
         listed = [str(labels.get(label)) for label in ("0", "1")]
         is_answer = [label.lower() in ANSWER_LABELS for label in listed]
         if is_answer[0] == is_answer[1] and set(listed) != DEFAULT_LABELS:
-            _LOGGER.warning(
-                "%s: of the labels %s the second is taken for that of answers; id2label of "
-                "config.json chooses, where it names one of them 'answer'",
-                printable(str(self.where)),
-                ", ".join(map(shorten, listed)),
+            note = f"of the labels {', '.join(map(shorten, listed))} the second is taken for that"
+            note += (
+                " of answers; id2label of config.json chooses, where it names one of them 'answer'"
             )
+            _LOGGER.warning(f"{printable(str(self.where))}: {note}")
         return 0 if is_answer == [True, False] else 1
 
     def has_spans(self) -> bool:

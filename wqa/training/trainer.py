@@ -168,9 +168,8 @@ class Trainer:
                 if stop or state.update % self.config.checkpoint_every == 0 or self._has_ended():
                     self._checkpoint()
                 if stop and (state.evaluation_is_due or not self._has_ended()):
-                    raise TrainingStopped(
-                        stop, f"update {state.update} of {self.total}", self.checkpoints.folder
-                    )
+                    progress = f"update {state.update} of {self.total}"
+                    raise TrainingStopped(stop, progress, self.checkpoints.folder)
         return state
 
     def _agreed(self, request: StopRequest) -> int:
