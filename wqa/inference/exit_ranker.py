@@ -21,7 +21,7 @@ from wqa.engines.engine import Encodings, MicroBatch
 from wqa.engines.inputs import EngineInputs
 from wqa.errors import check_choice, check_range
 from wqa.inference.dropping import FREE, Cost, DropRatio, Keep
-from wqa.inference.loop import GroupPairs, build_engine, check_finite
+from wqa.inference.loop import GroupPairs, build_engine, check_finite, check_ids
 from wqa.inference.ranker import Capabilities, GroupRanker
 from wqa.inference.ranking import Ranking, candidate_name, question_name
 from wqa.text import PairInputs
@@ -217,7 +217,7 @@ class CascadeRanker(InputsRanker):
         pairs.check_lengths(pairs.lengths, self._longest)
         if self.network.config is not None:
             rows = self.network.config.vocab_size
-            pairs.check_ids([pair.token_ids for pair in pairs.all], rows)
+            check_ids([pair.token_ids for pair in pairs.all], rows, pairs.name)
         return pairs.all, []
 
 

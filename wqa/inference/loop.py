@@ -181,10 +181,6 @@ class GroupPairs:
             found = f"{lengths.max()} tokens with {candidate}"
             raise InputError(name, found, f"at most {limit}, the positions of the network")
 
-    def check_ids(self, inputs: Sequence[np.ndarray], rows: int) -> None:
-        """Check the token ids of an input of each pair."""
-        check_ids(inputs, rows, self.name)
-
 
 def check_finite(scores: np.ndarray, name_of: Callable[[int], Tuple[str, str]]) -> None:
     """Refuse scores that are not finite; the error names the first of them."""
