@@ -266,9 +266,14 @@ class PairTask(Task):
             digest = store.meta["source_sha256"]
         else:
             questions = filter_questions(read_questions(train_file), config.train_filter)
-            options = (config.shuffle, config.train_filter, bool(config.teachers))
             with naming_file(train_file):
-                pairs = TrainingPairs(questions, inputs, *options)
+                pairs = TrainingPairs(
+                    questions,
+                    inputs,
+                    config.shuffle,
+                    config.train_filter,
+                    with_keys=bool(config.teachers),
+                )
             digest = data_digest(train_file)
         note_long_questions(pairs.truncated_questions, pairs.skipped_questions, train_file)
         return cls(network, inputs, pairs, config, digest)
