@@ -80,7 +80,7 @@ def test_what_cannot_be_encoded_is_refused(backbone, tokenizer):
         encoder.encode([np.zeros(0, np.int32)])
     with pytest.raises(InputError, match="text 1: token id 10000000"):
         encoder.encode([np.array([5, 10**7], np.int32)])
-    with pytest.raises(OptionError, match="max_length: 999; expected 1 to 160"):
+    with pytest.raises(OptionError, match="max_length: 999; expected .* 1 to 160"):
         DocumentEncoder(backbone, tokenizer, 999)
 
 

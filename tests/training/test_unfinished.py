@@ -3,11 +3,11 @@
 import shlex
 
 import pytest
+from test_schedules import stop_after
 
 from wqa.cli import main
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.systems.load import load_ranker
-from wqa.training import Trainer
 
 
 @pytest.fixture
@@ -21,15 +21,8 @@ def stopped(tiny_encoder, tmp_path, monkeypatch):
         command = ["train", "pairwise", "--encoder", tiny_encoder, "--train", few, "--out", run]
         command += ["--max-updates", 5, "--warmup-updates", 1, "--tokens-per-batch", 300]
         command = list(map(str, [*command, "--engine", "mxnet", "--checkpoint-every", 2]))
-        step = Trainer.step
-
-        def killed(trainer, rate):
-            if trainer.state.update > update:
-                raise KeyboardInterrupt
-            step(trainer, rate)
-
         with monkeypatch.context() as patch:
-            patch.setattr(Trainer, "step", killed)
+            stop_after(patch, update)
             assert main(command) == 130
         return run, command
 

@@ -84,34 +84,22 @@ def read_calibration(folder: pathlib.Path, config: RunConfig, stages: int) -> Ca
     values = values if isinstance(values, dict) else {}
     weights = folder / "model.params"
     if values.get("model_sha256") != (config.sha256.get(weights.name) or sha256(weights)):
-        raise RunDirectoryError(
-            path,
-            "was fitted to the scores of other weights than model.params",
-            "the calibration of this run",
-            hint,
-        )
+        problem = "was fitted to the scores of other weights than model.params"
+        raise RunDirectoryError(path, problem, "the calibration of this run", hint)
     temperatures: Any = values.get("temperatures")
     threshold: Any = values.get("threshold")
-    if not _are_temperatures(temperatures, stages):
+    are_enough = isinstance(temperatures, list) and len(temperatures) == stages
+    if not are_enough or not all(is_within(value, *TEMPERATURES) for value in temperatures):
         expected = f"{stages} numbers from {TEMPERATURES[0]:g} to {TEMPERATURES[1]:g}"
         problem = f"temperatures is {shorten(temperatures)}"
         raise RunDirectoryError(path, problem, f"{expected}, one for each exit", hint)
-    if not is_probability(threshold):
+    if not is_within(threshold, 0, 1):
         problem = f"threshold is {shorten(threshold)}"
         raise RunDirectoryError(path, problem, "a number from 0 to 1", hint)
     return Calibration(tuple(map(float, temperatures)), float(threshold))
 
 
-def _are_temperatures(values: Any, stages: int) -> bool:
-    are_enough = isinstance(values, list) and len(values) == stages
-    return are_enough and all(_is_within(value, *TEMPERATURES) for value in values)
-
-
-def _is_within(value: Any, least: float, greatest: float) -> bool:
+def is_within(value: Any, least: float, greatest: float) -> bool:
+    """Tell whether a value is a number between two others, or one of them."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return is_number and least <= value <= greatest
-
-
-def is_probability(value: Any) -> bool:
-    """Tell whether a value is a number from 0 to 1."""
-    return _is_within(value, 0, 1)

@@ -18,7 +18,7 @@ import numpy as np
 from wqa.data.parts import Arrays
 from wqa.data.records import Candidate
 from wqa.data.scores import delimited
-from wqa.errors import DataError, OptionError, check_choice, shorten
+from wqa.errors import DataError, shorten
 from wqa.io.arrays import ArrayFolder, Output, check_made_with, output_of, write_arrays
 from wqa.io.files import PathLike
 from wqa.io.parameter_files import widen
@@ -130,12 +130,9 @@ def pack_documents(
             is_finite = np.isfinite(arrays["rows"]).all(axis=1)
     if not is_finite.all():
         index = int(np.searchsorted(np.cumsum(lengths), np.argmin(is_finite), side="right"))
-        raise DataError(
-            f"document {shorten(names[index])}",
-            f"encodings that are no finite numbers in {store}",
-            "finite numbers",
-            "choose store float32; if it fails too, the weights are damaged",
-        )
+        problem = f"encodings that are no finite numbers in {store}"
+        hint = "choose store float32; if it fails too, the weights are damaged"
+        raise DataError(f"document {shorten(names[index])}", problem, "finite numbers", hint)
     return arrays
 
 
@@ -179,16 +176,13 @@ def write_cache(path: PathLike, settings: Mapping[str, Any], parts: Iterator[Arr
     with write_arrays(cache_output(path), types, settings) as writer:
         for arrays in parts:
             is_stored = arrays["lengths"] > 0
-            ends = writer.count("rows") + np.cumsum(arrays["lengths"])
             counts["documents"] += int(np.count_nonzero(is_stored))
             counts["blank"] += int(np.count_nonzero(~is_stored))
             counts["truncated"] += int(np.count_nonzero(arrays["truncated"]))
-            writer.append("keys", arrays["keys"][is_stored])
-            writer.append("ends", ends[is_stored])
-            writer.append("truncated", arrays["truncated"][is_stored])
-            writer.append("rows", arrays["rows"])
-            if "scales" in types:
-                writer.append("scales", arrays["scales"])
+            values = {**arrays, "ends": writer.count("rows") + np.cumsum(arrays["lengths"])}
+            for name in types:
+                kept = ... if name in ("rows", "scales") else is_stored
+                writer.append(name, values[name][kept])
         writer.finish(counts)
 
 
@@ -222,11 +216,11 @@ class DocumentCache:
         self.path = folder.path
         self.meta = folder.meta
         self.tokens: int = self.meta["tokens"]
-        try:
-            check_choice("store", self.meta.get("store"), STORES)
-        except OptionError as error:
-            raise DataError(self.path, f"store is {error.found}", error.expected, _MAKE) from None
-        arrays = folder.arrays(_types(self.meta["store"], self.meta["units"]))
+        store = self.meta.get("store")
+        if store not in STORES:
+            problem, expected = f"store is {shorten(store)}", "one of " + ", ".join(STORES)
+            raise DataError(self.path, problem, expected, _MAKE)
+        arrays = folder.arrays(_types(store, self.meta["units"]))
         self._check(folder, arrays)
         self._ends, self._truncated = arrays["ends"], arrays["truncated"]
         self._rows, self._scales = arrays["rows"], arrays.get("scales")

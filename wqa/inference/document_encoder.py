@@ -16,7 +16,7 @@ import numpy as np
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.engines.inputs import TextInputs
-from wqa.errors import InputError, OptionError
+from wqa.errors import InputError, check_range
 from wqa.inference.loop import build_engine, check_ids, micro_batches
 from wqa.text import TextInput, Tokenizer
 
@@ -38,9 +38,7 @@ class DocumentEncoder:
     ) -> None:
         settings = engine or EngineConfig()
         self.config: BackboneConfig = backbone.config
-        if not 1 <= max_length <= self.config.max_positions:
-            expected = f"1 to {self.config.max_positions}, the positions of the encoder"
-            raise OptionError("max_length", max_length, expected)
+        check_range("max_length", max_length, 1, self.config.max_positions)
         self._max_length = max_length
         inputs = TextInputs(_network_of(backbone), tokenizer)
         self._engine = build_engine(inputs, settings, quantized)
@@ -61,9 +59,9 @@ class DocumentEncoder:
 
     def _check(self, token_ids: Sequence[np.ndarray], lengths: np.ndarray) -> None:
         """Check lengths and token ids, which the engines use as indices."""
-        for index in np.flatnonzero((lengths < 1) | (lengths > self._max_length))[:1]:
-            found = f"{lengths[index]} tokens"
-            raise InputError(f"text {index + 1}", found, f"1 to {self._max_length} tokens")
+        for index in np.flatnonzero((lengths < 1) | (lengths > self._max_length)):
+            expected = f"1 to {self._max_length} tokens"
+            raise InputError(f"text {index + 1}", f"{lengths[index]} tokens", expected)
         check_ids(token_ids, self.config.vocab_size, lambda index: (f"text {index + 1}", ""))
 
 

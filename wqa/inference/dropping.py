@@ -34,9 +34,11 @@ def dropped(alpha: float, k: int) -> int:
     of 3 is 2, though the nearest binary fractions are smaller.
     """
     ratio = np.float32(alpha)
-    # Below 2^24 candidates no share but the next one can round down to the ratio.
     number = math.floor(float(ratio) * k)
-    return number + int(number + 1 < k and np.float32(number + 1) / np.float32(k) <= ratio)
+    # Below 2^24 candidates no share but the next one can round down to the ratio.
+    if number + 1 < k and np.float32(number + 1) / np.float32(k) <= ratio:
+        return number + 1
+    return number
 
 
 class Drop(NamedTuple):
@@ -85,7 +87,8 @@ def check_drops(
     numbers = _one_a_stage(keep, stages, "keep")
     least = _one_a_stage(drop_below, stages, "drop_below")
     # The last stage's are checked too, and so are those of a ranker of one stage.
-    return (*map(_drop, ratios, numbers, least),)[:-1] + (Drop(),)
+    *drops, _ = map(_drop, ratios, numbers, least)
+    return (*drops, Drop())
 
 
 def _one_a_stage(
@@ -108,23 +111,18 @@ def _drop(ratio: Optional[float], keep: Optional[int], below: Optional[float]) -
     if len(named) > 1:
         values = " and ".join(map(shorten, named.values()))
         raise OptionError(" and ".join(named), f"{values} for one stage", "one of them a stage")
-    if below is not None:
-        return Drop(below=_share("drop_below", below, ""))
-    if keep is not None:
-        if type(keep) is not int or keep < 1:
-            raise OptionError("keep", shorten(keep), "a whole number above 0")
-        return Drop(keep=keep)
-    if ratio is None:
-        return Drop()
-    return Drop(ratio=_share("drop_ratio", ratio, "to keep 5 candidates, give keep=5"))
-
-
-def _share(name: str, value: float, hint: str) -> float:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 <= value < 1 or np.float32(value) == 1:
-        expected = "a number from 0 up to, not including, 1"
-        raise OptionError(name, shorten(value), expected, hint)
-    return float(value)
+    for name, value in named.items():
+        if name == "keep":
+            if type(value) is not int or value < 1:
+                raise OptionError(name, shorten(value), "a whole number above 0")
+            return Drop(keep=value)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < 1 or np.float32(value) == 1:
+            hint = "to keep 5 candidates, give keep=5" if name == "drop_ratio" else ""
+            expected = "a number from 0 up to, not including, 1"
+            raise OptionError(name, shorten(value), expected, hint)
+        return Drop(below=float(value)) if below is not None else Drop(ratio=float(value))
+    return Drop()
 
 
 def drop_ratios(alpha: Union[float, Sequence[float]], stages: int) -> List[float]:
@@ -175,13 +173,12 @@ def relative_cost(
     """
     depth = num_layers or (exits[-1] if exits else 0)
     order = list(exits)
-    increasing = not shared or order == sorted(set(order))
-    if not order or min(order) < 1 or max(order) > depth or not increasing:
+    is_increasing = not shared or order == sorted(set(order))
+    if not order or min(order) < 1 or max(order) > depth or not is_increasing:
         shown = ",".join(map(str, order)) or "nothing"
         raise OptionError("exits", shown, f"increasing layers from 1 to {depth}")
     if stage_layers is None:
-        below = [0, *order[:-1]] if shared else [0] * len(order)
-        stage_layers = [rho - lower for rho, lower in zip(order, below)]
+        stage_layers = np.diff(order, prepend=0).tolist() if shared else order
     total, left = 0.0, 1.0
     for layers, alpha in zip(stage_layers, drop_ratios(drop_ratio, len(order))):
         total += layers * left

@@ -18,8 +18,7 @@ import numpy as np
 from wqa.data import Question
 from wqa.errors import OptionError, check_choice, shorten
 from wqa.inference.dropping import combined
-from wqa.inference.loop import GroupRanker
-from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranker import Capabilities, GroupRanker, Ranker
 from wqa.inference.ranking import Ranking
 
 
@@ -48,12 +47,15 @@ def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray
     """
     shares = np.asarray(weights, dtype=float)
     counted = shares > 0
-    logs = np.log(shares[counted])[:, None]
-    counted_scores = np.asarray(scores, dtype=float)[counted]
+    logs = np.log(shares[counted])
+    logs = logs[:, None]
+    counted_scores = np.asarray(scores, dtype=float)
+    counted_scores = counted_scores[counted]
     # Logarithms of w_i sigmoid(s_i) and w_i sigmoid(-s_i), which do not round to 0 or 1.
-    positive = np.logaddexp.reduce(logs - np.logaddexp(0, -counted_scores), axis=0)  # (C,)
-    negative = np.logaddexp.reduce(logs - np.logaddexp(0, counted_scores), axis=0)  # (C,)
-    return positive - negative
+    positive = logs - np.logaddexp(0, -counted_scores)
+    negative = logs - np.logaddexp(0, counted_scores)
+    log_odds = np.logaddexp.reduce(positive, axis=0)  # (C,)
+    return log_odds - np.logaddexp.reduce(negative, axis=0)
 
 
 def mean_of_scores(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray:
@@ -110,19 +112,15 @@ class EnsembleRanker(GroupRanker):
     ) -> None:
         if not rankers:
             raise OptionError("rankers", "none", "at least one")
-        if names and len(names) != len(rankers):
-            raise OptionError("names", f"{len(names)} names", f"one for each of {len(rankers)}")
+        count = len(rankers)
+        if names and len(names) != count:
+            raise OptionError("names", f"{len(names)} names", f"one for each of {count}")
         self.rankers = list(rankers)
-        self._weights = normalized_weights(weights, len(rankers))
-        numbered = [f"ranker {number}" for number in range(1, len(rankers) + 1)]
-        self.names = list(names) or numbered
+        #: w_1, ..., w_k, which sum to 1.
+        self.weights = normalized_weights(weights, count)
+        self.names = list(names) or [f"ranker {number}" for number in range(1, count + 1)]
         check_choice("combine", combine, COMBINATIONS)
         self.combine = combine
-
-    @property
-    def weights(self) -> Tuple[float, ...]:
-        """w_1, ..., w_k, which sum to 1."""
-        return self._weights
 
     @property
     def capabilities(self) -> Capabilities:
@@ -168,22 +166,22 @@ class EnsembleRanker(GroupRanker):
     def _combined(self, ranked: Sequence[Ranking]) -> Ranking:
         """The ranking of one question from those of all rankers."""
         stacked = np.stack([ranking.scores for ranking in ranked])
-        scores = COMBINATIONS[self.combine](stacked, self._weights)
+        scores = COMBINATIONS[self.combine](stacked, self.weights)
         blank = np.isneginf(scores)
-        exit_scores = np.where(blank, np.nan, scores)[None]
         probabilities = np.stack([ranking.probabilities for ranking in ranked])
-        mean = np.minimum(np.array(self._weights) @ probabilities, 1.0)
+        mean = np.array(self.weights) @ probabilities
         exits = np.max([ranking.exits for ranking in ranked], axis=0)
+        truncated = np.any([ranking.truncated for ranking in ranked], axis=0)
         costs = [ranking.cost for ranking in ranked]
         largest = max(costs, key=lambda cost: cost.full_candidate_work)
         return Ranking(
             order=np.argsort(-scores, kind="stable"),
             scores=scores,
             exits=np.where(blank, 0, exits),
-            truncated=np.any([ranking.truncated for ranking in ranked], axis=0),
+            truncated=truncated,
             blank=blank,
             cost=combined(costs, largest.full_candidate_work, largest.full_multiply_adds),
-            exit_scores=exit_scores,
-            probabilities=mean,
+            exit_scores=np.where(blank, np.nan, scores)[None],
+            probabilities=np.minimum(mean, 1.0),
             threshold=self.threshold,
         )

@@ -15,16 +15,23 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optiona
 
 import numpy as np
 
-from wqa.data import Question
+from wqa.config import EngineConfig
+from wqa.data import Candidate, Question
 from wqa.engines.engine import Encodings, MicroBatch
-from wqa.inference.dropping import FREE, Cost
-from wqa.inference.loop import GroupPairs, InputsRanker, check_finite
-from wqa.inference.ranker import Capabilities
-from wqa.inference.ranking import Ranking
+from wqa.engines.inputs import EngineInputs
+from wqa.errors import check_choice, check_range
+from wqa.inference.dropping import FREE, Cost, DropRatio, Keep
+from wqa.inference.loop import GroupPairs, build_engine, check_finite, check_ids
+from wqa.inference.ranker import Capabilities, GroupRanker
+from wqa.inference.ranking import Ranking, candidate_name, question_name
 from wqa.text import PairInputs
 
 if TYPE_CHECKING:
+    from wqa.engines.onednn.quantize import QuantizedLayers
     from wqa.models import Network
+
+#: Candidates that an exit compares: all of a question, or a batch of them.
+POOLS = ("question", "batch")
 
 
 class QuestionPairs(NamedTuple):
@@ -35,10 +42,130 @@ class QuestionPairs(NamedTuple):
     originals: Sequence[int]  # index of the first candidate with the text of each
 
 
+class InputsRanker(GroupRanker):
+    """A ranker of one network: it tokenizes questions, and its engine ranks groups of them.
+
+    Parameters
+    ----------
+    network : Network
+        Network with its parameters on the engine's device.
+    inputs : PairInputs
+        Token ids of questions and candidates, as the network reads them.
+    drop_ratio : float, or sequence of float or None, optional
+        alpha, as `Ranker.set_drops` takes it. Without drops the ranking is the full network's.
+    keep : int, or sequence of int or None, optional
+        k, as `Ranker.set_drops` takes it.
+    engine : EngineConfig, optional
+        Engine, precision, device and sizes. By default MXNet on the CPU, which reads the current
+        parameters at each ranking; other engines read them once.
+    quantized : list of dict, optional
+        `wqa.engines.onednn.operations.Quantized` products of each layer, for int8.
+    pool : {"question", "batch"}
+        Drop among all candidates of a question, or, as the cascade paper's inference does, inside
+        batches of ``pool_size`` candidates.
+    pool_size : int
+        b, for ``pool="batch"``.
+    system : str
+        Name of the system, for `Ranker.capabilities`; by default that of the network's class.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If an option is out of range, or does not fit the network or this machine.
+    """
+
+    #: How the engines read the inputs.
+    engine_inputs = EngineInputs
+    _group_size = 65536  # tokens
+
+    def __init__(
+        self,
+        network: Any,
+        inputs: Any,
+        drop_ratio: DropRatio = None,
+        keep: Keep = None,
+        engine: Optional[EngineConfig] = None,
+        quantized: Optional[QuantizedLayers] = None,
+        pool: str = "question",
+        pool_size: int = 128,
+        system: str = "",
+    ) -> None:
+        check_choice("pool", pool, POOLS)
+        check_range("pool_size", pool_size, 1)
+        self.network, self.inputs = network, inputs
+        self._system = system or type(network).__name__
+        self._pool_size = pool_size if pool == "batch" else 0
+        self._config = engine or EngineConfig(engine="mxnet")
+        self.set_drops(drop_ratio, keep)
+        self._engine = self._build_engine(quantized)
+
+    def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Any:
+        return build_engine(self.engine_inputs(self.network, self.inputs), self._config, quantized)
+
+    def rank_pairs(self, group: Sequence[Sequence[Any]]) -> List[Ranking]:
+        """Rank tokenized questions as one group.
+
+        Parameters
+        ----------
+        group : sequence of sequence of TextInput or SplitPair
+            Pairs of each question, as the ranker's `inputs` make them. Errors call the questions
+            by their numbers in the group.
+
+        Returns
+        -------
+        list of Ranking
+            Ranking of each question.
+
+        Raises
+        ------
+        InputError
+            If an input is longer than the network's positions, or holds a token id without a row in
+            its word embeddings.
+        ScoreError
+            If a score is not finite.
+        """
+        encoded = []
+        for number, pairs in enumerate(group, 1):
+            question = Question(str(number), "", (Candidate(""),) * len(pairs))
+            encoded.append(self._of_pairs(pairs, question))
+        return list(self._rank_group(encoded))
+
+    def _of_pairs(self, pairs: Sequence[Any], question: Question) -> Any:
+        """A tokenized question of its pairs."""
+        raise NotImplementedError
+
+    def _ranking_of_stage(
+        self, indices: np.ndarray, scores: np.ndarray, question: Question, **parts: Any
+    ) -> Ranking:
+        """Ranking by one stage, which scored some of the candidates; the others are blank.
+
+        ``indices`` are the candidates of ``scores``, both (n,); ``parts`` are other fields of the
+        `Ranking`, ``exits`` the layer of the stage.
+        """
+
+        where = f"{question_name(question)}, scores"
+        check_finite(scores, lambda index: (where, candidate_name(question, int(indices[index]))))
+        exit_scores = np.full((1, len(parts["truncated"])), np.nan)
+        exit_scores[0, indices] = scores
+        blank = np.isnan(exit_scores[0])
+        by_candidate = np.where(blank, -np.inf, exit_scores[0])
+        layer = parts.pop("exits")
+        return Ranking(
+            order=np.argsort(-by_candidate, kind="stable"),
+            scores=by_candidate,
+            exits=np.where(blank, 0, layer),
+            blank=blank,
+            exit_scores=exit_scores,
+            probabilities=self.calibration.probabilities(exit_scores),
+            threshold=self.threshold,
+            **parts,
+        )
+
+
 class CascadeRanker(InputsRanker):
     """Ranks with the stages of a network, dropping candidates between them.
 
-    It takes the parameters of `wqa.inference.loop.InputsRanker`.
+    It takes the parameters of `InputsRanker`.
     """
 
     def __init__(self, network: Network, inputs: PairInputs, *drops: Any, **options: Any) -> None:
@@ -62,11 +189,9 @@ class CascadeRanker(InputsRanker):
 
     def members(self) -> List[CascadeRanker]:
         """Rankers of the heads of a network with several; itself where there is one."""
-        members = []
-        for network in self.network.members():
-            ranker = CascadeRanker(network, self.inputs, engine=self._config, system=self._system)
-            members.append(ranker)
-        return members or [self]
+        options = {"engine": self._config, "system": self._system}
+        networks = self.network.members()
+        return [CascadeRanker(network, self.inputs, **options) for network in networks] or [self]
 
     def _rank_group(self, group: Sequence[QuestionPairs]) -> List[Ranking]:
         return QuestionGroup(self, group).rank()
@@ -74,8 +199,8 @@ class CascadeRanker(InputsRanker):
     def _encode(self, question: Question) -> Tuple[QuestionPairs, int]:
         """Tokenize a question; returns its number of tokens too."""
         pairs = self._pairs(question)
-        size = sum(pair.length for pair in pairs)
-        return QuestionPairs(pairs, question, _originals(question.texts)), size
+        encoded = QuestionPairs(pairs, question, _originals(question.texts))
+        return encoded, sum(pair.length for pair in pairs)
 
     def _pairs(self, question: Question) -> List[Any]:
         """Pairs of a question with each of its candidates."""
@@ -92,7 +217,7 @@ class CascadeRanker(InputsRanker):
         pairs.check_lengths(pairs.lengths, self._longest)
         if self.network.config is not None:
             rows = self.network.config.vocab_size
-            pairs.check_ids([pair.token_ids for pair in pairs.all], rows)
+            check_ids([pair.token_ids for pair in pairs.all], rows, pairs.name)
         return pairs.all, []
 
 
@@ -106,10 +231,8 @@ class QuestionGroup:
     """A group of questions on its way through the stages. Pairs are numbered over the group."""
 
     def __init__(self, ranker: CascadeRanker, group: Sequence[QuestionPairs]) -> None:
-        self._ranker = ranker
-        self._drops = ranker.drops
-        pairs = GroupPairs(group)
-        self._group = pairs
+        self._ranker, self._drops = ranker, ranker.drops
+        self._group = pairs = GroupPairs(group)
         self._truncated = np.array([pair.truncated for pair in pairs.all], dtype=bool)
         self._pairs, self._encoded = ranker._network_inputs(pairs)
         self._lengths = np.array([pair.length for pair in self._pairs], dtype=int)
@@ -134,10 +257,7 @@ class QuestionGroup:
             kept = np.zeros(len(self._pairs), dtype=bool)
             kept[np.concatenate(pools).astype(int)] = True
             surviving = surviving[kept[surviving]]
-        rankings = []
-        for index, (start, end) in enumerate(self._group.questions()):
-            rankings.append(self._ranking(index, start, end))
-        return rankings
+        return [self._ranking(index, *ends) for index, ends in enumerate(self._group.questions())]
 
     def _pools(self) -> List[np.ndarray]:
         """Pools of candidates among which an exit drops, in their original order."""
@@ -252,7 +372,7 @@ class QuestionGroup:
         full = full_work * candidates
         texts, tokens = self._encoded[index] if self._encoded else (0, 0)
         return Cost(
-            (planned / full if full else 0.0) + (texts * full_work / full if full else 0.0),
+            planned / full + texts * full_work / full if full else 0.0,
             float(work.sum()) + texts * full_work,
             full,
             float((work * lengths).sum()) + tokens * full_work,

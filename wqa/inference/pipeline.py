@@ -12,7 +12,7 @@ import itertools
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from wqa.data import Candidate, Document, Question
-from wqa.errors import InputError, OptionError, shorten
+from wqa.errors import InputError, OptionError, check_range, shorten
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
 
@@ -81,13 +81,10 @@ class Answered(NamedTuple):
         for answer in self.answers:
             document = self.documents[answer.document].document
             fields = {"text": answer.text, "score": answer.score, "document": document.id}
-            before = document.full_text[: answer.start]
-            after = document.full_text[answer.end :]
-            if len(before) > context:
-                before = f"...{before[-context:]}"
-            if len(after) > context:
-                after = f"{after[:context]}..."
-            fields.update(start=answer.start, end=answer.end, before=before, after=after)
+            text, start, end = document.full_text, answer.start, answer.end
+            before = text[:start] if start <= context else f"...{text[start - context : start]}"
+            after = text[end:] if len(text) - end <= context else f"{text[end : end + context]}..."
+            fields.update(start=start, end=end, before=before, after=after)
             answers.append(fields)
         result = {"id": self.question.id, "question": self.question.question}
         return {**result, "retrieved": self.retrieved, "documents": documents, "answers": answers}
@@ -182,10 +179,10 @@ class SentenceAnswers(NamedTuple):
         records = []
         for sentence in self.sentences[:top]:
             document = self.documents[sentence.document].document
-            metadata = {"relevance_score": sentence.relevance, "source": document.id}
-            metadata["title"] = document.title
-            for name in ("start", "end", "before", "after"):
-                metadata[name] = getattr(sentence, name)
+            metadata: Dict[str, Any] = {"relevance_score": sentence.relevance}
+            metadata.update(source=document.id, title=document.title)
+            metadata.update(start=sentence.start, end=sentence.end)
+            metadata.update(before=sentence.before, after=sentence.after)
             records.append((sentence.text, metadata))
         return records
 
@@ -217,8 +214,7 @@ class Pipeline:
         read: int = 10,
     ) -> None:
         for name, value in (("top", top), ("read", read)):
-            if value < 1:
-                raise OptionError(name, value, "a whole number from 1")
+            check_range(name, value, 1)
         self._index, self._reader, self._ranker = index, reader, ranker
         self._top, self._read = top, read
 
@@ -313,19 +309,20 @@ class Pipeline:
         if self._reader is None:
             raise OptionError("pipeline", "one without a reader", "one with a reader of spans")
         for chunk in _chunks(questions):
-            to_read, documents_of = [], []
-            retrieved = [_documents(hits) for hits in self._search(chunk)]
+            retrieved = []
+            for hits in self._search(chunk):
+                retrieved.append([RetrievedDocument(hit.document, hit.score, None) for hit in hits])
             ranked = retrieved
             if self._ranker is not None:
                 rankings = self._rank(chunk, list(map(_candidates, retrieved)))
                 ranked = list(map(in_order, retrieved, rankings))
-            for question, documents in zip(chunk, ranked):
-                read = documents[: self._read]
-                documents_of.append(read)
-                to_read.append(question._replace(candidates=tuple(_candidates(read))))
+            read = [documents[: self._read] for documents in ranked]
+            to_read = []
+            for question, documents in zip(chunk, read):
+                to_read.append(question._replace(candidates=tuple(_candidates(documents))))
             answers = self._reader.read_all(to_read, n_best)
-            for question, found, read, spans in zip(chunk, retrieved, documents_of, answers):
-                yield Answered(question, len(found), read, spans)
+            for question, documents, best, spans in zip(chunk, retrieved, read, answers):
+                yield Answered(question, len(documents), best, spans)
 
     def _search(self, questions: Sequence[Question]) -> List[List[Any]]:
         return [self._index.search(question.question, self._top) for question in questions]
@@ -334,10 +331,8 @@ class Pipeline:
         self, questions: Sequence[Question], candidates: Sequence[Sequence[Candidate]]
     ) -> List[Optional[Ranking]]:
         """Rankings of the candidates of each question; None where there are none."""
-        to_rank = []
-        for question, own in zip(questions, candidates):
-            if own:
-                to_rank.append(question._replace(candidates=tuple(own)))
+        pairs = zip(questions, map(tuple, candidates))
+        to_rank = [question._replace(candidates=own) for question, own in pairs if own]
         rankings = self._ranker.rank_all(to_rank)  # type: ignore[union-attr]
         return [next(rankings) if own else None for own in candidates]
 
@@ -367,10 +362,6 @@ def sentences_of(index: Any, hits: Sequence[Any]) -> List[AnswerSentence]:
             before, text, after = around[place : place + 3]
             sentences.append(AnswerSentence(text, number, start, end, before, after))
     return sentences
-
-
-def _documents(hits: Sequence[Any]) -> List[RetrievedDocument]:
-    return [RetrievedDocument(hit.document, hit.score, None) for hit in hits]
 
 
 def _candidates(documents: Sequence[RetrievedDocument]) -> List[Candidate]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from wqa.data.records import check_document_ids
 from wqa.errors import InputError, shorten
 from wqa.inference.calibrated import Calibration
 from wqa.inference.dropping import Drop, DropBelow, DropRatio, Keep, check_drops
+from wqa.inference.loop import read_ahead
 from wqa.inference.ranking import Ranking, check_top
 from wqa.text import PairInputs, PreparedQuestions, prepare_questions
 
@@ -51,14 +52,9 @@ class Capabilities:
     joint: bool = False
 
     def __post_init__(self) -> None:
-        if self.stage_layers:
-            return
-        layers = []
-        below = 0
-        for layer in self.exits:
-            layers.append(float(layer - below))
-            below = layer
-        object.__setattr__(self, "stage_layers", tuple(layers))
+        if not self.stage_layers:
+            layers = np.diff(self.exits, prepend=0).astype(float)
+            object.__setattr__(self, "stage_layers", tuple(layers.tolist()))
 
     @property
     def has_exits(self) -> bool:
@@ -185,12 +181,8 @@ class Ranker:
 
     def _all_inputs(self) -> List[PairInputs]:
         """Inputs of the ranker and of those inside it."""
-        all_inputs = []
-        if self.inputs is not None:
-            all_inputs.append(self.inputs)
-        for ranker in self.capabilities.rankers:
-            all_inputs += ranker._all_inputs()
-        return all_inputs
+        rankers = self.with_inner()
+        return [ranker.inputs for ranker in rankers if ranker.inputs is not None]
 
     def rank(
         self,
@@ -298,24 +290,46 @@ class Ranker:
         raise NotImplementedError
 
 
+class GroupRanker(Ranker):
+    """A ranker that ranks questions in groups; the next group is encoded meanwhile."""
+
+    #: Greatest size of a group; a larger question is a group of its own.
+    _group_size = 4096
+
+    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
+        for group in read_ahead(questions, self._encode, self._group_size):
+            yield from self._rank_group(group)
+
+    def _rank_question(self, question: Question) -> Ranking:
+        encoded, _ = self._encode(question)
+        [ranking] = self._rank_group([encoded])
+        return ranking
+
+    def _encode(self, question: Question) -> Tuple[Any, int]:
+        """What is ranked of a question, and its size: by default its number of candidates."""
+        return question, len(question.candidates)
+
+    def _rank_group(self, group: Sequence[Any]) -> Iterable[Ranking]:
+        """Rank encoded questions as one group."""
+        raise NotImplementedError
+
+
 def as_question(question: str, candidates: Iterable[Union[str, Candidate]]) -> Question:
     """Make the record of a question without an id."""
+    name = f"question {shorten(question)}"
     if isinstance(candidates, (str, bytes)) or not isinstance(question, str):
         expected = "one question and its candidates"
-        raise InputError(_named(question), "not a string and a list of strings", expected)
+        raise InputError(name, "not a string and a list of strings", expected)
     records = []
     for number, candidate in enumerate(candidates, 1):
         if isinstance(candidate, str):
             candidate = Candidate(candidate)
         if not isinstance(candidate, Candidate):
-            where = f"{_named(question)}, candidate {number}"
-            raise InputError(where, shorten(candidate), "a text or a Candidate")
+            raise InputError(
+                f"{name}, candidate {number}", shorten(candidate), "a text or a Candidate"
+            )
         records.append(candidate)
     record = Question("", question, tuple(records))
     if any(candidate.id is not None for candidate in records):
-        check_document_ids(record, _named(question))
+        check_document_ids(record, name)
     return record
-
-
-def _named(question: str) -> str:
-    return f"question {shorten(question)}"

@@ -23,7 +23,7 @@ from scipy.special import expit
 
 from wqa.data import Candidate, Question
 from wqa.errors import InputError, OptionError, ScoreError, shorten
-from wqa.inference.calibrated import is_probability
+from wqa.inference.calibrated import is_within
 from wqa.inference.dropping import Cost
 
 #: Least relative difference of two values. Half of it would do for float64 and JSON; this one is
@@ -138,8 +138,7 @@ class Ranking:
         `top` left out. Where scores are no log-odds, as the counts of the baseline ``wo``,
         relevance tells the order alone.
         """
-        relevance = np.zeros(len(self.scores))
-        blank = np.asarray(self.blank, dtype=bool)
+        relevance, blank = np.zeros(len(self.scores)), np.asarray(self.blank, dtype=bool)
         non_blank = np.flatnonzero(~blank[self.order])  # places in the order
         order = np.asarray(self.order)[non_blank]
         differs = self.differs[non_blank[1:] - 1]
@@ -182,7 +181,7 @@ class Ranking:
         if threshold is None:
             hint = "calibrate the run with `wqa calibrate`, or give a number"
             raise OptionError("threshold", "none", "that of a calibrated run", hint)
-        if not is_probability(threshold):
+        if not is_within(threshold, 0, 1):
             raise OptionError("threshold", shorten(threshold), "a number from 0 to 1")
         first = self.order[0]
         return not self.blank[first] and bool(self.relevance[first] >= threshold)
@@ -285,12 +284,8 @@ class Ranking:
 
 def score_error(where: str, candidate: str, score: float) -> ScoreError:
     """Create the error of a score that is not finite."""
-    return ScoreError(
-        where,
-        f"{score} for {candidate}",
-        "finite scores",
-        "the weights are damaged or diverged: restore them, or train again from a checkpoint",
-    )
+    hint = "the weights are damaged or diverged: restore them, or train again from a checkpoint"
+    return ScoreError(where, f"{score} for {candidate}", "finite scores", hint)
 
 
 def question_name(question: Question) -> str:

@@ -14,8 +14,7 @@ import numpy as np
 from wqa.data import Question
 from wqa.errors import OptionError
 from wqa.inference.dropping import FREE, Cost, Drop, DropRatio, Keep, combined
-from wqa.inference.loop import GroupRanker
-from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranker import Capabilities, GroupRanker, Ranker
 from wqa.inference.ranking import Ranking, check_candidates
 
 
@@ -87,7 +86,11 @@ class _State:
     def __init__(self, question: Question, rankers: int) -> None:
         check_candidates(question)
         count = len(question.candidates)
-        self._question, self.surviving = _with_ranks(question), np.arange(count)
+        # Candidates keep their ranks where some of them are left out.
+        pairs = zip(question.candidates, question.ranks)
+        candidates = tuple(candidate._replace(rank=rank) for candidate, rank in pairs)
+        self._question = question._replace(candidates=candidates)
+        self.surviving = np.arange(count)
         self._tail: List[np.ndarray] = []  # dropped candidates, latest drop first
         self._head = np.arange(0)
         self._scores, self._exits = np.full(count, -np.inf), np.zeros(count, dtype=int)
@@ -100,10 +103,8 @@ class _State:
 
     def left(self) -> Question:
         """The question with the remaining candidates, in the order in which they came."""
-        candidates = self._question.candidates
-        return self._question._replace(
-            candidates=tuple(candidates[index] for index in self.surviving)
-        )
+        left = tuple(self._question.candidates[index] for index in self.surviving)
+        return self._question._replace(candidates=left)
 
     def update(self, index: int, ranking: Ranking, drop: Drop) -> None:
         """Record the scores of a ranker, and drop candidates."""
@@ -148,19 +149,8 @@ class _State:
         # A later ranker may find blank all that an earlier one hands on.
         last = np.flatnonzero(self._counts)[-1]
         work = self._costs[last].full_candidate_work / self._counts[last]  # full network, one token
-        return combined(self._costs, work * self._counts[0], work * self._tokens())
-
-    def _tokens(self) -> float:
-        """Tokens of all candidates, estimated from the first ranker that counts tokens."""
-        for cost in self._costs:
+        tokens = 0.0  # of all candidates, estimated from the first ranker that counts tokens
+        for cost in self._costs[::-1]:
             if cost.full_candidate_work:
-                return cost.full_multiply_adds / cost.full_candidate_work * self._counts[0]
-        return 0.0
-
-
-def _with_ranks(question: Question) -> Question:
-    """The question, whose candidates keep their ranks where some of them are left out."""
-    pairs = zip(question.candidates, question.ranks)
-    return question._replace(
-        candidates=tuple(candidate._replace(rank=rank) for candidate, rank in pairs)
-    )
+                tokens = cost.full_multiply_adds / cost.full_candidate_work * self._counts[0]
+        return combined(self._costs, work * self._counts[0], work * tokens)

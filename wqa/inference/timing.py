@@ -139,18 +139,13 @@ def time_latency(
         raise OptionError("count", f"{count} of {len(questions)} questions", "at least 2 of some")
     rows = []
     for name, rank in ranks.items():
-        seconds = []
+        milliseconds = []
         for number in range(count + 1):
             question = questions[max(number - 1, 0) % len(questions)]
-            seconds.append(_timed(rank, [question])[0])
-        first, *rest = (1000 * second for second in seconds)
-        row = {
-            column: name,
-            "questions": count,
-            "first_ms": first,
-            "p50_ms": float(np.percentile(rest, 50)),
-            "p99_ms": float(np.percentile(rest, 99)),
-        }
+            milliseconds.append(1000 * _timed(rank, [question])[0])
+        first, *rest = milliseconds
+        p50, p99 = np.percentile(rest, [50, 99]).tolist()
+        row = {column: name, "questions": count, "first_ms": first, "p50_ms": p50, "p99_ms": p99}
         rows.append(row)
     return rows
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from typing import Deque, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -76,9 +77,6 @@ class WindowRanker(Ranker):
     def threshold(self) -> Optional[float]:
         return self._ranker.threshold
 
-    def _all_inputs(self) -> List[PairInputs]:
-        return self._window_inputs
-
     def _rank_question(self, question: Question) -> Ranking:
         divided = self._divide(question)
         return _join(divided, self._ranker._rank_question(divided.question))
@@ -102,15 +100,14 @@ class WindowRanker(Ranker):
         spans_of: List[List[Span]] = [[(0, len(text))] for text in question.texts]
         for inputs in self._window_inputs:
             _divide_spans(question, spans_of, inputs)
+        owners = np.repeat(np.arange(len(spans_of)), list(map(len, spans_of)))
+        spans = list(itertools.chain(*spans_of))
         windows: List[Candidate] = []
-        owners, spans = [], []
-        for index, rank in enumerate(question.ranks):
-            candidate = question.candidates[index]._replace(rank=rank)
-            for start, end in spans_of[index]:
-                windows.append(candidate._replace(text=candidate.text[start:end]))
-                owners.append(index)
-                spans.append((start, end))
-        return _Divided(question._replace(candidates=tuple(windows)), np.array(owners), spans)
+        for index, (start, end) in zip(owners, spans):
+            candidate = question.candidates[index]
+            text, rank = candidate.text[start:end], question.ranks[index]
+            windows.append(candidate._replace(text=text, rank=rank))
+        return _Divided(question._replace(candidates=tuple(windows)), owners, spans)
 
 
 def _divide_spans(question: Question, spans_of: List[List[Span]], inputs: PairInputs) -> None:

@@ -16,13 +16,7 @@ import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
-from wqa.models.embeddings import (
-    Embeddings,
-    EngineHolder,
-    RelativePositions,
-    break_cycles,
-    check_ids,
-)
+from wqa.models.embeddings import Embeddings, EngineHolder, RelativePositions, break_cycles
 
 #: In place of the values of padding; far below any value, and finite in float32.
 MASKED = -1e9
@@ -58,9 +52,8 @@ def attention_mask(
     """
     rows = F.zeros_like(F.slice_axis(hidden, axis=2, begin=0, end=1))  # (B, L, 1)
     # Unlike a comparison, it takes lengths of another type than the encodings'.
-    padding = F.SequenceMask(
-        rows, valid_length, use_sequence_length=True, value=MASKED_SCORE, axis=1
-    )  # (B, L, 1)
+    options = {"use_sequence_length": True, "value": MASKED_SCORE, "axis": 1}
+    padding = F.SequenceMask(rows, valid_length, **options)  # (B, L, 1)
     mask = F.broadcast_add(rows, F.reshape(padding, (0, 1, -1)))  # (B, L, L)
     mask = F.expand_dims(mask, axis=1)  # (B, 1, L, L)
     if bias is None:
@@ -87,8 +80,10 @@ def real_positions(F, positions: Tensor, valid: Tensor) -> Tensor:
     Tensor
         (rows, L) float32: 1 at real positions, 0 at padding.
     """
-    steps = F.reshape(F.contrib.arange_like(positions, axis=1), (1, -1))
-    return F.broadcast_lesser(F.cast(steps, "float32"), F.reshape(valid, (-1, 1)))
+    steps = F.cast(F.contrib.arange_like(positions, axis=1), "float32")
+    steps = F.reshape(steps, (1, -1))  # (1, L)
+    counts = F.reshape(valid, (-1, 1))  # (rows, 1)
+    return F.broadcast_lesser(steps, counts)
 
 
 def greatest(F, outputs: Tensor, real: Tensor) -> Tensor:
@@ -130,7 +125,8 @@ def activate(F, hidden: Tensor, activation: str) -> Tensor:
     if activation == "relu":
         return F.relu(hidden)
     cubic = hidden + 0.044715 * hidden * hidden * hidden
-    return 0.5 * hidden * (1 + F.tanh(math.sqrt(2 / math.pi) * cubic))
+    scaled = math.sqrt(2 / math.pi) * cubic
+    return 0.5 * hidden * (1 + F.tanh(scaled))
 
 
 class EncoderLayer(HybridBlock):
@@ -154,8 +150,10 @@ class EncoderLayer(HybridBlock):
         super().__init__(**kwargs)
         # No child: each stack of layers registers it once.
         object.__setattr__(self, "relative", relative)
-        units, norm = config.units, {"in_channels": config.units, "epsilon": config.layer_norm_eps}
-        self.num_heads, self._scale = config.num_heads, config.attention_scale
+        units = config.units
+        norm = {"in_channels": units, "epsilon": config.layer_norm_eps}
+        self.num_heads = config.num_heads
+        self._scale = config.attention_scale
         self._activation = config.activation
         with self.name_scope():
             self.qkv = nn.Dense(3 * units, flatten=False, in_units=units)
@@ -168,27 +166,24 @@ class EncoderLayer(HybridBlock):
             self.attention_dropout = nn.Dropout(config.attention_dropout)
 
     def hybrid_forward(self, F, hidden: Tensor, mask: Tensor) -> Tensor:
-        hidden = self.attention_norm(
-            hidden + self.dropout(self.proj(self._attend(F, self.qkv(hidden), mask)))
-        )
-        return self.ffn_norm(
-            hidden + self.dropout(self.ffn_2(activate(F, self.ffn_1(hidden), self._activation)))
-        )
+        context = self._attend(F, self.qkv(hidden), mask)
+        projected = self.dropout(self.proj(context))
+        hidden = self.attention_norm(hidden + projected)
+        inner = activate(F, self.ffn_1(hidden), self._activation)
+        outputs = self.dropout(self.ffn_2(inner))
+        return self.ffn_norm(hidden + outputs)
 
     def _attend(self, F, qkv: Tensor, mask: Tensor) -> Tensor:
         heads = self.num_heads
-        qkv = F.transpose(
-            F.reshape(qkv, (0, 0, 3, heads, -1)), (2, 0, 3, 1, 4)
-        )  # (3, B, H, L, C / H)
-        query, key, value = (
-            F.reshape(part, (-3, 0, 0))  # (B * H, L, C / H)
-            for part in F.split(qkv, num_outputs=3, axis=0, squeeze_axis=True)
-        )
-        scores = F.batch_dot(query * self._scale, key, transpose_b=True) + mask  # (B * H, L, L)
-        context = F.batch_dot(self.attention_dropout(F.softmax(scores)), value)  # (B * H, L, C / H)
-        context = F.transpose(
-            F.reshape(context, (-4, -1, heads, 0, 0)), (0, 2, 1, 3)
-        )  # (B, L, H, C / H)
+        qkv = F.reshape(qkv, (0, 0, 3, heads, -1))
+        qkv = F.transpose(qkv, (2, 0, 3, 1, 4))  # (3, B, H, L, C / H)
+        parts = F.split(qkv, num_outputs=3, axis=0, squeeze_axis=True)
+        query, key, value = (F.reshape(part, (-3, 0, 0)) for part in parts)  # (B * H, L, C / H)
+        scores = F.batch_dot(query * self._scale, key, transpose_b=True)  # (B * H, L, L)
+        weights = self.attention_dropout(F.softmax(scores + mask))
+        context = F.batch_dot(weights, value)  # (B * H, L, C / H)
+        context = F.reshape(context, (-4, -1, heads, 0, 0))  # (B, H, L, C / H)
+        context = F.transpose(context, (0, 2, 1, 3))  # (B, L, H, C / H)
         return F.reshape(context, (0, 0, -3))  # (B, L, C)
 
 
@@ -218,7 +213,8 @@ class LayerStack(HybridBlock):
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        self._sequence, self.needed = tuple(layers), needed
+        self._sequence = tuple(layers)
+        self.needed = needed
         self._holder = holder or EngineHolder()
         for layer in dict.fromkeys(layers):
             self.register_child(layer)
@@ -264,8 +260,10 @@ class LayerStack(HybridBlock):
 
         Shapes: the result (B * H, L, L).
         """
-        bias = None if self.relative_positions is None else self.relative_positions(hidden)
-        return attention_mask(F, hidden, valid_length, self._sequence[0].num_heads, bias)
+        bias, heads = None, self._sequence[0].num_heads
+        if self.relative_positions is not None:
+            bias = self.relative_positions(hidden)
+        return attention_mask(F, hidden, valid_length, heads, bias)
 
     def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor, *marks: Tensor) -> Tensor:
         if self._sequence:
@@ -290,7 +288,8 @@ class Backbone(HybridBlock):
 
     def __init__(self, config: BackboneConfig, **kwargs) -> None:
         super().__init__(**kwargs)
-        self.config, self._holder = config, EngineHolder()
+        self.config = config
+        self._holder = EngineHolder()
         buckets, relative = config.family.relative_buckets, None
         with self.name_scope():
             self.embeddings = Embeddings(config, self._holder)
@@ -346,7 +345,7 @@ class Backbone(HybridBlock):
         """Encode token ids; what is left out is filled in, as compiled graphs need all inputs."""
         F = mx.nd if isinstance(token_ids, mx.nd.NDArray) else mx.sym
         if self._active:  # a graph does not call the embeddings, which check
-            check_ids(token_ids, self.config)
+            self.embeddings.check_ids(token_ids)
         if token_types is None:
             token_types = F.zeros_like(token_ids)
         return super().forward(token_ids, token_types, _lengths(F, token_ids, valid_length))

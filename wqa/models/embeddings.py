@@ -43,22 +43,6 @@ class EngineHolder:
         return self.engine is not None and isinstance(array, mx.nd.NDArray)
 
 
-def check_ids(token_ids: Tensor, config: BackboneConfig, numbered: bool = True) -> None:
-    """Refuse ids outside of the vocabulary, and more tokens than positions, which MXNet clips."""
-    if not isinstance(token_ids, mx.nd.NDArray) or not token_ids.size:
-        return
-    if numbered and token_ids.shape[1] > config.max_positions:
-        problem = f"{token_ids.shape[1]} tokens a row"
-        expected = f"at most {config.max_positions}, the positions of the encoder"
-        raise OptionError("token_ids", problem, expected, "cut or split the texts")
-    ids = token_ids.asnumpy()
-    for number in (ids.min(), ids.max()):
-        if not 0 <= number < config.vocab_size:
-            problem, expected = f"the id {number:g}", f"ids from 0 to {config.vocab_size - 1}"
-            hint = "tokenize with the tokenizer of this encoder"
-            raise OptionError("token_ids", problem, expected, hint)
-
-
 class Embeddings(HybridBlock):
     """Sum of word, position and token-type embeddings, with normalisation and projection.
 
@@ -96,11 +80,27 @@ class Embeddings(HybridBlock):
             if config.embedding_size:
                 self.projection = nn.Dense(config.units, flatten=False, in_units=width)
 
+    def check_ids(self, token_ids: Tensor, numbered: bool = True) -> None:
+        """Refuse ids outside of the vocabulary, and more tokens than positions; MXNet clips."""
+        if not isinstance(token_ids, mx.nd.NDArray) or not token_ids.size:
+            return
+        config, (_, length) = self._config, token_ids.shape
+        if numbered and length > config.max_positions:
+            expected = f"at most {config.max_positions}, the positions of the encoder"
+            hint = "cut or split the texts"
+            raise OptionError("token_ids", f"{length} tokens a row", expected, hint)
+        ids = token_ids.asnumpy()
+        for number in (ids.min(), ids.max()):
+            if not 0 <= number < config.vocab_size:
+                problem, expected = f"the id {number:g}", f"ids from 0 to {config.vocab_size - 1}"
+                hint = "tokenize with the tokenizer of this encoder"
+                raise OptionError("token_ids", problem, expected, hint)
+
     # A hybridized block takes the same inputs at each call, so a network gives positions always or
     # never: hence a variable number of inputs, not an input that may be None.
     def forward(self, token_ids: Tensor, token_types: Tensor, *positions: Tensor) -> Tensor:
         """Embed token ids by the attached engine, or by MXNet."""
-        check_ids(token_ids, self._config, not positions)
+        self.check_ids(token_ids, not positions)
         if not self._holder.accepts(token_ids):
             return super().forward(token_ids, token_types, *positions)
         weight = self.position_weight.data(token_ids.context)
@@ -115,9 +115,8 @@ class Embeddings(HybridBlock):
         *positions: Tensor,
         position_weight: Tensor,
     ) -> Tensor:
-        hidden = self.dropout(
-            self.layer_norm(self.sums(F, token_ids, token_types, position_weight, *positions))
-        )
+        sums = self.sums(F, token_ids, token_types, position_weight, *positions)
+        hidden = self.dropout(self.layer_norm(sums))
         return hidden if self.projection is None else self.projection(hidden)  # (B, L, C)
 
     def sums(
@@ -135,17 +134,15 @@ class Embeddings(HybridBlock):
         hidden = self.word(token_ids) + self.token_type(token_types)
         if positions is not None:
             steps = positions + self._first  # (B, L)
-            return hidden + F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
-        if self._first:
+        elif self._first:
             # As in RoBERTa, a padding token uses the row before the first position's, even inside
             # a text, and does not advance the position.
             real = token_ids != self._first - 1
             steps = F.cumsum(real, axis=1) * real + (self._first - 1)  # (B, L)
-            return hidden + F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
-        steps = F.expand_dims(F.contrib.arange_like(token_ids, axis=1), axis=0)  # (1, L)
-        return F.broadcast_add(
-            hidden, F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
-        )
+        else:
+            steps = F.expand_dims(F.contrib.arange_like(token_ids, axis=1), axis=0)  # (1, L)
+        located = F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
+        return F.broadcast_add(hidden, located)
 
 
 #: Distance from which on all positions share the last bucket of their side.

@@ -10,7 +10,7 @@ from typing import Any, List, Optional, Tuple
 
 from wqa.models.runtime import Tensor
 
-from mxnet.gluon import Block, HybridBlock, ParameterDict
+from mxnet.gluon import Block, ParameterDict
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import check_exits
@@ -86,8 +86,8 @@ class ExitNetwork(Network):
         OptionError
             If an exit is not a layer of the encoder.
         """
-        exits = self.own_config.exits or self.default_exits(self.config)
-        exits = check_exits(exits, self.num_layers)
+        chosen = self.own_config.exits or self.default_exits(self.config)
+        exits = check_exits(chosen, self.num_layers)
         self.own_config = dataclasses.replace(self.own_config, exits=exits)
         return exits
 
@@ -184,9 +184,6 @@ class ExitNetwork(Network):
         embeddings = None if index else self.backbone.embeddings
         return Stage(embeddings, layers, self.head(index), last=index == len(self.exits) - 1)
 
-    def stages(self) -> List[HybridBlock]:
-        return list(self.encoder_stages())
-
     def encoder_stages(self) -> List[Stage]:
         return [self.stage(index) for index in range(len(self.exits))]
 
@@ -210,8 +207,8 @@ class ExitNetwork(Network):
         return scores_of_stages(self.encoder_stages(), token_ids, token_types, valid_length)
 
     def stage_work(self) -> List[float]:
-        depths = [end - start for start, end in zip((0, *self.exits), self.exits)]
-        return [float(depth * self.config.layer_work) for depth in depths]
+        pairs = zip((0, *self.exits), self.exits)
+        return [float((end - start) * self.config.layer_work) for start, end in pairs]
 
     def hybrid_forward(
         self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
@@ -255,9 +252,6 @@ class OneHeadNetwork(Network):
     @property
     def heads(self) -> List[Head]:
         return [self.head]
-
-    def stages(self) -> List[HybridBlock]:
-        return list(self.encoder_stages())
 
     def encoder_stages(self) -> List[Stage]:
         return [Stage(self.backbone.embeddings, self.backbone.layers, self.head, last=True)]

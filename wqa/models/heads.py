@@ -1,22 +1,26 @@
-"""Heads, which compute the log-odds of the positive class from encodings, and layers before them.
+"""Heads, which compute log-odds from encodings, and what comes before them: layers, recurrences.
 
 Shapes: B pairs, L positions, C units.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any, List, Optional, Sequence, Tuple
 
 from wqa.models.runtime import Tensor
 
 import mxnet as mx
 import numpy as np
-from mxnet.gluon import HybridBlock, nn
+from mxnet.gluon import HybridBlock, nn, rnn
 
 from wqa.config import FAMILIES
 from wqa.config.encoders import Family
 from wqa.models.backbone import EncoderLayer, LayerStack, at_marks
 from wqa.models.embeddings import Embeddings, break_cycles
+
+#: Recurrent layers by cell and directions.
+KINDS = ("rnn", "birnn", "lstm", "bilstm")
 
 
 class Head(HybridBlock):
@@ -227,6 +231,53 @@ def scores_of_stages(stages: Sequence[HybridBlock], *inputs: Tensor) -> List[Ten
         results.append(scores)
         inputs = (hidden, inputs[-1])
     return results
+
+
+class Recurrence(HybridBlock):
+    """A recurrent layer whose backward direction starts at the last real row.
+
+    Inputs are ``rows``, (L, B, width), and ``valid_length``, (B,), the number of real rows; the
+    output is (L, B, units). The output of real rows does not depend on the padding.
+
+    Parameters
+    ----------
+    kind : {"rnn", "birnn", "lstm", "bilstm"}
+        Cell and directions.
+    units : int
+        Width of the output, half of it in each direction.
+    width : int
+        Width of the input.
+    initializer : mxnet.init.Initializer
+        Initializer of the weights; biases start from 0.
+    """
+
+    def __init__(
+        self, kind: str, units: int, width: int, initializer: mx.init.Initializer, **kwargs
+    ) -> None:
+        super().__init__(**kwargs)
+        is_double = kind.startswith("bi")
+        options: Any = {"hidden_size": units // 2 if is_double else units, "input_size": width}
+        options.update(i2h_weight_initializer=initializer, h2h_weight_initializer=initializer)
+        # The activation of a simple recurrent network is tanh (Elman 1990).
+        simple = functools.partial(rnn.RNN, activation="tanh")
+        layer: Any = rnn.LSTM if kind.endswith("lstm") else simple
+        with self.name_scope():
+            self.ahead = layer(**options)
+            self.back = layer(**options) if is_double else None
+
+    @property
+    def directions(self) -> List[HybridBlock]:
+        """Gluon's layers: that from the first row on, and that from the last."""
+        return [self.ahead] if self.back is None else [self.ahead, self.back]
+
+    def hybrid_forward(self, F, rows: Tensor, valid_length: Tensor) -> Tensor:
+        hidden = self.ahead(rows)
+        if self.back is None:
+            return hidden
+        reversed_rows = F.SequenceReverse(rows, valid_length, use_sequence_length=True)
+        back = self.back(reversed_rows)
+        back = F.SequenceReverse(back, valid_length, use_sequence_length=True)
+        return F.concat(hidden, back, dim=2)
 
 
 class MeanHead(Head):

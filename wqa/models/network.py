@@ -6,18 +6,7 @@ Shapes: B pairs, L positions, C units.
 from __future__ import annotations
 
 import dataclasses
-from typing import (
-    Any,
-    Callable,
-    ClassVar,
-    Dict,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from mxnet.gluon import HybridBlock, Parameter, ParameterDict, nn
 
@@ -120,7 +109,7 @@ class Network(HybridBlock):
     predictor: Any = None
     #: Convolutions of a question and of a candidate, for a network on static word embeddings that
     #: `wqa.engines.sparse` computes. Empty for all others.
-    text_filters: Sequence[Any] = ()
+    text_filters: Tuple[Any, ...] = ()
 
     def __init__(
         self, backbone: Optional[BackboneConfig], config: Optional[NetworkConfig] = None, **kwargs
@@ -215,7 +204,7 @@ class Network(HybridBlock):
             the valid lengths. A stage returns encodings and scores. A network that is its own only
             stage returns scores alone.
         """
-        return [self]
+        return [*self.encoder_stages()] or [self]
 
     def encoder_stages(self) -> List[Stage]:
         """Stages of a network whose stages are all layers and a head.
@@ -306,9 +295,6 @@ class EncoderNetwork(Network):
     def __init__(self, backbone: Backbone, **kwargs) -> None:
         super().__init__(backbone.config, **kwargs)
         self.backbone = backbone
-
-    def stages(self) -> List[HybridBlock]:
-        return self.encoder_stages()
 
     def encoder_stages(self) -> List[Stage]:
         return [Stage(self.backbone.embeddings, self.backbone.layers, None)]

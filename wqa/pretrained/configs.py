@@ -73,8 +73,11 @@ def from_huggingface(
     values: Dict[str, Any], path: pathlib.Path, tensors: Iterable[str]
 ) -> BackboneConfig:
     """Configuration of an encoder in a Hugging Face directory."""
-    tensors = list(tensors)
-    name = _family_name(values, tensors)
+    tensors, name = list(tensors), values.get("model_type")
+    if name is None:  # the first directories leave it to the prefix of the tensors
+        for family, own in HUGGINGFACE.items():
+            if any(tensor.startswith(f"{own.prefix}.") for tensor in tensors):
+                name = name or family
     if not isinstance(name, str) or name not in HUGGINGFACE:
         raise EncoderError(path, f"model_type {shorten(name)}", "one of " + ", ".join(HUGGINGFACE))
     names = HUGGINGFACE[name]
@@ -115,9 +118,7 @@ def _fields(
 ) -> Dict[str, Any]:
     """Values of the fields of a `BackboneConfig`, which checks them."""
     family, names = FAMILIES[name], HUGGINGFACE[name]
-    fields: Dict[str, Any] = {}
-    for field, setting in settings.items():
-        fields[field] = values.get(setting)
+    fields: Dict[str, Any] = {field: values.get(setting) for field, setting in settings.items()}
     if not family.has_token_types:
         fields["token_types"] = 1
     fields["shared_layers"] = family.shared_layers
@@ -150,16 +151,6 @@ def _size(values: Dict[str, Any], setting: str, path: pathlib.Path, least: int) 
     return value
 
 
-def _family_name(values: Dict[str, Any], tensors: Iterable[str]) -> Any:
-    """Name of the family; the first directories leave it to the prefix of the tensors."""
-    if values.get("model_type") is not None:
-        return values["model_type"]
-    for name, names in HUGGINGFACE.items():
-        if any(tensor.startswith(f"{names.prefix}.") for tensor in tensors):
-            return name
-    return None
-
-
 def to_huggingface(config: BackboneConfig) -> Dict[str, Any]:
     """Hugging Face's ``config.json`` for a classifier with one output."""
     names, family = HUGGINGFACE[config.layout], config.family
@@ -171,13 +162,12 @@ def to_huggingface(config: BackboneConfig) -> Dict[str, Any]:
     values[settings["embedding_size"]] = config.embedding_size or config.units
     if config.activation == "gelu_tanh":
         values[settings["activation"]] = "gelu_new"
-    for field, is_known in (
-        ("token_types", family.has_token_types),
-        ("first_position", family.positions_after_padding),
-        ("embedding_size", bool(names.embedding_size)),
-    ):
-        if not is_known:
-            del values[settings[field]]
+    if not family.has_token_types:
+        del values[settings["token_types"]]
+    if not family.positions_after_padding:
+        del values[settings["first_position"]]
+    if not names.embedding_size:
+        del values[settings["embedding_size"]]
     return {
         "model_type": family.name,
         "architectures": [f"{names.class_name}ForSequenceClassification"],

@@ -8,7 +8,6 @@ import mxnet as mx
 import numpy as np
 from gluonnlp.model import GELU, BERTEncoder, BERTModel, RoBERTaModel
 from mxnet.gluon import Parameter, nn
-from mxnet.gluon.parameter import DeferredInitializationError
 
 from wqa.config import BackboneConfig
 from wqa.errors import EncoderError
@@ -54,11 +53,14 @@ def from_gluonnlp(model: BERTModel) -> Backbone:
         problem, expected = f"a {type(model).__name__}", "a BERTModel or RoBERTaModel"
         raise EncoderError("model", problem, expected, "of a BERTClassifier take its bert")
     parameters = model._collect_params_with_prefix()
-    _settle_shapes(model, parameters["encoder.transformer_cells.0.proj.weight"])
+    devices = next(iter(parameters.values())).list_ctx()
+    if 0 in parameters["encoder.transformer_cells.0.proj.weight"].shape:
+        # Shapes wait for a first input, (L, B, C).
+        hidden = mx.nd.zeros((1, 1, model.encoder._units), ctx=devices[0])
+        model.encoder(hidden, None, mx.nd.ones(1, ctx=devices[0]))
     config = _read_config(model, {name: array.shape for name, array in parameters.items()})
     backbone = Backbone(config)
-    device = next(iter(parameters.values())).list_ctx()
-    initialize(backbone, mx.init.Zero(), device)
+    initialize(backbone, mx.init.Zero(), devices)
     names, targets = zoo_names(config), backbone._collect_params_with_prefix()
     for ours, theirs in names.items():
         # GluonNLP's position table lacks the rows before the first position.
@@ -109,16 +111,6 @@ def to_gluonnlp(backbone: Backbone) -> BERTModel:
     for name, value in values.items():
         tensors[name].set_data(mx.nd.array(value))
     return model
-
-
-def _settle_shapes(model: BERTModel, parameter: Parameter) -> None:
-    """Let the encoder's parameters have their shapes, which may wait for a first input."""
-    try:
-        _values(parameter)
-    except DeferredInitializationError:
-        device = parameter.list_ctx()[0]
-        hidden = mx.nd.zeros((1, 1, model.encoder._units), ctx=device)  # (L, B, C)
-        model.encoder(hidden, None, mx.nd.ones(1, ctx=device))
 
 
 def _read_config(model: BERTModel, shapes: Dict[str, Tuple[int, ...]]) -> BackboneConfig:

@@ -57,25 +57,23 @@ def load_parameters(
 ) -> None:
     """Load the parameters of a block, which are compared with the file before they are read."""
     layout, parameters = stored_layout(path), block._collect_params_with_prefix()
-    unknown = [name for name in layout if name not in parameters]
-    if unknown:
-        raise _misfit(path, f"unknown parameter {shorten(unknown[0])}")
-    for name, parameter in parameters.items():
-        if name not in layout:
-            raise _misfit(path, f"parameter {name} is missing")
-        stored = layout[name]
-        if stored.shape != parameter.shape:
-            raise _misfit(path, f"parameter {name} of shape {stored.shape}", parameter.shape)
-        if stored.dtype != np.dtype(parameter.dtype):
-            raise _misfit(path, f"parameter {name} of type {stored.dtype}", parameter.dtype)
+    for name in {**layout, **parameters}:
+        problem, expected = "", "parameters that fit config.json"
+        if name not in parameters:
+            problem = f"unknown parameter {shorten(name)}"
+        elif name not in layout:
+            problem = f"parameter {name} is missing"
+        elif layout[name].shape != parameters[name].shape:
+            problem = f"parameter {name} of shape {layout[name].shape}"
+            expected = f"{parameters[name].shape}, by config.json"
+        elif layout[name].dtype != np.dtype(parameters[name].dtype):
+            problem = f"parameter {name} of type {layout[name].dtype}"
+            expected = f"{parameters[name].dtype}, by config.json"
+        if problem:
+            raise RunDirectoryError(path, problem, expected, _HINT)
     for name, parameter in parameters.items():
         values = stored_parameter(path, name, layout[name])
         parameter._load_init(mx.nd.from_numpy(values), ctx)
-
-
-def _misfit(path: PathLike, problem: str, expected: object = "") -> RunDirectoryError:
-    wanted = f"{expected}, by config.json" if expected else "parameters that fit config.json"
-    return RunDirectoryError(path, problem, wanted, _HINT)
 
 
 def write_tensors(

@@ -172,12 +172,10 @@ def huggingface_names(config: BackboneConfig) -> Names:
     A parameter without a tensor is 0: some families have no token types.
     """
     family = HUGGINGFACE[config.layout]
-    has_types = config.family.has_token_types
+    types = ["embeddings.token_type_embeddings.weight"]
     names = {
         "embeddings.word.weight": ["embeddings.word_embeddings.weight"],
-        "embeddings.token_type.weight": (
-            ["embeddings.token_type_embeddings.weight"] if has_types else []
-        ),
+        "embeddings.token_type.weight": types if config.family.has_token_types else [],
         "embeddings.position_weight": ["embeddings.position_embeddings.weight"],
         **array_names("embeddings.layer_norm", ["embeddings.LayerNorm"]),
     }
@@ -186,15 +184,17 @@ def huggingface_names(config: BackboneConfig) -> Names:
     if family.relative_positions:
         names["layers.relative_positions.weight"] = [f"{family.relative_positions}.weight"]
     for number in range(1 if config.shared_layers else config.num_layers):
-        names.update(layer_names(f"layers.{number}.", family, family.layer.format(number)))
+        names.update(layer_names(f"layers.{number}.", family.parts, family.layer.format(number)))
     return names
 
 
-def layer_names(ours: str, family: HuggingFaceNames, theirs: str) -> Names:
+def layer_names(
+    ours: str, parts: Dict[str, List[str]], theirs: str, norm: Tuple[str, str] = DENSE
+) -> Names:
     """Names of a layer's parameters."""
     names: Names = {}
-    for part, tensors in family.parts.items():
-        names.update(array_names(ours + part, [theirs + name for name in tensors]))
+    for part, tensors in parts.items():
+        names.update(array_names(ours + part, [theirs + name for name in tensors], norm))
     return names
 
 
@@ -211,27 +211,24 @@ def zoo_names(config: BackboneConfig) -> Names:
 
     A parameter without a tensor is 0: the zoo's RoBERTa has no token types.
     """
-    has_types = ZOO[config.layout].token_types > 1
+    types = ["token_type_embed.0.weight"]
     names = {
         "embeddings.word.weight": ["word_embed.0.weight"],
-        "embeddings.token_type.weight": ["token_type_embed.0.weight"] if has_types else [],
+        "embeddings.token_type.weight": types if ZOO[config.layout].token_types > 1 else [],
         "embeddings.position_weight": ["encoder.position_weight"],
         **array_names("embeddings.layer_norm", ["encoder.layer_norm"], NORM),
     }
     for number in range(config.num_layers):
-        for part, tensors in ZOO_LAYER.items():
-            start = f"encoder.transformer_cells.{number}."
-            names.update(
-                array_names(f"layers.{number}.{part}", [start + name for name in tensors], NORM)
-            )
+        start = f"encoder.transformer_cells.{number}."
+        names.update(layer_names(f"layers.{number}.", ZOO_LAYER, start, NORM))
     return names
 
 
 def array_names(part: str, tensors: List[str], norm: Tuple[str, str] = DENSE) -> Names:
     """Names of the two arrays of a dense layer or a normalization."""
     names: Names = {}
-    is_norm = part.endswith("norm")
-    for kind, file_kind in zip(NORM if is_norm else DENSE, norm if is_norm else DENSE):
+    kinds = zip(NORM, norm) if part.endswith("norm") else zip(DENSE, DENSE)
+    for kind, file_kind in kinds:
         names[f"{part}.{kind}"] = [f"{name}.{file_kind}" for name in tensors]
     return names
 

@@ -6,7 +6,7 @@ import itertools
 import logging
 import pathlib
 import re
-from typing import Any, Collection, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Collection, Dict, List, Optional, Set, Tuple
 
 import numpy as np
 from mxnet.gluon import Block, HybridBlock, Parameter
@@ -58,7 +58,9 @@ class TensorMap:
         """Check that the files hold the tensors of some names."""
         missing = self.missing(names)
         if missing:
-            problem = f"missing tensors: {list_names(missing)}"
+            problem = f"missing tensors: {', '.join(missing[:NAMED])}"
+            if len(missing) > NAMED:
+                problem += f" and {len(missing) - NAMED} more"
             raise EncoderError(self.where, problem, "those of all parameters", self.fetch)
 
     def fill(self, block: Block, names: Optional[Names] = None) -> None:
@@ -101,14 +103,6 @@ class TensorMap:
         if shape not in (expected, (expected[0] - optional, *expected[1:])):
             where = f"{self.weights.path}, tensor {self._plain[plain]}"
             raise EncoderError(where, f"shape {shape}", str(expected), self.remedy)
-
-
-def list_names(names: Sequence[str]) -> str:
-    """List names in a message."""
-    listed = ", ".join(names[:NAMED])
-    if len(names) > NAMED:
-        listed += f" and {len(names) - NAMED} more"
-    return listed
 
 
 def set_rows(parameter: Parameter, start: int, rows: np.ndarray) -> None:
@@ -190,8 +184,7 @@ class Source(TensorMap):
         out, dense = (f"{self._classifier[part]}.weight" for part in ("out", "dense"))
         if out not in self._plain or dense not in self._plain:
             return 0
-        shape = self._shape(out)
-        return shape[0] if shape else 0
+        return next(iter(self._shape(out)), 0)
 
     def fill_classifier(self, head: FirstPositionHead) -> None:
         """Write a fine-tuned classifier into a head.
@@ -220,12 +213,11 @@ class Source(TensorMap):
         listed = [str(labels.get(label)) for label in ("0", "1")]
         is_answer = [label.lower() in ANSWER_LABELS for label in listed]
         if is_answer[0] == is_answer[1] and set(listed) != DEFAULT_LABELS:
-            _LOGGER.warning(
-                "%s: of the labels %s the second is taken for that of answers; id2label of "
-                "config.json chooses, where it names one of them 'answer'",
-                printable(str(self.where)),
-                ", ".join(map(shorten, listed)),
+            note = f"of the labels {', '.join(map(shorten, listed))} the second is taken for that"
+            note += (
+                " of answers; id2label of config.json chooses, where it names one of them 'answer'"
             )
+            _LOGGER.warning(f"{printable(str(self.where))}: {note}")
         return 0 if is_answer == [True, False] else 1
 
     def has_spans(self) -> bool:

@@ -29,7 +29,7 @@ from wqa.io.files import write_json
 from wqa.systems.load import BM25_WEIGHTS, build_ranker, load_ranker
 from wqa.systems.registry import find_system, run_kind
 from wqa.text import naming_file, note_long_questions, prepare_questions
-from wqa.training.logs import MetricsFile
+from wqa.training.checkpoint import MetricsFile
 
 LOGGER = logging.getLogger(__name__)
 

@@ -33,8 +33,7 @@ from wqa.systems.development import Comparison, Development
 from wqa.systems.registry import find_system, system_config
 from wqa.systems.saving import write_model_card
 from wqa.text import PairInputs
-from wqa.training.checkpoint import Checkpoints, State
-from wqa.training.logs import MetricsFile
+from wqa.training.checkpoint import Checkpoints, MetricsFile, State
 from wqa.training.schedules import Schedule, plan_schedule, plan_updates, with_chosen
 from wqa.training.start import open_start
 from wqa.training.task import Setup, Task

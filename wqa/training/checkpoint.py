@@ -1,4 +1,6 @@
-"""Checkpoints, written atomically.
+"""Figures of a training while it runs, and checkpoints, written atomically.
+
+``metrics.jsonl`` has one JSON object a line.
 
 ``checkpoints/update-00000500/`` holds the parameters, the optimizer's state, the best parameters
 so far, and ``state.json`` with the state of the training and the SHA-256 of the other files. It is
@@ -18,15 +20,15 @@ import json
 import os
 import pathlib
 import shutil
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 import numpy as np
 from mxnet.gluon import Block
 from safetensors import safe_open
 
-from wqa.config import from_dict, read_json
+from wqa.config import from_dict, parse_json, read_json
 from wqa.errors import RunDirectoryError
-from wqa.io.files import remove, replacing, sha256, write_json
+from wqa.io.files import atomic_writer, remove, replacing, sha256, storage_errors, write_json
 from wqa.pretrained.load import load_parameters, write_parameters, write_tensors
 from wqa.training.workers import AdamTrainer
 
@@ -80,7 +82,10 @@ class Checkpoints:
             write_parameters(model, folder / "model.params")
             save_optimizer(optimizer, folder / OPTIMIZER)
             if self._best is not None:
-                _link(self._best, folder / BEST)
+                try:
+                    os.link(self._best, folder / BEST)
+                except OSError:  # a file system without hard links
+                    shutil.copyfile(self._best, folder / BEST)
             files = {path.name: sha256(path) for path in sorted(folder.iterdir())}
             record = {"format": FORMAT, "state": dataclasses.asdict(state), "sha256": files}
             write_json(folder / "state.json", record)
@@ -136,13 +141,6 @@ class Checkpoints:
                 remove(path)
 
 
-def _link(source: pathlib.Path, target: pathlib.Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # a file system without hard links
-        shutil.copyfile(source, target)
-
-
 @dataclasses.dataclass
 class _Record:
     """Content of a checkpoint's ``state.json``."""
@@ -184,8 +182,9 @@ def save_optimizer(optimizer: AdamTrainer, path: pathlib.Path) -> None:
         for moment, array in zip(MOMENTS, states[index]):
             tensors[f"{name}/{moment}"] = array.asnumpy()
         counts[name] = [optimizer.counts[index]]
-    record = json.dumps({"updates": optimizer._optimizer.num_update, "counts": counts})
-    write_tensors(tensors, path, {"format": "1", "optimizer": "adam", "state": record})
+    record = {"updates": optimizer._optimizer.num_update, "counts": counts}
+    metadata = {"format": "1", "optimizer": "adam", "state": json.dumps(record)}
+    write_tensors(tensors, path, metadata)
 
 
 def load_optimizer(optimizer: AdamTrainer, path: pathlib.Path) -> None:
@@ -197,3 +196,36 @@ def load_optimizer(optimizer: AdamTrainer, path: pathlib.Path) -> None:
     for name in record["counts"]:
         states[name] = tuple(tensors[f"{name}/{moment}"] for moment in MOMENTS)
     optimizer.restore(record["updates"], record["counts"], states)
+
+
+class MetricsFile:
+    """The file ``metrics.jsonl`` of a run directory: one JSON object a line."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+
+    def append(self, line: Dict[str, Any]) -> None:
+        """Append a line."""
+        with storage_errors(self.path), open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def log_start(self, values: Dict[str, Any]) -> bool:
+        """Write the first line of a run, if there is none."""
+        is_new = not self.path.exists()
+        if is_new:
+            self.append({"update": 0, **values})
+        return is_new
+
+    def keep_until(self, update: int) -> None:
+        """Delete the lines after an update, and those that were not written completely."""
+        if not self.path.exists():
+            return
+        kept = []
+        for line in self.path.read_bytes().splitlines():
+            with contextlib.suppress(ValueError):
+                values = parse_json(line)
+                number = values.get("update") if isinstance(values, dict) else None
+                if isinstance(number, int) and number <= update:
+                    kept.append(line)
+        with atomic_writer(self.path, "wb") as file:
+            file.writelines(line + b"\n" for line in kept)

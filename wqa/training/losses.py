@@ -12,66 +12,69 @@ from __future__ import annotations
 
 from typing import List
 
-import mxnet as mx
+from mxnet import nd
+from mxnet.ndarray import NDArray
 
 from wqa.models.backbone import MASKED
 
 
-def cross_entropy(scores: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
+def cross_entropy(scores: NDArray, labels: NDArray) -> NDArray:
     """Binary cross-entropy of log-odds, point-wise (Soldaini and Moschitti 2020, section 3.1).
 
     Shapes: `scores` (B,), `labels` (B,), the result (B,).
     """
     # log(1 + exp(s)) - y s, written so that a large s does not overflow.
-    softplus = mx.nd.Activation(-mx.nd.abs(scores), act_type="softrelu")
-    # MXNet's gradient of relu is 0 at 0, where that of the loss is 1/2 - y. The last term is 0
+    size = nd.abs(scores)
+    softplus = nd.Activation(-size, act_type="softrelu")
+    loss = nd.relu(scores) - scores * labels + softplus
+    # MXNet's gradient of relu is 0 at 0, where that of the loss is 1/2 - y. This term is 0
     # everywhere; its gradient is 1/2 at 0 and 0 elsewhere.
-    return mx.nd.relu(scores) - scores * labels + softplus + 0.5 * (scores == 0) * scores
+    return loss + 0.5 * (scores == 0) * scores
 
 
-def listwise_divergence(
-    scores: mx.nd.NDArray, labels: mx.nd.NDArray, valid: mx.nd.NDArray
-) -> mx.nd.NDArray:
+def listwise_divergence(scores: NDArray, labels: NDArray, valid: NDArray) -> NDArray:
     """Kullback-Leibler divergence of the softmax over a list from its normalised labels.
 
     Bonadiman and Moschitti 2020, section 4.2 (Bian et al. 2017).
 
     Shapes: `scores` (Q, n), `labels` (Q, n), `valid` (Q,), the result (Q,).
     """
-    real = mx.nd.SequenceMask(
-        mx.nd.ones_like(scores), valid, use_sequence_length=True, axis=1
-    )  # (Q, n)
-    log_probabilities = mx.nd.log_softmax(scores * real + (1 - real) * MASKED, axis=1)
-    positives = mx.nd.sum(labels, axis=1, keepdims=True)
-    targets = mx.nd.broadcast_div(labels, positives)  # (Q, n), of sum 1
+    ones = nd.ones_like(scores)
+    real = nd.SequenceMask(ones, valid, use_sequence_length=True, axis=1)  # (Q, n)
+    masked = scores * real + (1 - real) * MASKED
+    log_probabilities = nd.log_softmax(masked, axis=1)
+    positives = nd.sum(labels, axis=1, keepdims=True)
+    targets = nd.broadcast_div(labels, positives)  # (Q, n), of sum 1
+    likelihood = nd.sum(targets * log_probabilities, axis=1)
     # The m positives of a list have probability 1 / m each, so that their negative entropy is
     # -log(m): the loss is 0 where the softmax equals the labels.
-    entropy = mx.nd.log(positives).reshape((-1,))
-    return -mx.nd.sum(targets * log_probabilities, axis=1) - entropy
+    entropy = nd.log(positives)
+    return -likelihood - entropy.reshape((-1,))
 
 
-def span_cross_entropy(
-    logits: mx.nd.NDArray, allowed: mx.nd.NDArray, targets: mx.nd.NDArray
-) -> mx.nd.NDArray:
+def span_cross_entropy(logits: NDArray, allowed: NDArray, targets: NDArray) -> NDArray:
     """Mean cross-entropy of the start and the end of a span (Devlin et al. 2019, section 4.2).
 
     Shapes: `logits` (B, L, 2), `allowed` (B, L), `targets` (B, 2), the result (B,).
     """
-    mask = mx.nd.expand_dims((1 - allowed) * MASKED, axis=2)  # (B, L, 1)
-    log_probabilities = mx.nd.log_softmax(mx.nd.broadcast_add(logits, mask), axis=1)
-    picked = mx.nd.pick(log_probabilities, mx.nd.expand_dims(targets, axis=1), axis=1)  # (B, 2)
-    return -mx.nd.mean(picked, axis=1)
+    mask = nd.expand_dims((1 - allowed) * MASKED, axis=2)  # (B, L, 1)
+    masked = nd.broadcast_add(logits, mask)
+    log_probabilities = nd.log_softmax(masked, axis=1)
+    positions = targets.expand_dims(axis=1)  # (B, 1, 2)
+    picked = nd.pick(log_probabilities, positions, axis=1)  # (B, 2)
+    return -nd.mean(picked, axis=1)
 
 
-def label_cross_entropy(logits: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
+def label_cross_entropy(logits: NDArray, labels: NDArray) -> NDArray:
     """Cross-entropy of the label of each row.
 
     Shapes: `logits` (B, n), `labels` (B,), the result (B,).
     """
-    return -mx.nd.pick(mx.nd.log_softmax(logits, axis=1), labels, axis=1)
+    log_probabilities = nd.log_softmax(logits, axis=1)
+    return -nd.pick(log_probabilities, labels, axis=1)
 
 
-def soft_loss(scores: mx.nd.NDArray, teacher: mx.nd.NDArray, tau: float) -> mx.nd.NDArray:
+def soft_loss(scores: NDArray, teacher: NDArray, tau: float) -> NDArray:
     """Divergence of the student's probabilities from the teacher's, KL(p, q).
 
     p is the teacher's distribution over the two classes (Matsubara et al. 2022, equation 2), q the
@@ -79,19 +82,20 @@ def soft_loss(scores: mx.nd.NDArray, teacher: mx.nd.NDArray, tau: float) -> mx.n
 
     Shapes: `scores` (B,), `teacher` (B,), the result (B,).
     """
-    teacher = mx.nd.BlockGrad(teacher) / tau
-    target = mx.nd.sigmoid(teacher)
+    teacher = nd.BlockGrad(teacher) / tau
+    target = nd.sigmoid(teacher)
     # KL(p, q) = H(p, q) - H(p). Both are computed from log-odds, so that neither overflows.
-    return cross_entropy(scores / tau, target) - cross_entropy(teacher, target)
+    crossed = cross_entropy(scores / tau, target)
+    return crossed - cross_entropy(teacher, target)
 
 
 def distillation_loss(
-    scores: mx.nd.NDArray,
-    labels: mx.nd.NDArray,
-    teacher: mx.nd.NDArray,
+    scores: NDArray,
+    labels: NDArray,
+    teacher: NDArray,
     alpha: float,
     tau: float,
-) -> mx.nd.NDArray:
+) -> NDArray:
     """Loss of a student with one teacher (Matsubara et al. 2022, equation 1).
 
     Shapes: `scores` (B,), `labels` (B,), `teacher` (B,), the result (B,).
@@ -113,20 +117,20 @@ def teachers_of(teaching: str, index: int, teachers: int, update: int) -> List[i
 
 
 def taught_loss(
-    scores: mx.nd.NDArray,
-    labels: mx.nd.NDArray,
-    teachers: mx.nd.NDArray,
+    scores: NDArray,
+    labels: NDArray,
+    teachers: NDArray,
     chosen: List[int],
     alpha: float,
     tau: float,
-) -> mx.nd.NDArray:
+) -> NDArray:
     """Sum of the losses of a student with several teachers.
 
     Shapes: `scores` (B,), `labels` (B,), `teachers` (B, T), the result (B,).
     """
     losses = []
     for index in chosen:
-        teacher = mx.nd.slice_axis(teachers, axis=1, begin=index, end=index + 1)  # (B, 1)
-        teacher = mx.nd.reshape(teacher, (-1,))  # (B,)
+        teacher = nd.slice_axis(teachers, axis=1, begin=index, end=index + 1)  # (B, 1)
+        teacher = nd.reshape(teacher, (-1,))  # (B,)
         losses.append(distillation_loss(scores, labels, teacher, alpha, tau))
-    return mx.nd.add_n(*losses)
+    return nd.add_n(*losses)

@@ -71,9 +71,7 @@ class Pairs:
         shuffle: str = "pair",
     ) -> None:
         _check_options(filter, shuffle)
-        self._tokenized = tokenized
-        self._inputs = inputs
-        self._shuffle = shuffle
+        self._tokenized, self._inputs, self._shuffle = tokenized, inputs, shuffle
         self.truncated_questions = tokenized.truncated_questions
         self.skipped_questions = tokenized.skipped_questions
         self.lengths = inputs.lengths(*tokenized.text_lengths())
@@ -89,10 +87,8 @@ class Pairs:
             problem, expected = "no labelled candidate is left", "at least one question"
             raise DataError("training pairs", problem, expected, "check the filter")
         if np.ptp(self.labels) == 0:
-            LOGGER.warning(
-                f"all {len(self):,} training pairs have label {self.labels[0]}: labels teach "
-                "nothing without the other one"
-            )
+            problem = f"all {len(self):,} training pairs have label {self.labels[0]}"
+            LOGGER.warning(f"{problem}: labels teach nothing without the other one")
 
     def __len__(self) -> int:
         return len(self.lengths)

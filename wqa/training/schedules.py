@@ -100,9 +100,8 @@ def plan_schedule(config: TrainingConfig, plan: Iterable[Any]) -> Schedule:
     if config.max_updates:
         total = min(total, config.max_updates)
     elif not updates_per_epoch:
-        raise OptionError(
-            "max_updates", 0, "a number above 0, as the length of an epoch is not known"
-        )
+        expected = "a number above 0, as the length of an epoch is not known"
+        raise OptionError("max_updates", 0, expected)
     warmup = config.warmup_updates
     if config.schedule == "slanted":
         warmup = int(CUT_SHARE * total)
@@ -113,18 +112,13 @@ def plan_schedule(config: TrainingConfig, plan: Iterable[Any]) -> Schedule:
     return Schedule(updates_per_epoch, total, warmup)
 
 
-def decides_warmup(config: TrainingConfig) -> bool:
-    """Whether the settings decide the warm-up, so that it is not chosen from the updates."""
-    is_given = config.warmup_updates is not None or bool(config.warmup_share)
-    return is_given or config.schedule == "slanted"
-
-
 def with_chosen(config: TrainingConfig, schedule: Schedule) -> TrainingConfig:
     """Fill in what the settings leave to be chosen from the number of updates."""
     if config.learning_rate is None:
         rate = default_learning_rate(schedule.total)
         config = dataclasses.replace(config, learning_rate=rate)
-    if not decides_warmup(config):
+    is_given = config.warmup_updates is not None or config.warmup_share
+    if not is_given and config.schedule != "slanted":
         config = dataclasses.replace(config, warmup_updates=schedule.warmup)
     return config
 
@@ -171,9 +165,8 @@ def set_encoder_rate(
     for encoder in network.encoders:
         encoders.update(map(id, encoder.collect_params().values()))
     if share != 1 and not encoders:
-        raise OptionError(
-            "encoder_rate", share, "1 for a network without an encoder", "leave the option out"
-        )
+        expected = "1 for a network without an encoder"
+        raise OptionError("encoder_rate", share, expected, "leave the option out")
     for parameter in parameters.values():
         parameter.lr_mult = share if id(parameter) in encoders else 1.0
 
@@ -199,18 +192,15 @@ class UpdatePlan(NamedTuple):
     def step_tokens(self, max_length: int, workers: int = 1) -> int:
         """Most tokens that the devices of a worker compute at a time."""
         parts = self.steps * workers
-        if parts == 1:
-            return self.tokens
         # Parts are equal but for a row.
-        return self.tokens // parts + max_length
+        return self.tokens if parts == 1 else self.tokens // parts + max_length
 
     def split(self, batch: Dict[str, np.ndarray]) -> List[Dict[str, np.ndarray]]:
         """Divide a batch into the parts that the devices compute one after another."""
         if self.steps == 1:
             return [batch]
-        rows = rows_of(batch)
         parts = []
-        for start, end in split_rows(rows, self.steps):
+        for start, end in split_rows(rows_of(batch), self.steps):
             if start < end:
                 parts.append({name: array[start:end] for name, array in batch.items()})
         return parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pathlib
-from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import mxnet as mx
 from mxnet.gluon import Block
@@ -93,7 +93,7 @@ class Start:
             If one of them has another value in the run.
         """
         run = self.run_config()
-        if run is None or not all(name in run.network for name in names):
+        if run is None or not set(names) <= set(run.network):
             return False
         for name in names:
             stored, wanted = run.network[name], getattr(own_config, name)
@@ -150,12 +150,10 @@ class EncoderStart(Start):
         return read_backbone_config(self._folder)
 
     def tokenizer(self) -> Tokenizer:
-        tokenizer = load_tokenizer(self._folder)
-        self._check_tokenizer(tokenizer)
+        tokenizer, run = load_tokenizer(self._folder), self.run_config()
+        if run is None or run.backbone is not None:
+            tokenizer.check_fits(self.backbone(), self._folder)
         return tokenizer
-
-    def _check_tokenizer(self, tokenizer: Tokenizer) -> None:
-        tokenizer.check_fits(self.backbone(), self._folder)
 
     def fill(self, network: Network, devices: Sequence[mx.Context]) -> str:
         initialize_from(network, self._folder, devices)
@@ -199,10 +197,6 @@ class RunStart(EncoderStart):
         check_digest(self._folder / "tokenizer.json", self.run_config().sha256)
         return super().tokenizer()
 
-    def _check_tokenizer(self, tokenizer: Tokenizer) -> None:
-        if self.run_config().backbone is not None:
-            super()._check_tokenizer(tokenizer)
-
     def fill(self, network: Network, devices: Sequence[mx.Context]) -> str:
         source = self.run_config()
         check_digest(self._path, source.sha256)
@@ -211,29 +205,26 @@ class RunStart(EncoderStart):
         encoders: Set[int] = set()
         for backbone in network.encoders:
             encoders.update(map(id, backbone.collect_params().values()))
-        # Before memory is taken for an encoder of the sizes that config.json names.
-        self._check_encoder([name for name in differing if id(parameters[name]) in encoders])
+        for name in differing:  # before memory is taken for an encoder of the sizes of config.json
+            if id(parameters[name]) in encoders:
+                problem = f"parameter {name} is missing or of another shape"
+                expected = "the encoder of its config.json with all layers"
+                hint = "start from an encoder, or from a run that has all of its layers"
+                raise RunDirectoryError(self._path, problem, expected, hint)
         super(EncoderStart, self).fill(network, devices)
-        kept: List[str] = []
-        new: List[str] = []
+        changed = set(map(_part_of, differing))
+        parts: Dict[str, List[str]] = {"kept": [], "new": []}
         for part, group in itertools.groupby(parameters, _part_of):
             names = list(group)
-            is_new = not set(names).isdisjoint(differing)
             if any(id(parameters[name]) not in encoders for name in names):
-                (new if is_new else kept).append(part)
-            for name in [] if is_new else names:
-                values = stored_parameter(self._path, name, arrays[name])
-                parameters[name].set_data(mx.nd.array(values, dtype=values.dtype))
+                parts["new" if part in changed else "kept"].append(part)
+            if part not in changed:
+                for name in names:
+                    values = stored_parameter(self._path, name, arrays[name])
+                    parameters[name].set_data(mx.nd.array(values, dtype=values.dtype))
         what = "encoder of " if encoders else ""
-        described = [_describe("kept", kept), _describe("new", new)]
+        described = itertools.starmap(_describe, parts.items())
         return "; ".join(filter(None, [f"{what}{self.name} ({source.system})", *described]))
-
-    def _check_encoder(self, differing: List[str]) -> None:
-        if differing:
-            problem = f"parameter {differing[0]} is missing or of another shape"
-            expected = "the encoder of its config.json with all layers"
-            hint = "start from an encoder, or from a run that has all of its layers"
-            raise RunDirectoryError(self._path, problem, expected, hint)
 
 
 def _part_of(name: str) -> str:

@@ -7,7 +7,7 @@ import logging
 import math
 import pathlib
 import time
-from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -20,8 +20,7 @@ from wqa.errors import DataError, OptionError, TrainingDiverged, TrainingStopped
 from wqa.io.progress import StopRequest, progress_bar, stop_on_signals
 from wqa.models import Network, parse_devices
 from wqa.text import split_rows
-from wqa.training.checkpoint import Checkpoints, State
-from wqa.training.logs import MetricsFile
+from wqa.training.checkpoint import Checkpoints, MetricsFile, State
 from wqa.training.schedules import (
     RATES,
     Schedule,
@@ -96,13 +95,13 @@ class Trainer:
         self.metrics = MetricsFile(run / "metrics.jsonl")
         # Ordered by structure, so that the optimizer's state fits a network that is built again.
         # Parameters that blocks share are listed under each of their names; one is enough.
-        self._parameters: Dict[str, gluon.Parameter] = {}
+        unique: Dict[int, Tuple[str, gluon.Parameter]] = {}
         for name, parameter in self.network._collect_params_with_prefix().items():
-            if all(parameter is not known for known in self._parameters.values()):
-                self._parameters[name] = parameter
+            unique.setdefault(id(parameter), (name, parameter))
+        self._parameters = dict(unique.values())
         set_encoder_rate(self.network, self._parameters, config.encoder_rate)
-        assert config.learning_rate is not None
-        self._optimizer = AdamTrainer(self._parameters, config.learning_rate, self.workers)
+        self._peak: float = config.learning_rate  # type: ignore[assignment]
+        self._optimizer = AdamTrainer(self._parameters, self._peak, self.workers)
         self.workers.start(self._optimizer)
         length = task.max_length
         # An evaluation may use the engine too, by mini-batches of `tokens_per_batch`.
@@ -153,8 +152,8 @@ class Trainer:
         state = self.state
         self._since, self._pairs_since = time.perf_counter(), 0
         self._evaluates = self.workers.first(self.evaluator is not None)
-        shows, done = self.workers.writes, state.update
-        bar = progress_bar(self.total, "training", "update", shows, initial=done)
+        shows = self.workers.writes
+        bar = progress_bar(self.total, "training", "update", shows, initial=state.update)
         with stop_on_signals() as request, bar:
             if state.evaluation_is_due:  # a signal came before it
                 self._evaluate()
@@ -169,9 +168,8 @@ class Trainer:
                 if stop or state.update % self.config.checkpoint_every == 0 or self._has_ended():
                     self._checkpoint()
                 if stop and (state.evaluation_is_due or not self._has_ended()):
-                    raise TrainingStopped(
-                        stop, f"update {state.update} of {self.total}", self.checkpoints.folder
-                    )
+                    progress = f"update {state.update} of {self.total}"
+                    raise TrainingStopped(stop, progress, self.checkpoints.folder)
         return state
 
     def _agreed(self, request: StopRequest) -> int:
@@ -191,9 +189,7 @@ class Trainer:
         for key in self._next_keys():
             batches += self._plan.split(self.task.batch(key))
         state.update += 1
-        rate_of = RATES[config.schedule]
-        assert config.learning_rate is not None
-        rate = rate_of(state.update, config.learning_rate, self.warmup, self.total)
+        rate = RATES[config.schedule](state.update, self._peak, self.warmup, self.total)
         for name, value in self.workers.sums(self.backward(batches)).items():
             if not math.isfinite(value):
                 self._raise_diverged(f"the {name} is {value}", "a finite loss")
@@ -310,8 +306,9 @@ class Trainer:
         line["learning_rate"] = rate
         if len(means) > 1:
             line["losses"] = means
+        line["pairs_per_second"] = round(speed, 2)
         if self.workers.writes:
-            self.metrics.append({**line, "pairs_per_second": round(speed, 2)})
+            self.metrics.append(line)
         bar.set_postfix_str(f"loss {loss:.4f}, rate {rate:.2e}, {speed:.1f} pairs/s", refresh=False)
         state.loss_sums, state.loss_updates = {}, 0
         self._since, self._pairs_since = now, 0

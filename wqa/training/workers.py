@@ -11,6 +11,7 @@ when one has ended (`recipes/scale/launch.sh`; Slurm and Kubernetes have options
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import json
@@ -71,10 +72,10 @@ class Workers:
 
     def sums(self, values: Dict[str, float]) -> Dict[str, float]:
         """Sums of the workers' values, such as of their shares of a loss."""
-        totals: Dict[str, float] = {}
+        totals: Dict[str, float] = collections.defaultdict(float)
         for share in self.gather(values):
             for name, value in share.items():
-                totals[name] = totals.get(name, 0.0) + value
+                totals[name] += value
         return totals
 
     @contextlib.contextmanager
@@ -243,11 +244,8 @@ class AdamTrainer(gluon.Trainer):
 
     def fresh(self) -> Dict[str, gluon.Parameter]:
         """Parameters whose gradients are fresh on the first device, by name."""
-        fresh = {}
-        for name, parameter in zip(self.names, self._params):
-            if parameter.list_data()[0]._fresh_grad:
-                fresh[name] = parameter
-        return fresh
+        pairs = zip(self.names, self._params)
+        return {name: one for name, one in pairs if one.list_data()[0]._fresh_grad}
 
     def restore(
         self,

@@ -23,7 +23,7 @@ from wqa.errors import (
     ScoreError,
 )
 from wqa.evaluation import by_document_id
-from wqa.models.recurrent import Recurrence
+from wqa.models.heads import Recurrence
 from wqa.systems.cosinet.inputs import ListInputs, plan_lists
 from wqa.systems.cosinet.lists import ListConfig
 from wqa.systems.load import build_ranker, load_ranker

@@ -25,8 +25,8 @@ from wqa.config.systems import option, without_option
 from wqa.errors import OptionError, check_choice, check_range
 from wqa.models.backbone import real_positions
 from wqa.models.embeddings import break_cycles
+from wqa.models.heads import KINDS, Recurrence
 from wqa.models.network import Network, NetworkConfig
-from wqa.models.recurrent import KINDS, Recurrence
 from wqa.systems.cosinet.inputs import ListInputs
 from wqa.text import Tokenizer, bucketed, plan_batches
 from wqa.text.words import BUCKETS

@@ -13,7 +13,8 @@ import numpy as np
 from wqa.data import Question
 from wqa.engines.engine import MicroBatch
 from wqa.inference.dropping import FREE, Cost
-from wqa.inference.loop import InputsRanker, micro_batches, score_inputs
+from wqa.inference.exit_ranker import InputsRanker
+from wqa.inference.loop import micro_batches, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
 from wqa.systems.cosinet.inputs import ListEngineInputs, WordList, WordPair, plan_lists
@@ -38,7 +39,8 @@ class ListRanker(InputsRanker):
     `Question.original_order`, whatever the order in which they come. A blank candidate is not part
     of the list.
 
-    It takes the parameters of `wqa.inference.loop.InputsRanker`; a text has words for tokens.
+    It takes the parameters of `wqa.inference.exit_ranker.InputsRanker`. A text has words for
+    tokens.
     """
 
     engine_inputs = ListEngineInputs

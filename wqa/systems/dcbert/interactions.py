@@ -14,8 +14,7 @@ from mxnet.gluon import HybridBlock, nn
 
 from wqa.models.backbone import MASKED, real_positions
 from wqa.models.embeddings import break_cycles
-from wqa.models.heads import Head, Stage, scores_of_stages
-from wqa.models.recurrent import Recurrence
+from wqa.models.heads import Head, Recurrence, Stage, scores_of_stages
 
 #: Dropout rates of the variants: before their layers, and before the linear variant's output.
 INPUT_DROPOUT, OUTPUT_DROPOUT = 0.3, 0.1

@@ -17,7 +17,7 @@ from wqa.engines.engine import Engine
 from wqa.inference.document_cache import DocumentCache, open_cache
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.exit_ranker import CascadeRanker
-from wqa.inference.loop import GroupPairs
+from wqa.inference.loop import GroupPairs, check_ids
 from wqa.io.files import PathLike
 from wqa.systems.dcbert.engines import DecoupledEngineInputs, EncodedPair
 from wqa.text import PairInputs, SplitPair, TextInput
@@ -125,7 +125,7 @@ class DecoupledRanker(CascadeRanker):
         documents = [pair.document for pair in pairs.all]
         for side, limit in zip((questions, documents), self._limits):
             pairs.check_lengths(np.array([text.length for text in side], dtype=int), limit)
-            pairs.check_ids([text.token_ids for text in side], network.config.vocab_size)
+            check_ids([text.token_ids for text in side], network.config.vocab_size, pairs.name)
         ranked: List[Tuple[int, np.ndarray]] = []  # question, its pairs that are not blank
         for index, (start, end) in enumerate(pairs.questions()):
             non_blank = start + np.flatnonzero(pairs.non_blank[start:end])

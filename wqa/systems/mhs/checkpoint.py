@@ -74,7 +74,7 @@ class StudentLayout(CheckpointLayout):
             branch, start = f"{last}.branch_{head + 1}", f"{HEADS}.{head}"
             for layer in range(network.own_config.head_layers):
                 tensors = f"{start}.layer.{layer}."
-                names.update(layer_names(f"{branch}.layers.{layer}.", family, tensors))
+                names.update(layer_names(f"{branch}.layers.{layer}.", family.parts, tensors))
             for part, dense in family.classifier.items():
                 names.update(array_names(f"{branch}.head.{part}", [f"{start}.{dense}"]))
         return names

@@ -136,7 +136,7 @@ class Verifier(JointRanker):
     inputs : JointInputs
         Token ids of claims with their evidence.
     **options
-        Further parameters of `wqa.inference.loop.InputsRanker`.
+        Further parameters of `wqa.inference.exit_ranker.InputsRanker`.
 
     Raises
     ------

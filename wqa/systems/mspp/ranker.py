@@ -17,7 +17,8 @@ import numpy as np
 from wqa.data import Question
 from wqa.errors import InputError, check_choice
 from wqa.inference.dropping import FREE, Cost
-from wqa.inference.loop import InputsRanker, check_ids, score_inputs
+from wqa.inference.exit_ranker import InputsRanker
+from wqa.inference.loop import check_ids, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking, question_name
 from wqa.systems.mspp.config import ORDERS
@@ -60,12 +61,12 @@ class JointRanker(InputsRanker):
     inputs : JointInputs
         Token ids of questions with groups of candidates.
     *drops
-        ``drop_ratio`` and ``keep`` of `wqa.inference.loop.InputsRanker`.
+        ``drop_ratio`` and ``keep`` of `wqa.inference.exit_ranker.InputsRanker`.
     order : {"shuffled", "original"}, optional
         Order in which candidates are divided into groups; by default that of the network's
         configuration.
     **options
-        Further parameters of `wqa.inference.loop.InputsRanker`.
+        Further parameters of `wqa.inference.exit_ranker.InputsRanker`.
 
     Raises
     ------
