@@ -143,7 +143,7 @@ class StoredScores(CandidateScores):
         arrays = folder.arrays(TYPES)
         super().__init__(arrays["keys"], arrays["scores"])
         lengths = dict.fromkeys(TYPES, self.meta["pairs"])
-        folder.check_lengths(arrays, lengths, f"delete the folder, then {_HINT}")
+        folder.check_lengths(arrays, lengths)
         digest = hashlib.sha256()
         for name in arrays:
             folder.check(name)

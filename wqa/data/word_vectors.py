@@ -227,7 +227,7 @@ def read_word_vectors(path: PathLike, vocabulary: Optional[Collection[str]] = No
     ends = arrays["word_ends"]
     size = int(ends[-1]) if len(ends) else 0
     lengths = {"word_bytes": size, "word_ends": count, "vectors": count * units}
-    folder.check_lengths(arrays, lengths, _HINT)
+    folder.check_lengths(arrays, lengths)
     for name in arrays:
         folder.check(name)
     meta = {name: value for name, value in folder.meta.items() if name not in _STORED}
