@@ -18,7 +18,7 @@ from wqa.data.records import check_id
 from wqa.data.tables import is_table, read_rows
 from wqa.errors import DataError, OptionError, printable, shorten
 from wqa.io.files import PathLike, sha256
-from wqa.io.lines import UniqueIds, open_bytes, without_mark
+from wqa.io.lines import UniqueIds, decoded, open_bytes, without_mark
 from wqa.io.progress import note_counts
 
 LOGGER = logging.getLogger(__name__)
@@ -157,11 +157,7 @@ def _decoded(path: pathlib.Path) -> str:
     if len(raw) > LONGEST_DOCUMENT:
         expected = f"at most {LONGEST_DOCUMENT:,} bytes"
         raise DataError(path, "a larger document", expected, "divide it into several files")
-    try:
-        return without_mark(raw).decode("utf-8")
-    except UnicodeDecodeError as error:
-        problem, hint = f"byte {error.start} is not UTF-8", "convert the file, as by iconv"
-        raise DataError(path, problem, "UTF-8 text", hint) from None
+    return decoded(without_mark(raw), path)
 
 
 def read_table(path: PathLike, column: str = "text") -> Iterator[Document]:

@@ -16,7 +16,7 @@ import numpy as np
 from wqa.data.word_vectors import MOST_UNITS, WordVectors, no_overlap, table_keys
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike, sha256
-from wqa.io.lines import bounded_lines, damage_errors, open_bytes
+from wqa.io.lines import bounded_lines, damage_errors, decoded, open_bytes
 from wqa.io.progress import with_bar
 
 #: Greatest length of a line in bytes.
@@ -70,7 +70,7 @@ def read_vector_file(
     with open_bytes(path) as file:
         rows = _rows(file, path)
         for where, raw, numbers in with_bar(rows, None, "reading vectors", progress, "row"):
-            chosen.add(where, _decode(raw, where), numbers)
+            chosen.add(where, decoded(raw, where), numbers)
     words, vectors = chosen.table()
     if not words:
         raise no_overlap(path, chosen.rows, vocabulary)
@@ -133,14 +133,6 @@ def _vector(numbers: bytes, where: str) -> np.ndarray:
         number = int(np.isfinite(vector).argmin()) + 1
         raise DataError(where, f"number {number} is not finite", "finite numbers", _HINT)
     return vector
-
-
-def _decode(raw: bytes, where: str) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        problem, hint = f"its word {shorten(raw)} is not UTF-8", "convert the file, as by iconv"
-        raise DataError(where, problem, "UTF-8", hint) from None
 
 
 def tell_format(path: PathLike) -> str:
