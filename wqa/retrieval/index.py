@@ -37,20 +37,21 @@ TYPES: Dict[str, np.dtype] = {
     "term_ends": np.dtype("<i8"),  # end of each term's postings
     "posting_documents": np.dtype("<i4"),
     "posting_weights": np.dtype("<f4"),
-    "id_bytes": np.dtype("u1"),
-    "id_ends": np.dtype("<i8"),
-    "title_bytes": np.dtype("u1"),
-    "title_ends": np.dtype("<i8"),
-    "text_bytes": np.dtype("u1"),
-    "text_ends": np.dtype("<i8"),
-    "meta_bytes": np.dtype("u1"),
-    "meta_ends": np.dtype("<i8"),
-    "sentence_starts": np.dtype("<i4"),  # characters of the document's text
-    "sentence_ends": np.dtype("<i4"),
-    "document_sentences": np.dtype("<i8"),  # end of each document's sentences
 }
+for _text in TEXTS:
+    TYPES.update({f"{_text}_bytes": np.dtype("u1"), f"{_text}_ends": np.dtype("<i8")})
+TYPES.update(
+    sentence_starts=np.dtype("<i4"),  # characters of the document's text
+    sentence_ends=np.dtype("<i4"),
+    document_sentences=np.dtype("<i8"),  # end of each document's sentences
+)
 
 _HINT = "make it with `wqa index`"
+
+
+def array_types(with_sentences: bool) -> Dict[str, np.dtype]:
+    """Element types of the arrays of an index with or without sentences."""
+    return {name: TYPES[name] for name in TYPES if with_sentences or name not in SENTENCES}
 
 
 class Hit(NamedTuple):
@@ -106,12 +107,9 @@ class Index:
         except (KeyError, TypeError, OptionError) as error:
             where = self.path / "meta.json"
             raise DataError(where, f"no method of this version ({error})", hint=_HINT) from None
-        types = TYPES
-        if SENTENCES[0] not in folder:
-            types = {name: TYPES[name] for name in TYPES if name not in SENTENCES}
-        self._folder, self._arrays = folder, folder.arrays(types)
-        self._terms = self._arrays["terms"]
-        self._term_ends = self._arrays["term_ends"]
+        self._folder = folder
+        self._arrays = folder.arrays(array_types(SENTENCES[0] in folder))
+        self._terms, self._term_ends = self._arrays["terms"], self._arrays["term_ends"]
         self._documents = self._arrays["posting_documents"]
         self._weights = self._arrays["posting_weights"]
 
@@ -148,7 +146,11 @@ class Index:
         Document
             Its id, text, title and ``meta``.
         """
-        texts = {name: self._text(name, index) for name in TEXTS}
+        texts = {}
+        for name in TEXTS:
+            start, end = _bounds(self._arrays[f"{name}_ends"], index)
+            content = self._arrays[f"{name}_bytes"][start:end].tobytes()
+            texts[name] = content.decode("utf-8", "replace")
         try:
             meta = json.loads(texts["meta"] or "null")
         except ValueError as error:
@@ -183,10 +185,6 @@ class Index:
         starts, ends, counts = (self._arrays[name] for name in SENTENCES)
         rows = slice(*_bounds(counts, index))
         return list(zip(starts[rows].tolist(), ends[rows].tolist()))
-
-    def _text(self, name: str, index: int) -> str:
-        start, end = _bounds(self._arrays[f"{name}_ends"], index)
-        return self._arrays[f"{name}_bytes"][start:end].tobytes().decode("utf-8", "replace")
 
     def scores(self, question: str) -> np.ndarray:
         """Score all documents for a question.
