@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple, Type, TypeVar, Union
 from wqa.config.encoders import MOST_LAYERS, MOST_SIZE, BackboneConfig
 from wqa.config.systems import KINDS
 from wqa.config.training import TrainingConfig
-from wqa.errors import OptionError, RunDirectoryError, shorten
+from wqa.errors import OptionError, RunDirectoryError, check_range, shorten
 
 PathLike = Union[str, "os.PathLike[str]"]
 C = TypeVar("C")
@@ -132,9 +132,7 @@ class RunConfig:
     data: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_length <= MOST_SIZE:
-            expected = f"a whole number from 1 to {MOST_SIZE}"
-            raise OptionError("max_length", shorten(self.max_length), expected)
+        check_range("max_length", self.max_length, 1, MOST_SIZE)
 
 
 @dataclasses.dataclass(frozen=True)
