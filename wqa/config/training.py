@@ -191,18 +191,14 @@ class TrainingConfig:
     learning_rate: Optional[float] = option(
         None, "peak of the schedule", "chosen from the number of updates, 1e-6 to 5e-5"
     )
-    encoder_rate: float = option(
-        1.0, "learning rate of the encoders, as a share of that of the other layers"
-    )
+    encoder_rate: float = option(1.0, "learning rate of encoders, as a share of that of the others")
     schedule: str = option(
         "triangular", "slanted rises over a tenth of the updates, triangular over the warm-up"
     )
     warmup_updates: Optional[int] = option(None, "updates up to the peak", "a tenth of them")
     warmup_share: float = option(0.0, "share of all updates up to the peak, in place of a number")
     tokens_per_batch: int = option(2000, "padded tokens of a mini-batch on each device")
-    tokens_per_update: int = option(
-        0, "padded tokens of an update on all devices, 0 for one mini-batch on each"
-    )
+    tokens_per_update: int = option(0, "padded tokens of an update, 0 for one mini-batch a device")
     accumulate: int = option(1, "mini-batches of an update")
     weight_decay: float = option(0.0, "decoupled weight decay, 0 for none")
     clip_norm: float = option(0.0, "greatest norm of the gradient, 0 for no limit")
@@ -213,17 +209,13 @@ class TrainingConfig:
     )
     log_every: int = option(50, "updates between two lines of metrics.jsonl")
     ctx: str = option("cpu", "devices: cpu, gpu:0, or a range such as gpu:0-7")
-    kvstore: str = option(
-        "device", "dist_sync trains on several machines, started by recipes/scale/launch.sh"
-    )
+    kvstore: str = option("device", "dist_sync: several machines, by recipes/scale/launch.sh")
     engine: str = option("auto", "auto takes oneDNN on a single CPU where it is installed")
     precision: str = option("float32", "precision of products: float32, or bfloat16 by oneDNN")
     shuffle: str = option("pair", "shuffle all pairs, or blocks of questions")
     train_filter: str = option("all", "training questions: all, no-all-negative or clean")
     dev_filter: str = option("no-all-negative", "filter of development questions")
-    long_questions: str = option(
-        "error", "questions that leave fewer than 16 tokens for a candidate"
-    )
+    long_questions: str = option("error", "questions that leave a candidate fewer than 16 tokens")
     teachers: Tuple[str, ...] = option(
         (), "teachers to learn from: folders of `wqa score`, or runs, separated by commas"
     )
