@@ -37,14 +37,18 @@ TYPES: Dict[str, np.dtype] = {
     "term_ends": np.dtype("<i8"),  # end of each term's postings
     "posting_documents": np.dtype("<i4"),
     "posting_weights": np.dtype("<f4"),
+    "id_bytes": np.dtype("u1"),
+    "id_ends": np.dtype("<i8"),
+    "title_bytes": np.dtype("u1"),
+    "title_ends": np.dtype("<i8"),
+    "text_bytes": np.dtype("u1"),
+    "text_ends": np.dtype("<i8"),
+    "meta_bytes": np.dtype("u1"),
+    "meta_ends": np.dtype("<i8"),
+    "sentence_starts": np.dtype("<i4"),  # characters of the document's text
+    "sentence_ends": np.dtype("<i4"),
+    "document_sentences": np.dtype("<i8"),  # end of each document's sentences
 }
-for _text in TEXTS:
-    TYPES.update({f"{_text}_bytes": np.dtype("u1"), f"{_text}_ends": np.dtype("<i8")})
-TYPES.update(
-    sentence_starts=np.dtype("<i4"),  # characters of the document's text
-    sentence_ends=np.dtype("<i4"),
-    document_sentences=np.dtype("<i8"),  # end of each document's sentences
-)
 
 _HINT = "make it with `wqa index`"
 
@@ -109,7 +113,8 @@ class Index:
             raise DataError(where, f"no method of this version ({error})", hint=_HINT) from None
         self._folder = folder
         self._arrays = folder.arrays(array_types(SENTENCES[0] in folder))
-        self._terms, self._term_ends = self._arrays["terms"], self._arrays["term_ends"]
+        self._terms = self._arrays["terms"]
+        self._term_ends = self._arrays["term_ends"]
         self._documents = self._arrays["posting_documents"]
         self._weights = self._arrays["posting_weights"]
 
