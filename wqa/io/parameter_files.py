@@ -1,7 +1,7 @@
 """MXNet's ``.params`` files, read without MXNet.
 
 MXNet believes the header of a file: a wrong number in it ends the process or takes all memory. Here
-the file is mapped, and every number is compared with its size.
+every number is compared with the size of the file before anything is allocated.
 
 A file holds a list of arrays, then their names. All numbers are little-endian::
 
@@ -15,10 +15,9 @@ A file holds a list of arrays, then their names. All numbers are little-endian::
 from __future__ import annotations
 
 import math
-import mmap
 import os
 import struct
-from typing import Dict, List, Tuple
+from typing import IO, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
@@ -38,63 +37,75 @@ TYPES = tuple(np.dtype(name) for name in ("<f4", "<f8", "<f2", "u1", "<i4", "i1"
 MOST_AXES = 32
 
 
-def map_parameters(path: PathLike) -> Dict[str, np.ndarray]:
-    """Map the arrays of a ``.params`` file into memory, by name; values are read when used."""
+class StoredArray(NamedTuple):
+    """An array in a file."""
+
+    dtype: np.dtype
+    shape: Tuple[int, ...]
+    offset: int
+
+
+def read_layout(path: PathLike) -> Dict[str, StoredArray]:
+    """Read types, shapes and positions of the arrays in a ``.params`` file, but no values."""
+    layout: Dict[str, StoredArray] = {}
     with open(path, "rb") as file:
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    magic, _, count = _numbers(content, "QQQ")
-    if magic != FILE_MAGIC:
-        raise ValueError("it is no file of MXNet's parameters")
-    arrays: List[np.ndarray] = []
-    while len(arrays) < count:
-        arrays.append(_array(content))
-    [names] = _numbers(content, "Q")
-    if names != count:
-        raise ValueError(f"{count} arrays have {names} names")
-    by_name: Dict[str, np.ndarray] = {}
-    for array in arrays:
-        [length] = _numbers(content, "Q")
-        _check_left(content, length)
-        name = content.read(length).decode("utf-8")
-        if name in by_name:
-            raise ValueError(f"{shorten(name)} names two arrays")
-        by_name[name] = array
-    if content.tell() < len(content):
-        raise ValueError("bytes follow the last name")
-    return by_name
+        magic, _, count = _read(file, "QQQ")
+        if magic != FILE_MAGIC:
+            raise ValueError("it is no file of MXNet's parameters")
+        arrays: List[StoredArray] = []
+        while len(arrays) < count:
+            arrays.append(_read_array_header(file))
+        [names] = _read(file, "Q")
+        if names != count:
+            raise ValueError(f"{count} arrays have {names} names")
+        for array in arrays:
+            [length] = _read(file, "Q")
+            _check_left(file, length)
+            name = file.read(length).decode("utf-8")
+            if name in layout:
+                raise ValueError(f"{shorten(name)} names two arrays")
+            layout[name] = array
+        if file.read(1):
+            raise ValueError("bytes follow the last name")
+    return layout
 
 
-def _check_left(content: mmap.mmap, size: int) -> None:
-    """Check that a number of bytes follow in a file."""
-    position = content.tell()
-    if size > len(content) - position:
-        raise ValueError(
-            f"it is cut off, or damaged: {size} bytes from {position} of {len(content)}"
-        )
+def read_array(path: PathLike, stored: StoredArray) -> np.ndarray:
+    """Read an array."""
+    dtype, shape, offset = stored
+    return np.fromfile(path, dtype, math.prod(shape), offset=offset).reshape(shape)
 
 
-def _numbers(content: mmap.mmap, form: str) -> Tuple[int, ...]:
-    """The next numbers of a file, in a format of `struct`."""
+def _read(file: IO[bytes], form: str) -> Tuple[int, ...]:
+    """Read numbers in a format of `struct`."""
     size = struct.calcsize(f"<{form}")
-    _check_left(content, size)
-    return struct.unpack(f"<{form}", content.read(size))
+    _check_left(file, size)
+    return struct.unpack(f"<{form}", file.read(size))
 
 
-def _array(content: mmap.mmap) -> np.ndarray:
-    """The next array of a file."""
-    start = f"the array at byte {content.tell()}"
-    magic, storage, axes = _numbers(content, "Iii")
+def _check_left(file: IO[bytes], count: int) -> None:
+    """Check that a number of bytes follow in a file, before they are read."""
+    size = os.fstat(file.fileno()).st_size
+    if count > size - file.tell():
+        raise ValueError(f"it is cut off, or damaged: {count} bytes from {file.tell()} of {size}")
+
+
+def _read_array_header(file: IO[bytes]) -> StoredArray:
+    """Read the header of an array and pass over its values."""
+    start = f"the array at byte {file.tell()}"
+    [magic] = _read(file, "I")
+    storage, axes = _read(file, "ii")
     if magic != ARRAY_MAGIC or storage != 0 or not 1 <= axes <= MOST_AXES:
         raise ValueError(f"{start} is no dense array")
-    shape = _numbers(content, f"{axes}q")
-    *_, code = _numbers(content, "iii")  # before the type, the device that held the array
-    if not 0 <= code < len(TYPES) or min(shape) < 1:
+    shape = _read(file, f"{axes}q")
+    *_, code = _read(file, "iii")  # before the type, the device that held the array
+    if not 0 <= code < len(TYPES) or min(shape, default=1) < 1:
         raise ValueError(f"{start} is of type {code} and shape {shorten(shape)}")
-    dtype, count = TYPES[code], math.prod(shape)
-    _check_left(content, count * dtype.itemsize)
-    values = np.frombuffer(content, dtype, count, content.tell())
-    content.seek(values.nbytes, os.SEEK_CUR)
-    return values.reshape(shape)
+    stored = StoredArray(TYPES[code], shape, file.tell())
+    size = math.prod(shape) * stored.dtype.itemsize
+    _check_left(file, size)
+    file.seek(size, os.SEEK_CUR)
+    return stored
 
 
 def widen(halves: np.ndarray) -> np.ndarray:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import stat
-from typing import Dict, List, Union
+from typing import Dict, Iterator, List, Union
 
 import mxnet as mx
 import numpy as np
@@ -16,7 +17,7 @@ from wqa.config import BackboneConfig
 from wqa.errors import RunDirectoryError, shorten
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike
-from wqa.io.parameter_files import map_parameters
+from wqa.io.parameter_files import StoredArray, read_array, read_layout
 from wqa.models import Backbone
 from wqa.models.network import Network
 from wqa.pretrained.names import predictor_names
@@ -25,41 +26,51 @@ from wqa.pretrained.source import Source
 _HINT = "restore the file from its run"
 
 
-def stored_parameters(path: PathLike) -> Dict[str, np.ndarray]:
-    """Map the arrays of a run's ``model.params``, as `wqa.io.parameter_files.map_parameters`."""
+@contextlib.contextmanager
+def _reading(path: PathLike) -> Iterator[None]:
+    """Convert what a damaged file raises into a `RunDirectoryError`."""
     try:
-        return map_parameters(path)
+        yield
     except (OSError, ValueError) as error:
         problem = f"does not load ({error})"
         raise RunDirectoryError(path, problem, "the parameters of the run", _HINT) from None
 
 
-def check_finite(path: PathLike, name: str, values: np.ndarray) -> None:
-    """Check the values of a run's parameter."""
+def stored_layout(path: PathLike) -> Dict[str, StoredArray]:
+    """Read the layout of a run's ``model.params``, as `wqa.io.parameter_files.read_layout`."""
+    with _reading(path):
+        return read_layout(path)
+
+
+def stored_parameter(path: PathLike, name: str, stored: StoredArray) -> np.ndarray:
+    """Read a parameter of a run."""
+    with _reading(path):
+        values = read_array(path, stored)
     if not np.isfinite(values).all():
         problem = f"parameter {name} holds NaN or infinity"
         raise RunDirectoryError(path, problem, "finite numbers", _HINT)
+    return values
 
 
 def load_parameters(
     block: Block, path: PathLike, ctx: Union[mx.Context, List[mx.Context], None] = None
 ) -> None:
     """Load the parameters of a block, which are compared with the file before they are read."""
-    arrays, parameters = stored_parameters(path), block._collect_params_with_prefix()
-    unknown = [name for name in arrays if name not in parameters]
+    layout, parameters = stored_layout(path), block._collect_params_with_prefix()
+    unknown = [name for name in layout if name not in parameters]
     if unknown:
         raise _misfit(path, f"unknown parameter {shorten(unknown[0])}")
     for name, parameter in parameters.items():
-        if name not in arrays:
+        if name not in layout:
             raise _misfit(path, f"parameter {name} is missing")
-        stored = arrays[name]
+        stored = layout[name]
         if stored.shape != parameter.shape:
             raise _misfit(path, f"parameter {name} of shape {stored.shape}", parameter.shape)
         if stored.dtype != np.dtype(parameter.dtype):
             raise _misfit(path, f"parameter {name} of type {stored.dtype}", parameter.dtype)
     for name, parameter in parameters.items():
-        check_finite(path, name, arrays[name])
-        parameter._load_init(mx.nd.from_numpy(arrays[name]), ctx)
+        values = stored_parameter(path, name, layout[name])
+        parameter._load_init(mx.nd.from_numpy(values), ctx)
 
 
 def _misfit(path: PathLike, problem: str, expected: object = "") -> RunDirectoryError:
@@ -86,7 +97,7 @@ def write_parameters(block: Block, path: pathlib.Path) -> None:
     """Write a block's parameters and check the file, as MXNet does not check its last write."""
     try:
         block.save_parameters(str(path))
-        map_parameters(path)
+        read_layout(path)
     except (mx.base.MXNetError, ValueError) as error:
         raise OSError(str(error).strip().splitlines()[-1]) from None
 

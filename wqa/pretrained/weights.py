@@ -12,7 +12,7 @@ from safetensors import safe_open
 
 from wqa.config import parse_json
 from wqa.errors import EncoderError, shorten
-from wqa.io.parameter_files import map_parameters, widen
+from wqa.io.parameter_files import read_array, read_layout, widen
 from wqa.pretrained.configs import read_object
 from wqa.pretrained.pickled import PickledTensors, reading
 
@@ -56,12 +56,13 @@ class ParameterFile:
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         with reading(path, "a file that save_parameters wrote"):
-            self._arrays = map_parameters(path)
-        self.shapes = {name: values.shape for name, values in self._arrays.items()}
+            self._layout = read_layout(path)
+        self.shapes = {name: stored.shape for name, stored in self._layout.items()}
 
     def read(self, name: str) -> np.ndarray:
         """Read an array."""
-        return np.array(self._arrays[name])
+        with reading(self.path):
+            return read_array(self.path, self._layout[name])
 
 
 #: A file of tensors: their ``shapes`` by name, and ``read``, which takes a name.

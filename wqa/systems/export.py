@@ -15,7 +15,7 @@ from mxnet.gluon import HybridBlock
 from wqa.config import PAIR_FORMS
 from wqa.errors import OptionError
 from wqa.io.files import PathLike, new_directory, write_json
-from wqa.io.parameter_files import map_parameters
+from wqa.io.parameter_files import read_layout
 from wqa.models.exits import ExitNetwork
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.load import write_tensors
@@ -92,7 +92,7 @@ def _write_network(
     path = f"{prefix}-0000.params"
     try:
         mx.nd.save(path, arrays)
-        map_parameters(path)  # MXNet does not check its last write
+        read_layout(path)  # MXNet does not check its last write
     except (mx.base.MXNetError, ValueError) as error:
         raise OSError(str(error).strip().splitlines()[-1]) from None
 

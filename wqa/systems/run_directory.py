@@ -27,7 +27,7 @@ from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike, sha256
 from wqa.models import Network, library_versions, parse_devices
 from wqa.pretrained.configs import check_layers
-from wqa.pretrained.load import load_parameters, stored_parameters
+from wqa.pretrained.load import load_parameters, stored_layout
 from wqa.systems.checkpoints import load_held
 from wqa.systems.exported import load_inputs
 from wqa.systems.registry import find_system, own_config
@@ -154,7 +154,7 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str) -> Network:
     try:
         if config.backbone is not None:
             built = dataclasses.replace(config.backbone, num_layers=own.layers_of(config.backbone))
-            check_layers(built, folder / "config.json", len(stored_parameters(path)))
+            check_layers(built, folder / "config.json", len(stored_layout(path)))
         network = find_system(config.system).network_type()(config.backbone, own)
     except EncoderError as error:
         raise RunDirectoryError(error.where, error.found, error.expected, _HINT) from None

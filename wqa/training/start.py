@@ -19,7 +19,7 @@ from wqa.models import Backbone, Network
 from wqa.models.heads import Head
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.pretrained.configs import check_layers
-from wqa.pretrained.load import INITIAL_SIGMA, check_finite, stored_parameters
+from wqa.pretrained.load import INITIAL_SIGMA, stored_layout, stored_parameter
 from wqa.text import Tokenizer, load_tokenizer
 
 
@@ -182,7 +182,7 @@ class RunStart(EncoderStart):
 
     def _differing(self, network: Network) -> List[str]:
         """Parameters of a network that the run lacks or has in another shape."""
-        arrays, differing = stored_parameters(self._path), []
+        arrays, differing = stored_layout(self._path), []
         for name, parameter in network._collect_params_with_prefix().items():
             if name not in arrays or arrays[name].shape != parameter.shape:
                 differing.append(name)
@@ -192,7 +192,7 @@ class RunStart(EncoderStart):
         backbone = self.run_config().backbone
         if backbone is None:
             raise RunDirectoryError(self._folder, "a run without an encoder", "one with an encoder")
-        check_layers(backbone, self._folder / "config.json", len(stored_parameters(self._path)))
+        check_layers(backbone, self._folder / "config.json", len(stored_layout(self._path)))
         return backbone
 
     def tokenizer(self) -> Tokenizer:
@@ -206,7 +206,7 @@ class RunStart(EncoderStart):
     def fill(self, network: Network, devices: Sequence[mx.Context]) -> str:
         source = self.run_config()
         check_digest(self._path, source.sha256)
-        arrays, differing = stored_parameters(self._path), self._differing(network)
+        arrays, differing = stored_layout(self._path), self._differing(network)
         parameters = network._collect_params_with_prefix()
         encoders: Set[int] = set()
         for backbone in network.encoders:
@@ -222,8 +222,8 @@ class RunStart(EncoderStart):
             if any(id(parameters[name]) not in encoders for name in names):
                 (new if is_new else kept).append(part)
             for name in [] if is_new else names:
-                check_finite(self._path, name, arrays[name])
-                parameters[name].set_data(mx.nd.array(arrays[name], dtype=arrays[name].dtype))
+                values = stored_parameter(self._path, name, arrays[name])
+                parameters[name].set_data(mx.nd.array(values, dtype=values.dtype))
         what = "encoder of " if encoders else ""
         described = [_describe("kept", kept), _describe("new", new)]
         return "; ".join(filter(None, [f"{what}{self.name} ({source.system})", *described]))
