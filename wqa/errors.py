@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import re
 import sys
 from typing import Any, Callable, Iterable, Iterator
@@ -284,10 +285,12 @@ def check_range(where: str, value: Any, least: float, most: float = math.inf) ->
     OptionError
         If it lies outside, or is no number.
     """
-    if not least <= value <= most or value == math.inf:
-        noun = "a number" if isinstance(least, float) else "a whole number"
-        upper = "" if most == math.inf else f" to {most:.7g}"
-        raise OptionError(where, shorten(value), f"{noun} from {least:.7g}{upper}")
+    kind = numbers.Real if isinstance(least, float) else numbers.Integral
+    is_number = isinstance(value, kind) and not isinstance(value, bool)
+    if not is_number or not least <= value <= most or value == math.inf:
+        noun = "a number" if kind is numbers.Real else "a whole number"
+        upper = "" if most == math.inf else f" to {most:.10g}"
+        raise OptionError(where, shorten(value), f"{noun} from {least:.10g}{upper}")
 
 
 def run_script(main: Callable[..., Any], *arguments: Any) -> None:

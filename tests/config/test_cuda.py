@@ -23,13 +23,14 @@ def make_wheels(folder, names):
     return folder / "nvidia"
 
 
-def test_libraries_are_loaded_by_dependence(tmp_path):
+def test_libraries_are_loaded_by_dependence(tmp_path, monkeypatch):
     names = [("cudnn", "libcudnn.so.8"), ("cublas", "libcublas.so.11")]
     names += [("cublas", "libcublasLt.so.11"), ("cuda_runtime", "libcudart.so.11.0")]
     names += [("cublas", "libnvblas.so.11"), ("cublas", "libcublas.so.12")]  # not for this wheel
     folder = make_wheels(tmp_path, names)
     given = []
-    loaded = environment.load_libraries([str(folder)], given.append)
+    monkeypatch.setattr(environment.ctypes, "CDLL", lambda path, mode: given.append(path))
+    loaded = environment.load_libraries([str(folder)])
     assert given == loaded
     assert [pathlib.Path(path).name for path in loaded] == [
         "libcudart.so.11.0",
@@ -37,7 +38,7 @@ def test_libraries_are_loaded_by_dependence(tmp_path):
         "libcublas.so.11",
         "libcudnn.so.8",
     ]
-    assert environment.load_libraries([], given.append) == []
+    assert environment.load_libraries([]) == []
 
 
 def test_a_damaged_library_is_left_to_mxnet(tmp_path):

@@ -156,7 +156,7 @@ import wqa.data.parts as parts_module
 from test_parts import Squares
 from wqa.io.arrays import Output
 target, name = {"part": (Squares, "compute"), "merge": (Output, "write_meta"),
-                "remove": (parts_module.Parts, "remove")}[sys.argv[5]]
+                "remove": (parts_module, "remove_parts")}[sys.argv[5]]
 real, calls = getattr(target, name), []
 def deadly(*arguments):
     calls.append(1)

@@ -172,8 +172,7 @@ def test_arrays_that_cannot_be_mapped(tmp_path):
         open_folder(path)
 
 
-def test_digests_are_checked(tmp_path, monkeypatch):
-    monkeypatch.setattr("wqa.io.arrays.BLOCK", 4)
+def test_digests_are_checked(tmp_path):
     path = write(tmp_path / "a")
     for name in TYPES:
         open_folder(path).check(name)

@@ -9,7 +9,7 @@ import sys
 import pytest
 from conftest import child_environment
 
-from wqa.errors import EncoderError, MissingDependency
+from wqa.errors import EncoderError
 from wqa.io.encoder_directories import hub_directory, is_hub_name, locate_encoder
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -102,9 +102,3 @@ def test_names(tmp_path, monkeypatch):
     assert not is_hub_name("encoders/mistyped")
     with pytest.raises(EncoderError, match="encoders/mistyped: there is no such directory or"):
         locate_encoder("encoders/mistyped")
-
-
-def test_without_the_library(monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(MissingDependency, match="pip install huggingface_hub"):
-        locate_encoder("acme/tiny-bert")

@@ -59,12 +59,12 @@ def test_documents_round_trip(tmp_path):
 @pytest.mark.parametrize(
     "line, problem",
     [
-        ('{"id": "D2", "text": " \\t"}', "text is blank"),
+        ('{"id": "D2", "text": " \\t"}', "text is empty"),
         ('{"id": "D1", "text": "again"}', "document id 'D1' is on line 1 too"),
         ('{"id": "D 2", "text": "t"}', "id is 'D 2'"),
         ('{"id": "D2", "text": null}', "text is None"),
         ('{"id": "D2", "text": "\\ud800"}', "text holds half a surrogate pair"),
-        ('{"id": "D2", "text": "t", "title": " "}', "title is blank"),
+        ('{"id": "D2", "text": "t", "title": " "}', "title is empty"),
         ('{"id": "D2", "text": "t", "label": 1}', "unknown key 'label'"),
         ('{"id": "D2", "text": "t", "text": "u"}', "key 'text' occurs twice"),
         ("{", "malformed JSON"),

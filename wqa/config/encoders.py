@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
-from wqa.errors import OptionError, check_choice, shorten
+from wqa.errors import OptionError, check_choice, check_range
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +40,6 @@ PAIR_FORMS: Dict[str, PairForm] = {
 SIMILARITIES = ("maxsim", "cosine")
 
 
-#: Activations between the two dense layers of sequence classifiers.
-HEAD_ACTIVATIONS = ("tanh", "gelu", "relu")
-
-
 @dataclasses.dataclass(frozen=True)
 class Family:
     """Properties that all encoders of a family share.
@@ -74,11 +70,6 @@ class Family:
         pair form.
     relative_buckets : int
         Buckets of the relative positions, by which attention scores are biased; 0 for none.
-
-    Raises
-    ------
-    OptionError
-        If the pair form or the activation is unknown.
     """
 
     name: str
@@ -92,11 +83,8 @@ class Family:
     has_token_types: bool = True
     relative_buckets: int = 0
 
-    def __post_init__(self) -> None:
-        check_choice("family pair_form", self.pair_form, PAIR_FORMS)
-        check_choice("family head_activation", self.head_activation, HEAD_ACTIVATIONS)
 
-
+_BERT_TOKENS = ("[CLS]", "[SEP]", "[PAD]")
 _ROBERTA_FAMILY = Family(
     "roberta",
     "roberta",
@@ -106,20 +94,14 @@ _ROBERTA_FAMILY = Family(
 )
 
 _FAMILIES = (
-    Family("bert", "bert", ("[CLS]", "[SEP]", "[PAD]"), has_pooler=True),
+    Family("bert", "bert", _BERT_TOKENS, has_pooler=True),
     _ROBERTA_FAMILY,
     dataclasses.replace(_ROBERTA_FAMILY, name="xlm-roberta"),
     # Song et al. 2020 (MPNet); 32 buckets are fixed in the code of its authors and its ports.
     dataclasses.replace(_ROBERTA_FAMILY, name="mpnet", has_token_types=False, relative_buckets=32),
-    Family("electra", "bert", ("[CLS]", "[SEP]", "[PAD]"), head_activation="gelu"),
+    Family("electra", "bert", _BERT_TOKENS, head_activation="gelu"),
     Family("albert", "bert", ("[CLS]", "[SEP]", "<pad>"), has_pooler=True, shared_layers=True),
-    Family(
-        "distilbert",
-        "bert",
-        ("[CLS]", "[SEP]", "[PAD]"),
-        head_activation="relu",
-        has_token_types=False,
-    ),
+    Family("distilbert", "bert", _BERT_TOKENS, head_activation="relu", has_token_types=False),
 )
 
 #: Families of encoders by name. A new family is a record here and one in
@@ -202,13 +184,7 @@ class BackboneConfig:
         check_choice("backbone layout", self.layout, FAMILIES)
         check_choice("backbone activation", self.activation, ("gelu", "gelu_tanh", "relu"))
         for name, (low, high) in _BOUNDS.items():
-            value: Any = getattr(self, name)
-            kinds = (int,) if isinstance(low, int) else (int, float)
-            is_number = isinstance(value, kinds) and not isinstance(value, bool)
-            if not is_number or not low <= value <= high:
-                kind = "whole number" if isinstance(low, int) else "number"
-                expected = f"a {kind} from {low} to {high}"
-                raise OptionError(f"backbone {name}", shorten(value), expected)
+            check_range(f"backbone {name}", getattr(self, name), low, high)
         if self.units % self.num_heads:
             expected = f"a multiple of the {self.num_heads} attention heads"
             raise OptionError("backbone units", self.units, expected)
@@ -284,7 +260,6 @@ def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
         text = ",".join(map(str, exits[:20])) or "nothing"
         raise OptionError("exits", text, "increasing layer numbers from 1")
     if exits[-1] > num_layers:
-        raise OptionError(
-            "exits", f"layer {exits[-1]}", f"at most {num_layers}, the layers of the encoder"
-        )
+        expected = f"at most {num_layers}, the layers of the encoder"
+        raise OptionError("exits", f"layer {exits[-1]}", expected)
     return exits

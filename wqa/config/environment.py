@@ -10,12 +10,13 @@ import contextlib
 import ctypes
 import importlib.metadata
 import importlib.util
+import itertools
 import os
 import pathlib
 import platform
 import re
 import sys
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import wqa
 from wqa.errors import DeviceError, MissingDependency, OptionError, how_to_install, shorten
@@ -44,8 +45,7 @@ def library_versions() -> Dict[str, str]:
     """
     mxnet, mxnet_cu112 = map(installed_version, MXNET_PACKAGES)
     versions = {"wqa": wqa.__version__, "mxnet": mxnet or mxnet_cu112}
-    for name in _LIBRARIES:
-        versions[name] = installed_version(name)
+    versions.update({name: installed_version(name) for name in _LIBRARIES})
     versions["python"] = platform.python_version()
     return {name: version for name, version in versions.items() if version is not None}
 
@@ -73,19 +73,14 @@ def device_numbers(ctx: str) -> Tuple[str, List[int]]:
     """
     kinds: Set[str] = set()
     numbers: List[int] = []
-    for name in ctx.split(",") if isinstance(ctx, str) else ():
+    for name in str(ctx).split(","):
         match = re.fullmatch(r"(cpu|gpu)(?::(\d{1,3})(?:-(\d{1,3}))?)?", name.strip())
-        if not match:
-            break
-        kinds.add(match.group(1))
-        first = int(match.group(2) or 0)
-        last = int(match.group(3) or first)
-        numbers += range(first, last + 1)
-        if last < first:
-            break
-    else:
-        if len(kinds) == 1 and len(set(numbers)) == len(numbers):
-            return kinds.pop(), numbers
+        kind, first, last = match.groups() if match else ("", None, None)
+        several = range(int(first or 0), int(last or first or 0) + 1)
+        kinds.add(kind if several else "")
+        numbers += several
+    if len(kinds) == 1 and "" not in kinds and len(set(numbers)) == len(numbers):
+        return kinds.pop(), numbers
     expected = "cpu, gpu:0, a range such as gpu:0-7, or different ones such as gpu:0,gpu:2"
     raise DeviceError("ctx", shorten(ctx), expected)
 
@@ -148,26 +143,17 @@ DRIVER = "libcuda.so.1"
 def library_folders() -> List[str]:
     """Folders in which the wheels of the CUDA libraries are installed."""
     spec = importlib.util.find_spec("nvidia")
-    if spec is None:
-        return []
-    return list(spec.submodule_search_locations or ())
+    return list(spec.submodule_search_locations or ()) if spec else []
 
 
-def _load_globally(path: str) -> None:
-    ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-
-
-def load_libraries(
-    folders: Iterable[str], load: Callable[[str], None] = _load_globally
-) -> List[str]:
+def load_libraries(folders: Sequence[str]) -> List[str]:
     """Load the CUDA libraries that are there. What is missing, the import of MXNet names."""
-    folders, loaded = list(folders), []
-    for name in LIBRARIES:
-        for folder in folders:
-            for path in sorted(pathlib.Path(folder).glob(f"*/lib/{name}")):
-                with contextlib.suppress(OSError):
-                    load(str(path))
-                    loaded.append(str(path))
+    loaded = []
+    for name, folder in itertools.product(LIBRARIES, folders):
+        for path in sorted(map(str, pathlib.Path(folder).glob(f"*/lib/{name}"))):
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+                loaded.append(path)
     return loaded
 
 
@@ -177,14 +163,11 @@ def import_problem(error: Exception) -> MissingDependency:
     hint = f"install it {how_to_install('cpu')}, or '.[cu112]' on a machine with an NVIDIA driver; "
     hint += "`wqa doctor` says more"
     if DRIVER in missing:
-        hint = (
-            "install the NVIDIA driver, for CUDA 11.2 or newer; in a container, start it with the "
-        )
-        hint += f"GPUs; without a GPU: pip uninstall mxnet-cu112, then {how_to_install('cpu')}"
+        hint = "install the NVIDIA driver, for CUDA 11.2 or newer; start a container with GPUs; "
+        hint += f"without a GPU: pip uninstall mxnet-cu112, then {how_to_install('cpu')}"
     elif missing:
         hint = how_to_install("cu112")
     elif sys.version_info >= (3, 12):
         hint = "take one of these, or rank a folder that `wqa export --format onnx` wrote"
-    problem = f"MXNet cannot be imported ({error})"
-    expected = "MXNet 1.9.1, on Python 3.8 to 3.11"
-    return MissingDependency((missing or ["mxnet"])[0], problem, expected, hint)
+    where, problem = (missing or ["mxnet"])[0], f"MXNet cannot be imported ({error})"
+    return MissingDependency(where, problem, "MXNet 1.9.1, on Python 3.8 to 3.11", hint)

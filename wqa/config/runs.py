@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple, Type, TypeVar, Union
 from wqa.config.encoders import MOST_LAYERS, MOST_SIZE, BackboneConfig
 from wqa.config.systems import KINDS
 from wqa.config.training import TrainingConfig
-from wqa.errors import OptionError, RunDirectoryError, shorten
+from wqa.errors import OptionError, RunDirectoryError, check_range, shorten
 
 PathLike = Union[str, "os.PathLike[str]"]
 C = TypeVar("C")
@@ -132,9 +132,7 @@ class RunConfig:
     data: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_length <= MOST_SIZE:
-            expected = f"a whole number from 1 to {MOST_SIZE}"
-            raise OptionError("max_length", shorten(self.max_length), expected)
+        check_range("max_length", self.max_length, 1, MOST_SIZE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,7 +263,7 @@ def _field(hint: Any, value: Any, where: str) -> Any:
     if type(None) in typing.get_args(hint):
         if value is None:
             return None
-        hint = next(kind for kind in typing.get_args(hint) if kind is not type(None))
+        hint = typing.get_args(hint)[0]
     if dataclasses.is_dataclass(hint):
         return from_dict(hint, value, where)  # type: ignore[arg-type]
     origin = typing.get_origin(hint)
@@ -282,10 +280,8 @@ def _field(hint: Any, value: Any, where: str) -> Any:
     if kind is float and not abs(value) <= sys.float_info.max:
         raise RunDirectoryError(where, shorten(value), "a finite number", _HINT)
     if origin is dict:
-        item = typing.get_args(hint)[1]
-        return {
-            key: _field(item, entry, f"{where}, {shorten(key)}") for key, entry in value.items()
-        }
+        item, entries = typing.get_args(hint)[1], value.items()
+        return {key: _field(item, entry, f"{where}, {shorten(key)}") for key, entry in entries}
     return value
 
 
@@ -298,8 +294,8 @@ def read_run_config(path: PathLike) -> RunConfig:
         If the file is missing, truncated, changed or not the configuration of a run.
     """
     if not os.path.exists(path):
-        problem = "the file is missing"
-        raise RunDirectoryError(path, problem, "a run directory as `wqa train` writes it")
+        expected = "a run directory as `wqa train` writes it"
+        raise RunDirectoryError(path, "the file is missing", expected)
     values = _read(path, _HINT)
     if "hidden_size" in values:
         problem = "the configuration of a Hugging Face directory"
@@ -319,9 +315,10 @@ def read_export_config(path: PathLike) -> ExportConfig:
     """
     hint = "export the run again"
     values = _read(path, hint)
-    if values.get("format") != FORMAT or values.get("computes") not in KINDS:
-        problem = f"the format {shorten(values.get('format'))}"
-        raise RunDirectoryError(path, problem, f"{FORMAT}, of this version", hint)
+    stored = values.get("format")
+    if stored != FORMAT or values.get("computes") not in KINDS:
+        expected = f"{FORMAT}, of this version"
+        raise RunDirectoryError(path, f"the format {shorten(stored)}", expected, hint)
     return _checked(ExportConfig, values, path, hint)
 
 
@@ -340,20 +337,16 @@ def _checked(kind: Type[C], values: Dict[str, Any], path: PathLike, hint: str) -
     config: Any = from_dict(kind, values, str(path))
     expected = config.sha256.get("config.json")
     if expected is not None and config_digest(values) != expected:
-        raise RunDirectoryError(
-            path,
-            "has changed: its SHA-256 is another one",
-            f"{shorten(expected, 16)}, as it records itself",
-            f"{hint}; if you changed it yourself, delete the line config.json of sha256 in it",
-        )
+        problem, recorded = "has changed: its SHA-256 is another one", f"{shorten(expected, 16)}"
+        hint += "; if you changed it yourself, delete the line config.json of sha256 in it"
+        raise RunDirectoryError(path, problem, f"{recorded}, as it records itself", hint)
     return config
 
 
 def config_digest(values: Dict[str, Any]) -> str:
     """SHA-256 of what ``config.json`` holds, but for its field ``sha256``, which records it."""
     counted = {name: value for name, value in values.items() if name != "sha256"}
-    text = json.dumps(counted, sort_keys=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return hashlib.sha256(json.dumps(counted, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def check_finished(folder: pathlib.Path, config: RunConfig) -> None:
@@ -372,9 +365,6 @@ def check_finished(folder: pathlib.Path, config: RunConfig) -> None:
     command = config.command or "train(..., resume=True)"
     if config.command and "--resume" not in config.command.split():
         command += " --resume"
-    raise RunDirectoryError(
-        folder,
-        "the training has not finished, as model.params is missing",
-        "a finished run",
-        f"wait until it ends, or resume it: {command}",
-    )
+    problem = "the training has not finished, as model.params is missing"
+    hint = f"wait until it ends, or resume it: {command}"
+    raise RunDirectoryError(folder, problem, "a finished run", hint)

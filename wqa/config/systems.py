@@ -78,27 +78,12 @@ class System:
 
     def ranker_type(self, computes: str = "scores") -> Any:
         """Class of what uses a network that computes this, a key of `KINDS`, or None."""
-        if isinstance(self.ranker, dict):
-            return import_part(self.ranker.get(computes))
-        return import_part(self.ranker)
+        is_one = not isinstance(self.ranker, dict)
+        return import_part(self.ranker if is_one else self.ranker.get(computes))
 
-    def inputs_type(self) -> Any:
-        """Class of what turns texts into the network's inputs."""
-        return import_part(self.inputs)
-
-    def development_factory(self) -> Any:
-        """Function that makes the evaluator on development data, or None."""
-        return import_part(self.development)
-
-    def checkpoint_layout(self) -> Any:
-        """Form of its authors' file of tensors, or None."""
-        layout = import_part(self.checkpoint)
-        return layout() if layout else None
-
-    def directory_layout(self) -> Any:
-        """Form of a directory in Hugging Face's form that holds its network, or None."""
-        layout = import_part(self.directory)
-        return layout() if layout else None
+    def part(self, name: str) -> Any:
+        """Any other part, by the name of its field; None where the system has none."""
+        return import_part(getattr(self, name))
 
 
 def import_part(part: Any) -> Any:
@@ -106,9 +91,7 @@ def import_part(part: Any) -> Any:
 
     A part itself stays as it is.
     """
-    if not isinstance(part, str):
-        return part
-    if not part:
-        return None
+    if not isinstance(part, str) or not part:
+        return part or None
     module, _, name = part.rpartition(".")
     return getattr(import_module(module), name)

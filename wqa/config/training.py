@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import sys
-from typing import Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from wqa.config.systems import option
-from wqa.errors import OptionError, check_choice
+from wqa.errors import OptionError, check_choice, check_range
 
 #: Engines of training: MXNet, oneDNN, or oneDNN where it supports the network.
 ENGINES = ("auto", "mxnet", "onednn")
@@ -65,8 +64,8 @@ class EngineConfig:
         if self.threads is not None and not 1 <= self.threads <= most:
             limit = f"1 to {most}, the processors that this process may use"
             raise OptionError("threads", self.threads, limit)
-        if self.batch_tokens is not None and self.batch_tokens < 1:
-            raise OptionError("batch_tokens", self.batch_tokens, "a whole number above 0")
+        if self.batch_tokens is not None:
+            check_range("batch_tokens", self.batch_tokens, 1)
 
 
 #: Stores that sum gradients: over the devices of a process, or also over several processes.
@@ -75,20 +74,17 @@ KVSTORES = ("device", "dist_sync")
 TEACHINGS = ("each", "sum", "round-robin")
 #: Least alpha but 0, with which losses do not overflow.
 _LEAST_ALPHA = 1e-6
-_FROM_0, _FROM_1 = (0, math.inf, "a whole number from 0"), (1, math.inf, "a whole number from 1")
-_OR_OFF = (0, sys.float_info.max, "0 (off) or a number above 0")
-#: Least and greatest value of each number of a training, and what is expected.
-_BOUNDS = {
-    **dict.fromkeys(("epochs", "tokens_per_batch", "checkpoint_every", "log_every"), _FROM_1),
-    **dict.fromkeys(("max_updates", "seed", "eval_every", "patience", "warmup_updates"), _FROM_0),
-    **dict.fromkeys(("clip_norm", "weight_decay"), _OR_OFF),
-    "accumulate": _FROM_1,
-    "tokens_per_update": _FROM_0,
-    "learning_rate": (sys.float_info.min, sys.float_info.max, "a number above 0"),
-    "encoder_rate": (0, 1, "a number from 0 to 1"),
-    "warmup_share": (0, 1 - sys.float_info.epsilon, "a number from 0 to below 1"),
-    "alpha": (0, 1, "a number from 0 to 1"),
-    "tau": (0.01, 100, "a number from 0.01 to 100"),
+#: Least and greatest value of each number of a training; a rate below the least is 0 in float32.
+_BOUNDS: Dict[str, Tuple[float, float]] = {
+    **dict.fromkeys(("epochs", "tokens_per_batch", "checkpoint_every"), (1, math.inf)),
+    **dict.fromkeys(("accumulate", "log_every"), (1, math.inf)),
+    **dict.fromkeys(("max_updates", "seed", "eval_every", "patience"), (0, math.inf)),
+    **dict.fromkeys(("warmup_updates", "tokens_per_update"), (0, math.inf)),
+    **dict.fromkeys(("clip_norm", "weight_decay"), (0.0, math.inf)),
+    **dict.fromkeys(("encoder_rate", "alpha"), (0.0, 1.0)),
+    "learning_rate": (1e-37, math.inf),
+    "warmup_share": (0.0, 0.999999),
+    "tau": (0.01, 100),
 }
 
 #: Schedules of the learning rate: both rise to a peak and fall.
@@ -195,18 +191,14 @@ class TrainingConfig:
     learning_rate: Optional[float] = option(
         None, "peak of the schedule", "chosen from the number of updates, 1e-6 to 5e-5"
     )
-    encoder_rate: float = option(
-        1.0, "learning rate of the encoders, as a share of that of the other layers"
-    )
+    encoder_rate: float = option(1.0, "learning rate of encoders, as a share of that of the others")
     schedule: str = option(
         "triangular", "slanted rises over a tenth of the updates, triangular over the warm-up"
     )
     warmup_updates: Optional[int] = option(None, "updates up to the peak", "a tenth of them")
     warmup_share: float = option(0.0, "share of all updates up to the peak, in place of a number")
     tokens_per_batch: int = option(2000, "padded tokens of a mini-batch on each device")
-    tokens_per_update: int = option(
-        0, "padded tokens of an update on all devices, 0 for one mini-batch on each"
-    )
+    tokens_per_update: int = option(0, "padded tokens of an update, 0 for one mini-batch a device")
     accumulate: int = option(1, "mini-batches of an update")
     weight_decay: float = option(0.0, "decoupled weight decay, 0 for none")
     clip_norm: float = option(0.0, "greatest norm of the gradient, 0 for no limit")
@@ -217,17 +209,13 @@ class TrainingConfig:
     )
     log_every: int = option(50, "updates between two lines of metrics.jsonl")
     ctx: str = option("cpu", "devices: cpu, gpu:0, or a range such as gpu:0-7")
-    kvstore: str = option(
-        "device", "dist_sync trains on several machines, started by recipes/scale/launch.sh"
-    )
+    kvstore: str = option("device", "dist_sync: several machines, by recipes/scale/launch.sh")
     engine: str = option("auto", "auto takes oneDNN on a single CPU where it is installed")
     precision: str = option("float32", "precision of products: float32, or bfloat16 by oneDNN")
     shuffle: str = option("pair", "shuffle all pairs, or blocks of questions")
     train_filter: str = option("all", "training questions: all, no-all-negative or clean")
     dev_filter: str = option("no-all-negative", "filter of development questions")
-    long_questions: str = option(
-        "error", "questions that leave fewer than 16 tokens for a candidate"
-    )
+    long_questions: str = option("error", "questions that leave a candidate fewer than 16 tokens")
     teachers: Tuple[str, ...] = option(
         (), "teachers to learn from: folders of `wqa score`, or runs, separated by commas"
     )
@@ -251,10 +239,10 @@ class TrainingConfig:
     }
 
     def __post_init__(self) -> None:
-        for name, (low, high, expected) in _BOUNDS.items():
+        for name, bounds in _BOUNDS.items():
             value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise OptionError(name, value, expected)
+            if value is not None:
+                check_range(name, value, *bounds)
         for name, known in self.CHOICES.items():
             check_choice(name, getattr(self, name), known)
         has_updates = self.warmup_updates not in (None, WARMUP_UPDATES)

@@ -72,11 +72,11 @@ def check_digest(
     expected = recorded[path.name]
     try:
         digest = sha256(path)
-    except FileNotFoundError:
-        raise RunDirectoryError(path, "the file is missing", "a file of the run", hint) from None
     except OSError as error:
-        reason = f"cannot be read ({error.strerror})"
-        raise RunDirectoryError(path, reason, "a file of the run", hint) from None
+        problem = f"cannot be read ({error.strerror})"
+        if isinstance(error, FileNotFoundError):
+            problem = "the file is missing"
+        raise RunDirectoryError(path, problem, "a file of the run", hint) from None
     if digest != expected:
         raise RunDirectoryError(
             path,
@@ -105,12 +105,12 @@ def record_digests(run: PathLike, names: Iterable[str] = RUN_FILES) -> None:
     StorageError
         If ``config.json`` cannot be written; its old content stays.
     """
-    values = _read_config(run)
+    values = read_json(pathlib.Path(run) / "config.json")
     known = values.get("sha256", {})
     missing = [name for name in names if name not in known]
     if missing:
-        digests = {**known, **file_digests(run, missing), "config.json": config_digest(values)}
-        _write_config(run, {**values, "sha256": digests})
+        new = {**file_digests(run, missing), "config.json": config_digest(values)}
+        _write_digests(run, values, {**known, **new})
 
 
 def forget_digests(run: PathLike, names: Iterable[str] = RUN_FILES) -> None:
@@ -130,20 +130,17 @@ def forget_digests(run: PathLike, names: Iterable[str] = RUN_FILES) -> None:
     StorageError
         If it cannot be written; its old content stays.
     """
-    values = _read_config(run)
+    values = read_json(pathlib.Path(run) / "config.json")
     known = values.get("sha256", {})
     kept = {name: digest for name, digest in known.items() if name not in set(names)}
     if len(kept) < len(known):
-        _write_config(run, {**values, "sha256": kept})
+        _write_digests(run, values, kept)
 
 
-def _read_config(run: PathLike) -> Dict[str, Any]:
-    return read_json(pathlib.Path(run) / "config.json")
-
-
-def _write_config(run: PathLike, values: Dict[str, Any]) -> None:
+def _write_digests(run: PathLike, values: Dict[str, Any], digests: Dict[str, str]) -> None:
     with atomic_writer(pathlib.Path(run) / "config.json") as file:
-        file.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+        content = json.dumps({**values, "sha256": digests}, indent=2, ensure_ascii=False)
+        file.write(content + "\n")
 
 
 #: Fields of ``config.json`` that the scores of a run depend on.
@@ -152,10 +149,8 @@ _RANKING_FIELDS = ("system", "backbone", "network", "max_length")
 
 def ranker_digest(path: PathLike, precision: str = "float32") -> str:
     """Compute the digest of a ranker: of the files and the settings that its scores depend on."""
-    weights: Sequence[str] = RUN_FILES
-    if precision == "int8":
-        weights = (*RUN_FILES, "int8.safetensors")
-    return _digest_of(probe(path), weights)
+    is_int8 = precision == "int8"
+    return _digest_of(probe(path), (*RUN_FILES, "int8.safetensors") if is_int8 else RUN_FILES)
 
 
 def _digest_of_baseline(baseline: BaselineName) -> str:
@@ -173,17 +168,15 @@ def _digest_of_baseline(baseline: BaselineName) -> str:
 def _digest_of(source: Probe, weights: Sequence[str]) -> str:
     if source.baseline is not None:
         return _digest_of_baseline(source.baseline)
-    path = source.path
     digest = hashlib.sha256()
     try:
         for part in _identity(source, weights):
             digest.update(part.encode("ascii"))
     except OSError as error:
-        raise RunDirectoryError(
-            path, f"cannot be read ({error.strerror})", "a run, or another ranker", "check the path"
-        ) from None
+        problem, expected = f"cannot be read ({error.strerror})", "a run, or another ranker"
+        raise RunDirectoryError(source.path, problem, expected, "check the path") from None
     if source.kind == "file":
-        for entry in read_ranker_file(path).entries:
+        for entry in read_ranker_file(source.path).entries:
             digest.update(_digest_of(entry.source, weights).encode("ascii"))
             if entry.drop_ratio == "tuned":
                 tuned = Probe("", entry.source.path / "tuned.json")

@@ -13,6 +13,8 @@ from wqa.data.records import check_id
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike
 from wqa.io.lines import (
+    filled_text,
+    filled_texts,
     json_value,
     meta_of,
     object_of,
@@ -92,21 +94,18 @@ def read_placed_documents(path: PathLike) -> Iterator[Tuple[Document, int]]:
 def parse_document(line: str, where: str) -> Document:
     """Parse one line of a file of documents."""
     fields = object_of(json_value(line, where), {"id", "text"}, {"title", "meta"}, where)
-    for name in fields:
-        if name != "meta":
-            text_of(fields[name], name, where)
-    meta = meta_of(fields["meta"], where) if "meta" in fields else None
-    document = Document(fields["id"], fields["text"], fields.get("title", ""), meta)
-    _check(document, where)
-    if "title" in fields and not document.title.strip():
-        raise DataError(where, "title is blank", "text, or no title")
-    return document
+    return Document(**_checked(fields, where))
 
 
-def _check(document: Document, where: str) -> None:
-    check_id(document.id, where)
-    if not document.text.strip():
-        raise DataError(where, "text is blank", "a document with text", "mend or delete the line")
+def _checked(fields: Dict[str, Any], where: str) -> Dict[str, Any]:
+    """Check the fields of a document, each of which is absent or valid."""
+    check_id(text_of(fields["id"], "id", where), where)
+    for name in ("text", "title"):
+        if name in fields:
+            filled_text(fields[name], name, where)
+    if "meta" in fields:
+        meta_of(fields["meta"], where)
+    return fields
 
 
 def write_documents(path: PathLike, documents: Iterable[Document]) -> None:
@@ -130,13 +129,12 @@ def write_documents(path: PathLike, documents: Iterable[Document]) -> None:
 
 
 def _fields(document: Document, where: str) -> Dict[str, Any]:
-    _check(document, where)
     fields: Dict[str, Any] = {"id": document.id, "text": document.text}
     if document.title.strip():
         fields["title"] = document.title
     if document.meta is not None:
-        fields["meta"] = meta_of(document.meta, where)
-    return fields
+        fields["meta"] = document.meta
+    return _checked(fields, where)
 
 
 #: Labels of FEVER (Thorne et al. 2018), in the order of a network's outputs.
@@ -198,33 +196,19 @@ def read_claims(path: PathLike, labelled: bool = True) -> Iterator[Claim]:
 
 
 def _parse_claim(line: str, where: str, labelled: bool) -> Claim:
-    claim = _claim(json_value(line, where), where)
-    if labelled and claim.label is None:
-        raise DataError(
-            where, "no key 'label'", "one of " + ", ".join(LABELS), "take labelled claims"
-        )
-    return claim
+    needed = {"id", "claim", "evidence", "label"} if labelled else {"id", "claim", "evidence"}
+    fields = object_of(json_value(line, where), needed, {"label"}, where)
+    return _claim(fields, where)
 
 
-def _claim(value: Any, where: str) -> Claim:
-    fields = object_of(value, {"id", "claim", "evidence"}, {"label"}, where)
+def _claim(fields: Dict[str, Any], where: str) -> Claim:
     for name in ("id", "claim"):
-        if not text_of(fields[name], name, where).strip():
-            raise DataError(where, f"{name} is empty", "text")
-    evidence = fields["evidence"]
-    if not isinstance(evidence, (list, tuple)) or not evidence:
-        raise DataError(
-            where,
-            f"evidence is {shorten(evidence)}",
-            "a list of at least one text",
-            f"give {NO_EVIDENCE!r} where nothing was retrieved",
-        )
-    for number, text in enumerate(evidence, 1):
-        if not text_of(text, f"evidence {number}", where).strip():
-            raise DataError(where, f"evidence {number} is empty", "text")
+        filled_text(fields[name], name, where)
+    hint = f"give {NO_EVIDENCE!r} where nothing was retrieved"
+    evidence = filled_texts(fields["evidence"], "evidence", where, hint)
     if "label" in fields:
         check_label(fields["label"], where)
-    return Claim(fields["id"], fields["claim"], tuple(evidence), fields.get("label"))
+    return Claim(fields["id"], fields["claim"], evidence, fields.get("label"))
 
 
 def check_label(label: object, where: str) -> None:

@@ -18,7 +18,7 @@ from wqa.data.records import check_id
 from wqa.data.tables import is_table, read_rows
 from wqa.errors import DataError, OptionError, printable, shorten
 from wqa.io.files import PathLike, sha256
-from wqa.io.lines import UniqueIds, open_bytes, without_mark
+from wqa.io.lines import UniqueIds, damage_errors, decoded, open_bytes, without_mark
 from wqa.io.progress import note_counts
 
 LOGGER = logging.getLogger(__name__)
@@ -29,13 +29,9 @@ OFFICE = (".pdf", ".docx", ".odt", ".epub")
 _SPACE = re.compile(r"\s+")
 
 
-def _plain(text: str) -> Tuple[str, str]:
-    return "", text
-
-
 #: Readers of title and text of files that are documents, by the ends of their names.
 FORMS: Dict[str, Callable[[str], Tuple[str, str]]] = {
-    ".txt": _plain,
+    ".txt": lambda text: ("", text),
     ".md": markdown_text,
     ".html": page_text,
     ".htm": page_text,
@@ -145,8 +141,8 @@ def _files(folder: pathlib.Path) -> Iterator[Tuple[pathlib.Path, str]]:
 
 def _refuse(error: OSError) -> None:
     """Raise an error of `os.walk`."""
-    problem = f"cannot be read ({error.strerror})"
-    raise DataError(error.filename, problem, hint="check the path") from None
+    with damage_errors(error.filename, "check the path"):
+        raise error
 
 
 def _decoded(path: pathlib.Path) -> str:
@@ -157,11 +153,7 @@ def _decoded(path: pathlib.Path) -> str:
     if len(raw) > LONGEST_DOCUMENT:
         expected = f"at most {LONGEST_DOCUMENT:,} bytes"
         raise DataError(path, "a larger document", expected, "divide it into several files")
-    try:
-        return without_mark(raw).decode("utf-8")
-    except UnicodeDecodeError as error:
-        problem, hint = f"byte {error.start} is not UTF-8", "convert the file, as by iconv"
-        raise DataError(path, problem, "UTF-8 text", hint) from None
+    return decoded(without_mark(raw), path)
 
 
 def read_table(path: PathLike, column: str = "text") -> Iterator[Document]:
@@ -214,7 +206,7 @@ def is_collection(path: PathLike) -> bool:
 def collection_digest(path: PathLike, column: str = "text") -> str:
     """SHA-256 of the content of a collection, from which its documents follow."""
     digest = hashlib.sha256()
-    try:
+    with damage_errors(path, "check the path"):
         if is_ir_name(path):
             for document in read_documents(path):
                 digest.update(json.dumps([document.id, document.text]).encode("ascii"))
@@ -226,9 +218,6 @@ def collection_digest(path: PathLike, column: str = "text") -> str:
             for file, name in _files(pathlib.Path(path)):
                 if file.suffix.lower() in FORMS and file.is_file() and os.access(file, os.R_OK):
                     digest.update(json.dumps([name, sha256(file)]).encode("ascii"))
-    except OSError as error:
-        problem = f"cannot be read ({error.strerror})"
-        raise DataError(error.filename or path, problem, hint="check the path") from None
     return digest.hexdigest()
 
 

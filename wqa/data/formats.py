@@ -18,6 +18,8 @@ from wqa.errors import DataError, OptionError, shorten
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import (
     checked_utf8,
+    filled_text,
+    filled_texts,
     json_value,
     meta_of,
     object_of,
@@ -142,13 +144,10 @@ def read_candidates(path: PathLike) -> List[Candidate]:
 
 
 def _question(value: Any, where: str, with_candidates: bool) -> Question:
-    needed, optional = {"id", "question"}, {"candidates", "answers"}
-    if with_candidates:
-        needed.add("candidates")
-    fields = object_of(value, needed, optional, where)
+    needed = {"id", "question", "candidates"} if with_candidates else {"id", "question"}
+    fields = object_of(value, needed, {"candidates", "answers"}, where)
     for name in ("id", "question"):
-        if not text_of(fields[name], name, where).strip():
-            raise DataError(where, f"{name} is empty", "text")
+        filled_text(fields[name], name, where)
     candidates: List[Candidate] = []
     if "candidates" in fields:
         items = fields["candidates"]
@@ -159,20 +158,11 @@ def _question(value: Any, where: str, with_candidates: bool) -> Question:
             candidates.append(_candidate(item, f"{where}, candidate {number}"))
     answers: Tuple[str, ...] = ()
     if "answers" in fields:
-        answers = _answers(fields["answers"], where)
+        hint = "leave answers out where they are not known"
+        answers = filled_texts(fields["answers"], "answers", where, hint)
     question = Question(fields["id"], fields["question"], tuple(candidates), answers)
     check_document_ids(question, where)
     return question
-
-
-def _answers(items: Any, where: str) -> Tuple[str, ...]:
-    if not isinstance(items, list) or not items:
-        expected = "a list of at least one text, or no answers where they are not known"
-        raise DataError(where, f"answers is {shorten(items)}", expected)
-    for number, item in enumerate(items, 1):
-        if not text_of(item, f"answer {number}", where).strip():
-            raise DataError(where, f"answer {number} is empty", "text")
-    return tuple(items)
 
 
 def _candidate(value: Any, where: str) -> Candidate:

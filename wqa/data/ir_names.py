@@ -78,11 +78,11 @@ def read_dataset(name: str, with_candidates: bool = True) -> Iterator[Question]:
     with _reading(name):
         ranked, relevant, judged = _ranked(dataset), *_judgements(dataset)
         store = dataset.docs_store()
-    count = 0
+    queries = [query for query in queries if query.query_id in ranked]
+    if not queries:
+        raise DataError(name, "none of its questions has a candidate", "a reranking set")
     for query in queries:
-        ids = ranked.get(query.query_id, [])
-        if not ids:
-            continue
+        ids = ranked[query.query_id]
         with _reading(name):
             documents = store.get_many(ids)
         candidates = []
@@ -90,14 +90,10 @@ def read_dataset(name: str, with_candidates: bool = True) -> Iterator[Question]:
             if document_id not in documents:
                 found = f"document {shorten(document_id)} of question {shorten(query.query_id)}"
                 raise DataError(name, f"{found} is missing", "a whole dataset", "fetch it again")
-            label = None
-            if query.query_id in judged:
-                label = int((query.query_id, document_id) in relevant)
+            is_relevant = (query.query_id, document_id) in relevant
+            label = int(is_relevant) if query.query_id in judged else None
             candidates.append(Candidate(_text(documents[document_id]), label, document_id))
-        count += 1
         yield _question(name, query, candidates)
-    if not count:
-        raise DataError(name, "none of its questions has a candidate", "a reranking set")
 
 
 def read_dataset_documents(name: str) -> Iterator[Tuple[str, str]]:

@@ -192,7 +192,7 @@ def run_parts(
             stack.enter_context(lock_output(_folder(task)))
             begun = read_parts(task)
             if begun is not None and len(begun.missing()) == len(begun.partitions):
-                begun.remove()  # of a command that failed, perhaps with other settings
+                remove_parts(begun.folder)  # of a command that failed, perhaps with other settings
         parts = open_parts(task)
         if parts is None:
             return PartsReport(task.finished(task.settings()))
@@ -241,7 +241,7 @@ def merge_if_whole(parts: Parts, progress: bool, stop: StopRequest) -> PartsRepo
         with lock_output(task.out):
             if task.finished(parts.settings) is None:
                 task.merge(parts.settings, parts.read_all(progress, stop))
-            parts.remove()
+            remove_parts(parts.folder)
     except OutputLocked as locked:
         LOGGER.info(printable(f"the partitions are not merged: {locked.where} is {locked.found}"))
         return PartsReport(None, count)
@@ -380,20 +380,14 @@ class Parts:
             if stop.signal:
                 where = f"{self.task.out}, {index} of {count} partitions merged"
                 raise Stopped(stop.signal, where, f"they stay in {self.folder}")
-            yield self._read(self.path(index))
-
-    def _read(self, path: pathlib.Path) -> Arrays:
-        try:
-            # NumPy checks the CRC-32 of each array.
-            with np.load(path, allow_pickle=False) as file:
-                arrays = dict(file)
-            if str(arrays.pop("manifest")) != self._digest:
-                raise ValueError("a part of another manifest")
-            return arrays
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-            hint = "delete it, then run its shard again"
-            raise DataError(path, f"cannot be read ({error})", "a whole partition", hint) from None
-
-    def remove(self) -> None:
-        """Remove the folder of the parts."""
-        remove_parts(self.folder)
+            path = self.path(index)
+            try:
+                # NumPy checks the CRC-32 of each array.
+                with np.load(path, allow_pickle=False) as file:
+                    arrays = dict(file)
+                if str(arrays.pop("manifest")) != self._digest:
+                    raise ValueError("a part of another manifest")
+            except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+                problem, hint = f"cannot be read ({error})", "delete it, then run its shard again"
+                raise DataError(path, problem, "a whole partition", hint) from None
+            yield arrays

@@ -10,7 +10,7 @@ import os
 import pathlib
 import re
 import tarfile
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from wqa.config import read_json
 from wqa.config.encoders import SIMILARITIES
@@ -68,7 +68,7 @@ def parse_baseline(run: PathLike, folder: PathLike = "") -> Optional[BaselineNam
         if similarity is None or not similarity.is_similarity or similarity.with_bm25:
             raise OptionError("run", shorten(name), "bm25+minilm or bm25+maxsim:ENCODER")
         return similarity._replace(with_bm25=True)
-    rule, colon, argument = name.partition(":")
+    rule, _, argument = name.partition(":")
     if name not in (*_PLAIN, *INSTALLED) and rule not in (_RANDOM, *SIMILARITIES):
         return None
     if os.path.exists(os.path.join(folder, name)):
@@ -76,21 +76,16 @@ def parse_baseline(run: PathLike, folder: PathLike = "") -> Optional[BaselineNam
     if name in INSTALLED:
         return BaselineName("maxsim", encoder=name)
     if rule in SIMILARITIES:
-        return _parse_similarity(rule, argument, pathlib.Path(folder))
-    if rule != _RANDOM:
+        if not argument:
+            expected = f"{rule}:ENCODER, such as {rule}:{next(iter(INSTALLED))}"
+            raise OptionError("run", rule, expected)
+        path = os.path.join(folder, argument)
+        return BaselineName(rule, encoder=path if os.path.exists(path) else argument)
+    if name in (*_PLAIN, _RANDOM):
         return BaselineName(name)
-    if colon and not re.fullmatch("[0-9]{1,18}", argument):
+    if not re.fullmatch("[0-9]{1,18}", argument):
         raise OptionError("run", shorten(name), "random:SEED, a whole number from 0")
-    return BaselineName(rule, int(argument or 0))
-
-
-def _parse_similarity(rule: str, encoder: str, folder: pathlib.Path) -> BaselineName:
-    if not encoder:
-        expected = f"{rule}:ENCODER, such as {rule}:{next(iter(INSTALLED))}"
-        raise OptionError("run", rule, expected)
-    if os.path.exists(folder / encoder):
-        encoder = os.fspath(folder / encoder)
-    return BaselineName(rule, encoder=encoder)
+    return BaselineName(rule, int(argument))
 
 
 #: Kinds of rankers, and what messages call them.
@@ -158,33 +153,28 @@ def probe(run: PathLike, folder: PathLike = "") -> Probe:
         config = read_json(path / "config.json")
     except (OSError, ValueError):  # such as a name that is too long
         return Probe("", path)
+    kind = ""
     if not isinstance(config, dict):
-        return Probe("", path)
-    return Probe(_kind(config), path, None, config)
-
-
-def _kind(config: Dict[str, Any]) -> str:
-    """Kind of a folder, by its ``config.json``."""
-    if str(config.get("format", "")).startswith("wqa onnx"):
-        return "export"
-    if "system" in config:
-        return "encoder" if config["system"] == "encoder" else "run"
-    # Old files of Hugging Face lack the model type.
-    return "huggingface" if {"model_type", "hidden_size"} & set(config) else ""
+        config = {}
+    elif str(config.get("format", "")).startswith("wqa onnx"):
+        kind = "export"
+    elif "system" in config:
+        kind = "encoder" if config["system"] == "encoder" else "run"
+    elif {"model_type", "hidden_size"} & set(config):  # old files lack the model type
+        kind = "huggingface"
+    return Probe(kind, path, None, config)
 
 
 #: Content of a ranker, and of each kind of file.
 _ENTRY = '{"run": RUN, "drop_ratio": A, "keep": K, "precision": P}'
 CONTENT = {
-    "sequence": (f'{{"rankers": [RUN, {_ENTRY}, ...], "drop_ratio": [A, ...], "keep": [K, ...]}}'),
+    "sequence": f'{{"rankers": [RUN, {_ENTRY}, ...], "drop_ratio": [A, ...], "keep": [K, ...]}}',
     "ensemble": f'{{"ensemble": [RUN, {_ENTRY}, ...], "weights": [W, ...], "combine": C}}',
 }
-#: Field with the rankers of each kind.
-RANKERS_FIELD = {"sequence": "rankers", "ensemble": "ensemble"}
-#: All fields of each kind; ``tuned`` says how the others were chosen, and is not read.
+#: Fields of each kind, that of its rankers first. ``tuned`` says how others were chosen.
 _FIELDS = {
-    "sequence": {"rankers", "drop_ratio", "keep", "tuned"},
-    "ensemble": {"ensemble", "weights", "combine", "tuned"},
+    "sequence": ("rankers", "drop_ratio", "keep", "tuned"),
+    "ensemble": ("ensemble", "weights", "combine", "tuned"),
 }
 
 
@@ -232,14 +222,14 @@ def _read_entries(path: pathlib.Path) -> RankerFile:
     kind = ""
     try:
         values = read_json(path)
-        kind = _file_kind(values)
+        kind = next((name for name, fields in _FIELDS.items() if fields[0] in values), "")
+        if not kind:
+            raise ValueError("neither rankers nor ensemble is in it")
         _check_fields(values, _FIELDS[kind])
-        field = RANKERS_FIELD[kind]
-        if not isinstance(values[field], list):
-            raise ValueError(f"{field} is {shorten(values[field])}")
-        weights = values.get("weights")
-        if not (weights is None or isinstance(weights, list)):
-            raise ValueError(f"weights is {shorten(weights)}")
+        field, weights = _FIELDS[kind][0], values.get("weights")
+        for name, value in ((field, values[field]), ("weights", weights)):
+            if not isinstance(value, list) and (name == field or value is not None):
+                raise ValueError(f"{name} is {shorten(value)}")
         combine = values.get("combine", "probabilities")
         if combine not in ("probabilities", "scores"):
             raise ValueError(f"combine is {shorten(combine)}, expected probabilities or scores")
@@ -252,18 +242,10 @@ def _read_entries(path: pathlib.Path) -> RankerFile:
     return RankerFile(kind, entries, *drops, weights, combine)
 
 
-def _file_kind(values: Any) -> str:
-    """Kind of a file by the field that holds its rankers."""
-    for kind, field in RANKERS_FIELD.items():
-        if field in values:
-            return kind
-    raise ValueError(f"neither {' nor '.join(RANKERS_FIELD.values())} is in it")
-
-
 def _entry(folder: pathlib.Path, entry: Any) -> Entry:
     """One ranker, given as a path, or as a path with its drops and its precision."""
     values = entry if isinstance(entry, dict) else {"run": entry}
-    _check_fields(values, {"run", "drop_ratio", "keep", "precision"})
+    _check_fields(values, ("run", "drop_ratio", "keep", "precision"))
     name = values["run"]
     if not isinstance(name, str):
         raise ValueError(f"run is {shorten(name)}")
@@ -272,25 +254,20 @@ def _entry(folder: pathlib.Path, entry: Any) -> Entry:
     except OptionError as error:
         raise ValueError(f"{error.where} is {error.found}, expected {error.expected}") from None
     precision = values.get("precision")
-    if precision is not None and precision not in PRECISIONS:
+    if precision not in (None, *PRECISIONS):
         found = f"precision is {shorten(precision)}"
         raise ValueError(f"{found}, expected one of {', '.join(PRECISIONS)}")
-    drops = values.get("drop_ratio"), values.get("keep")
-    return Entry(name, source, *drops, precision)
+    return Entry(name, source, values.get("drop_ratio"), values.get("keep"), precision)
 
 
-def _check_fields(values: Dict[str, Any], known: set) -> None:
+def _check_fields(values: Any, known: Sequence[str]) -> None:
     if not isinstance(values, dict):
         raise ValueError(f"{shorten(values)} is no object")
-    if set(values) - known:
+    if not set(values).issubset(known):
         raise ValueError(f"a field besides {', '.join(sorted(known))}")
     for name in ("drop_ratio", "keep"):
         value = values.get(name)
         items = value if isinstance(value, list) else [value]
-        for item in items:
-            if not _is_drop(item) and not (name == "drop_ratio" and value == "tuned"):
-                raise ValueError(f"{name} is {shorten(value)}")
-
-
-def _is_drop(item: Any) -> bool:
-    return item is None or (isinstance(item, (int, float)) and not isinstance(item, bool))
+        is_tuned = name == "drop_ratio" and value == "tuned"
+        if not is_tuned and not {type(item) for item in items} <= {int, float, type(None)}:
+            raise ValueError(f"{name} is {shorten(value)}")

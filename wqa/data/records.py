@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
@@ -112,14 +111,11 @@ def check_document_ids(question: Question, where: str) -> None:
             check_id(candidate.id, f"{where}, candidate {number}", _CANDIDATE_ID)
     for number, document_id in enumerate(question.document_ids, 1):
         if document_id in numbers:
-            problem = f"document id {shorten(document_id)} belongs to candidate "
-            problem += f"{numbers[document_id]} too"
-            expected = (
-                "ids that are unique in a question; a candidate without one is QUESTION-INDEX"
-            )
-            raise DataError(
-                f"{where}, candidate {number}", problem, expected, "rename one of the two"
-            )
+            first = numbers[document_id]
+            problem = f"document id {shorten(document_id)} belongs to candidate {first} too"
+            expected = "unique ids in a question; a candidate without one is QUESTION-INDEX"
+            hint = "rename one of the two"
+            raise DataError(f"{where}, candidate {number}", problem, expected, hint)
         numbers[document_id] = number
 
 
@@ -151,13 +147,11 @@ def filter_rule(name: str) -> Rule:
     return _RULES[name]
 
 
-def _keeps(rule: Rule, question: Question) -> bool:
-    return rule(question.labels.count(1), question.labels.count(0))
-
-
 #: Filters of questions by the names that the papers use ("w/o ALL-" is ``no-all-negative``).
 FILTERS: Dict[str, Callable[[Question], bool]] = {
-    name: functools.partial(_keeps, rule) for name, rule in _RULES.items()
+    "all": lambda question: True,
+    "no-all-negative": lambda question: 1 in question.labels,
+    "clean": lambda question: {0, 1}.issubset(question.labels),
 }
 
 
@@ -184,11 +178,11 @@ def filter_questions(questions: Iterable[Question], name: str) -> List[Question]
     DataError
         If a candidate has no label.
     """
-    rule = filter_rule(name)
+    check_choice("filter", name, FILTERS)
     kept = []
     for question in questions:
-        labels = known_labels(question)
-        if rule(labels.count(1), labels.count(0)):
+        known_labels(question)
+        if FILTERS[name](question):
             kept.append(question)
     return kept
 

@@ -23,10 +23,7 @@ FORMAT = 1
 KIND = "folder of scores"
 
 #: Element types of the arrays of a folder of scores, by name.
-TYPES: Dict[str, np.dtype] = {
-    "keys": np.dtype("<u8"),
-    "scores": np.dtype("<f4"),
-}
+TYPES: Dict[str, np.dtype] = {"keys": np.dtype("<u8"), "scores": np.dtype("<f4")}
 
 #: Counts in the ``meta.json`` of a folder of scores.
 COUNTS = ("questions", "pairs", "blank", "truncated_questions", "skipped_questions")
@@ -50,9 +47,7 @@ def candidate_keys(question: Question) -> np.ndarray:
     numpy.ndarray
         (k,) keys by candidate, uint64.
     """
-    start = hashlib.blake2b(digest_size=8)
-    start.update(delimited(question.id))
-    start.update(delimited(question.question))
+    start = hashlib.blake2b(delimited(question.id) + delimited(question.question), digest_size=8)
     digests = []
     for index, text in enumerate(question.texts):
         digest = start.copy()
@@ -67,25 +62,45 @@ def delimited(text: str) -> bytes:
     return b"%d " % len(content) + content
 
 
-class CandidateScores:
-    """Scores of candidates by one ranker, in memory.
+class StoredScores:
+    """A folder that `wqa score` wrote, open for reading. Its arrays are memory-mapped.
 
     Parameters
     ----------
+    path : str or path-like
+        The folder.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The folder.
+    meta : dict
+        The content of its ``meta.json``.
+    digest : str
+        SHA-256 of the arrays, in hexadecimal.
     keys : numpy.ndarray
         (N,) key of each candidate, as `candidate_keys` computes it.
     scores : numpy.ndarray
         (N,) float32 log-odds; minus infinity for a candidate that is blank to the ranker.
 
-    Attributes
-    ----------
-    keys, scores : numpy.ndarray
-        The arrays, as given.
+    Raises
+    ------
+    DataError
+        If the folder is absent, incomplete, damaged, of another version, or no folder of scores.
+        All of it is read once.
     """
 
-    def __init__(self, keys: np.ndarray, scores: np.ndarray) -> None:
-        self.keys = keys
-        self.scores = scores
+    def __init__(self, path: PathLike) -> None:
+        folder = ArrayFolder(path, FORMAT, KIND, _HINT, COUNTS)
+        self.path, self.meta = folder.path, folder.meta
+        arrays = folder.arrays(TYPES)
+        self.keys, self.scores = arrays["keys"], arrays["scores"]
+        folder.check_lengths(arrays, dict.fromkeys(TYPES, self.meta["pairs"]))
+        digest = hashlib.sha256()
+        for name in arrays:
+            folder.check(name)
+            digest.update(self.meta["sha256"][name].encode("ascii"))
+        self.digest = digest.hexdigest()
 
     def find(self, keys: np.ndarray) -> np.ndarray:
         """Look candidates up.
@@ -110,45 +125,6 @@ class CandidateScores:
         indices = order[nearest]
         indices[self.keys[indices] != keys] = -1
         return indices
-
-
-class StoredScores(CandidateScores):
-    """A folder that `wqa score` wrote, open for reading. Its arrays are memory-mapped.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The folder.
-
-    Attributes
-    ----------
-    path : pathlib.Path
-        The folder.
-    meta : dict
-        The content of its ``meta.json``.
-    digest : str
-        SHA-256 of the arrays, in hexadecimal.
-
-    Raises
-    ------
-    DataError
-        If the folder is absent, incomplete, damaged, of another version, or no folder of scores.
-        All of it is read once.
-    """
-
-    def __init__(self, path: PathLike) -> None:
-        folder = ArrayFolder(path, FORMAT, KIND, _HINT, COUNTS)
-        self.path = folder.path
-        self.meta = folder.meta
-        arrays = folder.arrays(TYPES)
-        super().__init__(arrays["keys"], arrays["scores"])
-        lengths = dict.fromkeys(TYPES, self.meta["pairs"])
-        folder.check_lengths(arrays, lengths, f"delete the folder, then {_HINT}")
-        digest = hashlib.sha256()
-        for name in arrays:
-            folder.check(name)
-            digest.update(self.meta["sha256"][name].encode("ascii"))
-        self.digest = digest.hexdigest()
 
 
 def scores_output(path: PathLike) -> Output:

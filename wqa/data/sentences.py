@@ -126,11 +126,8 @@ class SentenceSplitter:
         """
         spans = []
         for start, end, is_row in _blocks(text):
-            if is_row:
-                spans.append((start, end))
-                continue
-            for first, last in self.split(text[start:end]):
-                spans.append((start + first, start + last))
+            inside = [(0, end - start)] if is_row else self.split(text[start:end])
+            spans += [(start + first, start + last) for first, last in inside]
         stripped = [_strip(text, *span) for span in spans]
         return [span for span in stripped if _WORD.search(text, *span)]
 
@@ -152,7 +149,7 @@ def _blocks(text: str) -> Iterator[Tuple[int, int, bool]]:
                 start = begin + (item.end() if item else 0)
             end = begin + len(content)
         elif row and not is_code:
-            yield (*_span_of(begin, row), True)
+            yield begin + row.start("cells"), begin + row.end("cells"), True
     if end > start:
         yield start, end, False
 
@@ -172,11 +169,6 @@ def code_lines(lines: Sequence[str]) -> List[bool]:
             is_code[first : number + 1] = [True] * (number + 1 - first)
             opening = ""
     return is_code
-
-
-def _span_of(offset: int, row: re.Match[str]) -> Span:
-    start, end = row.span("cells")
-    return offset + start, offset + end
 
 
 def _strip(text: str, start: int, end: int) -> Span:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import itertools
 import pathlib
 import re
-from typing import IO, Collection, Dict, Iterator, List, Optional, Tuple
+from typing import IO, Collection, Dict, Iterator, List, Tuple
 
 import numpy as np
 
 from wqa.data.word_vectors import MOST_UNITS, WordVectors, no_overlap, table_keys
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike, sha256
-from wqa.io.lines import bounded_lines, damage_errors, open_bytes
+from wqa.io.lines import bounded_lines, damage_errors, decoded, open_bytes
 from wqa.io.progress import with_bar
 
 #: Greatest length of a line in bytes.
@@ -70,7 +70,7 @@ def read_vector_file(
     with open_bytes(path) as file:
         rows = _rows(file, path)
         for where, raw, numbers in with_bar(rows, None, "reading vectors", progress, "row"):
-            chosen.add(where, _decode(raw, where), numbers)
+            chosen.add(where, decoded(raw, where), numbers)
     words, vectors = chosen.table()
     if not words:
         raise no_overlap(path, chosen.rows, vocabulary)
@@ -135,14 +135,6 @@ def _vector(numbers: bytes, where: str) -> np.ndarray:
     return vector
 
 
-def _decode(raw: bytes, where: str) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        problem, hint = f"its word {shorten(raw)} is not UTF-8", "convert the file, as by iconv"
-        raise DataError(where, problem, "UTF-8", hint) from None
-
-
 def tell_format(path: PathLike) -> str:
     """Tell the format of a file from its first bytes, and Numberbatch's by its name too.
 
@@ -173,49 +165,34 @@ def tell_format(path: PathLike) -> str:
 
 
 def _rows(file: IO[bytes], path: PathLike) -> Iterator[_Row]:
+    """Rows of a file; the header, or else the first row, tells the number of elements."""
     lines = bounded_lines(file, path, _LONGEST_LINE)
-    first_line = next(lines, None)
-    if first_line is None:
+    number, first = next(lines, (0, b""))
+    if not number:
         raise DataError(path, "the file is empty", "word vectors", _HINT)
-    header = _HEADER.fullmatch(first_line[1])
+    header = _HEADER.fullmatch(first)
     if header is None:
-        yield from _text_rows(itertools.chain([first_line], lines), path, None)
-        return
-    count, units = int(header[1]), int(header[2])
-    _check_units(units, f"{path}, line 1")
-    rows = 0
-    for row in _text_rows(lines, path, units):
-        rows += 1
-        yield row
-    if rows != count:
-        wanted = f"{count:,}, as its header says"
-        raise DataError(path, f"{rows:,} rows of words", wanted, "fetch it again")
-
-
-def _check_units(units: int, where: str) -> None:
+        lines = itertools.chain([(number, first)], lines)
+    units = int(header[2]) if header else first.rstrip(b" \r\n").count(b" ")
     if not 1 <= units <= MOST_UNITS:
         expected = f"vectors of 1 to {MOST_UNITS:,} elements"
-        raise DataError(where, f"vectors of {units:,} elements", expected, _HINT)
-
-
-def _text_rows(
-    lines: Iterator[Tuple[int, bytes]], path: PathLike, units: Optional[int]
-) -> Iterator[_Row]:
-    """Rows of text; without a header the first one tells the number of elements."""
+        raise DataError(f"{path}, line {number}", f"vectors of {units:,} elements", expected, _HINT)
+    rows = 0
     for number, raw in lines:
         where = f"{path}, line {number}"
         line = raw.rstrip(b" \r\n")  # word2vec ends each line with a space
         spaces = line.count(b" ")
-        if units is None:
-            units = spaces
-            _check_units(units, where)
         word = line.rsplit(b" ", units)[0]
         numbers = line[len(word) + 1 :]
         if spaces < units or (spaces > units and not _has_spaces(word)):
             problem = f"{spaces + 1} columns, {shorten(line)}"
             expected = f"{units + 1}: a word and {units} numbers, separated by single spaces"
             raise DataError(where, problem, expected, _HINT)
+        rows += 1
         yield where, word, numbers
+    if header and rows != int(header[1]):
+        wanted = f"{int(header[1]):,}, as its header says"
+        raise DataError(path, f"{rows:,} rows of words", wanted, "fetch it again")
 
 
 def _has_spaces(word: bytes) -> bool:

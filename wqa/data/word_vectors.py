@@ -122,7 +122,8 @@ class WordVectors:
         rows = [row for row, word in enumerate(self.words) if word in wanted]
         if not rows:
             raise no_overlap("word vectors", len(self), vocabulary)
-        return WordVectors([self.words[row] for row in rows], self.vectors[rows], self.meta)
+        words = [self.words[row] for row in rows]
+        return WordVectors(words, self.vectors[rows], self.meta)
 
 
 def table_keys(vocabulary: Collection[str], masks_digits: bool) -> Collection[str]:
@@ -135,31 +136,35 @@ def table_keys(vocabulary: Collection[str], masks_digits: bool) -> Collection[st
 
 def no_overlap(where: object, rows: int, vocabulary: Collection[str]) -> DataError:
     """Error of a table that has no word of a vocabulary."""
-    some = ", ".join(map(shorten, sorted(vocabulary)[:3]))
-    words = f"{len(vocabulary):,} of the texts, such as {some}"
+    some = sorted(vocabulary)[:3]
+    examples = ", ".join(map(shorten, some))
+    words = f"{len(vocabulary):,} of the texts, such as {examples}"
     problem = f"none of its {rows:,} words is among the {words}"
     hint = "check the files; all words would be unknown"
     return DataError(where, problem, "vectors of the language of the texts", hint)
 
 
 def _check_table(table: WordVectors, where: object) -> None:
-    words, vectors = table.words, table.vectors
+    words = table.words
+    vectors = table.vectors
     sizes = f"{len(words)} words with vectors of shape {vectors.shape}, {vectors.dtype}"
     if vectors.ndim != 2 or len(vectors) != len(words) or vectors.dtype != np.float32:
         raise DataError(where, sizes, "one row of float32 for each word")
     if not words or not 1 <= vectors.shape[1] <= MOST_UNITS:
         raise DataError(where, sizes, f"at least 1 word, and 1 to {MOST_UNITS:,} elements")
     for word in words:
-        if not 1 <= len(checked_utf8(word, f"{where}, {shorten(word)}").encode()) <= LONGEST_WORD:
+        checked_utf8(word, f"{where}, {shorten(word)}")
+        if not 1 <= len(word.encode()) <= LONGEST_WORD:
             expected = f"1 to {LONGEST_WORD:,} bytes of UTF-8"
             raise DataError(where, f"the word {shorten(word)}", expected)
     if len(set(words)) < len(words):
-        word, _ = collections.Counter(words).most_common(1)[0]
+        [(word, _)] = collections.Counter(words).most_common(1)
         raise DataError(where, f"the word {shorten(word)} is there twice", "each word once")
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
-        word = words[int(finite.argmin())]
-        raise DataError(where, f"the vector of {shorten(word)} is not finite", "finite numbers")
+        row = int(finite.argmin())
+        problem = f"the vector of {shorten(words[row])} is not finite"
+        raise DataError(where, problem, "finite numbers")
 
 
 def write_word_vectors(path: PathLike, table: WordVectors) -> None:
@@ -189,9 +194,9 @@ def write_word_vectors(path: PathLike, table: WordVectors) -> None:
             return
         with write_arrays(output, types, table.meta) as writer:
             for start in range(0, len(table), _BLOCK):
-                words = [word.encode("utf-8") for word in table.words[start : start + _BLOCK]]
-                writer.append_texts("word", words)
-                writer.append("vectors", table.vectors[start : start + _BLOCK])
+                block = slice(start, start + _BLOCK)
+                writer.append_texts("word", [word.encode("utf-8") for word in table.words[block]])
+                writer.append("vectors", table.vectors[block])
             writer.finish({"words": len(table), "units": table.units})
 
 
@@ -224,25 +229,19 @@ def read_word_vectors(path: PathLike, vocabulary: Optional[Collection[str]] = No
     folder = ArrayFolder(path, FORMAT, KIND, _HINT, _FACTS)
     count, units = folder.meta["words"], folder.meta["units"]
     arrays = folder.arrays({**_TYPES, "vectors": np.dtype("<f4")})
-    ends = arrays["word_ends"]
-    size = int(ends[-1]) if len(ends) else 0
+    ends = arrays["word_ends"].tolist()
+    size = ends[-1] if ends else 0
     lengths = {"word_bytes": size, "word_ends": count, "vectors": count * units}
-    folder.check_lengths(arrays, lengths, _HINT)
+    folder.check_lengths(arrays, lengths)
     for name in arrays:
         folder.check(name)
+    content = arrays["word_bytes"].tobytes()
+    words = []
+    for start, end in zip([0, *ends], ends):
+        words.append(content[start:end].decode("utf-8", "replace"))
     meta = {name: value for name, value in folder.meta.items() if name not in _STORED}
     try:
-        vectors = arrays["vectors"].reshape(count, units)
-        table = WordVectors(_words(arrays["word_bytes"].tobytes(), ends.tolist()), vectors, meta)
+        table = WordVectors(words, arrays["vectors"].reshape(count, units), meta)
         return table if vocabulary is None else table.restrict(vocabulary)
     except DataError as error:
         raise DataError(folder.path, error.found, error.expected, error.hint or _HINT) from None
-
-
-def _words(content: bytes, ends: List[int]) -> List[str]:
-    """Words of a table, which end at these bytes."""
-    words, start = [], 0
-    for end in ends:
-        words.append(content[start:end].decode("utf-8", "replace"))
-        start = end
-    return words

@@ -234,7 +234,7 @@ class DocumentCache:
         rows = len(arrays["rows"])
         lengths = dict.fromkeys(arrays, self.meta["documents"])
         lengths.update({name: rows for name in ("rows", "scales") if name in arrays})
-        folder.check_lengths(arrays, lengths, f"delete the folder, then {_MAKE}")
+        folder.check_lengths(arrays, lengths)
         ends = arrays["ends"]
         if len(ends) and (ends[0] < 1 or ends[-1] != rows or np.diff(ends).min(initial=1) < 1):
             raise DataError(folder.path / "ends.bin", "has changed", f"ends of {rows} rows", _MAKE)

@@ -15,20 +15,18 @@ import contextlib
 import hashlib
 import os
 import pathlib
-from typing import IO, Any, Dict, Iterator, Mapping, Optional, Sequence
+from typing import IO, Any, Dict, Iterable, Iterator, Mapping, Optional, Sequence
 
 import numpy as np
 
 from wqa.config import read_json
 from wqa.errors import DataError, OptionError, shorten
-from wqa.io.files import PathLike, refuse, replacing, write_json
+from wqa.io.files import PathLike, refuse, replacing, sha256, write_json
 
 Types = Mapping[str, np.dtype]
 
 #: Key of the mark.
 MARK = "wqa"
-#: Bytes of an array that are read, and checked, at once.
-BLOCK = 1 << 22
 
 
 class Output:
@@ -42,13 +40,13 @@ class Output:
         Kind of the folder.
     version : int
         Version of the kind.
-    files : collection of str
+    files : iterable of str
         Names of its files besides ``meta.json``.
     """
 
-    def __init__(self, path: PathLike, kind: str, version: int, files: Sequence[str]) -> None:
+    def __init__(self, path: PathLike, kind: str, version: int, files: Iterable[str]) -> None:
         self.path = pathlib.Path(os.path.realpath(path))  # a link stays, its folder is replaced
-        self.kind, self.version, self._files = kind, version, files
+        self.kind, self.version, self._own = kind, version, {"meta.json", *files}
 
     def meta(self) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the folder, whole or not; None for one that is absent or empty.
@@ -66,9 +64,8 @@ class Output:
         meta = {}
         with contextlib.suppress(OSError, ValueError):
             meta = read_json(self.path / "meta.json")
-        own = {"meta.json", *self._files}
         for entry in entries:
-            if entry.name not in own or entry.is_dir() or not _is_of_kind(meta, self.kind):
+            if entry.name not in self._own or entry.is_dir() or not _is_of_kind(meta, self.kind):
                 raise refuse(self.path, entry.name, self.kind)
         return meta
 
@@ -93,26 +90,21 @@ def _is_of_kind(meta: Any, kind: str) -> bool:
     return isinstance(mark, dict) and mark.get("kind") == kind
 
 
-def output_of(path: PathLike, version: int, kind: str, types: Sequence[str]) -> Output:
+def output_of(path: PathLike, version: int, kind: str, types: Iterable[str]) -> Output:
     """The folder of arrays that a command writes."""
-    return Output(path, kind, version, [f"{name}.bin" for name in types])
+    return Output(path, kind, version, (f"{name}.bin" for name in types))
 
 
 class ArrayFolder:
     """A whole folder of arrays, open for reading."""
 
     def __init__(
-        self,
-        path: PathLike,
-        version: int,
-        kind: str,
-        hint: str,
-        facts: Sequence[str] = (),
+        self, path: PathLike, version: int, kind: str, hint: str, facts: Sequence[str] = ()
     ) -> None:
         self.path, self._hint = pathlib.Path(path), f"delete the folder, then {hint}"
         try:
             self.meta: Dict[str, Any] = read_json(self.path / "meta.json")
-            self._sizes, stored_version = dict(self.meta["files"]), self.meta["format"]
+            sizes, stored_version = dict(self.meta["files"]), self.meta["format"]
             if MARK in self.meta and not _is_of_kind(self.meta, kind):  # version 0.2 has none
                 raise ValueError("a folder of another kind")
             if not all(type(self.meta[name]) is int and self.meta[name] >= 0 for name in facts):
@@ -125,21 +117,20 @@ class ArrayFolder:
         if stored_version != version:
             problem = f"a {kind} of format {shorten(stored_version)}"
             raise DataError(self.path, problem, f"format {version}", hint)
-        self._files = {name: self._map(f"{name}.bin", size) for name, size in self._sizes.items()}
-
-    def _map(self, name: str, size: int) -> np.ndarray:
-        """Bytes of a file, which has a certain size; its pages are read when they are used."""
-        path = self.path / name
-        actual = path.stat().st_size if path.is_file() else None
-        if actual != size:
-            problem = "is missing" if actual is None else f"{actual} bytes"
-            raise DataError(path, problem, f"{size} bytes", self._hint)
-        # An empty file cannot be mapped.
-        return np.memmap(path, np.uint8, "r", shape=size) if size else np.zeros(0, np.uint8)
+        self._files: Dict[str, np.ndarray] = {}
+        for name, size in sizes.items():
+            array_file = self.path / f"{name}.bin"
+            actual = array_file.stat().st_size if array_file.is_file() else None
+            if actual != size:
+                problem = "is missing" if actual is None else f"{actual} bytes"
+                raise DataError(array_file, problem, f"{size} bytes", self._hint)
+            self._files[name] = np.zeros(0, np.uint8)
+            if size:  # an empty file cannot be mapped
+                self._files[name] = np.memmap(array_file, np.uint8, "r")
 
     def __contains__(self, name: str) -> bool:
         """Whether the folder has an array of this name."""
-        return name in self._sizes
+        return name in self._files
 
     def arrays(self, types: Types) -> Dict[str, np.ndarray]:
         """Take arrays of the folder, which are mapped into memory."""
@@ -147,32 +138,28 @@ class ArrayFolder:
         for name, element in types.items():
             if name not in self:
                 raise DataError(self.path, f"has no array {name}", "the arrays " + ", ".join(types))
-            rows, rest = divmod(self._sizes[name], element.itemsize)
+            size = len(self._files[name])
+            rows, rest = divmod(size, element.itemsize)
             if rest:
-                problem, expected = f"{self._sizes[name]} bytes", f"{element.itemsize} an element"
+                problem, expected = f"{size} bytes", f"{element.itemsize} an element"
                 raise DataError(self.path / f"{name}.bin", problem, expected, self._hint)
             # A plain array: slices of a memmap are slow to make.
             arrays[name] = np.ndarray((rows,), element, self._files[name])
         return arrays
 
-    def check_lengths(
-        self, arrays: Mapping[str, np.ndarray], lengths: Mapping[str, int], hint: str
-    ) -> None:
+    def check_lengths(self, arrays: Mapping[str, np.ndarray], lengths: Mapping[str, int]) -> None:
         """Check the number of elements of each array."""
         for name, values in arrays.items():
             if len(values) != lengths[name]:
-                path, expected = self.path / f"{name}.bin", f"{lengths[name]} elements"
-                raise DataError(path, f"{len(values)} elements", expected, hint)
+                problem, expected = f"{len(values)} elements", f"{lengths[name]} elements"
+                raise DataError(self.path / f"{name}.bin", problem, expected, self._hint)
 
     def check(self, name: str) -> None:
         """Read an array once, and compare its digest with that of ``meta.json``."""
-        digest, content = hashlib.sha256(), self._files[name]
-        for start in range(0, len(content), BLOCK):
-            digest.update(content[start : start + BLOCK].data)
-        expected = dict(self.meta.get("sha256", {})).get(name)
-        if digest.hexdigest() != expected:
-            path, problem = self.path / f"{name}.bin", f"SHA-256 {digest.hexdigest()}"
-            raise DataError(path, problem, expected, self._hint)
+        path, expected = self.path / f"{name}.bin", self.meta.get("sha256", {}).get(name)
+        digest = sha256(path)
+        if digest != expected:
+            raise DataError(path, f"SHA-256 {digest}", expected, self._hint)
 
 
 def reusable_folder(

@@ -17,7 +17,7 @@ import tarfile
 from typing import Iterator, List
 
 from wqa.config import BACKBONES
-from wqa.errors import EncoderError, MissingDependency
+from wqa.errors import EncoderError
 from wqa.io.files import TAR_DAMAGE, PathLike, checked_members, scratch_folder
 
 LOGGER = logging.getLogger(__name__)
@@ -41,12 +41,8 @@ def is_hub_name(name: str) -> bool:
 
 def hub_directory(name: str) -> pathlib.Path:
     """Directory of an encoder of the hub, from the network or else from its cache."""
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        problem, expected = f"huggingface_hub cannot be imported ({error})", "the hub's library"
-        hint = "name an encoder's directory, or: pip install huggingface_hub"
-        raise MissingDependency(name, problem, expected, hint) from None
+    from huggingface_hub import snapshot_download
+
     try:
         for weights in _WEIGHTS:
             folder = pathlib.Path(snapshot_download(name, allow_patterns=[*_FILES, weights]))
@@ -142,13 +138,11 @@ def locate_encoder(name: str) -> pathlib.Path:
 
 def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     """Unpack the files of the one encoder in a tar that `wqa.pretrained` and `wqa.text` read."""
-    members = []
     try:
         with tarfile.open(archive) as tar:
-            for member in checked_members(tar, LARGEST):
-                if member.isfile() and pathlib.PurePath(member.name).suffix in NEEDED:
-                    members.append(member)
-            tar.extractall(folder, members, filter="data")
+            files = [member for member in checked_members(tar, LARGEST) if member.isfile()]
+            needed = [member for member in files if member.name.endswith(NEEDED)]
+            tar.extractall(folder, needed, filter="data")
     except TypeError:  # of Python before 3.8.17, 3.9.17, 3.10.12 and 3.11.4
         hint = "update it, or unpack the tar yourself"
         raise EncoderError(archive, "this Python cannot unpack tars safely", hint=hint) from None
@@ -166,8 +160,6 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
 #: Start of the names of the zoo's encoders.
 PREFIX = "gluonnlp:"
 
-_EXAMPLE = f"{PREFIX}bert_12_768_12/book_corpus_wiki_en_uncased"
-
 
 def _fetch(name: str) -> List[pathlib.Path]:
     """Files of an encoder in the cache of GluonNLP, which fetches what is missing or damaged."""
@@ -182,8 +174,9 @@ def _fetch(name: str) -> List[pathlib.Path]:
     root = pathlib.Path(get_home_dir()).absolute() / "models"
     model, _, dataset = name[len(PREFIX) :].partition("/")
     if model not in BACKBONES or dataset not in _vocab_sha1:
-        models = ", ".join(BACKBONES)
-        raise EncoderError(name, "no MODEL/DATASET of the zoo", f"{_EXAMPLE}, or one of {models}")
+        expected = f"{PREFIX}bert_12_768_12/book_corpus_wiki_en_uncased, or one of "
+        expected += ", ".join(BACKBONES)
+        raise EncoderError(name, "no MODEL/DATASET of the zoo", expected)
     if not any(root.glob(f"{model}_{dataset}-*.params")):
         LOGGER.warning(f"GluonNLP fetches {model} of {dataset} to {root}")
     try:

@@ -16,7 +16,6 @@ import lzma
 import os
 import pathlib
 import platform
-import re
 import shutil
 import struct
 import tarfile
@@ -38,36 +37,25 @@ DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 TAR_DAMAGE = (*DAMAGE, tarfile.TarError, ValueError, OverflowError, RecursionError, struct.error)
 
 
-#: End of temporary names: the machine, as processes of others are not seen here, and the process.
-_OWNER = re.compile(r"\.([0-9a-f]{8})\.([0-9]+)\.tmp")
+def _machine() -> str:
+    """Part of temporary names, as processes of other machines are not seen here."""
+    return f"{zlib.crc32(platform.node().encode('utf-8')):08x}"
 
 
 def _owner() -> str:
-    return f".{zlib.crc32(platform.node().encode('utf-8')):08x}.{os.getpid()}.tmp"
-
-
-def temporary_path(target: pathlib.Path) -> pathlib.Path:
-    """The temporary name of a file or folder that this process writes."""
-    return target.parent / f".{target.name}{_owner()}"
+    """End of temporary names: the machine and the process."""
+    return f".{_machine()}.{os.getpid()}.tmp"
 
 
 def remove_abandoned(folder: pathlib.Path, prefix: str) -> None:
     """Remove what dead processes of this machine left in a folder under a prefix."""
-    machine = _owner().split(".")[1]
-    for path in folder.glob(f"{glob.escape(prefix)}*.tmp"):
-        match = _OWNER.search(path.name)
-        if match and match[1] == machine and not _is_alive(int(match[2])):
-            remove(path)
-
-
-def _is_alive(pid: int) -> bool:
-    """Whether a process of this machine lives."""
-    with contextlib.suppress(PermissionError):  # another user's process
-        try:
-            os.kill(pid, 0)
-        except (ProcessLookupError, OverflowError):
-            return False
-    return True
+    for path in folder.glob(f"{glob.escape(prefix)}*.{_machine()}.*.tmp"):
+        pid = path.suffixes[-2][1:]
+        with contextlib.suppress(PermissionError, ValueError):  # another user's process
+            try:
+                os.kill(int(pid), 0)
+            except (ProcessLookupError, OverflowError):
+                remove(path)
 
 
 def remove(path: pathlib.Path) -> None:
@@ -146,7 +134,8 @@ def replacing(path: PathLike) -> Iterator[pathlib.Path]:
         If it cannot be written; what was written is removed and the old content stays.
     """
     target = pathlib.Path(path)
-    temporary, old = temporary_path(target), target.parent / f".{target.name}.old"
+    temporary = target.parent / f".{target.name}{_owner()}"
+    old = target.parent / f".{target.name}.old"
     with storage_errors(target):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -28,13 +28,10 @@ LONGEST_LINE = 1 << 26
 
 def open_bytes(path: PathLike) -> IO[bytes]:
     """Open a file, plain or ``.gz``, for reading bytes."""
-    try:
+    with damage_errors(path, "check the path"):
         if str(path).endswith(".gz"):
             return gzip.open(path, "rb")  # type: ignore[return-value]
         return open(path, "rb")
-    except OSError as error:
-        problem = f"cannot be read ({error.strerror})"
-        raise DataError(path, problem, "a file", "check the path") from None
 
 
 def without_mark(content: bytes) -> bytes:
@@ -59,15 +56,19 @@ def bounded_lines(
                 yield number, line
 
 
+def decoded(raw: bytes, where: object) -> str:
+    """Decode UTF-8 text."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        problem, hint = f"byte {error.start} is not UTF-8", "convert the file, as by iconv"
+        raise DataError(where, problem, "UTF-8 text", hint) from None
+
+
 def decoded_lines(lines: Iterable[Tuple[int, bytes]], where: object) -> Iterator[Tuple[int, str]]:
     """Decode lines of UTF-8 text."""
     for number, raw in lines:
-        try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            problem, hint = f"byte {error.start} is not UTF-8", "convert the file, as by iconv"
-            raise DataError(f"{where}, line {number}", problem, "UTF-8 text", hint) from None
-        yield number, line
+        yield number, decoded(raw, f"{where}, line {number}")
 
 
 def text_lines(path: PathLike, longest: int = LONGEST_LINE) -> Iterator[Tuple[int, str]]:
@@ -92,9 +93,8 @@ def object_of(value: Any, needed: Set[str], optional: Set[str], where: str) -> D
         raise DataError(where, shorten(value), "a JSON object with " + ", ".join(sorted(needed)))
     for key in sorted(needed - set(value)):
         raise DataError(where, f"no key {key!r}", "the keys " + ", ".join(sorted(needed)))
-    known = needed | optional
-    for key in sorted(set(value) - known):
-        expected = "only " + ", ".join(sorted(known))
+    for key in sorted(set(value) - needed - optional):
+        expected = "only " + ", ".join(sorted(needed | optional))
         raise DataError(where, f"unknown key {shorten(key)}", expected)
     return value
 
@@ -113,9 +113,8 @@ class UniqueIds:
             problem = f"two {self._kind}s have this id"
             if first is not None:
                 problem = f"{self._kind} id {shorten(record_id)} is on line {first} too"
-            raise DataError(
-                where, problem, "ids that are unique in a file", "rename one of the two"
-            )
+            hint = "rename one of the two"
+            raise DataError(where, problem, "ids that are unique in a file", hint)
         self._lines[record_id] = line
 
 
@@ -145,9 +144,8 @@ def record_lines(
     ids = UniqueIds(kind)
     for record in records:
         where = f"{kind} {shorten(record.id)}"
-        fields = fields_of(record, where)
         ids.add(record.id, where)
-        yield checked_utf8(json.dumps(fields, ensure_ascii=False), where)
+        yield json.dumps(fields_of(record, where), ensure_ascii=False)
 
 
 @contextlib.contextmanager
@@ -156,7 +154,8 @@ def damage_errors(where: object, hint: str = "fetch or write it again") -> Itera
     try:
         yield
     except DAMAGE as error:
-        raise DataError(where, f"cannot be read ({error})", "a whole file", hint) from None
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(where, f"cannot be read ({reason})", "a whole file", hint) from None
 
 
 def text_of(value: Any, name: str, where: str) -> str:
@@ -164,6 +163,21 @@ def text_of(value: Any, name: str, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(where, f"{name} is {shorten(value)}", "a string")
     return checked_utf8(value, where, name)
+
+
+def filled_text(value: Any, name: str, where: str) -> str:
+    """Take a value as a string that is not blank."""
+    if not text_of(value, name, where).strip():
+        raise DataError(where, f"{name} is empty", "text")
+    return value
+
+
+def filled_texts(values: Any, name: str, where: str, hint: str) -> Tuple[str, ...]:
+    """Take a value as a list of strings, none of which is blank."""
+    if not isinstance(values, (list, tuple)) or not values:
+        found, expected = f"{name} is {shorten(values)}", "a list of at least one text"
+        raise DataError(where, found, expected, hint)
+    return tuple(filled_text(text, f"{name} {row}", where) for row, text in enumerate(values, 1))
 
 
 def checked_utf8(text: str, where: str, name: str = "text") -> str:

@@ -59,10 +59,7 @@ class MessageHandler(logging.Handler):
 
 def note_counts(where: object, counts: Iterable[Tuple[int, str, str]]) -> None:
     """Log what was cut or left out, if anything was: numbers, what is counted, what was done."""
-    parts = []
-    for count, what, done in counts:
-        if count:
-            parts.append(f"{counted(count, what)} {done}")
+    parts = [f"{counted(count, what)} {done}" for count, what, done in counts if count]
     if parts:
         start = f"{where}: " if str(where) else ""
         LOGGER.warning(printable(f"{start}{', '.join(parts)}"))
@@ -150,11 +147,9 @@ def stop_on_signals() -> Iterator[StopRequest]:
     main thread Python takes no handlers, and signals are handled as before.
     """
     request = StopRequest()
-    if threading.current_thread() is not threading.main_thread():
-        yield request
-        return
     earlier: Dict[int, Any] = {}
-    for signum in SIGNALS:
+    is_main = threading.current_thread() is threading.main_thread()
+    for signum in SIGNALS if is_main else ():
         if signal.getsignal(signum) != signal.SIG_IGN:
             earlier[signum] = signal.signal(signum, request.note)
     try:

@@ -22,16 +22,13 @@ from wqa.errors import DataError, OptionError
 from wqa.io.arrays import ArrayWriter, output_of, reusable_folder, write_arrays
 from wqa.io.files import PathLike, lock_output, scratch_folder, storage_errors
 from wqa.io.progress import with_bar
-from wqa.retrieval.index import FORMAT, KIND, SENTENCES, TEXTS, TYPES, Index
+from wqa.retrieval.index import FORMAT, KIND, TEXTS, TYPES, Index, array_types
 from wqa.retrieval.methods import BUCKETS, Method, contains_spans, count_terms, joined, method_of
 
 #: Documents whose texts are written at once.
 _BLOCK_DOCUMENTS = 1000
 #: Postings that are in memory: those of a part of the collection, and later of a range of terms.
 _PART_POSTINGS = 1 << 24
-
-#: A term, a document and how often the document holds the term.
-_POSTING = np.dtype([("term", "<u4"), ("document", "<i4"), ("count", "<u4")])
 
 
 def build_index(
@@ -87,21 +84,18 @@ def build_index(
         If the extra that finds sentences, or reads HTML, is not installed.
     """
     weights = method_of(method, **settings)
-    splitter = None
-    if sentences or (sentences is None and is_collection(documents)):
-        splitter = SentenceSplitter()
+    if sentences is None:
+        sentences = is_collection(documents)
+    splitter = SentenceSplitter() if sentences else None
     with lock_output(out):
         made_with: Dict[str, Any] = {
             "documents_sha256": collection_digest(documents, column),
             "method": method,
             "settings": dataclasses.asdict(weights),
         }
-        types = dict(TYPES)
-        if splitter is None:
-            types = {name: TYPES[name] for name in TYPES if name not in SENTENCES}
-        else:
+        if splitter is not None:
             made_with["splitter"] = splitter.name
-        output, existing = output_of(out, FORMAT, KIND, list(TYPES)), None
+        output, existing = output_of(out, FORMAT, KIND, TYPES), None
         try:
             hint = "replace it with --replace, or choose another folder"
             existing = reusable_folder(output, made_with, hint)
@@ -109,7 +103,7 @@ def build_index(
             if not replace:
                 raise
         if existing is None:
-            with write_arrays(output, types, made_with) as writer:
+            with write_arrays(output, array_types(sentences), made_with) as writer:
                 read = read_collection(documents, column)
                 shown = with_bar(read, None, "indexing", progress, "document")
                 writer.finish(_write(writer, shown, documents, weights, splitter))
@@ -131,11 +125,9 @@ def _write(
         parts = _Parts(folder)
         for number, document in enumerate(documents):
             terms, counts = count_terms(document.full_text, method.longest)
-            postings = np.empty(len(terms), _POSTING)
-            postings["term"], postings["document"], postings["count"] = terms, number, counts
             frequencies[terms] += 1
             lengths.append(int(counts.sum()))
-            parts.add(postings)
+            parts.add(np.array([terms, np.full_like(terms, number), counts], np.uint32))
             waiting.append(document)
             if len(waiting) == _BLOCK_DOCUMENTS:
                 _write_texts(writer, waiting, splitter)
@@ -151,10 +143,9 @@ def _write(
         idf = method.idf(frequencies[names], len(lengths))
         relative = np.array(lengths, np.float64)
         relative /= relative.mean()
-        for postings in parts.merged(names, ends):
-            documents_of, counted = postings["document"], postings["count"].astype(float)
-            weights = method.in_documents(counted, relative[documents_of])
-            columns = np.searchsorted(names, postings["term"])
+        for terms, documents_of, counts in parts.merged(names, ends):
+            weights = method.in_documents(counts.astype(float), relative[documents_of])
+            columns = np.searchsorted(names, terms)
             writer.append("posting_documents", documents_of)
             writer.append("posting_weights", weights * idf[columns])
     facts = {"documents": len(lengths), "terms": len(names), "postings": int(ends[-1])}
@@ -164,29 +155,27 @@ def _write(
 
 
 class _Parts:
-    """Postings of parts of a collection, each in a file by term and document."""
+    """Postings of parts of a collection, each in a file by term and document.
+
+    Shapes: (3, postings), a term, a document that holds it, and how often it does.
+    """
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._folder = folder
-        self._paths: List[str] = []
+        self._paths: List[pathlib.Path] = []
         self._waiting: List[np.ndarray] = []
         self._count = 0
 
     def add(self, postings: np.ndarray) -> None:
         """Add the postings of the next document."""
         self._waiting.append(postings)
-        self._count += len(postings)
+        self._count += postings.shape[1]
         if self._count >= _PART_POSTINGS:
             self._write()
 
     def _write(self) -> None:
-        part = np.concatenate(self._waiting)
-        # A stable sort keeps the documents of a term in their order.
-        part = part[np.argsort(part["term"], kind="stable")]
-        path = os.path.join(self._folder, str(len(self._paths)))
-        np.save(f"{path}.terms.npy", part["term"])  # searched in without being read whole
-        np.save(f"{path}.npy", part)
-        self._paths.append(path)
+        self._paths.append(self._folder / f"{len(self._paths)}.npy")
+        np.save(self._paths[-1], _by_term(self._waiting))
         self._waiting, self._count = [], 0
 
     def merged(self, names: np.ndarray, ends: np.ndarray) -> Iterator[np.ndarray]:
@@ -196,8 +185,7 @@ class _Parts:
         """
         if self._waiting:
             self._write()
-        terms = [np.load(f"{path}.terms.npy", mmap_mode="r") for path in self._paths]
-        parts = [np.load(f"{path}.npy", mmap_mode="r") for path in self._paths]
+        parts = [np.load(path, mmap_mode="r") for path in self._paths]
         starts = [0] * len(parts)
         first = 0
         while first < len(names):
@@ -205,15 +193,20 @@ class _Parts:
             last = int(np.searchsorted(ends, before + _PART_POSTINGS, side="right"))
             last = max(last, first + 1)
             pieces = []
+            # Of the type of the terms, which would be converted, and so read, otherwise.
+            greatest = np.uint32(names[last - 1])
             for index, part in enumerate(parts):
-                # Of the type of the array, which would be converted, and so read, otherwise.
-                greatest = terms[index].dtype.type(names[last - 1])
-                end = int(np.searchsorted(terms[index], greatest, side="right"))
-                pieces.append(part[starts[index] : end])
+                end = int(np.searchsorted(part[0], greatest, side="right"))
+                pieces.append(part[:, starts[index] : end])
                 starts[index] = end
-            postings = np.concatenate(pieces)
-            yield postings[np.argsort(postings["term"], kind="stable")]
+            yield _by_term(pieces)
             first = last
+
+
+def _by_term(pieces: List[np.ndarray]) -> np.ndarray:
+    """Postings by term; the documents of a term stay in their order."""
+    postings = np.concatenate(pieces, axis=1)
+    return np.take(postings, np.argsort(postings[0], kind="stable"), axis=1)
 
 
 def _write_texts(
@@ -225,9 +218,9 @@ def _write_texts(
     if splitter is None:
         return
     spans = [splitter.spans(document.text) for document in documents]
-    counts = np.array([len(part) for part in spans], np.int64)
+    ends = writer.count("sentence_ends") + np.cumsum(list(map(len, spans)), dtype=np.int64)
     bounds = np.array(list(itertools.chain(*spans)), np.int32).reshape(-1, 2)
-    writer.append("document_sentences", writer.count("sentence_ends") + np.cumsum(counts))
+    writer.append("document_sentences", ends)
     writer.append("sentence_starts", bounds[:, 0])
     writer.append("sentence_ends", bounds[:, 1])
 
@@ -315,11 +308,8 @@ def retrieve(index: Index, questions: Iterable[Question], top: int = TOP) -> Ite
     for question in questions:
         spans = [joined(answer) for answer in question.answers]
         candidates = []
-        for hit in index.search(question.question, top):
-            label = None
-            if spans:
-                label = int(contains_spans(tokens(hit.document.text), spans))
-            document = hit.document
+        for document, *_ in index.search(question.question, top):
+            label = int(contains_spans(tokens(document.text), spans)) if spans else None
             candidate = Candidate(document.full_text, label, document.id, meta=document.meta)
             candidates.append(candidate)
         yield question._replace(candidates=tuple(candidates))
@@ -362,10 +352,9 @@ def write_retrieved(
     if pathlib.Path(out).resolve() == pathlib.Path(questions).resolve():
         # Questions that retrieve nothing would be lost.
         raise OptionError("out", f"{out}, the file of the questions", "another file")
-    opened = Index(index)
     counts = dict.fromkeys(COUNTS, 0)
     read = read_questions(questions, with_candidates=False)
-    retrieved = with_bar(retrieve(opened, read, top), None, "retrieving", progress)
+    retrieved = with_bar(retrieve(Index(index), read, top), None, "retrieving", progress)
     write_questions(out, _counted(retrieved, counts, questions))
     return counts
 
@@ -388,9 +377,6 @@ def _counted(
         counts["positives"] += positives
         yield question
     if not counts["questions"]:
-        raise DataError(
-            path,
-            f"none of its {counts['without']} questions retrieves a document",
-            "questions that share words with the documents",
-            "check that they are in the language of the index",
-        )
+        problem = f"none of its {counts['without']} questions retrieves a document"
+        hint = "check that they are in the language of the index"
+        raise DataError(path, problem, "questions that share words with the documents", hint)

@@ -53,6 +53,11 @@ TYPES: Dict[str, np.dtype] = {
 _HINT = "make it with `wqa index`"
 
 
+def array_types(with_sentences: bool) -> Dict[str, np.dtype]:
+    """Element types of the arrays of an index with or without sentences."""
+    return {name: TYPES[name] for name in TYPES if with_sentences or name not in SENTENCES}
+
+
 class Hit(NamedTuple):
     """A document that a question retrieves.
 
@@ -106,10 +111,8 @@ class Index:
         except (KeyError, TypeError, OptionError) as error:
             where = self.path / "meta.json"
             raise DataError(where, f"no method of this version ({error})", hint=_HINT) from None
-        types = TYPES
-        if SENTENCES[0] not in folder:
-            types = {name: TYPES[name] for name in TYPES if name not in SENTENCES}
-        self._folder, self._arrays = folder, folder.arrays(types)
+        self._folder = folder
+        self._arrays = folder.arrays(array_types(SENTENCES[0] in folder))
         self._terms = self._arrays["terms"]
         self._term_ends = self._arrays["term_ends"]
         self._documents = self._arrays["posting_documents"]
@@ -148,7 +151,11 @@ class Index:
         Document
             Its id, text, title and ``meta``.
         """
-        texts = {name: self._text(name, index) for name in TEXTS}
+        texts = {}
+        for name in TEXTS:
+            start, end = _bounds(self._arrays[f"{name}_ends"], index)
+            content = self._arrays[f"{name}_bytes"][start:end].tobytes()
+            texts[name] = content.decode("utf-8", "replace")
         try:
             meta = json.loads(texts["meta"] or "null")
         except ValueError as error:
@@ -183,10 +190,6 @@ class Index:
         starts, ends, counts = (self._arrays[name] for name in SENTENCES)
         rows = slice(*_bounds(counts, index))
         return list(zip(starts[rows].tolist(), ends[rows].tolist()))
-
-    def _text(self, name: str, index: int) -> str:
-        start, end = _bounds(self._arrays[f"{name}_ends"], index)
-        return self._arrays[f"{name}_bytes"][start:end].tobytes().decode("utf-8", "replace")
 
     def scores(self, question: str) -> np.ndarray:
         """Score all documents for a question.

@@ -223,7 +223,11 @@ def tokenize(text: str) -> List[str]:
 
 def ngrams(tokens: List[str], longest: int) -> List[str]:
     """N-grams of tokens that hold neither a stop word nor a punctuation mark."""
-    counts = [_counts(token) for token in tokens]
+    # Neither stop words nor punctuation marks count.
+    counts = []
+    for token in tokens:
+        is_mark = len(token) == 1 and _PUNCTUATION.match(token)
+        counts.append(token not in STOP_WORDS and not is_mark)
     grams = []
     for length in range(1, longest + 1):
         for start in range(len(tokens) - length + 1):
@@ -235,22 +239,14 @@ def ngrams(tokens: List[str], longest: int) -> List[str]:
     return grams
 
 
-def _counts(token: str) -> bool:
-    if token in STOP_WORDS:
-        return False
-    return len(token) > 1 or not _PUNCTUATION.match(token)
-
-
 def count_terms(text: str, longest: int) -> Tuple[np.ndarray, np.ndarray]:
     """Count the terms of a text.
 
     Shapes: `terms` (T,), `counts` (T,).
     """
-    buckets = []
-    for gram in ngrams(tokenize(text), longest):
-        buckets.append(mmh3.hash(gram, 0, False) % BUCKETS)
-    terms = np.array(buckets, np.int64)
-    return np.unique(terms, return_counts=True)
+    grams = ngrams(tokenize(text), longest)
+    buckets = [mmh3.hash(gram, 0, False) % BUCKETS for gram in grams]
+    return np.unique(np.array(buckets, np.int64), return_counts=True)
 
 
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
@@ -274,10 +270,8 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
 
 def joined(text: str) -> str:
     """Tokens of a text as one string, in which `contains_spans` finds spans."""
-    tokens = tokenize(text)
-    if not tokens:
-        return ""
-    return f" {' '.join(tokens)} "
+    tokens = " ".join(tokenize(text))
+    return f" {tokens} " if tokens else ""
 
 
 def contains_spans(document: str, spans: Sequence[str]) -> bool:

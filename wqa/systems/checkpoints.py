@@ -46,9 +46,9 @@ class Checkpoint(TensorMap):
 def find_layout(files: Source) -> Optional[DirectoryLayout]:
     """Find the layout of a directory that holds the network of a system."""
     for system in SYSTEMS.values():
-        layout = system.directory_layout()
-        if layout is not None and layout.recognizes(files):
-            return layout
+        layout = system.part("directory")
+        if layout is not None and layout().recognizes(files):
+            return layout()
     return None
 
 
@@ -125,9 +125,11 @@ def _recognize(path: pathlib.Path, weights: Weights) -> CheckpointLayout:
     """Layout of a file, by the names of its tensors."""
     names = []
     for system in SYSTEMS.values():
-        layout = system.checkpoint_layout()
-        if layout is not None and layout.recognizes(weights.shapes):
-            return layout
-        names += [layout.file_name] if layout is not None else []
+        layout = system.part("checkpoint")
+        if layout is None:
+            continue
+        if layout().recognizes(weights.shapes):
+            return layout()
+        names.append(layout().file_name)
     expected = f"a checkpoint as {', '.join(names)}, or a directory with its config.json"
     raise EncoderError(path, "a file of tensors without a configuration", expected)

@@ -65,7 +65,7 @@ class Development:
         """Make the evaluator of networks with these inputs."""
         make: Any = evaluate_rankings
         if self.own_config.computes != "scores":
-            make = find_system(self.system).development_factory()
+            make = find_system(self.system).part("development")
         if make is None:
             problem = f"data for a network that computes {self.own_config.computes}"
             raise OptionError("dev", problem, "none")

@@ -89,7 +89,7 @@ def load_exported(folder: pathlib.Path, engine: EngineConfig, options: Dict[str,
         if name != "config.json":
             check_digest(folder / name, config.sha256, _HINT)
     calibrated, long_questions = options.pop("calibrated"), options.pop("long_questions")
-    kind = find_system(config.system).inputs_type()
+    kind = find_system(config.system).part("inputs")
     make = functools.partial(kind, **config.inputs, long_questions=long_questions)
     inputs = load_inputs(folder, config.backbone, make, _HINT)
     network = ExportedNetwork(folder, config)

@@ -99,7 +99,7 @@ class PairStore(TokenizedPairs):
             "candidate_tokens": int(self.candidate_ends[-1:].sum()),
             "keys": self.meta["pairs"],
         }
-        self._folder.check_lengths(arrays, lengths, _DAMAGE_HINT)
+        self._folder.check_lengths(arrays, lengths)
 
     def check(self, inputs: PairInputs) -> None:
         """Read the whole store once, and refuse a damaged one or one of other inputs.
