@@ -253,3 +253,13 @@ def test_an_index_without_sentences_is_refused_before_the_ranker_is_loaded(tmp_p
     command[-1] = tmp_path / "other"
     assert main(list(map(str, command))) == 2
     assert "name the column of texts with --column; ',' divides them" in capsys.readouterr().err
+
+
+def test_a_collection_without_the_answer_says_so_by_the_untrained_ranker(index, minilm, capsys):
+    assert ask(index, "minilm", "--question", "is the president of Finland on the moon ?") == 0
+    assert "no answer found: the relevance of the first sentence" in capsys.readouterr().out
+    assert ask(index, "minilm", "--question", "how do glacier caves form ?") == 0
+    assert "Glacier caves form in ice" in capsys.readouterr().out
+    never = ["--threshold", "0", "--question", "is the president of Finland on the moon ?"]
+    assert ask(index, "minilm", *never) == 0
+    assert "rank" in capsys.readouterr().out
