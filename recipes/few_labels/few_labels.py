@@ -5,9 +5,9 @@
 
 Whole questions of SelQA's dev and of WikiQA's train are drawn until they have 100, 300, 1,000 and
 3,000 candidates, for three seeds; a fifth of them is the dev part. A cascade is trained on the
-rest. The table has the MAP on questions that chose the weights (half of SelQA's dev by sections,
-WikiQA's dev) and on test questions (150 of SelQA's, all answered ones of WikiQA's). The folders are
-those of ``data_scripts``. A training or a ranking that stands in --out is not repeated.
+rest. The table has the MAP on development questions (half of SelQA's dev by sections, WikiQA's dev)
+and on test questions (150 of SelQA's, all answered ones of WikiQA's). The folders are those of
+``data_scripts``. A training or a ranking that stands in --out is not repeated.
 """
 
 import argparse
@@ -24,17 +24,16 @@ from wqa.cli import main as wqa
 from wqa.data import read_questions, write_questions
 from wqa.errors import run_script
 from wqa.evaluation import evaluate
-from wqa.inference.ensemble import mean_of_scores
 from wqa.io.files import write_json
 
 SIZES, SEEDS = (100, 300, 1000, 3000), (0, 1, 2)
-#: Rankers of a row of the table, and their weights in a sum of scores.
+#: Rankers whose scores are added in a row of the table.
 METHODS = {
-    "bm25": {"bm25": 1},
-    "minilm": {"minilm": 1},
-    "bm25+minilm": {"bm25": 2, "minilm": 1},
-    "cascade": {"cascade": 1},
-    "ensemble.json": {"bm25": 2, "minilm": 1, "cascade": 1},
+    "bm25": ["bm25"],
+    "minilm": ["minilm"],
+    "bm25+minilm": ["bm25", "minilm"],
+    "cascade": ["cascade"],
+    "ensemble.json": ["bm25", "minilm", "cascade"],
 }
 TRAINING = ("--exits", "2,4,6", "--epochs", "4", "--learning-rate", "1e-4")
 
@@ -113,10 +112,8 @@ def rows_of(options, corpus, size):
         for run in ("bm25", "minilm"):
             scores[run] = scores_of(options, run, corpus, f"{corpus}_{run}")
         for (method, part), values in maps.items():
-            weights = METHODS[method]
-            rankings = zip(*(scores[run][part] for run in weights))
-            sums = [mean_of_scores(np.array(each), list(weights.values())) for each in rankings]
-            orders = [np.argsort(-total, kind="stable") for total in sums]
+            rankings = zip(*(scores[run][part] for run in METHODS[method]))
+            orders = [np.argsort(-np.sum(each, axis=0), kind="stable") for each in rankings]
             questions = list(read_questions(options.out / f"{corpus}_{part}.jsonl"))
             values.append(100 * evaluate(orders, questions)["map"])
     for method in METHODS:

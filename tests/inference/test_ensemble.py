@@ -211,12 +211,10 @@ def test_bm25_and_a_similarity_by_name(write, questions, tiny_encoder):
     ranker = load_ranker(f"bm25+maxsim:{tiny_encoder}")
     pair = [load_ranker("bm25"), load_ranker(f"maxsim:{tiny_encoder}")]
     alone = [list(one.rank_all(questions)) for one in pair]
-    path = write(
-        "sum.json", ensemble=["bm25", f"maxsim:{tiny_encoder}"], weights=[2, 1], combine="scores"
-    )
+    path = write("sum.json", ensemble=["bm25", f"maxsim:{tiny_encoder}"], combine="scores")
     in_file = load_ranker(path).rank_all(questions)
     for ranking, same, bm25, maxsim in zip(ranker.rank_all(questions), in_file, *alone):
-        np.testing.assert_allclose(ranking.scores, (2 * bm25.scores + maxsim.scores) / 3, rtol=1e-5)
+        np.testing.assert_allclose(ranking.scores, (bm25.scores + maxsim.scores) / 2, rtol=1e-5)
         np.testing.assert_array_equal(ranking.scores, same.scores)
     for name in ("bm25+bm25", "bm25+rr", "bm25+bm25+minilm", "bm25+"):
         with pytest.raises(OptionError, match="run"):

@@ -322,7 +322,7 @@ def test_a_training_is_compared_with_none(tiny_encoder, tmp_path, caplog):
     best = max(compared[name]["map"] for name in names)
     assert ("the run ranks worse than" in caplog.text) == (compared["run"]["map"] < best)
     ensemble = load_ranker(tmp_path / "a" / "ensemble.json")
-    assert ensemble.weights == (0.5, 0.25, 0.25) and ensemble.combine == "scores"
+    assert ensemble.weights == (1 / 3,) * 3 and ensemble.combine == "scores"
 
 
 def test_a_run_to_start_from_is_what_a_training_is_compared_with(tiny_run, tmp_path, caplog):

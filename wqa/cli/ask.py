@@ -8,8 +8,8 @@ examples:
 
 INDEX is a folder that `wqa index` wrote, or what it reads, which is then indexed for this command
 alone. --top documents are retrieved. The ranker puts all their sentences in order, and the table
-shows the first --n-best, or "no answer found" below the threshold of a calibrated run, of minilm or of
---threshold. With --reader the ranker puts the documents in order, and the reader finds spans of the
+shows the first --n-best, or "no answer found" below the threshold of a calibrated run, of minilm or
+of --threshold. With --reader the ranker puts the documents in order, and the reader finds spans of the
 first --read of them. With --data, whose questions hold their answers, the figures are hit@N and
 MRR of the sentences, or exact match and F1 of the spans by SQuAD's rule.
 """
@@ -39,8 +39,8 @@ LOGGER = logging.getLogger(__name__)
 
 #: Options that ``--help`` explains.
 FIRST = ("question", "data", "ranker", "reader", "drops", "top", "n_best", "threshold", "json")
-#: Least relevance of a sentence that answers by the untrained `minilm`: of 100 questions of SelQA's dev
-#: set 98 reach it in their own section, and 3 in those of 15 other articles.
+#: Least relevance of a sentence that answers by the untrained `minilm`: of 100 questions of SelQA,
+#: 98 reach it in their own section, and 3 in those of 15 other articles.
 _UNTRAINED_THRESHOLD = 0.25
 #: Characters of the text around an answer that are shown.
 _CONTEXT = 80

@@ -23,10 +23,9 @@ from wqa.data.records import filter_and_note
 from wqa.errors import DataError, OptionError, printable
 from wqa.evaluation import dev_evaluator, evaluate
 from wqa.evaluation.reliability import note_few_questions
-from wqa.inference.ensemble import mean_of_scores
 from wqa.io.encoder_directories import INSTALLED
 from wqa.io.files import write_json
-from wqa.systems.load import BM25_WEIGHTS, build_ranker, load_ranker
+from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.registry import find_system, run_kind
 from wqa.text import naming_file, note_long_questions, prepare_questions
 from wqa.training.checkpoint import MetricsFile
@@ -148,8 +147,7 @@ class Comparison:
         """Metrics of the ensemble of some rankers."""
         orders = []
         for scores in zip(*(self._scores[name] for name in names)):
-            combined = mean_of_scores(np.stack(scores), _weights(len(names)))
-            orders.append(np.argsort(-combined, kind="stable"))
+            orders.append(np.argsort(-np.sum(scores, axis=0), kind="stable"))
         return evaluate(orders, self.questions)
 
     def described(self, figures: Optional[Dict[str, Dict[str, float]]] = None) -> str:
@@ -166,8 +164,7 @@ class Comparison:
         own, ensemble = self._figures(["."]), self._figures([*names, "."])
         figures = {**self.figures, "run": own, ENSEMBLE: ensemble}
         MetricsFile(run / "metrics.jsonl").append({"update": update, "compared": figures})
-        values = {"ensemble": [*names, "."], "weights": _weights(len(names) + 1)}
-        write_json(run / ENSEMBLE, {**values, "combine": "scores"})
+        write_json(run / ENSEMBLE, {"ensemble": [*names, "."], "combine": "scores"})
         LOGGER.info(self.described(figures))
         path = printable(str(run / ENSEMBLE))
         if own["map"] < self.figures[best]["map"]:
@@ -184,8 +181,3 @@ def _start_as_ranker(encoder: str, init: str) -> List[str]:
         return [path if path in INSTALLED else f"maxsim:{path}"]
     ranks = bool(init) and (probe(init).kind == "huggingface" or run_kind(init) == "scores")
     return [os.path.abspath(init)] if ranks else []
-
-
-def _weights(rankers: int) -> List[float]:
-    """Weights of BM25 and of other rankers, whose scores are log-odds."""
-    return [BM25_WEIGHTS[0], *[BM25_WEIGHTS[1]] * (rankers - 1)]

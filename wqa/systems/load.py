@@ -112,7 +112,7 @@ def load_ranker(
         file. Or the name of a ranker that needs no training, where no file
         or folder has it: ``minilm``, which is ``maxsim:minilm``, the similarity of tokens by the
         installed encoder; ``maxsim:ENCODER`` or ``cosine:ENCODER`` of any encoder or run; ``bm25+``
-        before one of these, for the sum of 2 times BM25 and its scores; ``rr``, ``wo``, ``wo+rr``,
+        before one of these, for the mean of BM25's scores and its own; ``rr``, ``wo``, ``wo+rr``,
         ``random:SEED`` or ``bm25``, to which the options of engines do not apply.
     drop_ratio : float, sequence of float or None, or "tuned", optional
         alpha, as `Ranker.set_drops` takes it; ``"tuned"`` for the drop ratios that `wqa tune`
@@ -178,11 +178,6 @@ def load_ranker(
             raise OptionError("drop_ratio and drop_below", problem, "one of the two")
         ranker.set_drops(None, keep, drop_below)
     return ranker if long_candidates == "truncate" else WindowRanker(ranker)
-
-
-#: Weights of BM25 and of a similarity. Which of the two is better depends on the corpus; on
-#: development questions of SelQA and WikiQA their mean has at most 0.3 points of MAP less.
-BM25_WEIGHTS = (2.0, 1.0)
 
 
 class _Loading(NamedTuple):
@@ -253,7 +248,7 @@ def _load_baseline(name: BaselineName, loading: _Loading) -> Ranker:
             return similarity
         names = ["bm25", str(name._replace(with_bm25=False))]
         rankers = [import_part(BASELINES["bm25"])(BaselineName("bm25")), similarity]
-        return EnsembleRanker(rankers, BM25_WEIGHTS, names, "scores")
+        return EnsembleRanker(rankers, names=names, combine="scores")
     return import_part(BASELINES[name.rule])(name)
 
 
