@@ -9,8 +9,8 @@ examples:
 INDEX is a folder that `wqa index` wrote, or what it reads, which is then indexed for this command
 alone. --top documents are retrieved. The ranker puts all their sentences in order, and the table
 shows the first --n-best, or "no answer found" below the threshold of a calibrated run, of minilm or
-of --threshold. With --reader the ranker puts the documents in order, and the reader finds spans of the
-first --read of them. With --data, whose questions hold their answers, the figures are hit@N and
+of --threshold. With --reader the ranker puts the documents in order, and the reader finds spans of
+the first --read of them. With --data, whose questions hold their answers, the figures are hit@N and
 MRR of the sentences, or exact match and F1 of the spans by SQuAD's rule.
 """
 
