@@ -228,16 +228,12 @@ def _load_user(
     run: PathLike,
     computes: str,
     command: str,
-    ctx: str = "cpu",
-    precision: str = "float32",
-    threads: Optional[int] = None,
-    engine: str = "auto",
-    batch_tokens: Optional[int] = None,
     long_questions: str = "error",
     **options: Any,
 ) -> Any:
     """Load what uses a network that computes `computes`, such as `command` trains."""
-    config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
-    loaded = load_run(run, config, long_questions, computes, f"a run directory of `{command}`")
+    of_engine = {field.name for field in dataclasses.fields(EngineConfig)}.intersection(options)
+    engine = EngineConfig(**{name: options.pop(name) for name in of_engine})
+    loaded = load_run(run, engine, long_questions, computes, f"a run directory of `{command}`")
     build = find_system(loaded.config.system).ranker_type(computes)
     return build(loaded.network, loaded.inputs, **loaded.options, **options)
