@@ -13,21 +13,21 @@ import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
 import numpy as np
 
+from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, read_claims
 from wqa.data.documents import LABELS, NO_EVIDENCE, Claim
 from wqa.errors import DataError, InputError, OptionError, shorten
 from wqa.evaluation import claim_evaluator
 from wqa.inference.loop import check_finite, read_ahead, score_inputs
 from wqa.io.files import sha256
-from wqa.io.progress import note_counts
 from wqa.systems.mspp.inputs import JointInput
 from wqa.systems.mspp.ranker import JointRanker, check_input
 from wqa.systems.mspp.task import MSPPTask, group_candidates, plan_rows
-from wqa.text import is_store, naming_file, note_long_questions
+from wqa.text import is_store, naming_file
 from wqa.text.split_inputs import SPECIALS
 from wqa.training.losses import label_cross_entropy
 from wqa.training.pairs import TrainingPairs
-from wqa.training.task import Arrays, Setup
+from wqa.training.task import Arrays
 
 
 def pieces_of(claim: Claim, k: int) -> Tuple[List[int], int]:
@@ -53,23 +53,19 @@ class ClaimTask(MSPPTask):
     #: Share of the claims whose label is predicted.
     metric = "accuracy"
     computes = "labels"
+    candidate = "evidence text"
 
     @classmethod
-    def create(cls, setup: Setup) -> ClaimTask:
-        train_file, config = setup.train_file, setup.config
+    def read_pairs(
+        cls, train_file: str, inputs: Any, config: TrainingConfig
+    ) -> Tuple[TrainingPairs, str]:
         if is_store(train_file):
             raise DataError(train_file, "a store, which has no claims", "JSONL of claims")
-        network = cls.make_network(setup)
-        tokenizer = setup.start.tokenizer()
-        inputs: Any = network.text_inputs(tokenizer, setup.max_length, config.long_questions)
         claims = list(read_claims(train_file))
         with naming_file(train_file):
             questions = [question_of(claim, inputs.k) for claim in claims]
             pairs = TrainingPairs(questions, inputs, config.shuffle)
-        cut = (pairs.truncated, "evidence text", f"cut to {inputs.max_length} tokens")
-        note_counts(train_file, [cut])
-        note_long_questions(pairs.truncated_questions, pairs.skipped_questions, train_file)
-        return cls(network, inputs, pairs, config, sha256(train_file))
+        return pairs, sha256(train_file)
 
     def size(self) -> Dict[str, int]:
         return {"claims": len(np.unique(self.pairs.questions))}
@@ -199,9 +195,8 @@ class Verifier(JointRanker):
     def _encode(self, claim: Any) -> Tuple[Any, int]:
         """Tokenize a claim with its evidence; returns its number of tokens too."""
         name, evidence = f"claim {shorten(claim.id or claim.claim)}", claim.evidence
-        if isinstance(evidence, str) or not all(
-            isinstance(t, str) for t in (claim.claim, *evidence)
-        ):
+        are_texts = [isinstance(text, str) for text in (claim.claim, *evidence)]
+        if isinstance(evidence, str) or not all(are_texts):
             expected = "one claim and a list of its evidence"
             raise InputError(name, "not a string and a list of strings", expected)
         read, unread = pieces_of(claim, self.inputs.k)
