@@ -33,14 +33,17 @@ from wqa.training.task import Arrays
 def pieces_of(claim: Claim, k: int) -> Tuple[List[int], int]:
     """Indices of the evidence of a claim that is read, and the number of further pieces."""
     non_blank = [index for index, text in enumerate(claim.evidence) if text.strip()]
-    return non_blank[:k], max(len(non_blank) - k, 0)
+    unread = max(len(non_blank) - k, 0)
+    return non_blank[:k], unread
 
 
 def question_of(claim: Claim, k: int) -> Question:
     """A claim as a question, whose candidates are its evidence with the claim's label."""
     label: Any = LABELS.index(str(claim.label))
-    texts = [claim.evidence[index] for index in pieces_of(claim, k)[0]] or [NO_EVIDENCE]
-    return Question(claim.id, claim.claim, tuple(Candidate(text, label) for text in texts))
+    read, _ = pieces_of(claim, k)
+    texts = [claim.evidence[index] for index in read] or [NO_EVIDENCE]
+    candidates = [Candidate(text, label) for text in texts]
+    return Question(claim.id, claim.claim, tuple(candidates))
 
 
 class ClaimTask(MSPPTask):
@@ -72,15 +75,19 @@ class ClaimTask(MSPPTask):
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
         groups = group_candidates(self.pairs.questions, self.inputs.k)  # one a claim
-        lengths = self.pairs.lengths[groups[:, 0], 0] + self._candidate_tokens(groups)
+        first = groups[:, 0]
+        lengths = self.pairs.lengths[first, 0] + self._candidate_tokens(groups)
         if self.network.own_config.missing == "visible":
-            lengths = lengths + SPECIALS * (groups < 0).sum(axis=1)
+            missing = (groups < 0).sum(axis=1)
+            lengths = lengths + SPECIALS * missing
         rows = plan_rows(lengths, tokens // self.max_length, rng)
         return [groups[indices] for indices in rows]
 
     def losses(self, batch: Arrays, update: int) -> Arrays:
         # All pieces have the label of their claim, of which there is at least one.
-        return {"loss": label_cross_entropy(self.scores(batch, update), batch["labels"][:, 0])}
+        logits = self.scores(batch, update)
+        labels = batch["labels"][:, 0]
+        return {"loss": label_cross_entropy(logits, labels)}
 
 
 class Verdict(NamedTuple):
@@ -143,7 +150,8 @@ class Verifier(JointRanker):
     def __init__(self, network: Any, inputs: Any, **options: Any) -> None:
         labels = network.own_config.labels
         if labels != len(LABELS):
-            raise OptionError("network", f"{labels} labels", f"{len(LABELS)}: {', '.join(LABELS)}")
+            expected = f"{len(LABELS)}: {', '.join(LABELS)}"
+            raise OptionError("network", f"{labels} labels", expected)
         super().__init__(network, inputs, **options)
 
     def label(self, claim: str, evidence: Sequence[str] = ()) -> Verdict:
@@ -169,7 +177,8 @@ class Verifier(JointRanker):
             If a logit is not finite.
         """
         encoded, _ = self._encode(Claim("", claim, evidence))  # type: ignore[arg-type]
-        return self._rank_group([encoded])[0]
+        [verdict] = self._rank_group([encoded])
+        return verdict
 
     def label_all(self, claims: Iterable[Claim]) -> Iterator[Verdict]:
         """Label many claims, several at a time.
@@ -204,7 +213,8 @@ class Verifier(JointRanker):
         segments = self.inputs.segments(claim.claim, texts, claim.id)
         pairs = [self.inputs.assemble(segments.question, ids) for ids in segments.candidates]
         # Text without a token, such as a control character, is left out beside other evidence.
-        joint = self.inputs.join([pair for pair in pairs if not pair.empty] or pairs[:1])
+        non_empty = [pair for pair in pairs if not pair.empty]
+        joint = self.inputs.join(non_empty or pairs[:1])
         check_input(self.network, joint, name)
         truncated = [False] * len(evidence)
         for index, was_cut in zip(read, segments.truncated):
@@ -219,9 +229,11 @@ class Verifier(JointRanker):
 
 
 def _verdict(claim: ClaimInput, logits: np.ndarray) -> Verdict:
-    check_finite(logits, lambda index: (f"{claim.name}, logits", f"the label {LABELS[index]}"))
+    names = [f"the label {label}" for label in LABELS]
+    check_finite(logits, lambda index: (f"{claim.name}, logits", names[index]))
     shares = np.exp(logits - logits.max())
-    probabilities = dict(zip(LABELS, (shares / shares.sum()).tolist()))
+    shares = shares / shares.sum()
+    probabilities = dict(zip(LABELS, shares.tolist()))
     label = LABELS[int(logits.argmax())]
     return Verdict(label, probabilities, claim.truncated, claim.unread, claim.claim_truncated)
 
@@ -232,5 +244,6 @@ def evaluate_labels(dev: Any, inputs: Any) -> Any:
     def build(network: Any) -> Any:
         return Verifier(network, inputs, engine=dev.engine)
 
-    claims = dev.prepared(list(read_claims(dev.data)), inputs)
+    claims = list(read_claims(dev.data))
+    claims = dev.prepared(claims, inputs)
     return claim_evaluator(claims, build, dev.is_live)
