@@ -103,8 +103,7 @@ class MSPPTask(PairTask):
                 parts["predictor"] = TokenPredictor(backbone)
             origin = Origin(backbone, parts)
             copies = [(network.backbone, origin.backbone)]
-            if network.predictor is not None:
-                copies.append((network.predictor, origin.predictor))
+            copies += [(network.predictor, predictor) for predictor in parts.values()]
             line = fill_from(origin, network, copies, start, devices)
             if line:
                 line += f"; new: token types from {backbone.token_types}, head"

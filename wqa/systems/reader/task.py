@@ -51,11 +51,6 @@ class Example(NamedTuple):
     pair: TextInput
     span: Optional[Tuple[int, int]]
 
-    @property
-    def token_ids(self) -> np.ndarray:
-        """Tokens of the window."""
-        return self.pair.token_ids[self.pair.boundary : -1]
-
 
 class SpanExamples:
     """Windows of the candidates of training questions, with and without an answer."""
