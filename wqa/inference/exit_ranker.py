@@ -96,6 +96,7 @@ class InputsRanker(GroupRanker):
         self._system = system or type(network).__name__
         self._pool_size = pool_size if pool == "batch" else 0
         self._config = engine or EngineConfig(engine="mxnet")
+        self._full_work, self._list_work = network.full_work(), network.list_work()
         self.set_drops(drop_ratio, keep)
         self._engine = self._build_engine(quantized)
 
@@ -135,30 +136,43 @@ class InputsRanker(GroupRanker):
         raise NotImplementedError
 
     def _ranking_of_stage(
-        self, indices: np.ndarray, scores: np.ndarray, question: Question, **parts: Any
+        self,
+        indices: np.ndarray,
+        scores: np.ndarray,
+        question: Question,
+        layer: int,
+        truncated: np.ndarray,
+        tokens: int,
+        positions: float,
     ) -> Ranking:
         """Ranking by one stage, which scored some of the candidates; the others are blank.
 
-        ``indices`` are the candidates of ``scores``, both (n,); ``parts`` are other fields of the
-        `Ranking`, ``exits`` the layer of the stage.
+        ``indices`` are the candidates of ``scores``, both (n,). ``tokens`` are those that the stage
+        read for all of them, ``positions`` the same with padding.
         """
-
+        cost = FREE
+        if len(indices):
+            work, of_lists = self._full_work, len(indices) * self._list_work
+            one_token = float(len(indices) * work)
+            multiply_adds = float(tokens * work + of_lists)
+            padded = float(positions * work + of_lists)
+            cost = Cost(1.0, one_token, one_token, multiply_adds, padded, multiply_adds)
         where = f"{question_name(question)}, scores"
         check_finite(scores, lambda index: (where, candidate_name(question, int(indices[index]))))
-        exit_scores = np.full((1, len(parts["truncated"])), np.nan)
+        exit_scores = np.full((1, len(truncated)), np.nan)
         exit_scores[0, indices] = scores
         blank = np.isnan(exit_scores[0])
         by_candidate = np.where(blank, -np.inf, exit_scores[0])
-        layer = parts.pop("exits")
         return Ranking(
             order=np.argsort(-by_candidate, kind="stable"),
             scores=by_candidate,
             exits=np.where(blank, 0, layer),
+            truncated=truncated,
             blank=blank,
+            cost=cost,
             exit_scores=exit_scores,
             probabilities=self.calibration.probabilities(exit_scores),
             threshold=self.threshold,
-            **parts,
         )
 
 
@@ -170,7 +184,7 @@ class CascadeRanker(InputsRanker):
 
     def __init__(self, network: Network, inputs: PairInputs, *drops: Any, **options: Any) -> None:
         self._stage_work = np.array(network.stage_work())
-        self._full_work, self._longest = network.full_work(), network.max_positions
+        self._longest = network.max_positions
         super().__init__(network, inputs, *drops, **options)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Callable, Collection, Dict, Optional, Tuple
+from typing import Any, Callable, Collection, Dict, List, Optional, Tuple
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -45,11 +45,16 @@ class Checkpoint(TensorMap):
 
 def find_layout(files: Source) -> Optional[DirectoryLayout]:
     """Find the layout of a directory that holds the network of a system."""
-    for system in SYSTEMS.values():
-        layout = system.part("directory")
-        if layout is not None and layout().recognizes(files):
-            return layout()
+    for layout in _layouts("directory"):
+        if layout.recognizes(files):
+            return layout
     return None
+
+
+def _layouts(part: str) -> List[Any]:
+    """Layouts of all systems that have one."""
+    types = [system.part(part) for system in SYSTEMS.values()]
+    return [layout() for layout in types if layout is not None]
 
 
 def build_held(layout: DirectoryLayout, files: Source) -> Network:
@@ -123,13 +128,10 @@ def load_classifier(directory: PathLike, ctx: Devices = None) -> Network:
 
 def _recognize(path: pathlib.Path, weights: Weights) -> CheckpointLayout:
     """Layout of a file, by the names of its tensors."""
-    names = []
-    for system in SYSTEMS.values():
-        layout = system.part("checkpoint")
-        if layout is None:
-            continue
-        if layout().recognizes(weights.shapes):
-            return layout()
-        names.append(layout().file_name)
-    expected = f"a checkpoint as {', '.join(names)}, or a directory with its config.json"
+    layouts = _layouts("checkpoint")
+    for layout in layouts:
+        if layout.recognizes(weights.shapes):
+            return layout
+    names = ", ".join(layout.file_name for layout in layouts)
+    expected = f"a checkpoint as {names}, or a directory with its config.json"
     raise EncoderError(path, "a file of tensors without a configuration", expected)

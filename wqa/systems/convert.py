@@ -63,6 +63,7 @@ class PretrainedEncoder(HybridBlock):
         with self.name_scope():
             self.backbone = Backbone(config)
             self.pooler = nn.Dense(config.units, in_units=config.units) if has_pooler else None
+        self.config, self.own_config = config, None
 
     def fill(self, files: Source) -> None:
         """Write the tensors of an encoder."""
@@ -113,23 +114,32 @@ def convert(
     with encoder_directory(encoder or source) as folder:
         opened = _open_checkpoint(path, folder) if is_checkpoint else _open_directory(folder)
         tokenizer = load_tokenizer(folder)
-        tokenizer.check_fits(opened.config, folder)
-        without_gradients(opened.model)
-        opened.model.initialize(mx.init.Zero())
+        files, model = opened.files, opened.model
+        tokenizer.check_fits(model.config, folder)
+        without_gradients(model)
+        model.initialize(mx.init.Zero())
         opened.fill()
-    report = _report(opened)
-    own_config = getattr(opened.model, "own_config", None)
     record = RunConfig(
-        system=report.system,
-        backbone=report.config,
-        network=as_json(own_config) if own_config else {},
-        max_length=min(opened.max_length, report.config.max_positions),
+        system=opened.system,
+        backbone=model.config,
+        network=as_json(model.own_config) if model.own_config else {},
+        max_length=min(opened.max_length, model.config.max_positions),
         encoder=str(source),
         versions=library_versions(),
         command=command,
     )
-    write_run(out, opened.model, record, tokenizer)
-    return report
+    write_run(out, model, record, tokenizer)
+    parameters = model._collect_params_with_prefix().values()
+    encoder_count = model.backbone.parameter_count()
+    return Report(
+        config=model.config,
+        system=opened.system,
+        read=len(files.weights.shapes),
+        mapped=len(files.used),
+        unused=files.unused(),
+        parameters=encoder_count,
+        head_parameters=sum(math.prod(values.shape) for values in parameters) - encoder_count,
+    )
 
 
 class _Opened(NamedTuple):
@@ -137,7 +147,6 @@ class _Opened(NamedTuple):
 
     files: TensorMap
     model: Any
-    config: BackboneConfig
     system: str
     fill: Callable[[], None]
     max_length: int = MAX_LENGTH
@@ -149,7 +158,7 @@ def _open_checkpoint(path: pathlib.Path, folder: pathlib.Path) -> _Opened:
     network = files.network
     files.check(network)
     fill = functools.partial(files.fill, network)
-    return _Opened(files, network, network.config, files.system, fill)
+    return _Opened(files, network, files.system, fill)
 
 
 def _open_directory(folder: pathlib.Path) -> _Opened:
@@ -160,24 +169,8 @@ def _open_directory(folder: pathlib.Path) -> _Opened:
         model = PretrainedEncoder(files.config, files.has_pooler())
         files.check(model.backbone)
         fill = functools.partial(model.fill, files)
-        return _Opened(files, model, files.config, "encoder", fill)
+        return _Opened(files, model, "encoder", fill)
     network = build_held(layout, files)
     fill = functools.partial(fill_held, layout, network, files)
     length = max(MAX_LENGTH, layout.max_length(network))
-    return _Opened(files, network, files.config, layout.system, fill, length)
-
-
-def _report(opened: _Opened) -> Report:
-    files, model = opened.files, opened.model
-    parameters = model._collect_params_with_prefix().values()
-    count = sum(math.prod(parameter.shape) for parameter in parameters)
-    encoder_count = model.backbone.parameter_count()
-    return Report(
-        config=opened.config,
-        system=opened.system,
-        read=len(files.weights.shapes),
-        mapped=len(files.used),
-        unused=files.unused(),
-        parameters=encoder_count,
-        head_parameters=count - encoder_count,
-    )
+    return _Opened(files, network, layout.system, fill, length)

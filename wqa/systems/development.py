@@ -150,10 +150,11 @@ class Comparison:
             orders.append(np.argsort(-np.sum(scores, axis=0), kind="stable"))
         return evaluate(orders, self.questions)
 
-    def described(self, figures: Optional[Dict[str, Dict[str, float]]] = None) -> str:
+    def described(self) -> str:
         """MAP of rankers by their names."""
-        rows = (self.figures if figures is None else figures).items()
-        maps = [f"{printable(name)} {100 * row['map']:.2f}" for name, row in rows]
+        maps = []
+        for name, figures in self.figures.items():
+            maps.append(f"{printable(name)} {100 * figures['map']:.2f}")
         return f"MAP on {len(self.questions)} questions of dev: {', '.join(maps)}"
 
     def finish(self, run: pathlib.Path, update: int) -> None:
@@ -162,10 +163,10 @@ class Comparison:
         best = max(self.figures, key=lambda name: self.figures[name]["map"])
         self._scores["."] = self._ranked_by(str(run))
         own, ensemble = self._figures(["."]), self._figures([*names, "."])
-        figures = {**self.figures, "run": own, ENSEMBLE: ensemble}
-        MetricsFile(run / "metrics.jsonl").append({"update": update, "compared": figures})
+        self.figures.update({"run": own, ENSEMBLE: ensemble})
+        MetricsFile(run / "metrics.jsonl").append({"update": update, "compared": self.figures})
         write_json(run / ENSEMBLE, {"ensemble": [*names, "."], "combine": "scores"})
-        LOGGER.info(self.described(figures))
+        LOGGER.info(self.described())
         path = printable(str(run / ENSEMBLE))
         if own["map"] < self.figures[best]["map"]:
             LOGGER.warning(f"the run ranks worse than {best}, which needs no training: use {path}")

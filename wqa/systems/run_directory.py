@@ -74,8 +74,11 @@ def load_run(
     if source.kind != "run":
         raise _no_run(source, expected)
     config = read_run_config(folder / "config.json")
-    if computes:
-        _check_kind(folder, config, computes)
+    actual = own_config(folder, config).computes if computes else ""
+    if actual != computes:
+        what, use = KINDS[actual]
+        problem = f"a run of the system {config.system}, which is {what}"
+        raise RunDirectoryError(folder, problem, KINDS[computes][0], f"{use}, or name another run")
     check_finished(folder, config)
     with ThreadPoolExecutor(1) as thread:
         weights = thread.submit(check_digest, folder / "model.params", config.sha256)
@@ -135,15 +138,6 @@ def check_engine(engine: EngineConfig) -> None:
     """Check that this machine has the device and the precision of an engine."""
     parse_devices(engine.ctx)
     check_precision(engine.precision)
-
-
-def _check_kind(folder: pathlib.Path, config: RunConfig, computes: str) -> None:
-    """Check what the network of a run computes, before its files are read."""
-    actual = own_config(folder, config).computes
-    if actual != computes:
-        what, use = KINDS[actual]
-        problem = f"a run of the system {config.system}, which is {what}"
-        raise RunDirectoryError(folder, problem, KINDS[computes][0], f"{use}, or name another run")
 
 
 def load_network(folder: pathlib.Path, config: RunConfig, ctx: str) -> Network:
@@ -228,16 +222,12 @@ def _load_user(
     run: PathLike,
     computes: str,
     command: str,
-    ctx: str = "cpu",
-    precision: str = "float32",
-    threads: Optional[int] = None,
-    engine: str = "auto",
-    batch_tokens: Optional[int] = None,
     long_questions: str = "error",
     **options: Any,
 ) -> Any:
     """Load what uses a network that computes `computes`, such as `command` trains."""
-    config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
-    loaded = load_run(run, config, long_questions, computes, f"a run directory of `{command}`")
+    of_engine = {field.name for field in dataclasses.fields(EngineConfig)}.intersection(options)
+    engine = EngineConfig(**{name: options.pop(name) for name in of_engine})
+    loaded = load_run(run, engine, long_questions, computes, f"a run directory of `{command}`")
     build = find_system(loaded.config.system).ranker_type(computes)
     return build(loaded.network, loaded.inputs, **loaded.options, **options)

@@ -196,15 +196,12 @@ class ScoringTask(PartTask):
         """Score a part. The same questions give the same bits, as none are ranked beside them."""
         questions: List[Question] = list(filter(self._passes, self._reader.read(partition)))
         with naming_file(self.data):
-            return self._score(questions)
-
-    def _score(self, questions: List[Question]) -> Arrays:
-        """Keys and scores of all candidates, the lines of a file, and the values of `COUNTS`."""
-        prepared = _prepare(self.ranker, questions)
+            prepared = _prepare(self.ranker, questions)
+            # A list gives the same groups of questions each time, and so the same bits.
+            rankings = list(self.ranker.rank_all(prepared.questions))
         keys, scores = [np.zeros(0, TYPES["keys"])], [np.zeros(0, TYPES["scores"])]
         blank, lines = 0, [""]
-        # A list gives the same groups of questions each time, and so the same bits.
-        for question, ranking in zip(prepared.questions, self.ranker.rank_all(prepared.questions)):
+        for question, ranking in zip(prepared.questions, rankings):
             keys.append(candidate_keys(question))
             scores.append(ranking.scores.astype(TYPES["scores"]))
             blank += int(np.count_nonzero(ranking.blank))

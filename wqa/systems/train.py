@@ -138,8 +138,7 @@ def train(
     if dev and make_evaluator:
         raise OptionError("dev and make_evaluator", "both", "one of the two")
     development = Development(dev, system, own_config, config) if dev else None
-    if development:
-        make_evaluator = development.evaluator
+    make_evaluator = development.evaluator if development else make_evaluator
     with _joined(run, config) as workers:
         devices_now = len(devices) * workers.count
         began_on = (resume and _devices_of(run)) or devices_now
@@ -173,7 +172,9 @@ def train(
                 task.teach(functools.partial(scores_of_teachers, teachers, train_file=train_file))
             if workers.writes:
                 _begin(run, record, task)
-            compared = _compare(development, task, encoder, init, workers)
+            compared = None
+            if development and workers.writes:
+                compared = development.comparison(task.inputs, encoder, init)
             _seed(config.seed)
             _log_start(run, task.initialize(start, devices), compared, workers)
             _warn_of_devices(began_on, devices_now)
@@ -251,15 +252,6 @@ def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)
     mx.random.seed(seed)
-
-
-def _compare(
-    development: Optional[Development], task: Task, encoder: str, init: str, workers: Workers
-) -> Optional[Comparison]:
-    """Rank by what needs no training, on the worker that writes."""
-    if development is None or not workers.writes:
-        return None
-    return development.comparison(task.inputs, encoder, init)
 
 
 def _log_start(

@@ -260,23 +260,29 @@ class PairTask(Task):
         network = cls.make_network(setup)
         tokenizer = setup.start.tokenizer()
         inputs = network.text_inputs(tokenizer, setup.max_length, config.long_questions)
-        if is_store(train_file):
-            store = PairStore(train_file)
-            pairs: Pairs = StoredPairs(store, inputs, config.train_filter, config.shuffle)
-            digest = store.meta["source_sha256"]
-        else:
-            questions = filter_questions(read_questions(train_file), config.train_filter)
-            with naming_file(train_file):
-                pairs = TrainingPairs(
-                    questions,
-                    inputs,
-                    config.shuffle,
-                    config.train_filter,
-                    with_keys=bool(config.teachers),
-                )
-            digest = data_digest(train_file)
+        pairs, digest = cls.read_pairs(train_file, inputs, config)
         note_long_questions(pairs.truncated_questions, pairs.skipped_questions, train_file)
         return cls(network, inputs, pairs, config, digest)
+
+    @classmethod
+    def read_pairs(
+        cls, train_file: str, inputs: PairInputs, config: TrainingConfig
+    ) -> Tuple[Pairs, str]:
+        """Read the labelled pairs of a file or a store, and the SHA-256 of its data."""
+        if is_store(train_file):
+            store = PairStore(train_file)
+            stored = StoredPairs(store, inputs, config.train_filter, config.shuffle)
+            return stored, store.meta["source_sha256"]
+        questions = filter_questions(read_questions(train_file), config.train_filter)
+        with naming_file(train_file):
+            pairs = TrainingPairs(
+                questions,
+                inputs,
+                config.shuffle,
+                config.train_filter,
+                with_keys=bool(config.teachers),
+            )
+        return pairs, data_digest(train_file)
 
     @classmethod
     def make_network(cls, setup: Setup) -> Network:

@@ -278,8 +278,12 @@ def examples_of(questions, tokenizer, max_length=40, stride=0, **options):
     return SpanExamples(questions, windows, **options)
 
 
+def tokens_of(example):
+    return example.pair.token_ids[example.pair.boundary : -1]
+
+
 def span_text(tokenizer, example):
-    ids = example.token_ids[example.span[0] : example.span[1] + 1]
+    ids = tokens_of(example)[example.span[0] : example.span[1] + 1]
     return " ".join(map(tokenizer.token, ids)).replace(" ##", "")
 
 
@@ -331,7 +335,7 @@ def test_no_window_without_an_answer_holds_a_part_of_one(tokenizer):
         negative = [example for example in made.examples if example.span is None]
         windows += len(negative)
         for example in negative:
-            assert not answer_ids & set(example.token_ids.tolist())
+            assert not answer_ids & set(tokens_of(example).tolist())
     assert windows
 
 

@@ -8,21 +8,17 @@ BASELINES = dict.fromkeys(
 )
 
 #: Records of the systems of this package.
-SYSTEMS = (
+SYSTEMS = tuple(
     System(
-        name="cosinet",
-        help="Cosinet, on word vectors",
-        network="wqa.systems.cosinet.network.Cosinet",
+        name=name,
+        help=f"{title}, on word vectors",
+        network=f"wqa.systems.cosinet.network.{network}",
         task="wqa.systems.cosinet.task.ListTask",
         ranker="wqa.systems.cosinet.ranker.ListRanker",
         inputs="wqa.systems.cosinet.inputs.ListInputs",
-    ),
-    System(
-        name="compare_aggregate",
-        help="Compare-Aggregate, on word vectors",
-        network="wqa.systems.cosinet.network.CompareAggregate",
-        task="wqa.systems.cosinet.task.ListTask",
-        ranker="wqa.systems.cosinet.ranker.ListRanker",
-        inputs="wqa.systems.cosinet.inputs.ListInputs",
-    ),
+    )
+    for name, title, network in (
+        ("cosinet", "Cosinet", "Cosinet"),
+        ("compare_aggregate", "Compare-Aggregate", "CompareAggregate"),
+    )
 )

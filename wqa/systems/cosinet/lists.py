@@ -241,11 +241,8 @@ class ListNetwork(Network):
         -------
         int
         """
-        blocks = [self.out]
-        if self.recurrent is not None:
-            blocks.append(self.recurrent)
         work = 0
-        for block in blocks:
+        for block in filter(None, (self.out, self.recurrent)):
             for name, parameter in block.collect_params().items():
                 if name.endswith("weight"):
                     work += math.prod(parameter.shape)

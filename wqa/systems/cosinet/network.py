@@ -55,7 +55,9 @@ class Cosinet(ListNetwork):
         in_question = real_positions(F, question, question_valid)  # (B, N)
         in_candidate = real_positions(F, candidate, valid)  # (B, M)
         # r_ij, section 4.1.1.
-        cosines = F.batch_dot(_normalized(F, question), _normalized(F, candidate), transpose_b=True)
+        directions = _normalized(F, question)
+        others = _normalized(F, candidate)
+        cosines = F.batch_dot(directions, others, transpose_b=True)  # (B, N, M)
         of_question = _relatedness(F, cosines, in_question, in_candidate, axis=2)  # r_i, (B, N)
         of_candidate = _relatedness(F, cosines, in_candidate, in_question, axis=1)  # r_j, (B, M)
         first = _text(F, self.question_filters, question, of_question, in_question)  # q_e
@@ -71,21 +73,25 @@ def _filters(channels: int) -> nn.Conv1D:
 
 def _normalized(F, words: Tensor) -> Tensor:
     """Words of length 1; a word whose embedding is 0 stays 0, so that its cosines are 0."""
-    norms = F.sqrt(F.sum(F.square(words), axis=2, keepdims=True))
-    return F.broadcast_div(words, F.maximum(norms, 1e-12))
+    squares = F.sum(F.square(words), axis=2, keepdims=True)
+    norms = F.maximum(F.sqrt(squares), 1e-12)
+    return F.broadcast_div(words, norms)
 
 
 def _relatedness(F, cosines: Tensor, own: Tensor, other: Tensor, axis: int) -> Tensor:
     """Greatest cosine with a word of the other text; 0 at padding, as the embeddings are."""
     padding = F.expand_dims((1 - other) * _NO_COSINE, axis=3 - axis)
-    related = F.max(F.broadcast_add(cosines, padding), axis=axis)
+    cosines = F.broadcast_add(cosines, padding)
+    related = F.max(cosines, axis=axis)
     return F.BlockGrad(related * own)
 
 
 def _text(F, filters: nn.Conv1D, words: Tensor, related: Tensor, real: Tensor) -> Tensor:
     """A text as the greatest output of each filter, (B, 300)."""
-    channels = F.concat(words, F.expand_dims(related, axis=2), dim=2)  # [w; r], (B, L, D + 1)
-    outputs = filters(F.swapaxes(channels, 1, 2))  # (B, 300, L)
+    related = F.expand_dims(related, axis=2)  # (B, L, 1)
+    channels = F.concat(words, related, dim=2)  # [w; r], (B, L, D + 1)
+    channels = F.swapaxes(channels, 1, 2)
+    outputs = filters(channels)  # (B, 300, L)
     # The paper names no activation; Severyn and Moschitti 2016 use ReLU. It is monotonic, so that
     # it may follow the maximum.
     return F.relu(greatest(F, outputs, real))
@@ -114,11 +120,13 @@ class CompareAggregate(ListNetwork):
         self.candidate_filters = _window_filters()
 
     def word_work(self) -> int:
-        return 2 * self.own_config.width * UNITS + sum(WINDOWS) * UNITS * FILTERS
+        projection = 2 * self.own_config.width * UNITS
+        return projection + sum(WINDOWS) * UNITS * FILTERS
 
     def encode_words(self, F, words: Tensor, real: Tensor) -> Tensor:
         # Equation 1: sigmoid(W_i x + b_i) * tanh(W_u x + b_u).
-        return F.broadcast_mul(self.gate(words) * self.update(words), real)
+        projected = self.gate(words) * self.update(words)
+        return F.broadcast_mul(projected, real)
 
     def encode_pairs(
         self, F, question: Tensor, question_valid: Tensor, candidate: Tensor, valid: Tensor
@@ -148,7 +156,8 @@ def _window_filters() -> nn.HybridSequential:
 def _attend(F, scores: Tensor, real: Tensor, words: Tensor) -> Tensor:
     """Weighted sums of the words of a text, for each word of the other one."""
     padding = F.expand_dims((1 - real) * MASKED, axis=1)
-    return F.batch_dot(F.softmax(F.broadcast_add(scores, padding), axis=2), words)
+    weights = F.softmax(F.broadcast_add(scores, padding), axis=2)
+    return F.batch_dot(weights, words)
 
 
 def _aggregate(F, filters: nn.HybridSequential, compared: Tensor, valid: Tensor) -> Tensor:
@@ -156,7 +165,8 @@ def _aggregate(F, filters: nn.HybridSequential, compared: Tensor, valid: Tensor)
     channels = F.swapaxes(compared, 1, 2)  # (B, C, L)
     texts = []
     for window, convolution in zip(WINDOWS, filters._children.values()):
-        outputs = F.slice_axis(convolution(channels), axis=2, begin=window - 1, end=None)
+        outputs = convolution(channels)
+        outputs = F.slice_axis(outputs, axis=2, begin=window - 1, end=None)
         # A window lies inside the text; a text that is shorter than the window has one.
         counts = F.maximum(valid - (window - 1), 1)
         real = real_positions(F, compared, counts)

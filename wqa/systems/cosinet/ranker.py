@@ -6,13 +6,12 @@ lengths. With one, lists do.
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
 from wqa.engines.engine import MicroBatch
-from wqa.inference.dropping import FREE, Cost
 from wqa.inference.exit_ranker import InputsRanker
 from wqa.inference.loop import micro_batches, score_inputs
 from wqa.inference.ranker import Capabilities
@@ -45,10 +44,6 @@ class ListRanker(InputsRanker):
 
     engine_inputs = ListEngineInputs
 
-    def __init__(self, network: Any, inputs: Any, *drops: Any, **options: Any) -> None:
-        self._work = network.stage_work()[0], network.list_work()
-        super().__init__(network, inputs, *drops, **options)
-
     @property
     def capabilities(self) -> Capabilities:
         """One stage without exits. A recurrent layer reads the candidates together."""
@@ -68,7 +63,21 @@ class ListRanker(InputsRanker):
     def _rank_group(self, group: Sequence[QuestionList]) -> List[Ranking]:
         lists = [encoded.words for encoded in group if len(encoded.order)]
         scored = zip(*self._scores(lists))
-        return [self._ranking(encoded, scored) for encoded in group]
+        rankings = []
+        for encoded in group:
+            texts, count = encoded.words, len(encoded.order)
+            scores, positions = next(scored) if count else (np.zeros(0), 0.0)
+            ranking = self._ranking_of_stage(
+                encoded.order,
+                scores,
+                encoded.question,
+                layer=1,
+                truncated=encoded.truncated,
+                tokens=len(texts.words) + len(texts.question) * count,
+                positions=positions,
+            )
+            rankings.append(ranking)
+        return rankings
 
     def _scores(self, lists: Sequence[WordList]) -> Tuple[List[np.ndarray], np.ndarray]:
         """Scores of the candidates of each list, and the positions that ran for all of them."""
@@ -99,28 +108,3 @@ class ListRanker(InputsRanker):
         most = self._config.batch_tokens or LIST_WORDS
         batches = plan_lists(counts, np.array(longest).reshape(-1, 2), most)
         return [MicroBatch([0], batch, [lists[index] for index in batch]) for batch in batches]
-
-    def _ranking(
-        self, encoded: QuestionList, scored: Iterator[Tuple[np.ndarray, float]]
-    ) -> Ranking:
-        """Ranking by the next of the scored lists, where any candidate has words."""
-        scores, positions = next(scored) if len(encoded.order) else (np.zeros(0), 0.0)
-        return self._ranking_of_stage(
-            encoded.order,
-            scores,
-            encoded.question,
-            exits=1,
-            truncated=encoded.truncated,
-            cost=self._cost(encoded, positions) if len(encoded.order) else FREE,
-        )
-
-    def _cost(self, encoded: QuestionList, positions: float) -> Cost:
-        count = len(encoded.order)
-        work, list_work = self._work
-        texts = encoded.words
-        words = len(texts.words) + len(texts.question) * count
-        of_lists = count * list_work
-        multiply_adds = float(words * work + of_lists)
-        padded = float(positions * work + of_lists)
-        one_token = float(count * work)
-        return Cost(1.0, one_token, one_token, multiply_adds, padded, multiply_adds)

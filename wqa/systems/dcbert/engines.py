@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
@@ -42,7 +43,6 @@ class DecoupledEngineInputs(EngineInputs):
         # MXNet warns of traced blocks that ignore an input: the linear variant uses no lengths.
         self.is_traced = network.own_config.interaction != "linear"
         self._join: Any = None
-        self._tables: Dict[str, np.ndarray] = {}
 
     def blocks(self) -> List[Any]:
         if not self.network.encoder_stages():  # an interaction that is one block
@@ -68,8 +68,6 @@ class DecoupledEngineInputs(EngineInputs):
         return np.array([(0, len(pair.question)) for pair in pairs])
 
     def embed(self, layers: Any, pairs: Sequence[EncodedPair], batch: Any) -> None:
-        if not self._tables:
-            self._tables = self._read_tables()
         sums = layers.sums
         for pair, (start, boundary), end in zip(pairs, batch.read_rows, batch.starts[1:]):
             for name, out in (("question", sums[start:boundary]), ("document", sums[boundary:end])):
@@ -99,7 +97,8 @@ class DecoupledEngineInputs(EngineInputs):
             joint.append(EncodedPair(question, document, truncated=False, empty=False))
         yield self, joint
 
-    def _read_tables(self) -> Dict[str, np.ndarray]:
+    @functools.cached_property
+    def _tables(self) -> Dict[str, np.ndarray]:
         """Rows that are added to those of a question and of a document: position and type."""
         network, own = self.network, self.network.own_config
         if own.interaction != "transformer":

@@ -52,9 +52,11 @@ class PairHead(Head):
     def hybrid_forward(self, F, first: Tensor) -> Tensor:
         if self._compares:
             question, document = F.split(first, num_outputs=2, axis=1)  # (B, C)
+            product = question * document
             difference = F.abs(question - document)
-            first = F.concat(question, document, question * document, difference, dim=1)
-        return F.reshape(self.out(self.dense(first)), (-1,))
+            first = F.concat(question, document, product, difference, dim=1)
+        scores = self.out(self.dense(first))
+        return F.reshape(scores, (-1,))
 
 
 class LinearHead(Head):
@@ -87,9 +89,11 @@ class LinearHead(Head):
             document = self.document_pooler(document)
         question = self.dropout(question)
         document = self.dropout(document)
-        joint = F.concat(question, document, question - document, dim=1)  # (B, 3 C)
+        difference = question - document
+        joint = F.concat(question, document, difference, dim=1)  # (B, 3 C)
         hidden = self.out_dropout(self.dense(joint))
-        return F.reshape(self.out(hidden), (-1,))
+        scores = self.out(hidden)
+        return F.reshape(scores, (-1,))
 
 
 def _pooler(units: int, has_pooler: bool) -> Optional[nn.Dense]:
@@ -137,8 +141,7 @@ class LSTMInteraction(HybridBlock):
 
     def hybrid_forward(self, F, *encoded: Tensor, bilinear_bias: Tensor) -> Tensor:
         question, question_valid, document, document_valid = encoded
-        first = F.slice_axis(question, axis=1, begin=0, end=1)
-        first = F.reshape(first, (-3, 0))  # (B, C)
+        first = F.reshape(_first(F, question), (-3, 0))  # (B, C)
         if self.question_pooler is not None:
             first = self.question_pooler(first)
         question = self.dropout(question)
@@ -148,25 +151,32 @@ class LSTMInteraction(HybridBlock):
         hidden = F.swapaxes(hidden, 0, 1)  # (M, B, 2 C)
         outputs = []
         for layer in self.lstm._children.values():
-            hidden = layer(self.dropout(hidden), document_valid)
+            hidden = self.dropout(hidden)
+            hidden = layer(hidden, document_valid)
             outputs.append(hidden)
         hidden = F.concat(*outputs, dim=2)
         hidden = F.swapaxes(hidden, 0, 1)  # (B, M, 4 C)
         hidden = self.document_dense(self.dropout(hidden))
         hidden = self.dropout(hidden)  # (B, M, 128)
         first = self.dropout(self.question_dense(first))  # (B, 128)
-        weights = F.reshape(self.bilinear(first), (0, BILINEAR, BILINEAR))
+        weights = self.bilinear(first)
+        weights = F.reshape(weights, (0, BILINEAR, BILINEAR))
         joint = F.batch_dot(hidden, weights, transpose_b=True)  # (B, M, 128)
-        joint = F.broadcast_add(joint, padding_of(F, document, document_valid))
+        padding = padding_of(F, document, document_valid)
+        joint = F.broadcast_add(joint, padding)
         greatest = F.max(joint, axis=1)  # (B, 128)
-        return self.out(F.broadcast_add(greatest, F.expand_dims(bilinear_bias, axis=0)))
+        bias = F.expand_dims(bilinear_bias, axis=0)
+        greatest = F.broadcast_add(greatest, bias)
+        return self.out(greatest)
 
     def _align(self, F, question: Tensor, question_valid: Tensor, document: Tensor) -> Tensor:
         keys = self.alignment(question)
         queries = self.alignment(document)
         scores = F.batch_dot(queries, keys, transpose_b=True)  # (B, M, N)
-        padding = F.swapaxes(padding_of(F, question, question_valid), 1, 2)  # (B, 1, N)
-        weights = F.softmax(F.broadcast_add(scores, padding))
+        padding = padding_of(F, question, question_valid)
+        padding = F.swapaxes(padding, 1, 2)  # (B, 1, N)
+        scores = F.broadcast_add(scores, padding)
+        weights = F.softmax(scores)
         return F.batch_dot(weights, question)
 
 
@@ -176,7 +186,8 @@ def padding_of(F: Any, hidden: Tensor, valid_length: Tensor) -> Tensor:
     Shapes: `hidden` (B, length, C), `valid_length` (B,), the result (B, length, 1).
     """
     real = real_positions(F, hidden, valid_length)  # (B, length)
-    return F.expand_dims((1 - real) * MASKED, axis=2)
+    masked = (1 - real) * MASKED
+    return F.expand_dims(masked, axis=2)
 
 
 class FirstRows(HybridBlock):
@@ -187,9 +198,13 @@ class FirstRows(HybridBlock):
 
     def hybrid_forward(self, F, *encoded: Tensor) -> Tuple[Tensor, Tensor]:
         question, question_valid, document, _ = encoded
-        first = F.slice_axis(question, axis=1, begin=0, end=1)
-        second = F.slice_axis(document, axis=1, begin=0, end=1)
-        return F.concat(first, second, dim=1), 2 * F.ones_like(question_valid)
+        first = F.concat(_first(F, question), _first(F, document), dim=1)
+        return first, 2 * F.ones_like(question_valid)
+
+
+def _first(F: Any, hidden: Tensor) -> Tensor:
+    """First row of each text, (B, 1, C)."""
+    return F.slice_axis(hidden, axis=1, begin=0, end=1)
 
 
 class PairRows(HybridBlock):
@@ -231,8 +246,10 @@ class PairRows(HybridBlock):
         order = _order(F, hidden, question, question_valid)
         # A lookup in all rows of the batch, which is ten times faster than `batch_dot` with a
         # permutation, and whose gradient is four times faster than that of `gather_nd`.
-        rows = F.take(F.reshape(hidden, (-3, 0)), order)  # (B * L, C)
-        return F.reshape_like(rows, hidden), question_valid + document_valid
+        rows = F.reshape(hidden, (-3, 0))  # (B * L, C)
+        rows = F.take(rows, order)
+        rows = F.reshape_like(rows, hidden)
+        return rows, question_valid + document_valid
 
     def _add_rows(
         self, F, hidden: Tensor, text: int, position_weight: Tensor, type_weight: Tensor
@@ -243,27 +260,36 @@ class PairRows(HybridBlock):
         added = F.Embedding(steps, position_weight, input_dim=positions, output_dim=units)
         kind = F.slice_axis(type_weight, axis=0, begin=text, end=text + 1)  # (1, C)
         added = F.broadcast_add(added, kind)  # (length, C)
-        return F.broadcast_add(hidden, F.expand_dims(added, axis=0))
+        added = F.expand_dims(added, axis=0)
+        return F.broadcast_add(hidden, added)
 
 
 def _order(F, joined: Tensor, question: Tensor, question_valid: Tensor) -> Tensor:
     """Numbers of the rows of `PairRows`, in its order, among all rows of the batch, (B * L,)."""
-    numbers = F.contrib.arange_like(F.slice_axis(joined, axis=2, begin=0, end=1))  # (B, L, 1)
-    starts = F.slice_axis(numbers, axis=1, begin=0, end=1)
+    column = F.slice_axis(joined, axis=2, begin=0, end=1)
+    numbers = F.contrib.arange_like(column)  # (B, L, 1)
+    starts = _first(F, numbers)
     starts = F.reshape(starts, (-1, 1))  # (B, 1)
-    steps = F.expand_dims(F.contrib.arange_like(joined, axis=1), axis=0)  # (1, L)
+    steps = F.contrib.arange_like(joined, axis=1)
+    steps = F.expand_dims(steps, axis=0)  # (1, L)
     question_steps = F.contrib.arange_like(question, axis=1)
-    width = F.reshape(F.sum(F.ones_like(question_steps)), (1, 1))  # N
+    width = F.sum(F.ones_like(question_steps))
+    width = F.reshape(width, (1, 1))  # N
     length = F.reshape(question_valid, (-1, 1))  # (B, 1)
     in_question = F.broadcast_lesser_equal(steps, length)  # (B, L)
     of_question = F.broadcast_mul(in_question, F.relu(steps - 1))
-    of_document = F.broadcast_sub(F.broadcast_add(steps, width), length)
+    of_document = F.broadcast_add(steps, width)
+    of_document = F.broadcast_sub(of_document, length)
     # The positions of the padding take the last row of the pair.
-    of_document = F.broadcast_minimum(of_document, F.max(steps, axis=1, keepdims=True))
-    order = of_question + (1 - in_question) * of_document
+    last = F.max(steps, axis=1, keepdims=True)
+    of_document = F.broadcast_minimum(of_document, last)
+    in_document = 1 - in_question
+    order = of_question + in_document * of_document
     second = F.broadcast_mul(steps == 1, width)  # (1, L), the document's first row
-    order = F.broadcast_add(F.broadcast_add(order, second), starts)
-    return F.BlockGrad(F.reshape(order, (-1,)))
+    order = F.broadcast_add(order, second)
+    order = F.broadcast_add(order, starts)
+    order = F.reshape(order, (-1,))
+    return F.BlockGrad(order)
 
 
 class StagedInteraction(HybridBlock):
@@ -288,4 +314,6 @@ class StagedInteraction(HybridBlock):
         break_cycles(self)
 
     def hybrid_forward(self, F, *encoded: Tensor) -> Tensor:
-        return F.stack(*scores_of_stages(self._stages, *self.join(*encoded)), axis=1)
+        joined = self.join(*encoded)
+        scores = scores_of_stages(self._stages, *joined)
+        return F.stack(*scores, axis=1)

@@ -126,26 +126,26 @@ class DecoupledRanker(CascadeRanker):
         for side, limit in zip((questions, documents), self._limits):
             pairs.check_lengths(np.array([text.length for text in side], dtype=int), limit)
             check_ids([text.token_ids for text in side], network.config.vocab_size, pairs.name)
-        ranked: List[Tuple[int, np.ndarray]] = []  # question, its pairs that are not blank
-        for index, (start, end) in enumerate(pairs.questions()):
-            non_blank = start + np.flatnonzero(pairs.non_blank[start:end])
-            if len(non_blank):
-                ranked.append((index, non_blank))
+        ranked: List[np.ndarray] = []  # pairs of each question that are not blank
         new: Dict[bytes, TextInput] = {}  # documents to encode, each text once
-        encoded = [(0, 0)] * (len(pairs.starts) - 1)
-        for index, non_blank in ranked:
-            texts, tokens = 1, questions[non_blank[0]].length
+        encoded = []
+        for start, end in pairs.questions():
+            non_blank = start + np.flatnonzero(pairs.non_blank[start:end])
+            texts = tokens = 0
+            if len(non_blank):
+                ranked.append(non_blank)
+                texts, tokens = 1, questions[non_blank[0]].length
             for pair in non_blank:
                 key = documents[pair].token_ids.tobytes()
                 if key and key not in new:
                     new[key] = documents[pair]
                     texts, tokens = texts + 1, tokens + documents[pair].length
-            encoded[index] = (texts, tokens)
-        firsts = [questions[non_blank[0]] for _, non_blank in ranked]
+            encoded.append((texts, tokens))
+        firsts = [questions[non_blank[0]] for non_blank in ranked]
         question_rows = self._encode_texts(self.question_encoder, firsts)
         known = dict(zip(new, self._encode_texts(self.document_encoder, list(new.values()))))
         network_inputs = list(pairs.all)
-        for (_, non_blank), rows in zip(ranked, question_rows):
+        for non_blank, rows in zip(ranked, question_rows):
             for pair in non_blank:
                 document = documents[pair]
                 text = known.get(document.token_ids.tobytes())

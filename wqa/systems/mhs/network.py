@@ -248,17 +248,12 @@ class Member(Network):
     def heads(self) -> List[Head]:
         return [self.path.head]
 
-    def stages(self) -> List[Stage]:
-        return self.encoder_stages()
-
     def encoder_stages(self) -> List[Stage]:
         return [self.path]
 
     def stage_work(self) -> List[float]:
         return [float(len(self.path.layers) * self.config.layer_work)]
 
-    def hybrid_forward(
-        self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
-    ) -> Tensor:
-        _, scores = self.path(token_ids, token_types, valid_length)
+    def hybrid_forward(self, F, *inputs: Tensor) -> Tensor:
+        _, scores = self.path(*inputs)
         return scores

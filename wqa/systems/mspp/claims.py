@@ -13,34 +13,37 @@ import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
 import numpy as np
 
+from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, read_claims
 from wqa.data.documents import LABELS, NO_EVIDENCE, Claim
 from wqa.errors import DataError, InputError, OptionError, shorten
 from wqa.evaluation import claim_evaluator
 from wqa.inference.loop import check_finite, read_ahead, score_inputs
 from wqa.io.files import sha256
-from wqa.io.progress import note_counts
 from wqa.systems.mspp.inputs import JointInput
 from wqa.systems.mspp.ranker import JointRanker, check_input
 from wqa.systems.mspp.task import MSPPTask, group_candidates, plan_rows
-from wqa.text import is_store, naming_file, note_long_questions
+from wqa.text import is_store, naming_file
 from wqa.text.split_inputs import SPECIALS
 from wqa.training.losses import label_cross_entropy
 from wqa.training.pairs import TrainingPairs
-from wqa.training.task import Arrays, Setup
+from wqa.training.task import Arrays
 
 
 def pieces_of(claim: Claim, k: int) -> Tuple[List[int], int]:
     """Indices of the evidence of a claim that is read, and the number of further pieces."""
     non_blank = [index for index, text in enumerate(claim.evidence) if text.strip()]
-    return non_blank[:k], max(len(non_blank) - k, 0)
+    unread = max(len(non_blank) - k, 0)
+    return non_blank[:k], unread
 
 
 def question_of(claim: Claim, k: int) -> Question:
     """A claim as a question, whose candidates are its evidence with the claim's label."""
     label: Any = LABELS.index(str(claim.label))
-    texts = [claim.evidence[index] for index in pieces_of(claim, k)[0]] or [NO_EVIDENCE]
-    return Question(claim.id, claim.claim, tuple(Candidate(text, label) for text in texts))
+    read, _ = pieces_of(claim, k)
+    texts = [claim.evidence[index] for index in read] or [NO_EVIDENCE]
+    candidates = [Candidate(text, label) for text in texts]
+    return Question(claim.id, claim.claim, tuple(candidates))
 
 
 class ClaimTask(MSPPTask):
@@ -53,38 +56,38 @@ class ClaimTask(MSPPTask):
     #: Share of the claims whose label is predicted.
     metric = "accuracy"
     computes = "labels"
+    candidate = "evidence text"
 
     @classmethod
-    def create(cls, setup: Setup) -> ClaimTask:
-        train_file, config = setup.train_file, setup.config
+    def read_pairs(
+        cls, train_file: str, inputs: Any, config: TrainingConfig
+    ) -> Tuple[TrainingPairs, str]:
         if is_store(train_file):
             raise DataError(train_file, "a store, which has no claims", "JSONL of claims")
-        network = cls.make_network(setup)
-        tokenizer = setup.start.tokenizer()
-        inputs: Any = network.text_inputs(tokenizer, setup.max_length, config.long_questions)
         claims = list(read_claims(train_file))
         with naming_file(train_file):
             questions = [question_of(claim, inputs.k) for claim in claims]
             pairs = TrainingPairs(questions, inputs, config.shuffle)
-        cut = (pairs.truncated, "evidence text", f"cut to {inputs.max_length} tokens")
-        note_counts(train_file, [cut])
-        note_long_questions(pairs.truncated_questions, pairs.skipped_questions, train_file)
-        return cls(network, inputs, pairs, config, sha256(train_file))
+        return pairs, sha256(train_file)
 
     def size(self) -> Dict[str, int]:
         return {"claims": len(np.unique(self.pairs.questions))}
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
         groups = group_candidates(self.pairs.questions, self.inputs.k)  # one a claim
-        lengths = self.pairs.lengths[groups[:, 0], 0] + self._candidate_tokens(groups)
+        first = groups[:, 0]
+        lengths = self.pairs.lengths[first, 0] + self._candidate_tokens(groups)
         if self.network.own_config.missing == "visible":
-            lengths = lengths + SPECIALS * (groups < 0).sum(axis=1)
+            missing = (groups < 0).sum(axis=1)
+            lengths = lengths + SPECIALS * missing
         rows = plan_rows(lengths, tokens // self.max_length, rng)
         return [groups[indices] for indices in rows]
 
     def losses(self, batch: Arrays, update: int) -> Arrays:
         # All pieces have the label of their claim, of which there is at least one.
-        return {"loss": label_cross_entropy(self.scores(batch, update), batch["labels"][:, 0])}
+        logits = self.scores(batch, update)
+        labels = batch["labels"][:, 0]
+        return {"loss": label_cross_entropy(logits, labels)}
 
 
 class Verdict(NamedTuple):
@@ -147,7 +150,8 @@ class Verifier(JointRanker):
     def __init__(self, network: Any, inputs: Any, **options: Any) -> None:
         labels = network.own_config.labels
         if labels != len(LABELS):
-            raise OptionError("network", f"{labels} labels", f"{len(LABELS)}: {', '.join(LABELS)}")
+            expected = f"{len(LABELS)}: {', '.join(LABELS)}"
+            raise OptionError("network", f"{labels} labels", expected)
         super().__init__(network, inputs, **options)
 
     def label(self, claim: str, evidence: Sequence[str] = ()) -> Verdict:
@@ -173,7 +177,8 @@ class Verifier(JointRanker):
             If a logit is not finite.
         """
         encoded, _ = self._encode(Claim("", claim, evidence))  # type: ignore[arg-type]
-        return self._rank_group([encoded])[0]
+        [verdict] = self._rank_group([encoded])
+        return verdict
 
     def label_all(self, claims: Iterable[Claim]) -> Iterator[Verdict]:
         """Label many claims, several at a time.
@@ -199,9 +204,8 @@ class Verifier(JointRanker):
     def _encode(self, claim: Any) -> Tuple[Any, int]:
         """Tokenize a claim with its evidence; returns its number of tokens too."""
         name, evidence = f"claim {shorten(claim.id or claim.claim)}", claim.evidence
-        if isinstance(evidence, str) or not all(
-            isinstance(t, str) for t in (claim.claim, *evidence)
-        ):
+        are_texts = [isinstance(text, str) for text in (claim.claim, *evidence)]
+        if isinstance(evidence, str) or not all(are_texts):
             expected = "one claim and a list of its evidence"
             raise InputError(name, "not a string and a list of strings", expected)
         read, unread = pieces_of(claim, self.inputs.k)
@@ -209,7 +213,8 @@ class Verifier(JointRanker):
         segments = self.inputs.segments(claim.claim, texts, claim.id)
         pairs = [self.inputs.assemble(segments.question, ids) for ids in segments.candidates]
         # Text without a token, such as a control character, is left out beside other evidence.
-        joint = self.inputs.join([pair for pair in pairs if not pair.empty] or pairs[:1])
+        non_empty = [pair for pair in pairs if not pair.empty]
+        joint = self.inputs.join(non_empty or pairs[:1])
         check_input(self.network, joint, name)
         truncated = [False] * len(evidence)
         for index, was_cut in zip(read, segments.truncated):
@@ -224,9 +229,11 @@ class Verifier(JointRanker):
 
 
 def _verdict(claim: ClaimInput, logits: np.ndarray) -> Verdict:
-    check_finite(logits, lambda index: (f"{claim.name}, logits", f"the label {LABELS[index]}"))
+    names = [f"the label {label}" for label in LABELS]
+    check_finite(logits, lambda index: (f"{claim.name}, logits", names[index]))
     shares = np.exp(logits - logits.max())
-    probabilities = dict(zip(LABELS, (shares / shares.sum()).tolist()))
+    shares = shares / shares.sum()
+    probabilities = dict(zip(LABELS, shares.tolist()))
     label = LABELS[int(logits.argmax())]
     return Verdict(label, probabilities, claim.truncated, claim.unread, claim.claim_truncated)
 
@@ -237,5 +244,6 @@ def evaluate_labels(dev: Any, inputs: Any) -> Any:
     def build(network: Any) -> Any:
         return Verifier(network, inputs, engine=dev.engine)
 
-    claims = dev.prepared(list(read_claims(dev.data)), inputs)
+    claims = list(read_claims(dev.data))
+    claims = dev.prepared(claims, inputs)
     return claim_evaluator(claims, build, dev.is_live)

@@ -16,7 +16,6 @@ import numpy as np
 
 from wqa.data import Question
 from wqa.errors import InputError, check_choice
-from wqa.inference.dropping import FREE, Cost
 from wqa.inference.exit_ranker import InputsRanker
 from wqa.inference.loop import check_ids, score_inputs
 from wqa.inference.ranker import Capabilities
@@ -81,7 +80,6 @@ class JointRanker(InputsRanker):
     ) -> None:
         self._order = order or network.own_config.order
         check_choice("order", self._order, ORDERS)
-        self._depth, self._work = network.num_layers, network.full_work()
         super().__init__(network, inputs, *drops, **options)
 
     @property
@@ -128,30 +126,19 @@ class JointRanker(InputsRanker):
         start = 0
         for encoded in group:
             end = start + len(encoded.joints)
-            rankings.append(self._ranking(encoded, scores[start:end], positions[start:end]))
+            values = [np.zeros(0)]
+            for candidates, row in zip(encoded.groups, scores[start:end]):
+                values.append(row[: len(candidates)])
+            ranking = self._ranking_of_stage(
+                np.concatenate([np.zeros(0, int), *encoded.groups]),
+                np.concatenate(values),
+                encoded.question,
+                layer=self.network.num_layers,
+                truncated=encoded.truncated,
+                # Tokens of a question count once in each of its groups.
+                tokens=sum(joint.length for joint in encoded.joints),
+                positions=positions[start:end].sum(),
+            )
+            rankings.append(ranking)
             start = end
         return rankings
-
-    def _ranking(
-        self, encoded: QuestionGroups, group_scores: np.ndarray, positions: np.ndarray
-    ) -> Ranking:
-        scores = [values[: len(group)] for group, values in zip(encoded.groups, group_scores)]
-        return self._ranking_of_stage(
-            np.concatenate([*encoded.groups, np.zeros(0, int)]),
-            np.concatenate([*scores, np.zeros(0)]),
-            encoded.question,
-            exits=self._depth,
-            truncated=encoded.truncated,
-            cost=self._cost(encoded, positions),
-        )
-
-    def _cost(self, encoded: QuestionGroups, positions: np.ndarray) -> Cost:
-        """Cost of a question; its tokens count once in each of its groups."""
-        count = sum(map(len, encoded.groups))
-        if not count:
-            return FREE
-        work = self._work
-        tokens = sum(joint.length for joint in encoded.joints)
-        each = float(count * work)
-        padded = float(positions.sum() * work)
-        return Cost(1.0, each, each, float(tokens * work), padded, float(tokens * work))

@@ -41,6 +41,8 @@ class MSPPTask(PairTask):
     shape = ("k", "segment_length")
     #: What the network computes.
     computes = "scores"
+    #: Name of what is labelled.
+    candidate = "candidate"
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -70,7 +72,7 @@ class MSPPTask(PairTask):
     def create(cls, setup: Setup) -> MSPPTask:
         task: Any = super().create(setup)
         done = f"cut to {task.inputs.max_length} tokens"
-        note_counts(setup.train_file, [(task.pairs.truncated, "candidate", done)])
+        note_counts(setup.train_file, [(task.pairs.truncated, cls.candidate, done)])
         return task
 
     @classmethod
@@ -101,8 +103,7 @@ class MSPPTask(PairTask):
                 parts["predictor"] = TokenPredictor(backbone)
             origin = Origin(backbone, parts)
             copies = [(network.backbone, origin.backbone)]
-            if network.predictor is not None:
-                copies.append((network.predictor, origin.predictor))
+            copies += [(network.predictor, predictor) for predictor in parts.values()]
             line = fill_from(origin, network, copies, start, devices)
             if line:
                 line += f"; new: token types from {backbone.token_types}, head"

@@ -117,10 +117,8 @@ class SpanReader(OneHeadNetwork):
         """The two logits of each position."""
         return SpanHead(self.config.units)
 
-    def hybrid_forward(
-        self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
-    ) -> Tensor:
-        return self.head(self.backbone(token_ids, token_types, valid_length))  # (B, L, 2)
+    def hybrid_forward(self, F, *inputs: Tensor) -> Tensor:
+        return self.head(self.backbone(*inputs))  # (B, L, 2)
 
     def graph_parts(self, arrays: Mapping[str, str]) -> List[GraphPart]:
         """The network, with the two logits of a position apart."""

@@ -241,16 +241,15 @@ class Reader:
 
     def _read(self, group: Sequence[_QuestionWindows], n_best: int) -> Iterator[List[Answer]]:
         windows = [window for encoded in group for window in encoded.windows]
-        logits = self._logits(windows)
-        first = 0
-        for encoded in group:
-            own = logits[first : first + len(encoded.windows)]
-            first += len(encoded.windows)
-            self._check(encoded, own)
-            texts = encoded.question.texts
-            of_tokens = [_of_tokens(*pair) for pair in zip(encoded.windows, own)]
+        logits = iter(self._logits(windows))
+        for question, documents, own_windows in group:
+            of_tokens = []
+            for window, values in zip(own_windows, logits):
+                _check(question, window, values)
+                boundary = window.pair.boundary
+                of_tokens.append(values[boundary : boundary + window.end - window.start])
             yield decode_spans(
-                texts, encoded.documents, encoded.windows, of_tokens, self._most_tokens, n_best
+                question.texts, documents, own_windows, of_tokens, self._most_tokens, n_best
             )
 
     def _logits(self, windows: Sequence[Window]) -> List[np.ndarray]:
@@ -267,25 +266,12 @@ class Reader:
                 logits[index] = rows[start:end]
         return logits
 
-    def _check(self, encoded: _QuestionWindows, logits: Sequence[np.ndarray]) -> None:
-        name = question_name(encoded.question)
-        for window, values in zip(encoded.windows, logits):
-            document = f"document {window.document + 1}"
-            if encoded.question.candidates[window.document].id is not None:
-                document = candidate_name(encoded.question, window.document)
-            check_finite(values.ravel(), functools.partial(_named, name, document))
 
-
-def _of_tokens(window: Window, logits: np.ndarray) -> np.ndarray:
-    """(n, 2) logits of the document's tokens in a window, by which its spans are compared."""
-    boundary = window.pair.boundary
-    end = boundary + window.end - window.start
-    return logits[boundary:end]
-
-
-def _named(question: str, document: str, _: int) -> Tuple[str, str]:
-    """Names of a question and a document, for any of its logits."""
-    return question, document
+def _check(question: Question, window: Window, logits: np.ndarray) -> None:
+    document = f"document {window.document + 1}"
+    if question.candidates[window.document].id is not None:
+        document = candidate_name(question, window.document)
+    check_finite(logits.ravel(), lambda _: (question_name(question), document))
 
 
 class _QuestionWindows(NamedTuple):

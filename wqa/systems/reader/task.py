@@ -21,7 +21,6 @@ import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 import numpy as np
 from tqdm import tqdm
 
-from wqa.config.encoders import check_length
 from wqa.data import Question, filter_questions, read_questions
 from wqa.data.formats import data_digest
 from wqa.data.records import known_labels
@@ -51,11 +50,6 @@ class Example(NamedTuple):
     question: int
     pair: TextInput
     span: Optional[Tuple[int, int]]
-
-    @property
-    def token_ids(self) -> np.ndarray:
-        """Tokens of the window."""
-        return self.pair.token_ids[self.pair.boundary : -1]
 
 
 class SpanExamples:
@@ -182,8 +176,7 @@ class ReaderTask(Task):
             raise DataError(train_file, "a store, which has no answers", expected)
         tokenizer = setup.start.tokenizer()
         network = setup.network()
-        check_length(setup.max_length, network.max_positions)
-        inputs = PairInputs(tokenizer, setup.max_length, config.long_questions)
+        inputs = network.text_inputs(tokenizer, setup.max_length, config.long_questions)
         windows = WindowInputs(inputs, own_config.stride)
         questions = filter_questions(read_questions(train_file), config.train_filter)
         bar = tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)
