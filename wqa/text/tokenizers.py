@@ -205,9 +205,9 @@ class Tokenizer:
             ids = []
             for text in texts:
                 is_short = len(text) <= limit
-                ids.append(next(short_ids) if is_short else first_ids(self._inner, text, needed))
+                ids.append(next(short_ids) if is_short else self._first_ids(text, needed))
             return ids
-        except (UnicodeEncodeError, TypeError):
+        except (UnicodeEncodeError, TypeError, AttributeError):
             for text in texts:
                 check_text(text)
             raise
@@ -246,6 +246,9 @@ class Tokenizer:
     def _all_ids(self, texts: Sequence[str]) -> List[List[int]]:
         encodings = self._inner.encode_batch(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
+
+    def _first_ids(self, text: str, count: int) -> List[int]:
+        return first_ids(self._inner, text, count)
 
     @property
     def fingerprint(self) -> str:

@@ -18,7 +18,7 @@ import itertools
 import json
 import pathlib
 import re
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import mmh3
 import numpy as np
@@ -26,7 +26,7 @@ import numpy as np
 from wqa.config import BackboneConfig, parse_json
 from wqa.data.word_vectors import WordVectors, mask_digits
 from wqa.errors import EncoderError, OptionError, shorten
-from wqa.text.tokenizers import LONG_TEXT, Located, Tokenizer, check_text
+from wqa.text.tokenizers import Located, Tokenizer, check_text
 
 #: Version of the ``tokenizer.json`` of words.
 FORMAT = 1
@@ -150,35 +150,8 @@ class WordTokenizer(Tokenizer):
         problem = f"a {config.family.name} encoder with a tokenizer of words"
         raise EncoderError(where, problem, "the encoder's own tokenizer")
 
-    def encode(self, texts: Sequence[str], needed: Optional[int] = None) -> List[List[int]]:
-        """Look up the ids of the words of texts.
-
-        Parameters
-        ----------
-        texts : sequence of str
-            The texts.
-        needed : int, optional
-            Number of ids of a text that the caller needs, from the first on. The ids of a long
-            text may end behind them. Without it all ids are returned.
-
-        Returns
-        -------
-        list of list of int
-            Ids of the words of each text. There is no id 0 among them.
-
-        Raises
-        ------
-        InputError
-            If a text is no string, or holds half a surrogate pair, which no encoding can represent.
-        """
-        try:
-            if needed is None or max(map(len, texts), default=0) <= LONG_TEXT * needed:
-                return [self._ids_of(text) for text in texts]
-            return [self._first_ids(text, needed) for text in texts]
-        except (UnicodeEncodeError, TypeError, AttributeError):
-            for text in texts:
-                check_text(text)
-            raise
+    def _all_ids(self, texts: Sequence[str]) -> List[List[int]]:
+        return [self._ids_of(text) for text in texts]
 
     def _ids_of(self, text: str) -> List[int]:
         # No word holds white space. To look chunks up takes half the time of the expression.
