@@ -150,13 +150,8 @@ def evaluate_seeds(
     names = ("questions", *metrics, "cost")
     spread = over_seeds([{name: row[name] for name in names} for row in rows])
     for index, title in enumerate(("mean", "deviation")):
-        row: Row = {"run": title, "drop_ratio": "", "filter": filter}
-        for name in ("questions", "skipped_questions"):
-            row[name] = rows[0][name]
+        row = {**rows[0], "run": title, "drop_ratio": "", "token_cost": None}
         row.update({name: pair[index] for name, pair in spread.items()})
-        row["token_cost"] = None
-        if "ties" in rows[0]:
-            row["ties"] = rows[0]["ties"]
         rows.append(row)
     return rows
 

@@ -17,8 +17,8 @@ import numpy as np
 from wqa.data.formats import data_digest, read_placed_questions
 from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import Partition, PartitionReader, partitions_of, question_size
-from wqa.data.parts import Arrays, PartTask, run_parts
-from wqa.errors import DataError, OutputLocked
+from wqa.data.parts import Arrays, PartTask, run_whole
+from wqa.errors import DataError
 from wqa.io.arrays import (
     ArrayFolder,
     ArrayWriter,
@@ -179,10 +179,7 @@ def build_store(source: PathLike, out: PathLike, inputs: PairInputs) -> Dict[str
     """
     if not is_ir_name(source) and not pathlib.Path(source).is_file():
         raise DataError(source, "there is no such file", "canonical JSONL", "check the path")
-    report = run_parts(_Tokenizing(str(source), str(out), inputs), progress=True)
-    if report.meta is None:
-        raise OutputLocked(out, f"{out}.partitions")
-    return report.meta
+    return run_whole(_Tokenizing(str(source), str(out), inputs), progress=True)
 
 
 class _Tokenizing(PartTask):

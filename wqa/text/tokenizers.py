@@ -63,6 +63,8 @@ class Tokenizer:
         The form of a pair input: ``[CLS] q [SEP] c [SEP]`` or ``<s> q </s></s> c </s>``.
     start_id, separator_id, padding_id : int
         Token ids of the special tokens.
+    vocab_size : int
+        The greatest token id plus one, added tokens included. Not all lower ids need exist.
 
     Raises
     ------
@@ -78,7 +80,7 @@ class Tokenizer:
         inner.no_truncation()
         inner.no_padding()
         self._inner, self._where = inner, where
-        self._vocab_size = _count_ids(inner, where)
+        self.vocab_size = _count_ids(inner, where)
         _check_unknown(inner, where)
         # Families share tokens; each set of tokens is tried and named once. MPNet's vocabulary has
         # BERT's special tokens as words, so that those that the file calls special come first.
@@ -97,11 +99,6 @@ class Tokenizer:
         expected = "a tokenizer of one of the families " + ", ".join(FAMILIES)
         problem = "has none of " + ", ".join(map(" ".join, families))
         raise EncoderError(where, problem, expected)
-
-    @property
-    def vocab_size(self) -> int:
-        """The greatest token id plus one, added tokens included. Not all lower ids need exist."""
-        return self._vocab_size
 
     @property
     def mask_id(self) -> int:

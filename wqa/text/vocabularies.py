@@ -132,9 +132,8 @@ def read_merges(path: pathlib.Path) -> List[Tuple[str, str]]:
 def byte_level(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
     """RoBERTa's tokenizer, byte-level BPE, from ``vocab.json`` and ``merges.txt``."""
     words = folder / "vocab.json"
-    return _byte_level(
-        words, models.BPE.from_file(str(words), str(folder / "merges.txt")), settings
-    )
+    model = models.BPE.from_file(str(words), str(folder / "merges.txt"))
+    return _byte_level(words, model, settings)
 
 
 def _byte_level(path: pathlib.Path, model: models.BPE, settings: Settings) -> tokenizers.Tokenizer:
@@ -169,7 +168,13 @@ def _wordpiece(vocab: Dict[str, int], lowercase: bool, settings: Settings) -> to
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.WordPiece()
     _register(inner, ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"))
-    _bert_pairs(inner)
+    start, separator = inner.token_to_id("[CLS]"), inner.token_to_id("[SEP]")
+    if start is not None and separator is not None:
+        inner.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]",
+            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[("[CLS]", start), ("[SEP]", separator)],
+        )
     return inner
 
 
@@ -184,16 +189,6 @@ def _check_words(path: pathlib.Path, words: Sequence[str]) -> None:
 
 def _is_cased(vocab: Dict[str, int]) -> bool:
     return any(re.match(r"[A-Z]", word) for word in vocab)
-
-
-def _bert_pairs(inner: tokenizers.Tokenizer) -> None:
-    start, separator = inner.token_to_id("[CLS]"), inner.token_to_id("[SEP]")
-    if start is not None and separator is not None:
-        inner.post_processor = processors.TemplateProcessing(
-            single="[CLS] $A [SEP]",
-            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-            special_tokens=[("[CLS]", start), ("[SEP]", separator)],
-        )
 
 
 def _register(inner: tokenizers.Tokenizer, names: Sequence[str]) -> None:

@@ -111,7 +111,7 @@ class WordTokenizer(Tokenizer):
         if not self.words or len(self._ids) < len(self.words):
             counts = f"{len(self.words)} words, {len(self._ids)} of them different"
             raise OptionError("words", counts, "at least one word, and each word once")
-        self._vocab_size = 1 + len(self.words) + max(buckets, 1)
+        self.vocab_size = 1 + len(self.words) + max(buckets, 1)
         self.pair_form = WORDS_FORM
         self.padding_id = 0
 
@@ -290,14 +290,12 @@ def embedding_matrix(table: WordVectors, buckets: int = BUCKETS) -> np.ndarray:
 
 #: How the ``tokenizer.json`` of words starts; that of the `tokenizers` library has another key.
 _START = re.compile(rb'\s*\{\s*"words_format"')
-#: Bytes of a file that are searched for this start.
-_START_BYTES = 100
 
 
 def is_word_tokenizer(path: pathlib.Path) -> bool:
     """Whether a ``tokenizer.json`` holds words, as `WordTokenizer.save` writes them."""
     with open(path, "rb") as file:
-        return _START.match(file.read(_START_BYTES)) is not None
+        return _START.match(file.read(100)) is not None
 
 
 def read_word_tokenizer(path: pathlib.Path) -> WordTokenizer:
