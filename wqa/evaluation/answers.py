@@ -217,7 +217,8 @@ class LabelScores(NamedTuple):
         """
         rows: List[Dict[str, Any]] = []
         for index, counts in enumerate(self.confusion):
-            share = f"{100 * counts[index] / sum(counts):.2f}" if sum(counts) else "-"
+            total = sum(counts)
+            share = f"{100 * counts[index] / total:.2f}" if total else "-"
             predicted = zip(LABELS, counts)
             rows.append({"label / predicted": LABELS[index], **dict(predicted), "correct": share})
         return table(rows)

@@ -280,7 +280,8 @@ def embedding_matrix(table: WordVectors, buckets: int = BUCKETS) -> np.ndarray:
     """
     # Buckets come first from the generator: their directions do not depend on the table's size.
     unknown = np.random.default_rng(_SEED).standard_normal((buckets, table.units))
-    norm = float(np.linalg.norm(table.vectors, axis=1).mean(dtype=np.float64))
+    norms = np.linalg.norm(table.vectors, axis=1)
+    norm = float(norms.mean(dtype=np.float64))
     unknown *= norm / np.linalg.norm(unknown, axis=1, keepdims=True)
     rows = np.zeros((1 + len(table) + max(buckets, 1), table.units), np.float32)
     rows[1 : 1 + len(table)] = table.vectors
