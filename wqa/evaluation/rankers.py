@@ -51,10 +51,7 @@ def questions_that_count(
     A ranker breaks ties by the order of the candidates, so that evaluation follows trec_eval's rule
     (`wqa.evaluation.trec`).
     """
-    if filter:
-        kept = filter_and_note(questions, filter)
-    else:
-        kept = filter_questions(questions, "all")
+    kept = filter_and_note(questions, filter) if filter else filter_questions(questions, "all")
     if not kept:
         raise OptionError("filter", f"{filter or 'all'} leaves no question", "at least one")
     return by_document_id(kept)

@@ -141,9 +141,7 @@ def split_header(path: PathLike) -> Tuple[List[str], Iterator[Tuple[int, str]]]:
 
 def _commit(folder: pathlib.Path) -> str:
     """Commit of a checkout; empty if the package is installed otherwise, or git is not."""
-    if not (folder / ".git").exists():
-        return ""
-    command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
+    command = ["git", "--git-dir", str(folder / ".git"), "rev-parse", "HEAD"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
