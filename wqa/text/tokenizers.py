@@ -314,20 +314,18 @@ def _count_ids(inner: tokenizers.Tokenizer, where: str) -> int:
 
 def _check_unknown(inner: tokenizers.Tokenizer, where: str) -> None:
     """Refuse a tokenizer that fails on what its vocabulary lacks, or leaves it out."""
+    reason = "it leaves some characters out"
     try:
         encodings = inner.encode_batch(list(PROBES), add_special_tokens=False)
+        if all(encoding.ids for encoding in encodings):
+            return
     except BaseException as error:
         if not is_library_error(error):
             raise
-        raise _without_unknown(where, str(error)) from None
-    if not all(encoding.ids for encoding in encodings):
-        raise _without_unknown(where, "it leaves some characters out")
-
-
-def _without_unknown(where: str, reason: str) -> EncoderError:
+        reason = str(error)
     problem = f"cannot tokenize every text ({shorten(reason)})"
     expected = "a tokenizer with its unknown token"
-    return EncoderError(where, problem, expected, "fetch the files again")
+    raise EncoderError(where, problem, expected, "fetch the files again")
 
 
 def is_library_error(error: BaseException) -> bool:

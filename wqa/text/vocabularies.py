@@ -60,13 +60,7 @@ def read_settings(folder: pathlib.Path) -> Settings:
     for name in FLAGS:
         if not isinstance(settings.get(name, False), (bool, type(None))):
             raise EncoderError(path, f"{name} {shorten(settings[name])}", "true or false")
-    _check_kind(path, settings)
-    # null stands for the default.
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _check_kind(path: pathlib.Path, settings: Settings) -> None:
-    """Refuse tokenizers that divide texts into words in a way of their own."""
+    # Some tokenizers divide texts into words in a way of their own.
     kind = settings.get("tokenizer_class")
     words = settings.get("word_tokenizer_type")
     if kind == "BertJapaneseTokenizer" or words not in (None, "basic"):
@@ -74,6 +68,8 @@ def _check_kind(path: pathlib.Path, settings: Settings) -> None:
         expected = "a tokenizer that the encoder's vocabulary defines alone"
         hint = "save it as tokenizer.json by the tokenizers library, if it can be"
         raise EncoderError(path, problem, expected, hint)
+    # null stands for the default.
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
