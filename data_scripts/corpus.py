@@ -15,7 +15,6 @@ from wqa.data.documents import write_documents
 from wqa.data.formats import to_line
 from wqa.errors import DataError, WqaError, printable, shorten
 from wqa.io.files import atomic_writer, lock_output, scratch_folder, sha256, write_json
-from wqa.io.lines import checked_utf8
 from wqa.io.progress import messages_on_stderr
 
 INTERRUPTED = 130
@@ -74,8 +73,7 @@ def write_splits(out, splits, questions):
     counts = {split: Counts() for split in splits}
     with open_splits(out, splits) as files:
         for split, question in questions:
-            line = checked_utf8(to_line(question), f"question {shorten(question.id)}")
-            files[split].write(line + "\n")
+            files[split].write(to_line(question) + "\n")
             counts[split].add(question)
         return {split: counts[split].figures(split) for split in splits}
 

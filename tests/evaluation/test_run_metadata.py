@@ -103,7 +103,8 @@ def test_an_ensemble_names_its_rankers(tiny_run, tmp_path):
     inner = tmp_path / "inner.json"
     inner.write_text(json.dumps({"rankers": ["bm25", str(tiny_run)], "keep": [5, None]}))
     file.write_text(json.dumps({"ensemble": [str(tiny_run), {"run": "inner.json"}]}))
-    metadata = describe_run("wqa evaluate both.json", file, "ir:vaswani", {"questions": 3})
+    figures = {"drop_ratio": "0", "filter": "all", "questions": 3}
+    metadata = describe_run("wqa evaluate both.json", file, "ir:vaswani", figures)
     [ensemble] = metadata["method"]["retrieval"]
     assert ensemble["sha256"] == {"both.json": sha256(file)}
     first, second = ensemble["rankers"]

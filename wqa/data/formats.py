@@ -68,18 +68,13 @@ def read_placed_questions(
     path: PathLike, with_candidates: bool = True
 ) -> Iterator[Tuple[Question, int]]:
     """Read questions as `read_questions` does, with the position after each line of JSONL."""
-    if not has_lines(path):
+    if is_ir_name(path) or is_table(path):
         read = read_dataset if is_ir_name(path) else read_question_table
         for question in read(str(path), with_candidates):
             yield question, 0
         return
     parse = functools.partial(parse_question, with_candidates=with_candidates)
     yield from read_records(path, "question", parse, LONGEST_QUESTION)
-
-
-def has_lines(path: PathLike) -> bool:
-    """Whether questions are read from a file of lines, each of which can be read alone."""
-    return not (is_ir_name(path) or is_table(path))
 
 
 def parse_question(line: str, where: str, with_candidates: bool = True) -> Question:
@@ -196,7 +191,7 @@ def to_line(question: Question) -> str:
         fields["candidates"] = candidates
     if question.answers:
         fields["answers"] = list(question.answers)
-    return json.dumps(fields, ensure_ascii=False)
+    return checked_utf8(json.dumps(fields, ensure_ascii=False), where)
 
 
 def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
@@ -216,11 +211,7 @@ def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
     StorageError
         If the file cannot be written.
     """
-    write_lines(path, map(_checked_line, questions))
-
-
-def _checked_line(question: Question) -> str:
-    return checked_utf8(to_line(question), f"question {shorten(question.id)}")
+    write_lines(path, map(to_line, questions))
 
 
 #: The small corpus that was written for this project: 100 / 25 / 25 questions.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import pathlib
 import re
-from typing import IO, Collection, Dict, Iterator, List, Tuple
+from typing import IO, Collection, Dict, Iterator, Tuple
 
 import numpy as np
 
@@ -66,52 +66,37 @@ def read_vector_file(
     """
     kind = tell_format(path)
     masks_digits = kind != "glove"
-    chosen = _Chosen(table_keys(vocabulary, masks_digits))
+    keys = table_keys(vocabulary, masks_digits)
+    # Number, vector and word of the row that is chosen for a key: that of the word itself, or else
+    # of a cased form of it.
+    chosen: Dict[str, Tuple[int, np.ndarray, str]] = {}
+    count = 0
     with open_bytes(path) as file:
         rows = _rows(file, path)
         for where, raw, numbers in with_bar(rows, None, "reading vectors", progress, "row"):
-            chosen.add(where, decoded(raw, where), numbers)
-    words, vectors = chosen.table()
-    if not words:
-        raise no_overlap(path, chosen.rows, vocabulary)
+            count += 1
+            word = decoded(raw, where)
+            if word.startswith(_ENGLISH):
+                word = word[len(_ENGLISH) :]
+            elif word.startswith(_CONCEPT):
+                continue
+            key = word if word in keys else word.lower()
+            if key not in keys:
+                continue
+            if key not in chosen or (word == key and chosen[key][2] != key):
+                chosen[key] = (count, _vector(numbers, where), word)
+    if not chosen:
+        raise no_overlap(path, count, vocabulary)
+    words = sorted(chosen, key=lambda key: chosen[key][0])
+    vectors = np.array([chosen[key][1] for key in words], np.float32)
     meta = {
         "kind": kind,
         "source": pathlib.Path(path).name,
         "source_sha256": sha256(path),
-        "rows": chosen.rows,
+        "rows": count,
         "masks_digits": masks_digits,
     }
     return WordVectors(words, vectors, meta)
-
-
-class _Chosen:
-    """The rows of a vocabulary: the first of each word, or else of a cased form of it."""
-
-    def __init__(self, keys: Collection[str]) -> None:
-        self._keys = keys
-        #: Number, vector and word of the row that is chosen for a key.
-        self._chosen: Dict[str, Tuple[int, np.ndarray, str]] = {}
-        self.rows = 0
-
-    def add(self, where: str, word: str, numbers: bytes) -> None:
-        """Take a row, if its word is wanted."""
-        self.rows += 1
-        if word.startswith(_CONCEPT):
-            if not word.startswith(_ENGLISH):
-                return
-            word = word[len(_ENGLISH) :]
-        key = word if word in self._keys else word.lower()
-        if key not in self._keys:
-            return
-        chosen = self._chosen.get(key)
-        if chosen is None or (word == key and chosen[2] != key):
-            self._chosen[key] = (self.rows, _vector(numbers, where), word)
-
-    def table(self) -> Tuple[List[str], np.ndarray]:
-        """Keys and vectors in the order of the rows."""
-        chosen = sorted(self._chosen.items(), key=lambda item: item[1][0])
-        vectors = np.array([vector for _, (_, vector, _) in chosen], np.float32)
-        return [key for key, _ in chosen], vectors
 
 
 def _number(text: bytes) -> float:

@@ -103,24 +103,21 @@ def score_answers(
     DataError
         If there is no question, or a question has no answers.
     """
-    matches: List[float] = []
-    overlaps: List[float] = []
+    count = 0
+    matches = overlaps = 0.0
     for question in questions:
         if not question.answers:
             raise DataError(
                 f"question {shorten(question.id)}", "no answers", "the texts of its answers"
             )
-        prediction = predictions.get(question.id)
-        if prediction is None:
-            matches.append(0.0)
-            overlaps.append(0.0)
-            continue
-        matches.append(exact_match(prediction, question.answers))
-        overlaps.append(f1(prediction, question.answers))
-    if not matches:
+        count += 1
+        if question.id in predictions:
+            prediction = predictions[question.id]
+            matches += exact_match(prediction, question.answers)
+            overlaps += f1(prediction, question.answers)
+    if not count:
         raise DataError("questions", "none", "at least one with answers")
-    count = len(matches)
-    return {"questions": count, "em": sum(matches) / count, "f1": sum(overlaps) / count}
+    return {"questions": count, "em": matches / count, "f1": overlaps / count}
 
 
 def reading_evaluator(
@@ -220,7 +217,8 @@ class LabelScores(NamedTuple):
         """
         rows: List[Dict[str, Any]] = []
         for index, counts in enumerate(self.confusion):
-            share = f"{100 * counts[index] / sum(counts):.2f}" if sum(counts) else "-"
+            total = sum(counts)
+            share = f"{100 * counts[index] / total:.2f}" if total else "-"
             predicted = zip(LABELS, counts)
             rows.append({"label / predicted": LABELS[index], **dict(predicted), "correct": share})
         return table(rows)
@@ -247,7 +245,7 @@ def label_accuracy(predictions: Mapping[str, str], claims: Iterable[Claim]) -> L
         label.
     """
     confusion = [[0] * len(LABELS) for _ in LABELS]
-    count = 0
+    count = correct = 0
     for claim in claims:
         where = f"claim {shorten(claim.id)}"
         if claim.label is None:
@@ -257,12 +255,10 @@ def label_accuracy(predictions: Mapping[str, str], claims: Iterable[Claim]) -> L
         check_label(predictions[claim.id], f"prediction for {where}")
         predicted = LABELS.index(predictions[claim.id])
         confusion[LABELS.index(claim.label)][predicted] += 1
+        correct += predictions[claim.id] == claim.label
         count += 1
     if not count:
         raise DataError("claims", "none", "at least one with its label")
-    correct = 0
-    for index, counts in enumerate(confusion):
-        correct += counts[index]
     return LabelScores(count, correct / count, tuple(map(tuple, confusion)))
 
 

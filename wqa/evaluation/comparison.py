@@ -150,13 +150,8 @@ def evaluate_seeds(
     names = ("questions", *metrics, "cost")
     spread = over_seeds([{name: row[name] for name in names} for row in rows])
     for index, title in enumerate(("mean", "deviation")):
-        row: Row = {"run": title, "drop_ratio": "", "filter": filter}
-        for name in ("questions", "skipped_questions"):
-            row[name] = rows[0][name]
+        row = {**rows[0], "run": title, "drop_ratio": "", "token_cost": None}
         row.update({name: pair[index] for name, pair in spread.items()})
-        row["token_cost"] = None
-        if "ties" in rows[0]:
-            row["ties"] = rows[0]["ties"]
         rows.append(row)
     return rows
 
@@ -238,16 +233,15 @@ def comparison_table(comparison: Mapping[str, Any]) -> str:
         f"Spearman's rho of the rankings "
         f"{comparison['spearman']:.3f} (deviation {comparison['spearman_deviation']:.3f})"
     )
-    return title + "\n" + table([_readable(row) for row in comparison["metrics"]])
-
-
-def _readable(row: Mapping[str, Any]) -> Dict[str, Cell]:
-    names = ("metric", "first", "second", "difference", "low", "high")
-    cells: Dict[str, Cell] = {name: row[name] for name in names}
-    for name in ("t_test", "wilcoxon", "spearman", "spearman_p"):
-        cells[name] = "-" if math.isnan(row[name]) else f"{row[name]:.4f}"
-    cells["changed"] = f"{row['changed']} of {row['questions']}"
-    return cells
+    rows = []
+    for row in comparison["metrics"]:
+        names = ("metric", "first", "second", "difference", "low", "high")
+        cells: Dict[str, Cell] = {name: row[name] for name in names}
+        for name in ("t_test", "wilcoxon", "spearman", "spearman_p"):
+            cells[name] = "-" if math.isnan(row[name]) else f"{row[name]:.4f}"
+        cells["changed"] = f"{row['changed']} of {row['questions']}"
+        rows.append(cells)
+    return title + "\n" + table(rows)
 
 
 def prepared_alike(
@@ -296,7 +290,6 @@ def _results(
 ) -> List[_Result]:
     """Rank the questions that all rankers rank."""
     results: List[_Result] = []
-    rules: List[str] = []
     for entry, prepared in prepared_alike(rankers, questions_that_count(questions, filter)):
         ranked, rule = prepared.questions, ties_of(entry.ranker, ties)
         rankings = rank_questions(entry.ranker, ranked, entry.name, progress)
@@ -310,9 +303,9 @@ def _results(
             names = question.document_ids
             documents[question.id] = [names[index] for index in order]
         values = per_question(orders, ranked, metrics)
+        row["ties"] = rule
         results.append(_Result(entry.title, row, values, documents))
-        rules.append(rule)
-    if any(rule != "trec" for rule in rules):
-        for result, rule in zip(results, rules):
-            result.row["ties"] = rule
+    if all(result.row["ties"] == "trec" for result in results):
+        for result in results:
+            del result.row["ties"]
     return results

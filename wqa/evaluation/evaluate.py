@@ -119,21 +119,27 @@ def score_run(
         If the run and the judgements have no question in common.
     """
     kept = filter_qrels(qrels, filter)
-    rows = []
-    for qid, grades in kept.items():
-        if qid in run:
-            ranked = [grades.get(doc, 0) for doc in trec_order(run[qid])]
-            rows.append(metrics_of(ranked, list(grades.values()), metrics))
+    rows = metrics_of_run(run, kept, metrics)
     if not rows:
         found = f"{len(run)} questions, of which none is among the {len(kept)} judged ones"
         hint = "check that both are of one corpus, and the filter"
         raise DataError("run", found, "questions of the judgements", hint)
-    figures = _mean(rows, metrics)
-    figures["missing"] = sum(qid not in run for qid in kept)
+    figures = _mean(list(rows.values()), metrics)
+    figures["missing"] = len(kept) - len(rows)
     figures["unjudged"] = sum(qid not in qrels for qid in run)
     if not any(doc in grades for qid, grades in kept.items() for doc in run.get(qid, ())):
         LOGGER.warning("no document of the run is judged: the figures say nothing")
     return figures
+
+
+def metrics_of_run(run: Run, qrels: Qrels, metrics: Sequence[str]) -> Dict[str, Figures]:
+    """Metrics of each judged question that a TREC run has, by its id."""
+    rows = {}
+    for qid, grades in qrels.items():
+        if qid in run:
+            ranked = [grades.get(doc, 0) for doc in trec_order(run[qid])]
+            rows[qid] = metrics_of(ranked, list(grades.values()), metrics)
+    return rows
 
 
 def filter_qrels(qrels: Qrels, filter: str = "all") -> Qrels:

@@ -51,10 +51,7 @@ def questions_that_count(
     A ranker breaks ties by the order of the candidates, so that evaluation follows trec_eval's rule
     (`wqa.evaluation.trec`).
     """
-    if filter:
-        kept = filter_and_note(questions, filter)
-    else:
-        kept = filter_questions(questions, "all")
+    kept = filter_and_note(questions, filter) if filter else filter_questions(questions, "all")
     if not kept:
         raise OptionError("filter", f"{filter or 'all'} leaves no question", "at least one")
     return by_document_id(kept)
@@ -169,7 +166,10 @@ def evaluate_ranker(
     rule = ties_of(ranker, ties)
     if rule != "trec":
         hint = "" if ties else "the rule is the ranker's own"
-        _refuse_rule(rule, {"per_exit": per_exit, "trec_run": trec_run}, hint)
+        # Orders of exits have no scores; other programs take a run's order for the ranker's.
+        for name, value in {"per_exit": per_exit, "trec_run": trec_run}.items():
+            if value:
+                raise OptionError("ties", f"{rule} with {name}", 'ties="trec"', hint)
     if settings is None:
         drops = itertools.chain.from_iterable(inner.drops for inner in ranker.with_inner())
         settings = {"stored" if any(drop.discards for drop in drops) else "0": None}
@@ -200,16 +200,6 @@ def evaluate_ranker(
     if per_exit:
         rows += _rows_of_exits(ranker, kept, filter, metrics, progress, total)
     return [{**row, **prepared.counts} for row in rows]
-
-
-def _refuse_rule(rule: str, options: Mapping[str, Any], hint: str) -> None:
-    """Refuse options that an order of ties by labels does not fit.
-
-    The orders of exits have no scores, and other programs take a run's order for the ranker's.
-    """
-    for name, value in options.items():
-        if value:
-            raise OptionError("ties", f"{rule} with {name}", 'ties="trec"', hint)
 
 
 def _rows_of_exits(

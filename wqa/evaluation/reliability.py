@@ -49,9 +49,14 @@ def expected_calibration_error(
         The error, in [0, 1].
     """
     probabilities = np.asarray(probabilities, dtype=np.float64)
-    numbers = np.clip(np.ceil(probabilities * bins).astype(int) - 1, 0, bins - 1)
-    surplus = np.bincount(numbers, np.asarray(labels) - probabilities, bins)
-    return float(np.abs(surplus).sum() / len(probabilities))
+    upper_ends = np.ceil(probabilities * bins)
+    numbers = upper_ends.astype(int) - 1
+    numbers = np.clip(numbers, 0, bins - 1)
+    labels = np.asarray(labels)
+    surplus = labels - probabilities
+    of_bins = np.bincount(numbers, surplus, bins)
+    total = np.abs(of_bins).sum()
+    return float(total / len(probabilities))
 
 
 def negative_log_likelihood(log_odds: np.ndarray, labels: np.ndarray) -> float:
@@ -69,8 +74,11 @@ def negative_log_likelihood(log_odds: np.ndarray, labels: np.ndarray) -> float:
     float
         Mean of -log p(label), in nats. It is finite where a probability is rounded to 0 or 1.
     """
-    signs = 1 - 2 * np.asarray(labels)
-    return float(np.logaddexp(0, signs * np.asarray(log_odds, dtype=np.float64)).mean())
+    labels = np.asarray(labels)
+    signs = 1 - 2 * labels
+    log_odds = np.asarray(log_odds, dtype=np.float64)
+    losses = np.logaddexp(0, signs * log_odds)
+    return float(losses.mean())
 
 
 class Triggering(NamedTuple):
@@ -116,20 +124,28 @@ def best_threshold(relevance: np.ndarray, is_right: np.ndarray, answerable: int)
         The threshold, midway between the least relevance that it answers and the greatest that it
         does not, or 0. Of thresholds with equal F1 the greatest, which answers least.
     """
+    relevance = np.asarray(relevance, dtype=np.float64)
     best_first = np.argsort(-relevance, kind="stable")
-    values = np.append(np.asarray(relevance, dtype=np.float64)[best_first], 0.0)
-    right = np.cumsum(np.asarray(is_right)[best_first])
+    values = np.append(relevance[best_first], 0.0)
+    is_right = np.asarray(is_right)
+    right = np.cumsum(is_right[best_first])
     answered = np.arange(1, len(values))
-    f1 = 2 * right / (answered + answerable)
-    f1[values[1:] == values[:-1]] = -1.0  # a threshold does not divide equal values
+    positives = answered + answerable
+    f1 = 2 * right / positives
+    is_tied = values[1:] == values[:-1]
+    f1[is_tied] = -1.0  # a threshold does not divide equal values
     best = int(f1.argmax())
-    threshold = (values[best] + values[best + 1]) / 2
-    if threshold <= values[best + 1]:  # there is no number between them
-        threshold = values[best]
+    value = values[best]
+    next_value = values[best + 1]
+    threshold = (value + next_value) / 2
+    if threshold <= next_value:  # there is no number between them
+        threshold = value
+    precision = right[best] / answered[best]
+    recall = right[best] / answerable
     return Triggering(
         float(threshold),
-        float(right[best] / answered[best]),
-        float(right[best] / answerable),
+        float(precision),
+        float(recall),
         float(f1[best]),
         int(answered[best]),
     )
@@ -154,8 +170,12 @@ def wilson_interval(mean: float, count: int) -> Tuple[float, float]:
     """
     share = _Z**2 / count
     center = mean + share / 2
-    half = _Z * math.sqrt(mean * (1 - mean) / count + share / (4 * count))
-    return max(center - half, 0.0) / (1 + share), min((center + half) / (1 + share), 1.0)
+    variance = mean * (1 - mean) / count
+    variance += share / (4 * count)
+    half = _Z * math.sqrt(variance)
+    low = max(center - half, 0.0)
+    high = (center + half) / (1 + share)
+    return low / (1 + share), min(high, 1.0)
 
 
 def note_few_questions(count: int, **means: float) -> None:
@@ -173,5 +193,7 @@ def note_few_questions(count: int, **means: float) -> None:
     intervals = []
     for name, mean in means.items():
         low, high = wilson_interval(mean, count)
-        intervals.append(f"{name} may be from {100 * low:.0f} to {100 * high:.0f}")
-    LOGGER.warning(f"questions: {count}, which say little: {', '.join(intervals)} (95 % interval)")
+        bounds = f"{100 * low:.0f} to {100 * high:.0f}"
+        intervals.append(f"{name} may be from {bounds}")
+    text = ", ".join(intervals)
+    LOGGER.warning(f"questions: {count}, which say little: {text} (95 % interval)")

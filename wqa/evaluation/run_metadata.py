@@ -26,8 +26,6 @@ from wqa.io.lines import text_lines
 START, END = "# ir_metadata.start", "# ir_metadata.end"
 #: Version of ir_metadata.
 VERSION = "0.2"
-#: Greatest number of lines of a header.
-LONGEST = 10_000
 
 
 def describe_run(
@@ -59,8 +57,11 @@ def describe_run(
     """
     training: List[Dict[str, Any]] = []
     retrieval = {**_ranker(probe(run), str(run), training), **(settings or {})}
-    if "drop_ratio" in figures:
-        retrieval["drop ratio"] = figures["drop_ratio"]
+    retrieval["drop ratio"] = figures["drop_ratio"]
+    collection: Dict[str, Any] = {"name": str(data)}
+    if os.path.isfile(data):
+        collection["sha256"] = sha256(data)
+    collection.update(filter=figures["filter"], questions=figures["questions"])
     source: Dict[str, Any] = {"lang": ["python"], "version": wqa.__version__}
     commit = _commit(pathlib.Path(wqa.__file__).parent.parent)
     if commit:
@@ -69,7 +70,7 @@ def describe_run(
         "schema version": VERSION,
         "tag": "wqa",
         "implementation": {"executable": {"cmd": command}, "source": source},
-        "data": {"test collection": _collection(data, figures), "training data": training},
+        "data": {"test collection": collection, "training data": training},
         "method": {
             "automatic": True,
             "score ties": "by descending document id",
@@ -132,7 +133,7 @@ def split_header(path: PathLike) -> Tuple[List[str], Iterator[Tuple[int, str]]]:
         text = line.rstrip()
         if text == END:
             return header, lines
-        if len(header) == LONGEST or not text.startswith("#"):
+        if not text.startswith("#"):
             raise DataError(f"{path}, line {number}", "a header without an end", END)
         header.append(text)
     raise DataError(path, "a header without an end", END)
@@ -140,21 +141,9 @@ def split_header(path: PathLike) -> Tuple[List[str], Iterator[Tuple[int, str]]]:
 
 def _commit(folder: pathlib.Path) -> str:
     """Commit of a checkout; empty if the package is installed otherwise, or git is not."""
-    if not (folder / ".git").exists():
-        return ""
-    command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
+    command = ["git", "--git-dir", str(folder / ".git"), "rev-parse", "HEAD"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
         return ""
     return done.stdout.strip()
-
-
-def _collection(data: PathLike, figures: Mapping[str, Any]) -> Dict[str, Any]:
-    collection: Dict[str, Any] = {"name": str(data)}
-    if os.path.isfile(data):
-        collection["sha256"] = sha256(data)
-    for name in ("filter", "questions"):
-        if name in figures:
-            collection[name] = figures[name]
-    return collection

@@ -18,8 +18,9 @@ from scipy import stats
 
 from wqa.data import Question
 from wqa.errors import DataError, shorten
-from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question
-from wqa.evaluation.trec import Qrels, Run, break_ties, trec_order
+from wqa.evaluation.evaluate import metrics_of_run
+from wqa.evaluation.metrics import METRICS, metrics_of_question
+from wqa.evaluation.trec import Qrels, Run, break_ties
 
 #: Values that differ by this share of the greatest value, or by less, are equal: 1/2 - 1/3 and
 #: 1/3 - 1/6 differ in their last bit alone.
@@ -73,12 +74,7 @@ def per_question_of_run(run: Run, qrels: Qrels, metrics: Sequence[str] = METRICS
     dict of str to dict
         ``values[name][question id]``.
     """
-    rows = {}
-    for qid, grades in qrels.items():
-        if qid in run:
-            ranked = [grades.get(doc, 0) for doc in trec_order(run[qid])]
-            rows[qid] = metrics_of(ranked, list(grades.values()), metrics)
-    return _by_metric(rows, metrics)
+    return _by_metric(metrics_of_run(run, qrels, metrics), metrics)
 
 
 def _by_metric(rows: Mapping[str, Mapping[str, float]], metrics: Sequence[str]) -> PerQuestion:

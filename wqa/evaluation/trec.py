@@ -67,7 +67,8 @@ def by_document_id(questions: Iterable[Question]) -> List[Question]:
     """
     ordered = []
     for question in questions:
-        document_ids, ranks = question.document_ids, question.ranks
+        document_ids = question.document_ids
+        ranks = question.ranks
         candidates = []
         for index in _descending(range(len(document_ids)), document_ids):
             candidate = question.candidates[index]
@@ -337,7 +338,8 @@ def run_lines(question: Question, ranking: Any, tag: str = "wqa") -> Iterator[st
     for rank, (index, score) in enumerate(zip(order, scores), 1):
         # Nine digits tell all numbers of single precision apart.
         number = f"{score:.9g}"
-        yield " ".join((question.id, "Q0", document_ids[index], str(rank), number, tag))
+        document_id = document_ids[index]
+        yield " ".join((question.id, "Q0", document_id, str(rank), number, tag))
 
 
 def check_run_ids(question: Question) -> None:
@@ -390,5 +392,6 @@ def write_qrels(path: PathLike, questions: Iterable[Question]) -> None:
 
 def _refuse_spaces(qid: str) -> None:
     if re.search(r"\s", qid):
-        where, problem = f"question {shorten(qid)}", "the id holds white space"
+        where = f"question {shorten(qid)}"
+        problem = "the id holds white space"
         raise DataError(where, problem, "none in a TREC file", "rename the question")

@@ -44,8 +44,10 @@ def decreasing(probabilities: np.ndarray, differs: np.ndarray, most: int) -> np.
     """
     if not len(probabilities):
         return np.zeros(0)
-    starts = np.concatenate([[0], np.flatnonzero(differs) + 1])
-    values = np.minimum.reduceat(np.asarray(probabilities, dtype=np.float64), starts)
+    later_starts = np.flatnonzero(differs) + 1
+    starts = np.concatenate([[0], later_starts])
+    probabilities = np.asarray(probabilities, dtype=np.float64)
+    values = np.minimum.reduceat(probabilities, starts)
     ranks = np.arange(len(values))
     shrinkage = (1 - STEP) ** ranks
     scaled = values / shrinkage
@@ -114,7 +116,8 @@ class Ranking:
     def __post_init__(self) -> None:
         non_blank = ~np.asarray(self.blank, dtype=bool)
         if self.dropped is None:
-            object.__setattr__(self, "dropped", non_blank & np.isnan(self.exit_scores[-1]))
+            is_unscored = np.isnan(self.exit_scores[-1])
+            object.__setattr__(self, "dropped", non_blank & is_unscored)
         # NaN stands for an exit that did not score the candidate.
         infinite = np.isinf(self.exit_scores).any(axis=0)
         finite = np.isfinite(self.scores) & ~infinite
@@ -138,7 +141,8 @@ class Ranking:
         `top` left out. Where scores are no log-odds, as the counts of the baseline ``wo``,
         relevance tells the order alone.
         """
-        relevance, blank = np.zeros(len(self.scores)), np.asarray(self.blank, dtype=bool)
+        relevance = np.zeros(len(self.scores))
+        blank = np.asarray(self.blank, dtype=bool)
         non_blank = np.flatnonzero(~blank[self.order])  # places in the order
         order = np.asarray(self.order)[non_blank]
         differs = self.differs[non_blank[1:] - 1]
@@ -228,7 +232,8 @@ class Ranking:
         """
         rows = []
         for rank, index in enumerate(self.order.tolist(), 1):
-            score, blank = float(self.scores[index]), bool(self.blank[index])
+            score = float(self.scores[index])
+            blank = bool(self.blank[index])
             row: Dict[str, Any] = {
                 "rank": rank,
                 "index": index,

@@ -108,7 +108,6 @@ class PairInputs:
         self.max_length = max_length
         self.long_questions = long_questions
         self.form = PAIR_FORMS[tokenizer.pair_form]
-        self._specials = self.form.specials
         # One id more than fits, so that longer texts are told from those that fit.
         self.needed = max_length + 1
         self._longest_question = self._most_question_tokens()
@@ -117,7 +116,8 @@ class PairInputs:
         """Most tokens of a question that is not over-long, without special tokens."""
         reserved = self.form.specials + LEAST_CANDIDATE_TOKENS
         if self.max_length <= reserved:
-            raise OptionError("max_length", self.max_length, f"at least {reserved + 1} tokens")
+            expected = f"at least {reserved + 1} tokens"
+            raise OptionError("max_length", self.max_length, expected)
         return self.max_length - reserved
 
     @property
@@ -215,7 +215,8 @@ class PairInputs:
         """
         question_end = 1 + len(question_ids)
         boundary = question_end + self.form.separators
-        token_ids = np.empty(boundary + len(candidate_ids) + 1, dtype=np.int32)
+        length = boundary + len(candidate_ids) + 1
+        token_ids = np.empty(length, dtype=np.int32)
         separator = self.tokenizer.separator_id
         token_ids[0] = self.tokenizer.start_id
         token_ids[1:question_end] = question_ids
@@ -286,7 +287,8 @@ class PairInputs:
             raise refused("not a string and a list of strings", "one question and its candidates")
         if not len(candidates):
             raise refused("the candidate list is empty", "at least one candidate")
-        whole_ids, *candidate_ids = self.tokenizer.encode([question, *candidates], self.needed)
+        texts = [question, *candidates]
+        whole_ids, *candidate_ids = self.tokenizer.encode(texts, self.needed)
         if not whole_ids:
             raise refused("the question is empty", "text")
         question_ids = self.fit_question(whole_ids, name or question)
@@ -321,7 +323,7 @@ class PairInputs:
 
     def _room(self, question_tokens: int) -> int:
         """Most tokens of a candidate of a question of so many tokens."""
-        return self.max_length - self._specials - question_tokens
+        return self.max_length - self.form.specials - question_tokens
 
     def fit_question(self, question_ids: List[int], name: str = "") -> List[int]:
         """Apply the rule for over-long questions to the token ids of a question.

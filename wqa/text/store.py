@@ -17,8 +17,8 @@ import numpy as np
 from wqa.data.formats import data_digest, read_placed_questions
 from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import Partition, PartitionReader, partitions_of, question_size
-from wqa.data.parts import Arrays, PartTask, run_parts
-from wqa.errors import DataError, OutputLocked
+from wqa.data.parts import Arrays, PartTask, run_whole
+from wqa.errors import DataError
 from wqa.io.arrays import (
     ArrayFolder,
     ArrayWriter,
@@ -31,7 +31,7 @@ from wqa.io.files import PathLike
 from wqa.io.progress import with_bar
 from wqa.text.inputs import PairInputs
 from wqa.text.long_questions import naming_file
-from wqa.text.tokenized import COUNTS, PairTokenizer, TokenizedPairs, array_types
+from wqa.text.tokenized import COUNTS, TokenizedPairs, array_types, tokenize_pairs
 
 #: Changes whenever older stores can no longer be read.
 FORMAT = 1
@@ -57,7 +57,6 @@ def is_store(path: PathLike) -> bool:
 _CHANGED = ("truncated_questions", "skipped_questions")
 
 _HINT = "make it with `wqa tokenize`"
-_DAMAGE_HINT = f"delete the folder, then {_HINT}"
 
 
 class PairStore(TokenizedPairs):
@@ -78,8 +77,7 @@ class PairStore(TokenizedPairs):
     Raises
     ------
     DataError
-        If the store is absent, incomplete, or truncated, or the lengths of its arrays contradict
-        one another. Their elements are not read.
+        If the store is absent, incomplete, or truncated. The elements of its arrays are not read.
     """
 
     def __init__(self, path: PathLike) -> None:
@@ -87,19 +85,8 @@ class PairStore(TokenizedPairs):
         self._folder = ArrayFolder(path, FORMAT, "store", _HINT, facts)
         self.path = self._folder.path
         self.meta = self._folder.meta
-        types = array_types(self.meta["vocab_size"])
-        arrays = self._folder.arrays(types)
+        arrays = self._folder.arrays(array_types(self.meta["vocab_size"]))
         super().__init__(arrays, **{name: self.meta[name] for name in COUNTS})
-        lengths = {
-            "question_ends": self.meta["questions"],
-            "candidate_ends": self.meta["pairs"],
-            "question_of": self.meta["pairs"],
-            "labels": self.meta["pairs"],
-            "question_tokens": int(self.question_ends[-1:].sum()),
-            "candidate_tokens": int(self.candidate_ends[-1:].sum()),
-            "keys": self.meta["pairs"],
-        }
-        self._folder.check_lengths(arrays, lengths)
 
     def check(self, inputs: PairInputs) -> None:
         """Read the whole store once, and refuse a damaged one or one of other inputs.
@@ -112,17 +99,12 @@ class PairStore(TokenizedPairs):
         Raises
         ------
         DataError
-            If the store was made with other inputs, an array is not the one that was written,
-            a token id, a label or a question index is out of range, or a pair is too long.
+            If the store was made with other inputs, or an array is not the one that was written.
         """
         self.check_fits(inputs)
         names = array_types(self.meta["vocab_size"])
         for name in with_bar(names, len(names), "checking", True, "array"):
             self._folder.check(name)
-        longest = int(self.lengths(inputs.form.specials).max(initial=0))
-        if longest > inputs.max_length:
-            expected = f"at most {inputs.max_length}"
-            raise DataError(self.path, f"a pair of {longest} tokens", expected, _DAMAGE_HINT)
 
     def check_fits(self, inputs: PairInputs) -> None:
         """Refuse a store of another form, tokenizer, length limit or over-long questions' option.
@@ -197,10 +179,7 @@ def build_store(source: PathLike, out: PathLike, inputs: PairInputs) -> Dict[str
     """
     if not is_ir_name(source) and not pathlib.Path(source).is_file():
         raise DataError(source, "there is no such file", "canonical JSONL", "check the path")
-    report = run_parts(_Tokenizing(str(source), str(out), inputs), progress=True)
-    if report.meta is None:
-        raise OutputLocked(out, f"{out}.partitions")
-    return report.meta
+    return run_whole(_Tokenizing(str(source), str(out), inputs), progress=True)
 
 
 class _Tokenizing(PartTask):
@@ -228,11 +207,9 @@ class _Tokenizing(PartTask):
         return (partition for partition, _ in partitions_of(placed, question_size))
 
     def compute(self, partition: Partition) -> Arrays:
-        pair_tokenizer = PairTokenizer(self._inputs, with_keys=True)
-        for question in self._reader.read(partition):
-            with naming_file(self.data):
-                pair_tokenizer.add(question)
-        pairs = pair_tokenizer.take()
+        questions = self._reader.read(partition)
+        with naming_file(self.data):
+            pairs = tokenize_pairs(questions, self._inputs, with_keys=True)
         counts = [getattr(pairs, name) for name in COUNTS]
         return {**pairs.arrays, "counts": np.array(counts, np.int64)}
 

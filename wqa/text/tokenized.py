@@ -7,6 +7,7 @@ store on disk are the same.
 from __future__ import annotations
 
 import array
+import dataclasses
 from typing import Dict, Iterable, Mapping, Optional, Tuple
 
 import numpy as np
@@ -35,6 +36,7 @@ def array_types(vocab_size: int) -> Dict[str, np.dtype]:
     }
 
 
+@dataclasses.dataclass(eq=False)
 class TokenizedPairs:
     """Labelled pairs as token ids without special tokens, in flat arrays.
 
@@ -68,47 +70,23 @@ class TokenizedPairs:
         The counts, as given.
     """
 
-    def __init__(
-        self,
-        arrays: Mapping[str, np.ndarray],
-        blank: int = 0,
-        truncated: int = 0,
-        truncated_questions: int = 0,
-        skipped_questions: int = 0,
-    ) -> None:
-        self.arrays = arrays
-        self.question_tokens = arrays["question_tokens"]
-        self.question_ends = arrays["question_ends"]
-        self.candidate_tokens = arrays["candidate_tokens"]
-        self.candidate_ends = arrays["candidate_ends"]
-        self.question_of = arrays["question_of"]
-        self.labels = arrays["labels"]
-        self.keys: Optional[np.ndarray] = arrays.get("keys")
-        self.blank = blank
-        self.truncated = truncated
-        self.truncated_questions = truncated_questions
-        self.skipped_questions = skipped_questions
+    arrays: Mapping[str, np.ndarray]
+    blank: int = 0
+    truncated: int = 0
+    truncated_questions: int = 0
+    skipped_questions: int = 0
+
+    def __post_init__(self) -> None:
+        self.question_tokens = self.arrays["question_tokens"]
+        self.question_ends = self.arrays["question_ends"]
+        self.candidate_tokens = self.arrays["candidate_tokens"]
+        self.candidate_ends = self.arrays["candidate_ends"]
+        self.question_of = self.arrays["question_of"]
+        self.labels = self.arrays["labels"]
+        self.keys: Optional[np.ndarray] = self.arrays.get("keys")
 
     def __len__(self) -> int:
         return len(self.labels)
-
-    def lengths(self, special_tokens: int) -> np.ndarray:
-        """Number of tokens of every pair.
-
-        Parameters
-        ----------
-        special_tokens : int
-            Number of special tokens of a pair.
-
-        Returns
-        -------
-        numpy.ndarray
-            (N,), uint16.
-        """
-        question_lengths, lengths = self.text_lengths()
-        lengths += question_lengths
-        lengths += np.uint16(special_tokens)
-        return lengths
 
     def text_lengths(self) -> Tuple[np.ndarray, np.ndarray]:
         """Number of tokens of the question and of the candidate of every pair.
@@ -157,66 +135,6 @@ def _text(tokens: np.ndarray, ends: np.ndarray, index: int) -> np.ndarray:
     return tokens[start : ends[index]]
 
 
-class PairTokenizer:
-    """Tokenizes labelled questions one at a time, and collects their pairs."""
-
-    def __init__(self, inputs: PairInputs, with_keys: bool = False) -> None:
-        self._inputs = inputs
-        self._types = array_types(inputs.tokenizer.vocab_size)
-        self._with_keys = with_keys
-        if not with_keys:
-            del self._types["keys"]
-        self._clear()
-
-    def _clear(self) -> None:
-        # Arrays need far less memory than lists of numbers.
-        self._parts = {name: array.array("Q") for name in self._types}
-        self._counts = dict.fromkeys(COUNTS, 0)
-        self.candidates = 0
-
-    def add(self, question: Question) -> None:
-        """Tokenize a question and its candidates; candidates without a token are left out.
-
-        An over-long question is left out with its candidates if the inputs' ``long_questions`` is
-        ``"skip"``.
-        """
-        labels = known_labels(question)
-        try:
-            segments = self._inputs.segments(question.question, question.texts, question.id)
-        except QuestionTooLong:
-            if self._inputs.long_questions != "skip":
-                raise
-            self._counts["skipped_questions"] += 1
-            return
-        self._counts["truncated_questions"] += segments.question_truncated
-        parts = self._parts
-        if self._with_keys:
-            has_tokens = [bool(candidate_ids) for candidate_ids in segments.candidates]
-            parts["keys"].frombytes(candidate_keys(question)[has_tokens].tobytes())
-        question_index = len(parts["question_ends"])
-        parts["question_tokens"].extend(segments.question)
-        parts["question_ends"].append(len(parts["question_tokens"]))
-        for index, candidate_ids in enumerate(segments.candidates):
-            if not candidate_ids:
-                self._counts["blank"] += 1
-                continue
-            parts["candidate_tokens"].extend(candidate_ids)
-            parts["candidate_ends"].append(len(parts["candidate_tokens"]))
-            parts["question_of"].append(question_index)
-            parts["labels"].append(labels[index])
-            self._counts["truncated"] += segments.truncated[index]
-        self.candidates += len(labels)
-
-    def take(self) -> TokenizedPairs:
-        """Return the collected pairs, and start again with none."""
-        arrays = {}
-        for name, element in self._types.items():
-            arrays[name] = np.array(self._parts[name], dtype=element)
-        pairs = TokenizedPairs(arrays, **self._counts)
-        self._clear()
-        return pairs
-
-
 def tokenize_pairs(
     questions: Iterable[Question], inputs: PairInputs, with_keys: bool = False
 ) -> TokenizedPairs:
@@ -245,7 +163,36 @@ def tokenize_pairs(
         If a question is empty, or leaves too few tokens for its candidates and is neither truncated
         nor skipped.
     """
-    pair_tokenizer = PairTokenizer(inputs, with_keys)
+    types = array_types(inputs.tokenizer.vocab_size)
+    if not with_keys:
+        del types["keys"]
+    # Arrays need far less memory than lists of numbers.
+    parts = {name: array.array("Q") for name in types}
+    counts = dict.fromkeys(COUNTS, 0)
     for question in questions:
-        pair_tokenizer.add(question)
-    return pair_tokenizer.take()
+        labels = known_labels(question)
+        try:
+            segments = inputs.segments(question.question, question.texts, question.id)
+        except QuestionTooLong:
+            if inputs.long_questions != "skip":
+                raise
+            counts["skipped_questions"] += 1
+            continue
+        counts["truncated_questions"] += segments.question_truncated
+        if with_keys:
+            has_tokens = [bool(candidate_ids) for candidate_ids in segments.candidates]
+            parts["keys"].frombytes(candidate_keys(question)[has_tokens].tobytes())
+        question_index = len(parts["question_ends"])
+        parts["question_tokens"].extend(segments.question)
+        parts["question_ends"].append(len(parts["question_tokens"]))
+        for index, candidate_ids in enumerate(segments.candidates):
+            if not candidate_ids:
+                counts["blank"] += 1
+                continue
+            parts["candidate_tokens"].extend(candidate_ids)
+            parts["candidate_ends"].append(len(parts["candidate_tokens"]))
+            parts["question_of"].append(question_index)
+            parts["labels"].append(labels[index])
+            counts["truncated"] += segments.truncated[index]
+    arrays = {name: np.array(parts[name], dtype=element) for name, element in types.items()}
+    return TokenizedPairs(arrays, **counts)

@@ -63,6 +63,8 @@ class Tokenizer:
         The form of a pair input: ``[CLS] q [SEP] c [SEP]`` or ``<s> q </s></s> c </s>``.
     start_id, separator_id, padding_id : int
         Token ids of the special tokens.
+    vocab_size : int
+        The greatest token id plus one, added tokens included. Not all lower ids need exist.
 
     Raises
     ------
@@ -78,7 +80,7 @@ class Tokenizer:
         inner.no_truncation()
         inner.no_padding()
         self._inner, self._where = inner, where
-        self._vocab_size = _count_ids(inner, where)
+        self.vocab_size = _count_ids(inner, where)
         _check_unknown(inner, where)
         # Families share tokens; each set of tokens is tried and named once. MPNet's vocabulary has
         # BERT's special tokens as words, so that those that the file calls special come first.
@@ -97,11 +99,6 @@ class Tokenizer:
         expected = "a tokenizer of one of the families " + ", ".join(FAMILIES)
         problem = "has none of " + ", ".join(map(" ".join, families))
         raise EncoderError(where, problem, expected)
-
-    @property
-    def vocab_size(self) -> int:
-        """The greatest token id plus one, added tokens included. Not all lower ids need exist."""
-        return self._vocab_size
 
     @property
     def mask_id(self) -> int:
@@ -205,9 +202,9 @@ class Tokenizer:
             ids = []
             for text in texts:
                 is_short = len(text) <= limit
-                ids.append(next(short_ids) if is_short else first_ids(self._inner, text, needed))
+                ids.append(next(short_ids) if is_short else self._first_ids(text, needed))
             return ids
-        except (UnicodeEncodeError, TypeError):
+        except (UnicodeEncodeError, TypeError, AttributeError):
             for text in texts:
                 check_text(text)
             raise
@@ -246,6 +243,9 @@ class Tokenizer:
     def _all_ids(self, texts: Sequence[str]) -> List[List[int]]:
         encodings = self._inner.encode_batch(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
+
+    def _first_ids(self, text: str, count: int) -> List[int]:
+        return first_ids(self._inner, text, count)
 
     @property
     def fingerprint(self) -> str:
@@ -314,20 +314,18 @@ def _count_ids(inner: tokenizers.Tokenizer, where: str) -> int:
 
 def _check_unknown(inner: tokenizers.Tokenizer, where: str) -> None:
     """Refuse a tokenizer that fails on what its vocabulary lacks, or leaves it out."""
+    reason = "it leaves some characters out"
     try:
         encodings = inner.encode_batch(list(PROBES), add_special_tokens=False)
+        if all(encoding.ids for encoding in encodings):
+            return
     except BaseException as error:
         if not is_library_error(error):
             raise
-        raise _without_unknown(where, str(error)) from None
-    if not all(encoding.ids for encoding in encodings):
-        raise _without_unknown(where, "it leaves some characters out")
-
-
-def _without_unknown(where: str, reason: str) -> EncoderError:
+        reason = str(error)
     problem = f"cannot tokenize every text ({shorten(reason)})"
     expected = "a tokenizer with its unknown token"
-    return EncoderError(where, problem, expected, "fetch the files again")
+    raise EncoderError(where, problem, expected, "fetch the files again")
 
 
 def is_library_error(error: BaseException) -> bool:

@@ -60,13 +60,7 @@ def read_settings(folder: pathlib.Path) -> Settings:
     for name in FLAGS:
         if not isinstance(settings.get(name, False), (bool, type(None))):
             raise EncoderError(path, f"{name} {shorten(settings[name])}", "true or false")
-    _check_kind(path, settings)
-    # null stands for the default.
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _check_kind(path: pathlib.Path, settings: Settings) -> None:
-    """Refuse tokenizers that divide texts into words in a way of their own."""
+    # Some tokenizers divide texts into words in a way of their own.
     kind = settings.get("tokenizer_class")
     words = settings.get("word_tokenizer_type")
     if kind == "BertJapaneseTokenizer" or words not in (None, "basic"):
@@ -74,6 +68,8 @@ def _check_kind(path: pathlib.Path, settings: Settings) -> None:
         expected = "a tokenizer that the encoder's vocabulary defines alone"
         hint = "save it as tokenizer.json by the tokenizers library, if it can be"
         raise EncoderError(path, problem, expected, hint)
+    # null stands for the default.
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
@@ -132,9 +128,8 @@ def read_merges(path: pathlib.Path) -> List[Tuple[str, str]]:
 def byte_level(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
     """RoBERTa's tokenizer, byte-level BPE, from ``vocab.json`` and ``merges.txt``."""
     words = folder / "vocab.json"
-    return _byte_level(
-        words, models.BPE.from_file(str(words), str(folder / "merges.txt")), settings
-    )
+    model = models.BPE.from_file(str(words), str(folder / "merges.txt"))
+    return _byte_level(words, model, settings)
 
 
 def _byte_level(path: pathlib.Path, model: models.BPE, settings: Settings) -> tokenizers.Tokenizer:
@@ -169,7 +164,13 @@ def _wordpiece(vocab: Dict[str, int], lowercase: bool, settings: Settings) -> to
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.WordPiece()
     _register(inner, ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"))
-    _bert_pairs(inner)
+    start, separator = inner.token_to_id("[CLS]"), inner.token_to_id("[SEP]")
+    if start is not None and separator is not None:
+        inner.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]",
+            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[("[CLS]", start), ("[SEP]", separator)],
+        )
     return inner
 
 
@@ -184,16 +185,6 @@ def _check_words(path: pathlib.Path, words: Sequence[str]) -> None:
 
 def _is_cased(vocab: Dict[str, int]) -> bool:
     return any(re.match(r"[A-Z]", word) for word in vocab)
-
-
-def _bert_pairs(inner: tokenizers.Tokenizer) -> None:
-    start, separator = inner.token_to_id("[CLS]"), inner.token_to_id("[SEP]")
-    if start is not None and separator is not None:
-        inner.post_processor = processors.TemplateProcessing(
-            single="[CLS] $A [SEP]",
-            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-            special_tokens=[("[CLS]", start), ("[SEP]", separator)],
-        )
 
 
 def _register(inner: tokenizers.Tokenizer, names: Sequence[str]) -> None:

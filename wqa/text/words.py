@@ -18,7 +18,7 @@ import itertools
 import json
 import pathlib
 import re
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import mmh3
 import numpy as np
@@ -26,7 +26,7 @@ import numpy as np
 from wqa.config import BackboneConfig, parse_json
 from wqa.data.word_vectors import WordVectors, mask_digits
 from wqa.errors import EncoderError, OptionError, shorten
-from wqa.text.tokenizers import LONG_TEXT, Located, Tokenizer, check_text
+from wqa.text.tokenizers import Located, Tokenizer, check_text
 
 #: Version of the ``tokenizer.json`` of words.
 FORMAT = 1
@@ -111,7 +111,7 @@ class WordTokenizer(Tokenizer):
         if not self.words or len(self._ids) < len(self.words):
             counts = f"{len(self.words)} words, {len(self._ids)} of them different"
             raise OptionError("words", counts, "at least one word, and each word once")
-        self._vocab_size = 1 + len(self.words) + max(buckets, 1)
+        self.vocab_size = 1 + len(self.words) + max(buckets, 1)
         self.pair_form = WORDS_FORM
         self.padding_id = 0
 
@@ -150,35 +150,8 @@ class WordTokenizer(Tokenizer):
         problem = f"a {config.family.name} encoder with a tokenizer of words"
         raise EncoderError(where, problem, "the encoder's own tokenizer")
 
-    def encode(self, texts: Sequence[str], needed: Optional[int] = None) -> List[List[int]]:
-        """Look up the ids of the words of texts.
-
-        Parameters
-        ----------
-        texts : sequence of str
-            The texts.
-        needed : int, optional
-            Number of ids of a text that the caller needs, from the first on. The ids of a long
-            text may end behind them. Without it all ids are returned.
-
-        Returns
-        -------
-        list of list of int
-            Ids of the words of each text. There is no id 0 among them.
-
-        Raises
-        ------
-        InputError
-            If a text is no string, or holds half a surrogate pair, which no encoding can represent.
-        """
-        try:
-            if needed is None or max(map(len, texts), default=0) <= LONG_TEXT * needed:
-                return [self._ids_of(text) for text in texts]
-            return [self._first_ids(text, needed) for text in texts]
-        except (UnicodeEncodeError, TypeError, AttributeError):
-            for text in texts:
-                check_text(text)
-            raise
+    def _all_ids(self, texts: Sequence[str]) -> List[List[int]]:
+        return [self._ids_of(text) for text in texts]
 
     def _ids_of(self, text: str) -> List[int]:
         # No word holds white space. To look chunks up takes half the time of the expression.
@@ -307,7 +280,8 @@ def embedding_matrix(table: WordVectors, buckets: int = BUCKETS) -> np.ndarray:
     """
     # Buckets come first from the generator: their directions do not depend on the table's size.
     unknown = np.random.default_rng(_SEED).standard_normal((buckets, table.units))
-    norm = float(np.linalg.norm(table.vectors, axis=1).mean(dtype=np.float64))
+    norms = np.linalg.norm(table.vectors, axis=1)
+    norm = float(norms.mean(dtype=np.float64))
     unknown *= norm / np.linalg.norm(unknown, axis=1, keepdims=True)
     rows = np.zeros((1 + len(table) + max(buckets, 1), table.units), np.float32)
     rows[1 : 1 + len(table)] = table.vectors
@@ -317,14 +291,12 @@ def embedding_matrix(table: WordVectors, buckets: int = BUCKETS) -> np.ndarray:
 
 #: How the ``tokenizer.json`` of words starts; that of the `tokenizers` library has another key.
 _START = re.compile(rb'\s*\{\s*"words_format"')
-#: Bytes of a file that are searched for this start.
-_START_BYTES = 100
 
 
 def is_word_tokenizer(path: pathlib.Path) -> bool:
     """Whether a ``tokenizer.json`` holds words, as `WordTokenizer.save` writes them."""
     with open(path, "rb") as file:
-        return _START.match(file.read(_START_BYTES)) is not None
+        return _START.match(file.read(100)) is not None
 
 
 def read_word_tokenizer(path: pathlib.Path) -> WordTokenizer:
