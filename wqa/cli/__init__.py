@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Iterator, Optional, Sequence, Union
 
 import wqa
-from wqa.cli.options import check_numbers, note_cache
+from wqa.cli.options import check_number, note_cache
 from wqa.cli.parser import CommandParser, at_the_command_line
 from wqa.errors import Stopped, StorageError, WqaError, printable
 from wqa.io.progress import messages_on_stderr
@@ -69,7 +69,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     try:
         with messages_on_stderr(), _flushed_output():
             options = parse(arguments)
-            check_numbers(options)
+            for name, value in vars(options).items():
+                check_number(value, name)
             status = COMMANDS[options.command].run(options)
             note_cache(options)
             return status or 0

@@ -30,7 +30,7 @@ from wqa.cli.options import (
 )
 from wqa.errors import OptionError
 
-_DEFAULT = [("drop_ratio", ratio) for ratio in ("0.3", "0.4", "0.5")]
+_DEFAULT = {str(ratio): {"drop_ratio": ratio} for ratio in (0.3, 0.4, 0.5)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
     prepared = ranker.prepare(questions)
     note_long_questions(prepared.truncated, prepared.skipped, options.data)
     if not settings and ranker.capabilities.stages > 1:
-        settings = settings_by_name(_DEFAULT, "")
+        settings = _DEFAULT
     settings = {"0": {"drop_ratio": 0.0}, **settings}  # the first is what others are compared with
     ranks = ranks_at_drops(ranker, settings)
     measure: Any = time_rankers

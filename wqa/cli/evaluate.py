@@ -34,7 +34,6 @@ from wqa.cli.options import (
     add_json,
     add_long_candidates,
     add_ranking,
-    drop_settings,
     ranking_options,
     refuse,
     settings_by_name,
@@ -200,7 +199,7 @@ def _description(options: argparse.Namespace) -> Any:
 
 def _named_rankers(options: argparse.Namespace) -> Iterator[NamedRanker]:
     """Load the rankers of the RUNs one after another."""
-    settings = drop_settings(options.drops) or [("-", {})]
+    settings = options.drops or [("-", {})]
     if len(settings) == 1:
         settings = settings * len(options.runs)
     if len(settings) != len(options.runs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import logging
 import math
@@ -25,6 +26,9 @@ LOGGER = logging.getLogger(__name__)
 
 #: Greatest whole number of an option, that of 32 bits with a sign.
 MOST = 2**31 - 1
+
+#: Name of a setting of the drops, and its keywords as `wqa.load_ranker` takes them.
+DropSetting = Tuple[str, Dict[str, Any]]
 
 #: Metavar of an option, by name or type of the configuration's field.
 _METAVARS: Dict[Any, str] = {"ctx": "DEVICE", "index": "INDEX", int: "N", float: "X", str: "TEXT"}
@@ -48,12 +52,6 @@ def check_number(value: Any, option: str) -> None:
         raise OptionError(option, value, "a number")
     if isinstance(value, int) and abs(value) > MOST:
         raise OptionError(option, shorten(value), f"a whole number up to {MOST}")
-
-
-def check_numbers(options: argparse.Namespace) -> None:
-    """Check the values of all options, as `check_number` does."""
-    for name, value in vars(options).items():
-        check_number(value, name)
 
 
 def add_fields(
@@ -81,9 +79,9 @@ def add_fields(
         if kind is bool:
             keywords["action"] = "store_true"
         elif typing.get_origin(kind) is tuple:
-            keywords["default"] = ",".join(map(str, default))  # type: ignore[arg-type]
-            has_names = typing.get_args(kind)[0] is str
-            keywords["metavar"] = "NAME[,NAME...]" if has_names else "I[,J...]"
+            element = typing.get_args(kind)[0]
+            keywords["type"] = functools.partial(_tuple_of, element, flag)
+            keywords["metavar"] = "NAME[,NAME...]" if element is str else "I[,J...]"
         else:
             known = choices.get(field.name)
             if not known:
@@ -94,6 +92,11 @@ def add_fields(
         if defaults is not None:
             keywords["default"] = argparse.SUPPRESS
         parser.add_argument(flag, **keywords)
+
+
+def _tuple_of(kind: type, flag: str, text: str) -> Tuple:
+    """The value of a field that is a tuple."""
+    return tuple(numbers(text, flag, kind)) if text else ()
 
 
 def has_option(field: dataclasses.Field) -> bool:
@@ -110,18 +113,8 @@ def _without_none(kind: Any) -> Any:
 
 def fields_of(options: argparse.Namespace, config: type) -> Dict[str, Any]:
     """Values of the options of `add_fields` that were parsed."""
-    values = {}
-    hints = typing.get_type_hints(config)
-    for field in dataclasses.fields(config):
-        name, kind = field.name, hints[field.name]
-        if not has_option(field) or name not in options:
-            continue
-        value = getattr(options, name)
-        if typing.get_origin(kind) is tuple:
-            number = typing.get_args(kind)[0]
-            value = tuple(numbers(value, name, number)) if value else ()
-        values[name] = value
-    return values
+    names = [field.name for field in dataclasses.fields(config) if has_option(field)]
+    return values_of(options, *(name for name in names if name in options))
 
 
 def add_number(
@@ -236,34 +229,23 @@ def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
 
 
 def _add_drop(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str) -> None:
-    def named(value: str) -> Tuple[str, str]:
-        return flag[2:].replace("-", "_"), value
-
-    keywords: Dict[str, Any] = {"action": "append", "type": named, "default": []}
-    parser.add_argument(flag, dest="drops", metavar=metavar, help=text, **keywords)
+    keywords: Dict[str, Any] = {"dest": "drops", "action": "append", "default": []}
+    keywords["type"] = functools.partial(_drop_setting, flag)
+    parser.add_argument(flag, metavar=metavar, help=text, **keywords)
 
 
-#: What the name of a setting begins with, by the option.
-_NAMES = {"keep": "keep", "drop_below": "below"}
+def _drop_setting(flag: str, text: str) -> DropSetting:
+    option = flag[2:].replace("-", "_")
+    name = {"keep": f"keep={text}", "drop_below": f"below={text}"}.get(option, text)
+    if name == "tuned":
+        return name, {option: text}
+    values = numbers(text, flag, int if option == "keep" else float)
+    return name, {option: values if len(values) > 1 else values[0]}
 
 
-def drop_settings(given: Sequence[Tuple[str, str]]) -> List[Tuple[str, Dict[str, Any]]]:
-    """Name of each setting, and its keywords as `wqa.load_ranker` takes them."""
-    settings = []
-    for option, text in given:
-        value: Any = text
-        if (option, text) != ("drop_ratio", "tuned"):
-            value = numbers(text, option, int if option == "keep" else float)
-            if len(value) == 1:
-                [value] = value
-        name = text if option == "drop_ratio" else f"{_NAMES[option]}={text}"
-        settings.append((name, {option: value}))
-    return settings
-
-
-def settings_by_name(given: Sequence[Tuple[str, str]], run: str) -> Dict[str, Dict[str, Any]]:
+def settings_by_name(given: Sequence[DropSetting], run: str) -> Dict[str, Dict[str, Any]]:
     """Settings as evaluation and timing take them, with the tuned ratios of a run."""
-    settings = dict(drop_settings(given))
+    settings = dict(given)
     if "tuned" in settings:
         from wqa.systems.registry import read_tuned
 
@@ -271,9 +253,8 @@ def settings_by_name(given: Sequence[Tuple[str, str]], run: str) -> Dict[str, Di
     return settings
 
 
-def one_drop_setting(given: Sequence[Tuple[str, str]]) -> Dict[str, Any]:
+def one_drop_setting(settings: Sequence[DropSetting]) -> Dict[str, Any]:
     """The setting of a command that takes a single one, as `wqa.load_ranker` takes it."""
-    settings = drop_settings(given)
     if len(settings) > 1:
         names = " and ".join(name for name, _ in settings)
         raise OptionError("drop_ratio and keep and drop_below", names, "one of them")
