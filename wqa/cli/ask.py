@@ -23,7 +23,6 @@ from typing import Any, Dict, List, Optional, Sequence
 from wqa.cli.options import (
     add_drops,
     add_json,
-    add_long_candidates,
     add_number,
     add_ranking,
     loading_options,
@@ -70,7 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "predictions to write: a text by question id"
     reading.add_argument("--out", metavar="PATH", help=text)
     add_ranking(parser, long_questions=("error", "truncate"))
-    add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "time N questions one by one instead"
     parser.add_argument("--latency", dest="count", type=int, metavar="N", help=text)
     add_json(parser)
-    add_ranking(parser)
+    add_ranking(parser, with_windows=False)
 
 
 def run(options: argparse.Namespace) -> None:

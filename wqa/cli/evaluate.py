@@ -32,7 +32,6 @@ from wqa.cli.options import (
     add_drops,
     add_filter,
     add_json,
-    add_long_candidates,
     add_ranking,
     ranking_options,
     refuse,
@@ -96,11 +95,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--write-qrels", help="TREC judgements to write", **keywords)
     add_json(parser)
     add_ranking(parser)
-    add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa evaluate`` and print a table of figures."""
+    from wqa.evaluation.comparison import comparison_table
     from wqa.evaluation.metrics import metric
 
     metrics = [name.strip() for name in options.metrics.split(",")]
@@ -121,8 +120,6 @@ def run(options: argparse.Namespace) -> None:
     elif len(result) == 1:
         [result] = result
     _note(rows)
-    from wqa.evaluation.comparison import comparison_table
-
     show("\n\n".join([_table(rows), *map(comparison_table, comparisons)]), result, options.json)
 
 
@@ -166,7 +163,13 @@ def _of_runs(options: argparse.Namespace) -> Any:
     given = values_of(options, "filter", "metrics", "ties")
     if options.seeds or len(options.runs) > 1:
         refuse(options, _OF_ONE_RUN, "with --seeds or several RUNs", "a single RUN")
-        rankers = _named_rankers(options)
+        settings = options.drops or [("-", {})]
+        if len(settings) == 1:
+            settings = settings * len(options.runs)
+        if len(settings) != len(options.runs):
+            problem = f"{len(settings)} for {len(options.runs)} runs"
+            raise OptionError("drop_ratio and keep", problem, "one for all, or one for each")
+        rankers = _load(options, settings)
         questions = list(read_questions(options.data))
         evaluation: Any = evaluate_seeds if options.seeds else compare_rankers
         return evaluation(rankers, questions, progress=True, **given)
@@ -197,18 +200,8 @@ def _description(options: argparse.Namespace) -> Any:
     )
 
 
-def _named_rankers(options: argparse.Namespace) -> Iterator[NamedRanker]:
-    """Load the rankers of the RUNs one after another."""
-    settings = options.drops or [("-", {})]
-    if len(settings) == 1:
-        settings = settings * len(options.runs)
-    if len(settings) != len(options.runs):
-        problem = f"{len(settings)} for {len(options.runs)} runs"
-        raise OptionError("drop_ratio and keep", problem, "one for all, or one for each")
-    return _load(options, settings)
-
-
 def _load(options: argparse.Namespace, settings: Sequence[Any]) -> Iterator[NamedRanker]:
+    """Load the rankers of the RUNs one after another, each with its drops."""
     from wqa.evaluation.comparison import NamedRanker
     from wqa.systems.load import load_ranker, reads_cache
 

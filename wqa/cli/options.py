@@ -207,8 +207,9 @@ def add_ranking(
     parser: argparse.ArgumentParser,
     with_cache: bool = True,
     long_questions: Sequence[str] = LONG_QUESTIONS,
+    with_windows: bool = True,
 ) -> None:
-    """Add the options of ranking, and what becomes of long questions."""
+    """Add the options of ranking, and what becomes of long questions and candidates."""
     add_engine(parser)
     text = "candidates that an exit compares: all of a question, or batches of them"
     add_choice(parser, "--pool", ("question", "batch"), text)
@@ -217,6 +218,9 @@ def add_ranking(
         text = "document cache that `wqa encode` wrote, for a run that encodes documents apart"
         parser.add_argument("--cache", metavar="DIR", help=text)
     add_long_questions(parser, long_questions)
+    if with_windows:
+        text = "candidates that do not fit: read their first tokens, or all of them in windows"
+        add_choice(parser, "--long-candidates", LONG_CANDIDATES, text)
 
 
 def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
@@ -259,12 +263,6 @@ def one_drop_setting(settings: Sequence[DropSetting]) -> Dict[str, Any]:
         names = " and ".join(name for name, _ in settings)
         raise OptionError("drop_ratio and keep and drop_below", names, "one of them")
     return settings[0][1] if settings else {}
-
-
-def add_long_candidates(parser: argparse.ArgumentParser) -> None:
-    """Add ``--long-candidates``."""
-    text = "candidates that do not fit: read their first tokens, or all of them in windows"
-    add_choice(parser, "--long-candidates", LONG_CANDIDATES, text)
 
 
 def values_of(options: argparse.Namespace, *names: str) -> Dict[str, Any]:

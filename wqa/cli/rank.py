@@ -25,7 +25,6 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 from wqa.cli.options import (
     add_drops,
     add_json,
-    add_long_candidates,
     add_number,
     add_ranking,
     one_drop_setting,
@@ -59,7 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     # A cache is for the documents of a collection.
     add_ranking(parser, with_cache=False, long_questions=("error", "truncate"))
-    add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -26,7 +26,6 @@ import sys
 from wqa.cli.options import (
     add_drops,
     add_fields,
-    add_long_candidates,
     add_ranking,
     fields_of,
     one_drop_setting,
@@ -50,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--api-key-file", metavar="FILE", help=text)
     add_drops(parser)
     add_ranking(parser, with_cache=False, long_questions=("truncate", "error"))
-    add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="", metavar="PATH", help=text)
     add_filter(parser, "--filter", DEFAULT_FILTER, "questions to score")
     add_json(parser)
-    add_ranking(parser)
+    add_ranking(parser, with_windows=False)
 
 
 def run(options: argparse.Namespace) -> None:
