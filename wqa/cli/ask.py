@@ -26,7 +26,6 @@ from wqa.cli.options import (
     add_number,
     add_ranking,
     loading_options,
-    one_drop_setting,
     ranking_options,
     refuse,
     show,
@@ -86,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         refuse(options, _OF_READERS, "without --reader", "a reader")
     options.threshold = threshold_of(options.threshold)
-    drops = one_drop_setting(options.drops)
+    keywords = ranking_options(options)
     questions = _questions(options)
     from wqa.retrieval import open_collection
     from wqa.systems.load import load_ranker
@@ -96,8 +95,7 @@ def run(options: argparse.Namespace) -> None:
         if not options.reader:
             index.check_sentences()
         if options.ranker or not options.reader:
-            run = options.ranker or "minilm"
-            ranker = load_ranker(run, **drops, **ranking_options(options))
+            ranker = load_ranker(options.ranker or "minilm", **keywords)
         (_read if options.reader else _rank)(options, index, questions, ranker)
 
 

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     from wqa.systems.load import load_ranker
     from wqa.text import note_long_questions
 
-    settings = settings_by_name(options.drops, options.run)
+    settings = settings_by_name(options.drop_rows, options.run)
     questions = list(read_questions(options.data))
     if not questions:
         raise OptionError("data", f"{options.data}, which has no question", "at least one")

@@ -49,10 +49,20 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 
 #: Options that ``--help`` explains.
-FIRST = ("data", "trec_runs", "qrels", "metrics", "drops", "seeds", "trec_run", "json", "precision")
+FIRST = (
+    "data",
+    "trec_runs",
+    "qrels",
+    "metrics",
+    "drop_rows",
+    "seeds",
+    "trec_run",
+    "json",
+    "precision",
+)
 #: Options of a single RUN, and of RUNs.
 _OF_ONE_RUN = ("per_exit", "trec_run", "run_metadata", "trec_qrels", "total")
-_OF_RUNS = ("data", "drops", "seeds", "ties", *_OF_ONE_RUN)
+_OF_RUNS = ("data", "drop_rows", "seeds", "ties", *_OF_ONE_RUN)
 _FLAGS = {
     "seeds": "the RUNs are seeds of one system: mean and deviation",
     "per-exit": "add a row for each exit on its own, with nothing dropped",
@@ -163,7 +173,7 @@ def _of_runs(options: argparse.Namespace) -> Any:
     given = values_of(options, "filter", "metrics", "ties")
     if options.seeds or len(options.runs) > 1:
         refuse(options, _OF_ONE_RUN, "with --seeds or several RUNs", "a single RUN")
-        settings = options.drops or [("-", {})]
+        settings = options.drop_rows or [("-", {})]
         if len(settings) == 1:
             settings = settings * len(options.runs)
         if len(settings) != len(options.runs):
@@ -178,7 +188,7 @@ def _of_runs(options: argparse.Namespace) -> Any:
     return evaluate_ranker(
         load_ranker(run, **ranking_options(options)),
         questions,
-        settings_by_name(options.drops, run) or None,
+        settings_by_name(options.drop_rows, run) or None,
         progress=True,
         describe=_description(options),
         **given,

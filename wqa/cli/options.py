@@ -142,7 +142,7 @@ def refuse(options: argparse.Namespace, names: Sequence[str], problem: str, expe
     for name in names:
         value = getattr(options, name, None)
         if value not in (None, "", []) and value != options.parser.get_default(name):
-            shown = "drop_ratio and keep" if name == "drops" else name
+            shown = "drop_ratio and keep" if name == "drop_rows" else name
             raise OptionError(shown, problem, expected)
 
 
@@ -224,18 +224,16 @@ def add_ranking(
 
 
 def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
-    """Add ``--drop-ratio``, ``--keep`` and ``--drop-below``."""
+    """Add ``--drop-ratio``, ``--keep`` and ``--drop-below``, of which ``rows`` takes several."""
     text = f"share that a stage drops, for all stages or each; or tuned (default: 0){rows}"
-    _add_drop(parser, "--drop-ratio", "A[,A...]", text)
-    _add_drop(parser, "--keep", "K[,K...]", "number of candidates that a stage keeps instead")
-    text = "drop the candidates whose relevance, as `wqa calibrate` fits it, is below P instead"
-    _add_drop(parser, "--drop-below", "P[,P...]", text)
-
-
-def _add_drop(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str) -> None:
-    keywords: Dict[str, Any] = {"dest": "drops", "action": "append", "default": []}
-    keywords["type"] = functools.partial(_drop_setting, flag)
-    parser.add_argument(flag, metavar=metavar, help=text, **keywords)
+    keep = "number of candidates that a stage keeps instead"
+    below = "drop the candidates whose relevance, as `wqa calibrate` fits it, is below P instead"
+    keywords: Dict[str, Any] = {"action": "append", "default": []}
+    keywords["dest"] = "drop_rows" if rows else "drops"
+    texts = {"--drop-ratio": ("A", text), "--keep": ("K", keep), "--drop-below": ("P", below)}
+    for flag, (name, text) in texts.items():
+        kind, metavar = functools.partial(_drop_setting, flag), f"{name}[,{name}...]"
+        parser.add_argument(flag, type=kind, metavar=metavar, help=text, **keywords)
 
 
 def _drop_setting(flag: str, text: str) -> DropSetting:
@@ -257,14 +255,6 @@ def settings_by_name(given: Sequence[DropSetting], run: str) -> Dict[str, Dict[s
     return settings
 
 
-def one_drop_setting(settings: Sequence[DropSetting]) -> Dict[str, Any]:
-    """The setting of a command that takes a single one, as `wqa.load_ranker` takes it."""
-    if len(settings) > 1:
-        names = " and ".join(name for name, _ in settings)
-        raise OptionError("drop_ratio and keep and drop_below", names, "one of them")
-    return settings[0][1] if settings else {}
-
-
 def values_of(options: argparse.Namespace, *names: str) -> Dict[str, Any]:
     """Values of some options, as keyword arguments of the same names."""
     return {name: getattr(options, name) for name in names}
@@ -281,8 +271,14 @@ def loading_options(options: argparse.Namespace) -> Dict[str, Any]:
 
 
 def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
-    """Values of the options of `add_ranking`, for `load_ranker`."""
+    """Values of the options of `add_ranking`, and a single setting of drops, for `load_ranker`."""
     values = {**loading_options(options), **values_of(options, "pool", "pool_size")}
+    settings = getattr(options, "drops", [])
+    if len(settings) > 1:
+        names = " and ".join(name for name, _ in settings)
+        raise OptionError("drop_ratio and keep and drop_below", names, "one of them")
+    for _, drops in settings:
+        values.update(drops)
     if hasattr(options, "long_candidates"):
         values["long_candidates"] = options.long_candidates
     if getattr(options, "cache", None) is not None:

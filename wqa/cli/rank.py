@@ -22,15 +22,7 @@ import pathlib
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Union
 
-from wqa.cli.options import (
-    add_drops,
-    add_json,
-    add_number,
-    add_ranking,
-    one_drop_setting,
-    ranking_options,
-    show,
-)
+from wqa.cli.options import add_drops, add_json, add_number, add_ranking, ranking_options, show
 from wqa.data import Candidate
 from wqa.data import read_candidates as read_records
 from wqa.data.folders import OFFICE
@@ -66,14 +58,14 @@ def run(options: argparse.Namespace) -> None:
         raise OptionError("top_k", options.top_k, "a whole number from 1")
     question = utf8_argument(options.question)
     candidates = [one for path in options.candidates for one in read_candidates(path)]
-    drops = one_drop_setting(options.drops)
+    keywords = ranking_options(options)
     threshold = threshold_of(options.threshold)
     # MXNet takes a second to load, longer than the errors above need.
     from wqa.data import Question
     from wqa.systems.load import load_ranker
     from wqa.text import note_long_questions
 
-    ranker = load_ranker(options.run, **drops, **ranking_options(options))
+    ranker = load_ranker(options.run, **keywords)
     ranking = ranker.rank(question, candidates, options.top_k, return_documents=True)
     if options.long_questions == "truncate":
         note_long_questions(ranker.prepare([Question("", question, ())]).truncated, 0)

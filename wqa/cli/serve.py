@@ -23,14 +23,7 @@ import argparse
 import dataclasses
 import sys
 
-from wqa.cli.options import (
-    add_drops,
-    add_fields,
-    add_ranking,
-    fields_of,
-    one_drop_setting,
-    ranking_options,
-)
+from wqa.cli.options import add_drops, add_fields, add_ranking, fields_of, ranking_options
 from wqa.io.progress import LossyStream
 from wqa.serve import ServeConfig, read_api_key, serve
 
@@ -56,8 +49,7 @@ def run(options: argparse.Namespace) -> int:
     config = ServeConfig(**fields_of(options, ServeConfig))
     key = read_api_key(options.api_key_file)
     config = dataclasses.replace(config, api_key=key, models=tuple(options.model))
-    drops = one_drop_setting(options.drops)
-    return serve(options.run, config, _show, **drops, **ranking_options(options))
+    return serve(options.run, config, _show, **ranking_options(options))
 
 
 def _show(url: str) -> None:

@@ -21,7 +21,7 @@ from wqa.cli.rank import read_lines, utf8_argument
 
 #: Options of rankings.
 _OF_RANKINGS = (
-    *("drops", "per_exit", "trec_run", "trec_qrels", "total", "ties", "cache"),
+    *("drop_rows", "per_exit", "trec_run", "trec_qrels", "total", "ties", "cache"),
     *("filter", "metrics", "pool", "pool_size"),
 )
 
