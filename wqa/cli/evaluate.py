@@ -26,7 +26,7 @@ import argparse
 import functools
 import logging
 import shlex
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Sequence
+from typing import Any, Dict, Iterator, Sequence
 
 from wqa.cli.options import (
     add_drops,
@@ -42,9 +42,6 @@ from wqa.cli.options import (
 from wqa.cli.verify import evaluate_claims, labels_claims
 from wqa.data.records import DEFAULT_FILTER, chosen_filter, note_filter
 from wqa.errors import OptionError
-
-if TYPE_CHECKING:
-    from wqa.evaluation.comparison import NamedRanker
 
 LOGGER = logging.getLogger(__name__)
 
@@ -210,7 +207,7 @@ def _description(options: argparse.Namespace) -> Any:
     )
 
 
-def _load(options: argparse.Namespace, settings: Sequence[Any]) -> Iterator[NamedRanker]:
+def _load(options: argparse.Namespace, settings: Sequence[Any]) -> Iterator[Any]:
     """Load the rankers of the RUNs one after another, each with its drops."""
     from wqa.evaluation.comparison import NamedRanker
     from wqa.systems.load import load_ranker, reads_cache

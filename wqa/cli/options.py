@@ -70,7 +70,9 @@ def add_fields(
         if field.name in leave_out or not has_option(field):
             continue
         flag = "--" + field.name.replace("_", "-")
-        kind = _without_none(hints[field.name])
+        kind = hints[field.name]
+        if type(None) in typing.get_args(kind):
+            [kind, _] = typing.get_args(kind)
         default, shown = field.default, field.metadata.get("chosen")
         if defaults and field.name in defaults:
             default, shown = defaults[field.name], None
@@ -102,13 +104,6 @@ def _tuple_of(kind: type, flag: str, text: str) -> Tuple:
 def has_option(field: dataclasses.Field) -> bool:
     """Whether a field of a configuration has an option, which its metadata may deny."""
     return field.metadata.get("option", True)
-
-
-def _without_none(kind: Any) -> Any:
-    """The type itself where it is optional."""
-    if type(None) in typing.get_args(kind):
-        return next(inner for inner in typing.get_args(kind) if inner is not type(None))
-    return kind
 
 
 def fields_of(options: argparse.Namespace, config: type) -> Dict[str, Any]:
@@ -190,9 +185,7 @@ def add_engine(
     precisions: Sequence[str] = ("float32", "bfloat16", "int8"),
 ) -> None:
     """Add the options of the engine that computes a network."""
-    note = ""
-    if "int8" in precisions:
-        note = "; a run ranks in int8 after `wqa quantize`"
+    note = "; a run ranks in int8 after `wqa quantize`" if "int8" in precisions else ""
     text = "device: cpu or gpu:0 (default: cpu)"
     parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help=text)
     add_choice(parser, "--precision", precisions, f"precision of products{note}")

@@ -214,10 +214,10 @@ def _connect(cluster: str, threads: int, on_gpus: bool) -> Iterator[Any]:
         expected = "a process without a connection, as it ends with the work"
         hint = "call ray.shutdown(), or use another process"
         raise ClusterError("cluster", problem, expected, hint)
-    handler = signal.getsignal(signal.SIGTERM)
+    handler, inherited = signal.getsignal(signal.SIGTERM), os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # inherited by the workers of a local Ray
     try:
-        with _environment(OMP_NUM_THREADS=str(threads)):  # inherited by the workers of a local Ray
-            _start(ray, cluster, options)
+        _start(ray, cluster, options)
         _restore(handler)  # Ray's own ends the process at once
         resources = ray.cluster_resources()
         if resources.get("CPU", 0) < threads or (on_gpus and not resources.get("GPU")):
@@ -225,6 +225,9 @@ def _connect(cluster: str, threads: int, on_gpus: bool) -> Iterator[Any]:
             raise ClusterError("cluster", f"{cluster} has no {what}", "at least one")
         yield ray
     finally:
+        os.environ.pop("OMP_NUM_THREADS")
+        if inherited is not None:
+            os.environ["OMP_NUM_THREADS"] = inherited
         ray.shutdown()
         _restore(handler)
 
@@ -266,21 +269,6 @@ def _start(ray: Any, cluster: str, options: Dict[str, Any]) -> None:
             hint = "check the address, or start one with `ray start --head`; Ray here is "
             hint += f"{ray.__version__}; a cluster with tokens needs RAY_AUTH_MODE=token"
             raise ClusterError("cluster", problem, expected, hint) from None
-
-
-@contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    """Set variables of the environment inside the ``with`` block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _restore(handler: Any) -> None:
