@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Iterator, List, Sequence, Tuple
 
-from wqa.errors import MissingDependency, how_to_install
+from wqa.errors import not_installed
 
 #: Greatest length of a text that is split into sentences at once, in characters. Longer sentences
 #: are cut there.
@@ -69,9 +69,7 @@ class SentenceSplitter:
         try:
             import sentencex
         except ImportError:
-            raise MissingDependency(
-                "sentencex", "is not installed", "the sentence splitter", how_to_install("corpora")
-            ) from None
+            raise not_installed("sentencex", "the sentence splitter", "corpora") from None
         from importlib.metadata import version
 
         self._segment = sentencex.segment
