@@ -77,8 +77,8 @@ def diagnose() -> Dict[str, Any]:
 
 def package_versions() -> Dict[str, Optional[str]]:
     """Versions of this package and of what it requires, also for its extras; None for missing."""
-    versions: Dict[str, Optional[str]] = {"wqa": wqa.__version__}
-    versions["python"] = platform.python_version()
+    python = platform.python_version()
+    versions: Dict[str, Optional[str]] = {"wqa": wqa.__version__, "python": python}
     versions.update({name: installed_version(name) for name in MXNET_PACKAGES})
     for requirement in importlib.metadata.requires("wqa") or ():
         name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]

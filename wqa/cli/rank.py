@@ -115,11 +115,9 @@ def read_lines(path: str) -> List[str]:
     """Read texts, one a line, from a file or from standard input."""
     from wqa.io.lines import bounded_lines, decoded_lines, open_bytes
 
-    name = path
-    if path == "-":
-        name = "standard input"
-        if sys.stdin is None:
-            raise DataError(name, "it is closed", "texts, one a line")
+    name = "standard input" if path == "-" else path
+    if path == "-" and sys.stdin is None:
+        raise DataError(name, "it is closed", "texts, one a line")
     with contextlib.ExitStack() as stack:
         file = sys.stdin.buffer if path == "-" else stack.enter_context(open_bytes(path))
         lines = decoded_lines(bounded_lines(file, name), name)
@@ -138,9 +136,7 @@ def ranking_table(rows: List[Dict[str, Any]], cost: float, has_exits: bool = Tru
     """Format a ranking for a terminal, with exits and cost of a ranker that has them."""
     lines = [f"rank    score{'  exit' if has_exits else ''}  sentence"]
     for row in rows:
-        score = "-"
-        if row["score"] is not None:
-            score = f"{row['score']:.3f}"
+        score = "-" if row["score"] is None else f"{row['score']:.3f}"
         sentence = row["text"]
         if row.get("window"):
             sentence = sentence[slice(*row["window"])]

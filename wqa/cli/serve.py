@@ -20,7 +20,6 @@ accepted.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 
 from wqa.cli.options import add_drops, add_fields, add_ranking, fields_of, ranking_options
@@ -46,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run ``wqa serve`` until it is stopped."""
-    config = ServeConfig(**fields_of(options, ServeConfig))
-    key = read_api_key(options.api_key_file)
-    config = dataclasses.replace(config, api_key=key, models=tuple(options.model))
+    given = fields_of(options, ServeConfig)
+    given.update(api_key=read_api_key(options.api_key_file), models=tuple(options.model))
+    config = ServeConfig(**given)
     return serve(options.run, config, _show, **ranking_options(options))
 
 

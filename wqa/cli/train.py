@@ -86,10 +86,7 @@ def add_system_arguments(parser: CommandParser, system: str) -> None:
     text = "training questions to use"
     add_filter(training, "--train-filter", TrainingConfig.train_filter, text)
     add_filter(training, "--dev-filter", TrainingConfig.dev_filter, "those of dev to score")
-    taken = {action.dest for action in parser._actions}
     own = [field.name for field in dataclasses.fields(config) if has_option(field)]
-    for name in taken.intersection(own):
-        raise ValueError(f"{config.__name__}.{name} has the name of an option of wqa")
     add_fields(parser.add_argument_group(f"options of {system}"), config)
     parser.first = parser.first and (*parser.first, *own)
 

@@ -124,7 +124,9 @@ class SentenceSplitter:
         """
         spans = []
         for start, end, is_row in _blocks(text):
-            inside = [(0, end - start)] if is_row else self.split(text[start:end])
+            inside = [(0, end - start)]
+            if not is_row:
+                inside = self.split(text[start:end])
             spans += [(start + first, start + last) for first, last in inside]
         stripped = [_strip(text, *span) for span in spans]
         return [span for span in stripped if _WORD.search(text, *span)]

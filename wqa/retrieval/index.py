@@ -202,7 +202,8 @@ class Index:
         """
         terms, counts = count_terms(question, self.method.longest)
         indexed, documents = self._arrays["terms"], self._arrays["posting_documents"]
-        rows = np.minimum(np.searchsorted(indexed, terms), len(indexed) - 1)
+        after = np.searchsorted(indexed, terms)
+        rows = np.minimum(after, len(indexed) - 1)
         known = indexed[rows] == terms
         bounds = [_bounds(self._arrays["term_ends"], row) for row in rows[known]]
         frequencies = np.array([end - start for start, end in bounds])
