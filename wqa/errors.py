@@ -175,6 +175,11 @@ def how_to_install(extra: str) -> str:
     return f"in a checkout of wqa: pip install -e '.[{extra}]'"
 
 
+def not_installed(library: str, expected: str, extra: str) -> MissingDependency:
+    """The error of a library that is not installed, which an extra of the package brings."""
+    return MissingDependency(library, "is not installed", expected, how_to_install(extra))
+
+
 def counted(count: int, noun: str) -> str:
     """A number of things: "1 document", "2 documents"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence
 
-from wqa.errors import MissingDependency, how_to_install
+from wqa.errors import not_installed
 from wqa.inference import Ranker
 from wqa.inference.pipeline import Pipeline
 
@@ -13,9 +13,7 @@ try:
     from langchain_core.retrievers import BaseRetriever
     from pydantic import ConfigDict, Field
 except ImportError:
-    raise MissingDependency(
-        "langchain_core", "is not installed", "langchain-core", how_to_install("langchain")
-    ) from None
+    raise not_installed("langchain_core", "langchain-core", "langchain") from None
 
 
 class Reranker(BaseDocumentCompressor):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from wqa.errors import InputError, MissingDependency, OptionError, how_to_install
+from wqa.errors import InputError, OptionError, not_installed
 from wqa.inference import Ranker
 from wqa.inference.pipeline import Pipeline
 
@@ -14,9 +14,7 @@ try:
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 except ImportError:
-    raise MissingDependency(
-        "llama_index.core", "is not installed", "llama-index-core", how_to_install("llamaindex")
-    ) from None
+    raise not_installed("llama_index.core", "llama-index-core", "llamaindex") from None
 
 
 class Reranker(BaseNodePostprocessor):

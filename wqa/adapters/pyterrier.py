@@ -5,16 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from wqa.data import Candidate, Question
-from wqa.errors import DataError, MissingDependency, how_to_install, shorten
+from wqa.errors import DataError, not_installed, shorten
 from wqa.inference import Ranker
 
 try:
     import pandas as pd
     import pyterrier as pt
 except ImportError:
-    raise MissingDependency(
-        "pyterrier", "is not installed", "python-terrier 0.11 or newer", how_to_install("pyterrier")
-    ) from None
+    raise not_installed("pyterrier", "python-terrier 0.11 or newer", "pyterrier") from None
 
 
 class Reranker(pt.Transformer):

@@ -11,10 +11,10 @@ import argparse
 import contextlib
 import sys
 from importlib import import_module
-from typing import Iterator, Optional, Sequence, Union
+from typing import Optional, Sequence, Union
 
 import wqa
-from wqa.cli.options import check_numbers, note_cache
+from wqa.cli.options import check_number, note_cache
 from wqa.cli.parser import CommandParser, at_the_command_line
 from wqa.errors import Stopped, StorageError, WqaError, printable
 from wqa.io.progress import messages_on_stderr
@@ -67,9 +67,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Parse a command line and run the subcommand; returns the exit status."""
     options = argparse.Namespace(parser=CommandParser())
     try:
-        with messages_on_stderr(), _flushed_output():
+        with messages_on_stderr(), contextlib.ExitStack() as stack:
+            stack.callback(sys.stdout.flush)  # here, where an error can be shown
             options = parse(arguments)
-            check_numbers(options)
+            for name, value in vars(options).items():
+                check_number(value, name)
             status = COMMANDS[options.command].run(options)
             note_cache(options)
             return status or 0
@@ -86,15 +88,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         text = at_the_command_line(_typed(error), options.parser)
         print(f"error: {text}", file=sys.stderr)
         return FAILED
-
-
-@contextlib.contextmanager
-def _flushed_output() -> Iterator[None]:
-    """Write what standard output holds at the end of the block, where an error can be shown."""
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
 
 
 def _typed(error: Union[WqaError, OSError, MemoryError]) -> WqaError:

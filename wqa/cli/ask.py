@@ -18,16 +18,14 @@ from __future__ import annotations
 
 import argparse
 import logging
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from wqa.cli.options import (
     add_drops,
     add_json,
-    add_long_candidates,
     add_number,
     add_ranking,
     loading_options,
-    one_drop_setting,
     ranking_options,
     refuse,
     show,
@@ -73,7 +71,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "predictions to write: a text by question id"
     reading.add_argument("--out", metavar="PATH", help=text)
     add_ranking(parser, long_questions=("error", "truncate"))
-    add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -91,7 +88,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         refuse(options, _OF_READERS, "without --reader", "a reader")
     options.threshold = threshold_of(options.threshold)
-    drops = one_drop_setting(options.drops)
+    keywords = ranking_options(options)
     questions = _questions(options)
     from wqa.retrieval import open_collection
     from wqa.systems.load import load_ranker
@@ -104,7 +101,7 @@ def run(options: argparse.Namespace) -> None:
             run = options.ranker or "minilm"
             if options.threshold is None and run == "minilm":
                 options.threshold = _UNTRAINED_THRESHOLD
-            ranker = load_ranker(run, **drops, **ranking_options(options))
+            ranker = load_ranker(run, **keywords)
         (_read if options.reader else _rank)(options, index, questions, ranker)
 
 
@@ -134,17 +131,16 @@ def _rank(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
 
     note_long_questions(ranker.prepare(questions).truncated, 0)
     items = Pipeline(index, ranker=ranker, top=options.top).ask_all(questions)
-    figures, results = Figures(), []
+    results, ranks = [], []
     for item in with_bar(items, len(questions), "asking", progress=bool(options.data)):
         results.append(item.to_dict(options.n_best, options.threshold))
-        if options.data:
-            figures.add(item, [sentence.text for sentence in item.sentences])
-    if not options.data:
-        has_exits = ranker.capabilities.has_exits
-        show(_sentences_text(results[0], has_exits), results[0], options.json)
+        if item.question.answers:
+            ranks.append(_rank_of_answer(item, [sentence.text for sentence in item.sentences]))
+    if options.data:
+        _show_all(options, _figures(ranks, options.n_best) if ranks else {}, results)
         return
-    shares = figures.of_sentences(options.n_best) if figures.are_known else {}
-    _show_all(options, {**figures.counts, **shares}, results)
+    has_exits = ranker.capabilities.has_exits
+    show(_sentences_text(results[0], has_exits), results[0], options.json)
 
 
 def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker: Any) -> None:
@@ -161,10 +157,11 @@ def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
     note_long_questions(max(model.prepare(questions).truncated for model in models), 0)
     pipeline = Pipeline(index, reader, ranker, options.top, options.read)
     items = pipeline.answer_all(questions, options.n_best)
-    figures, results, predictions = Figures(), [], {}
+    results, ranks, predictions = [], [], {}
     for item in with_bar(items, len(questions), "answering", progress=True):
         results.append(item.to_dict())
-        figures.add(item)
+        if item.question.answers:
+            ranks.append(_rank_of_answer(item, ()))
         if item.answers:
             predictions[item.question.id] = item.answers[0].text
     if options.out:
@@ -173,46 +170,34 @@ def _read(options: argparse.Namespace, index: Any, questions: List[Any], ranker:
     if not options.data:
         show(_spans_text(results[0]), results[0], options.json)
         return
-    shares: Dict[str, Any] = {}
-    if figures.are_known:
-        shares = score_answers(predictions, questions)
-        shares[f"hit@{options.read}"] = figures.documents / len(questions)
-    _show_all(options, {**figures.counts, **shares}, results)
+    figures: Dict[str, Any] = {}
+    if ranks:
+        documents = sum(rank is not None for rank in ranks)
+        figures = score_answers(predictions, questions)
+        figures[f"hit@{options.read}"] = documents / len(questions)
+    _show_all(options, figures, results)
 
 
-class Figures:
-    """Figures of questions whose answers are known, and counts of what they lack."""
+def _rank_of_answer(item: Any, sentences: Sequence[str]) -> Optional[float]:
+    """Rank of the first sentence with an answer; None where no document has an answer."""
+    from wqa.retrieval import contains_answer
 
-    def __init__(self) -> None:
-        self.are_known = False
-        self.documents = 0  # questions with an answer in a document
-        self.counts = {"questions": 0, "retrieved_nothing": 0}
-        self._ranks: List[float] = []  # of the first sentence with an answer, infinite without one
+    answers = item.question.answers
+    if not any(contains_answer(hit.document.text, answers) for hit in item.documents):
+        return None
+    ranks = (rank for rank, text in enumerate(sentences, 1) if contains_answer(text, answers))
+    return next(ranks, float("inf"))
 
-    def add(self, item: Any, sentences: Sequence[str] = ()) -> None:
-        """Count a question, and the sentences in their order."""
-        from wqa.retrieval import contains_answer
 
-        answers = item.question.answers
-        self.are_known |= bool(answers)
-        self.counts["questions"] += 1
-        self.counts["retrieved_nothing"] += not item.documents
-        if any(contains_answer(hit.document.text, answers) for hit in item.documents):
-            self.documents += 1
-            hits = (
-                rank for rank, text in enumerate(sentences, 1) if contains_answer(text, answers)
-            )
-            self._ranks.append(next(hits, float("inf")))
-
-    def of_sentences(self, n_best: int) -> Dict[str, float]:
-        """Figures of sentences, as shares of all questions."""
-        count = self.counts["questions"]
-        figures = {"documents": self.documents / count}
-        figures["sentences"] = sum(rank < float("inf") for rank in self._ranks) / count
-        for best in sorted({1, n_best}):
-            figures[f"hit@{best}"] = sum(rank <= best for rank in self._ranks) / count
-        figures["mrr"] = sum(1 / rank for rank in self._ranks) / count
-        return figures
+def _figures(ranks: Sequence[Optional[float]], n_best: int) -> Dict[str, float]:
+    """Figures of sentences, as shares of all questions."""
+    count, known = len(ranks), [rank for rank in ranks if rank is not None]
+    figures = {"documents": len(known) / count}
+    figures["sentences"] = sum(rank < float("inf") for rank in known) / count
+    for best in sorted({1, n_best}):
+        figures[f"hit@{best}"] = sum(rank <= best for rank in known) / count
+    figures["mrr"] = sum(1 / rank for rank in known) / count
+    return figures
 
 
 def _show_all(
@@ -221,16 +206,18 @@ def _show_all(
     """Print the figures of questions; their answers are in the JSON."""
     from wqa.evaluation import table
 
-    count = f"{figures['questions']:,} questions"
-    if figures["retrieved_nothing"]:
-        LOGGER.warning(f"{figures['retrieved_nothing']:,} of {count} retrieve no document")
+    count = f"{len(results):,} questions"
+    without = sum(not result["documents"] for result in results)
+    if without:
+        LOGGER.warning(f"{without:,} of {count} retrieve no document")
     shares = {name: value for name, value in figures.items() if isinstance(value, float)}
     title = count if shares else f"{count}, without known answers"
     if "documents" in shares:
         documents, sentences = (100 * shares.pop(name) for name in ("documents", "sentences"))
         title += f", with an answer {documents:.2f} % in documents, {sentences:.2f} % in sentences"
     text = f"{title}\n{table([shares])}" if shares else title
-    show(text, {**figures, "results": results}, options.json)
+    counts = {"questions": len(results), "retrieved_nothing": without}
+    show(text, {**counts, **figures, "results": results}, options.json)
 
 
 def _sentences_text(result: Dict[str, Any], has_exits: bool) -> str:
@@ -245,9 +232,11 @@ def _sentences_text(result: Dict[str, Any], has_exits: bool) -> str:
         return f"no answer found: {reason}"
     lines = ["rank    score  sentence"]
     for row in result["sentences"]:
-        lines.append(f"{row['rank']:4} {row['score']:>8.3f}  {_one_line(_shown(row))}")
-        around = f"{row['document']}: {row['before'][-_CONTEXT:]} [...] {row['after'][:_CONTEXT]}"
-        lines.append(f"{'':15}{_one_line(around)}")
+        text = row["text"]
+        if row["window"] is not None:  # the one that gave the score
+            text = f"[...] {text[slice(*row['window'])]} [...]"
+        around = f"{row['before'][-_CONTEXT:]} [...] {row['after'][:_CONTEXT]}"
+        lines += _row(row["rank"], row, text, around)
     counts = counted(result["ranked"], "sentence")
     counts += f" of {counted(len(result['documents']), 'document')}"
     if has_exits:
@@ -262,9 +251,7 @@ def _spans_text(result: Dict[str, Any]) -> str:
         return _nothing(result)
     lines = ["rank    score  answer"]
     for rank, row in enumerate(result["answers"], 1):
-        lines.append(f"{rank:4} {row['score']:>8.3f}  {_one_line(row['text'])}")
-        around = f"{row['document']}: {row['before']}[{row['text']}]{row['after']}"
-        lines.append(f"{'':15}{_one_line(around)}")
+        lines += _row(rank, row, row["text"], f"{row['before']}[{row['text']}]{row['after']}")
     if not result["answers"]:
         lines.append("   -        -  no document has text")
     lines.append(f"{len(result['documents'])} of {result['retrieved']} documents read")
@@ -280,13 +267,8 @@ def _nothing(result: Dict[str, Any]) -> str:
     return "the question holds stop words and punctuation marks alone, which find no document"
 
 
-def _shown(row: Dict[str, Any]) -> str:
-    """A sentence; of one that was read in windows the one that gave the score."""
-    if row["window"] is None:
-        return row["text"]
-    return f"[...] {row['text'][slice(*row['window'])]} [...]"
-
-
-def _one_line(text: str) -> str:
-    """Part of a document as it is shown; a line end separates its title from its text."""
-    return printable(" ".join(text.split()))
+def _row(rank: int, row: Dict[str, Any], text: str, around: str) -> List[str]:
+    """Two lines of a table, an answer and the text around it, their white space collapsed."""
+    parts = (text, f"{row['document']}: {around}")
+    text, around = (printable(" ".join(part.split())) for part in parts)
+    return [f"{rank:4} {row['score']:>8.3f}  {text}", f"{'':15}{around}"]

@@ -30,7 +30,7 @@ from wqa.cli.options import (
 )
 from wqa.errors import OptionError
 
-_DEFAULT = [("drop_ratio", ratio) for ratio in ("0.3", "0.4", "0.5")]
+_DEFAULT = {str(ratio): {"drop_ratio": ratio} for ratio in (0.3, 0.4, 0.5)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "time N questions one by one instead"
     parser.add_argument("--latency", dest="count", type=int, metavar="N", help=text)
     add_json(parser)
-    add_ranking(parser)
+    add_ranking(parser, with_windows=False)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     from wqa.systems.load import load_ranker
     from wqa.text import note_long_questions
 
-    settings = settings_by_name(options.drops, options.run)
+    settings = settings_by_name(options.drop_rows, options.run)
     questions = list(read_questions(options.data))
     if not questions:
         raise OptionError("data", f"{options.data}, which has no question", "at least one")
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
     prepared = ranker.prepare(questions)
     note_long_questions(prepared.truncated, prepared.skipped, options.data)
     if not settings and ranker.capabilities.stages > 1:
-        settings = settings_by_name(_DEFAULT, "")
+        settings = _DEFAULT
     settings = {"0": {"drop_ratio": 0.0}, **settings}  # the first is what others are compared with
     ranks = ranks_at_drops(ranker, settings)
     measure: Any = time_rankers

@@ -17,13 +17,9 @@ from __future__ import annotations
 
 import argparse
 import logging
-from typing import TYPE_CHECKING, List
 
 from wqa.cli.options import add_data, add_json, add_ranking, ranking_options, show
 from wqa.errors import printable
-
-if TYPE_CHECKING:
-    from wqa.tuning import Calibrated
 
 LOGGER = logging.getLogger(__name__)
 
@@ -33,32 +29,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run directory")
     add_data(parser, "labelled development questions, JSONL, .csv or .tsv")
     add_json(parser)
-    add_ranking(parser)
+    add_ranking(parser, with_windows=False)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa calibrate`` and print the figures."""
+    from wqa.evaluation import table
     from wqa.evaluation.reliability import note_few_questions
     from wqa.text import note_long_questions
     from wqa.tuning import calibrate
 
     result = calibrate(options.run, options.data, progress=True, **ranking_options(options))
-    counts = result.counts
+    best, counts = result.triggering, result.counts
     note_long_questions(counts["truncated_questions"], counts["skipped_questions"], options.data)
     for figures in result.exits:
         if figures.at_limit:
             LOGGER.warning(f"exit {figures.exit}: the temperature is at its limit")
     if counts["answerable"] == counts["questions"]:
         LOGGER.warning(f"{printable(options.data)}: every question has an answer")
-    note_few_questions(counts["answerable"], recall=result.triggering.recall)
-    show("\n".join(_lines(result)), result.to_dict(), options.json)
-
-
-def _lines(result: Calibrated) -> List[str]:
-    from wqa.evaluation import table
-
-    best, counts = result.triggering, result.counts
-    return [
+    note_few_questions(counts["answerable"], recall=best.recall)
+    lines = [
         f"{counts['questions']} questions, {counts['answerable']} with an answer; "
         f"{counts['candidates']} candidates, {counts['positives']} answers",
         table([figures._asdict() for figures in result.exits]),
@@ -67,3 +57,4 @@ def _lines(result: Calibrated) -> List[str]:
         f"F1 {100 * best.f1:.2f}",
         f"stored in {printable(str(result.path))}",
     ]
+    show("\n".join(lines), result.to_dict(), options.json)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import importlib.util
 import json
 import os
 import pathlib
@@ -22,13 +23,13 @@ import re
 import subprocess
 import sys
 import types
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import wqa
 from wqa.cli.options import add_json, show
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.config.environment import MXNET_PACKAGES, installed_version, processor
-from wqa.errors import MissingDependency, WqaError, printable
+from wqa.errors import WqaError, printable
 
 #: Program of the process that ranks; its last line of output is the result.
 _PROBE = "import json; from wqa.cli.doctor import probe; print(); print(json.dumps(probe()))"
@@ -76,8 +77,8 @@ def diagnose() -> Dict[str, Any]:
 
 def package_versions() -> Dict[str, Optional[str]]:
     """Versions of this package and of what it requires, also for its extras; None for missing."""
-    versions: Dict[str, Optional[str]] = {"wqa": wqa.__version__}
-    versions["python"] = platform.python_version()
+    python = platform.python_version()
+    versions: Dict[str, Optional[str]] = {"wqa": wqa.__version__, "python": python}
     versions.update({name: installed_version(name) for name in MXNET_PACKAGES})
     for requirement in importlib.metadata.requires("wqa") or ():
         name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
@@ -88,23 +89,26 @@ def package_versions() -> Dict[str, Optional[str]]:
 
 def probe() -> Dict[str, Any]:
     """Rank by each engine, in a process that may end by it."""
-    result: Dict[str, Any] = {"problem": "", "gpus": 0, "engines": _try_onnxruntime()}
+    result: Dict[str, Any] = {"problem": "", "gpus": 0}
+    has_onnxruntime = importlib.util.find_spec("onnxruntime") is not None
+    combinations = [("onnxruntime", "float32")] if has_onnxruntime else []
     try:
         from wqa.models.runtime import gpu_count
 
-        result["engines"] = [*map(_try_engine, _COMBINATIONS), *result["engines"]]
+        combinations = [*_COMBINATIONS, *combinations]
         result["gpus"] = gpu_count()
     except Exception as error:  # whatever a library that does not fit raises
         result["problem"] = _message(error)
-    return result
+    return {**result, "engines": list(map(_try_engine, combinations))}
 
 
 def _try_engine(combination: Tuple[str, str]) -> Dict[str, str]:
-    """Rank random pairs by an engine in a precision."""
+    """Whether an engine ranks in a precision."""
     engine, precision = combination
+    attempt = _load_onnxruntime if engine == "onnxruntime" else _rank_random_pairs
     problem = ""
     try:
-        _rank_random_pairs(engine, precision)
+        attempt(engine, precision)
     except Exception as error:  # whatever a library that does not fit raises
         problem = _message(error)
     return {"engine": engine, "precision": precision, "problem": problem}
@@ -137,21 +141,14 @@ def _rank_random_pairs(engine: str, precision: str) -> None:
     ranker.rank_pairs([pairs])
 
 
-def _try_onnxruntime() -> List[Dict[str, str]]:
-    """Load ONNX Runtime and what ranks exported folders by it; nothing where it is not there."""
-    problem = ""
-    try:
-        import tokenizers  # noqa: F401 - every ranker needs it
+def _load_onnxruntime(*_: str) -> None:
+    """Load ONNX Runtime and what ranks exported folders by it."""
+    import tokenizers  # noqa: F401 - every ranker needs it
 
-        import wqa.systems.load  # noqa: F401
-        from wqa.engines.onnx.sessions import runtime
+    import wqa.systems.load  # noqa: F401
+    from wqa.engines.onnx.sessions import runtime
 
-        runtime().get_available_providers()
-    except MissingDependency:
-        return []
-    except Exception as error:  # whatever a library that does not fit raises
-        problem = _message(error)
-    return [{"engine": "onnxruntime", "precision": "float32", "problem": problem}]
+    runtime().get_available_providers()
 
 
 def _message(error: Exception) -> str:

@@ -26,15 +26,13 @@ import argparse
 import functools
 import logging
 import shlex
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Sequence
+from typing import Any, Dict, Iterator, Sequence
 
 from wqa.cli.options import (
     add_drops,
     add_filter,
     add_json,
-    add_long_candidates,
     add_ranking,
-    drop_settings,
     ranking_options,
     refuse,
     settings_by_name,
@@ -45,16 +43,23 @@ from wqa.cli.verify import evaluate_claims, labels_claims
 from wqa.data.records import DEFAULT_FILTER, chosen_filter, note_filter
 from wqa.errors import OptionError
 
-if TYPE_CHECKING:
-    from wqa.evaluation.comparison import NamedRanker
-
 LOGGER = logging.getLogger(__name__)
 
 #: Options that ``--help`` explains.
-FIRST = ("data", "trec_runs", "qrels", "metrics", "drops", "seeds", "trec_run", "json", "precision")
+FIRST = (
+    "data",
+    "trec_runs",
+    "qrels",
+    "metrics",
+    "drop_rows",
+    "seeds",
+    "trec_run",
+    "json",
+    "precision",
+)
 #: Options of a single RUN, and of RUNs.
 _OF_ONE_RUN = ("per_exit", "trec_run", "run_metadata", "trec_qrels", "total")
-_OF_RUNS = ("data", "drops", "seeds", "ties", *_OF_ONE_RUN)
+_OF_RUNS = ("data", "drop_rows", "seeds", "ties", *_OF_ONE_RUN)
 _FLAGS = {
     "seeds": "the RUNs are seeds of one system: mean and deviation",
     "per-exit": "add a row for each exit on its own, with nothing dropped",
@@ -97,11 +102,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--write-qrels", help="TREC judgements to write", **keywords)
     add_json(parser)
     add_ranking(parser)
-    add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa evaluate`` and print a table of figures."""
+    from wqa.evaluation.comparison import comparison_table
     from wqa.evaluation.metrics import metric
 
     metrics = [name.strip() for name in options.metrics.split(",")]
@@ -122,8 +127,6 @@ def run(options: argparse.Namespace) -> None:
     elif len(result) == 1:
         [result] = result
     _note(rows)
-    from wqa.evaluation.comparison import comparison_table
-
     show("\n\n".join([_table(rows), *map(comparison_table, comparisons)]), result, options.json)
 
 
@@ -167,7 +170,13 @@ def _of_runs(options: argparse.Namespace) -> Any:
     given = values_of(options, "filter", "metrics", "ties")
     if options.seeds or len(options.runs) > 1:
         refuse(options, _OF_ONE_RUN, "with --seeds or several RUNs", "a single RUN")
-        rankers = _named_rankers(options)
+        settings = options.drop_rows or [("-", {})]
+        if len(settings) == 1:
+            settings = settings * len(options.runs)
+        if len(settings) != len(options.runs):
+            problem = f"{len(settings)} for {len(options.runs)} runs"
+            raise OptionError("drop_ratio and keep", problem, "one for all, or one for each")
+        rankers = _load(options, settings)
         questions = list(read_questions(options.data))
         evaluation: Any = evaluate_seeds if options.seeds else compare_rankers
         return evaluation(rankers, questions, progress=True, **given)
@@ -176,7 +185,7 @@ def _of_runs(options: argparse.Namespace) -> Any:
     return evaluate_ranker(
         load_ranker(run, **ranking_options(options)),
         questions,
-        settings_by_name(options.drops, run) or None,
+        settings_by_name(options.drop_rows, run) or None,
         progress=True,
         describe=_description(options),
         **given,
@@ -198,18 +207,8 @@ def _description(options: argparse.Namespace) -> Any:
     )
 
 
-def _named_rankers(options: argparse.Namespace) -> Iterator[NamedRanker]:
-    """Load the rankers of the RUNs one after another."""
-    settings = drop_settings(options.drops) or [("-", {})]
-    if len(settings) == 1:
-        settings = settings * len(options.runs)
-    if len(settings) != len(options.runs):
-        problem = f"{len(settings)} for {len(options.runs)} runs"
-        raise OptionError("drop_ratio and keep", problem, "one for all, or one for each")
-    return _load(options, settings)
-
-
-def _load(options: argparse.Namespace, settings: Sequence[Any]) -> Iterator[NamedRanker]:
+def _load(options: argparse.Namespace, settings: Sequence[Any]) -> Iterator[Any]:
+    """Load the rankers of the RUNs one after another, each with its drops."""
     from wqa.evaluation.comparison import NamedRanker
     from wqa.systems.load import load_ranker, reads_cache
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import logging
 import math
@@ -25,6 +26,9 @@ LOGGER = logging.getLogger(__name__)
 
 #: Greatest whole number of an option, that of 32 bits with a sign.
 MOST = 2**31 - 1
+
+#: Name of a setting of the drops, and its keywords as `wqa.load_ranker` takes them.
+DropSetting = Tuple[str, Dict[str, Any]]
 
 #: Metavar of an option, by name or type of the configuration's field.
 _METAVARS: Dict[Any, str] = {"ctx": "DEVICE", "index": "INDEX", int: "N", float: "X", str: "TEXT"}
@@ -50,12 +54,6 @@ def check_number(value: Any, option: str) -> None:
         raise OptionError(option, shorten(value), f"a whole number up to {MOST}")
 
 
-def check_numbers(options: argparse.Namespace) -> None:
-    """Check the values of all options, as `check_number` does."""
-    for name, value in vars(options).items():
-        check_number(value, name)
-
-
 def add_fields(
     parser: Any,
     config: type,
@@ -72,7 +70,9 @@ def add_fields(
         if field.name in leave_out or not has_option(field):
             continue
         flag = "--" + field.name.replace("_", "-")
-        kind = _without_none(hints[field.name])
+        kind = hints[field.name]
+        if type(None) in typing.get_args(kind):
+            [kind, _] = typing.get_args(kind)
         default, shown = field.default, field.metadata.get("chosen")
         if defaults and field.name in defaults:
             default, shown = defaults[field.name], None
@@ -81,9 +81,9 @@ def add_fields(
         if kind is bool:
             keywords["action"] = "store_true"
         elif typing.get_origin(kind) is tuple:
-            keywords["default"] = ",".join(map(str, default))  # type: ignore[arg-type]
-            has_names = typing.get_args(kind)[0] is str
-            keywords["metavar"] = "NAME[,NAME...]" if has_names else "I[,J...]"
+            element = typing.get_args(kind)[0]
+            keywords["type"] = functools.partial(_tuple_of, element, flag)
+            keywords["metavar"] = "NAME[,NAME...]" if element is str else "I[,J...]"
         else:
             known = choices.get(field.name)
             if not known:
@@ -96,32 +96,20 @@ def add_fields(
         parser.add_argument(flag, **keywords)
 
 
+def _tuple_of(kind: type, flag: str, text: str) -> Tuple:
+    """The value of a field that is a tuple."""
+    return tuple(numbers(text, flag, kind)) if text else ()
+
+
 def has_option(field: dataclasses.Field) -> bool:
     """Whether a field of a configuration has an option, which its metadata may deny."""
     return field.metadata.get("option", True)
 
 
-def _without_none(kind: Any) -> Any:
-    """The type itself where it is optional."""
-    if type(None) in typing.get_args(kind):
-        return next(inner for inner in typing.get_args(kind) if inner is not type(None))
-    return kind
-
-
 def fields_of(options: argparse.Namespace, config: type) -> Dict[str, Any]:
     """Values of the options of `add_fields` that were parsed."""
-    values = {}
-    hints = typing.get_type_hints(config)
-    for field in dataclasses.fields(config):
-        name, kind = field.name, hints[field.name]
-        if not has_option(field) or name not in options:
-            continue
-        value = getattr(options, name)
-        if typing.get_origin(kind) is tuple:
-            number = typing.get_args(kind)[0]
-            value = tuple(numbers(value, name, number)) if value else ()
-        values[name] = value
-    return values
+    names = [field.name for field in dataclasses.fields(config) if has_option(field)]
+    return values_of(options, *(name for name in names if name in options))
 
 
 def add_number(
@@ -149,7 +137,7 @@ def refuse(options: argparse.Namespace, names: Sequence[str], problem: str, expe
     for name in names:
         value = getattr(options, name, None)
         if value not in (None, "", []) and value != options.parser.get_default(name):
-            shown = "drop_ratio and keep" if name == "drops" else name
+            shown = "drop_ratio and keep" if name == "drop_rows" else name
             raise OptionError(shown, problem, expected)
 
 
@@ -197,9 +185,7 @@ def add_engine(
     precisions: Sequence[str] = ("float32", "bfloat16", "int8"),
 ) -> None:
     """Add the options of the engine that computes a network."""
-    note = ""
-    if "int8" in precisions:
-        note = "; a run ranks in int8 after `wqa quantize`"
+    note = "; a run ranks in int8 after `wqa quantize`" if "int8" in precisions else ""
     text = "device: cpu or gpu:0 (default: cpu)"
     parser.add_argument("--ctx", default="cpu", metavar="DEVICE", help=text)
     add_choice(parser, "--precision", precisions, f"precision of products{note}")
@@ -214,8 +200,9 @@ def add_ranking(
     parser: argparse.ArgumentParser,
     with_cache: bool = True,
     long_questions: Sequence[str] = LONG_QUESTIONS,
+    with_windows: bool = True,
 ) -> None:
-    """Add the options of ranking, and what becomes of long questions."""
+    """Add the options of ranking, and what becomes of long questions and candidates."""
     add_engine(parser)
     text = "candidates that an exit compares: all of a question, or batches of them"
     add_choice(parser, "--pool", ("question", "batch"), text)
@@ -224,66 +211,41 @@ def add_ranking(
         text = "document cache that `wqa encode` wrote, for a run that encodes documents apart"
         parser.add_argument("--cache", metavar="DIR", help=text)
     add_long_questions(parser, long_questions)
+    if with_windows:
+        text = "candidates that do not fit: read their first tokens, or all of them in windows"
+        add_choice(parser, "--long-candidates", LONG_CANDIDATES, text)
 
 
 def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
-    """Add ``--drop-ratio``, ``--keep`` and ``--drop-below``."""
+    """Add ``--drop-ratio``, ``--keep`` and ``--drop-below``, of which ``rows`` takes several."""
     text = f"share that a stage drops, for all stages or each; or tuned (default: 0){rows}"
-    _add_drop(parser, "--drop-ratio", "A[,A...]", text)
-    _add_drop(parser, "--keep", "K[,K...]", "number of candidates that a stage keeps instead")
-    text = "drop the candidates whose relevance, as `wqa calibrate` fits it, is below P instead"
-    _add_drop(parser, "--drop-below", "P[,P...]", text)
+    keep = "number of candidates that a stage keeps instead"
+    below = "drop the candidates whose relevance, as `wqa calibrate` fits it, is below P instead"
+    keywords: Dict[str, Any] = {"action": "append", "default": []}
+    keywords["dest"] = "drop_rows" if rows else "drops"
+    texts = {"--drop-ratio": ("A", text), "--keep": ("K", keep), "--drop-below": ("P", below)}
+    for flag, (name, text) in texts.items():
+        kind, metavar = functools.partial(_drop_setting, flag), f"{name}[,{name}...]"
+        parser.add_argument(flag, type=kind, metavar=metavar, help=text, **keywords)
 
 
-def _add_drop(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str) -> None:
-    def named(value: str) -> Tuple[str, str]:
-        return flag[2:].replace("-", "_"), value
-
-    keywords: Dict[str, Any] = {"action": "append", "type": named, "default": []}
-    parser.add_argument(flag, dest="drops", metavar=metavar, help=text, **keywords)
-
-
-#: What the name of a setting begins with, by the option.
-_NAMES = {"keep": "keep", "drop_below": "below"}
+def _drop_setting(flag: str, text: str) -> DropSetting:
+    option = flag[2:].replace("-", "_")
+    name = {"keep": f"keep={text}", "drop_below": f"below={text}"}.get(option, text)
+    if name == "tuned":
+        return name, {option: text}
+    values = numbers(text, flag, int if option == "keep" else float)
+    return name, {option: values if len(values) > 1 else values[0]}
 
 
-def drop_settings(given: Sequence[Tuple[str, str]]) -> List[Tuple[str, Dict[str, Any]]]:
-    """Name of each setting, and its keywords as `wqa.load_ranker` takes them."""
-    settings = []
-    for option, text in given:
-        value: Any = text
-        if (option, text) != ("drop_ratio", "tuned"):
-            value = numbers(text, option, int if option == "keep" else float)
-            if len(value) == 1:
-                [value] = value
-        name = text if option == "drop_ratio" else f"{_NAMES[option]}={text}"
-        settings.append((name, {option: value}))
-    return settings
-
-
-def settings_by_name(given: Sequence[Tuple[str, str]], run: str) -> Dict[str, Dict[str, Any]]:
+def settings_by_name(given: Sequence[DropSetting], run: str) -> Dict[str, Dict[str, Any]]:
     """Settings as evaluation and timing take them, with the tuned ratios of a run."""
-    settings = dict(drop_settings(given))
+    settings = dict(given)
     if "tuned" in settings:
         from wqa.systems.registry import read_tuned
 
         settings["tuned"] = {"drop_ratio": read_tuned(run)}
     return settings
-
-
-def one_drop_setting(given: Sequence[Tuple[str, str]]) -> Dict[str, Any]:
-    """The setting of a command that takes a single one, as `wqa.load_ranker` takes it."""
-    settings = drop_settings(given)
-    if len(settings) > 1:
-        names = " and ".join(name for name, _ in settings)
-        raise OptionError("drop_ratio and keep and drop_below", names, "one of them")
-    return settings[0][1] if settings else {}
-
-
-def add_long_candidates(parser: argparse.ArgumentParser) -> None:
-    """Add ``--long-candidates``."""
-    text = "candidates that do not fit: read their first tokens, or all of them in windows"
-    add_choice(parser, "--long-candidates", LONG_CANDIDATES, text)
 
 
 def values_of(options: argparse.Namespace, *names: str) -> Dict[str, Any]:
@@ -302,8 +264,14 @@ def loading_options(options: argparse.Namespace) -> Dict[str, Any]:
 
 
 def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
-    """Values of the options of `add_ranking`, for `load_ranker`."""
+    """Values of the options of `add_ranking`, and a single setting of drops, for `load_ranker`."""
     values = {**loading_options(options), **values_of(options, "pool", "pool_size")}
+    settings = getattr(options, "drops", [])
+    if len(settings) > 1:
+        names = " and ".join(name for name, _ in settings)
+        raise OptionError("drop_ratio and keep and drop_below", names, "one of them")
+    for _, drops in settings:
+        values.update(drops)
     if hasattr(options, "long_candidates"):
         values["long_candidates"] = options.long_candidates
     if getattr(options, "cache", None) is not None:

@@ -22,16 +22,7 @@ import pathlib
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Union
 
-from wqa.cli.options import (
-    add_drops,
-    add_json,
-    add_long_candidates,
-    add_number,
-    add_ranking,
-    one_drop_setting,
-    ranking_options,
-    show,
-)
+from wqa.cli.options import add_drops, add_json, add_number, add_ranking, ranking_options, show
 from wqa.data import Candidate
 from wqa.data import read_candidates as read_records
 from wqa.data.folders import OFFICE
@@ -59,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     # A cache is for the documents of a collection.
     add_ranking(parser, with_cache=False, long_questions=("error", "truncate"))
-    add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -68,14 +58,14 @@ def run(options: argparse.Namespace) -> None:
         raise OptionError("top_k", options.top_k, "a whole number from 1")
     question = utf8_argument(options.question)
     candidates = [one for path in options.candidates for one in read_candidates(path)]
-    drops = one_drop_setting(options.drops)
+    keywords = ranking_options(options)
     threshold = threshold_of(options.threshold)
     # MXNet takes a second to load, longer than the errors above need.
     from wqa.data import Question
     from wqa.systems.load import load_ranker
     from wqa.text import note_long_questions
 
-    ranker = load_ranker(options.run, **drops, **ranking_options(options))
+    ranker = load_ranker(options.run, **keywords)
     ranking = ranker.rank(question, candidates, options.top_k, return_documents=True)
     if options.long_questions == "truncate":
         note_long_questions(ranker.prepare([Question("", question, ())]).truncated, 0)
@@ -125,11 +115,9 @@ def read_lines(path: str) -> List[str]:
     """Read texts, one a line, from a file or from standard input."""
     from wqa.io.lines import bounded_lines, decoded_lines, open_bytes
 
-    name = path
-    if path == "-":
-        name = "standard input"
-        if sys.stdin is None:
-            raise DataError(name, "it is closed", "texts, one a line")
+    name = "standard input" if path == "-" else path
+    if path == "-" and sys.stdin is None:
+        raise DataError(name, "it is closed", "texts, one a line")
     with contextlib.ExitStack() as stack:
         file = sys.stdin.buffer if path == "-" else stack.enter_context(open_bytes(path))
         lines = decoded_lines(bounded_lines(file, name), name)
@@ -148,9 +136,7 @@ def ranking_table(rows: List[Dict[str, Any]], cost: float, has_exits: bool = Tru
     """Format a ranking for a terminal, with exits and cost of a ranker that has them."""
     lines = [f"rank    score{'  exit' if has_exits else ''}  sentence"]
     for row in rows:
-        score = "-"
-        if row["score"] is not None:
-            score = f"{row['score']:.3f}"
+        score = "-" if row["score"] is None else f"{row['score']:.3f}"
         sentence = row["text"]
         if row.get("window"):
             sentence = sentence[slice(*row["window"])]

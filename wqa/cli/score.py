@@ -29,7 +29,6 @@ from wqa.cli.options import (
     add_data,
     add_filter,
     add_json,
-    add_long_candidates,
     add_partitions,
     add_ranking,
     ranking_options,
@@ -52,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_partitions(parser, "score", "scored", "questions", PARTITION_TOKENS)
     add_filter(parser, "--filter", "all", "questions to score")
     add_ranking(parser)
-    add_long_candidates(parser)
     add_json(parser)
 
 

@@ -20,18 +20,9 @@ accepted.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 
-from wqa.cli.options import (
-    add_drops,
-    add_fields,
-    add_long_candidates,
-    add_ranking,
-    fields_of,
-    one_drop_setting,
-    ranking_options,
-)
+from wqa.cli.options import add_drops, add_fields, add_ranking, fields_of, ranking_options
 from wqa.io.progress import LossyStream
 from wqa.serve import ServeConfig, read_api_key, serve
 
@@ -50,16 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--api-key-file", metavar="FILE", help=text)
     add_drops(parser)
     add_ranking(parser, with_cache=False, long_questions=("truncate", "error"))
-    add_long_candidates(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run ``wqa serve`` until it is stopped."""
-    config = ServeConfig(**fields_of(options, ServeConfig))
-    key = read_api_key(options.api_key_file)
-    config = dataclasses.replace(config, api_key=key, models=tuple(options.model))
-    drops = one_drop_setting(options.drops)
-    return serve(options.run, config, _show, **drops, **ranking_options(options))
+    given = fields_of(options, ServeConfig)
+    given.update(api_key=read_api_key(options.api_key_file), models=tuple(options.model))
+    config = ServeConfig(**given)
+    return serve(options.run, config, _show, **ranking_options(options))
 
 
 def _show(url: str) -> None:

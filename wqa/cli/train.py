@@ -83,13 +83,10 @@ def add_system_arguments(parser: CommandParser, system: str) -> None:
     add_json(parser)
     training = parser.add_argument_group("training")
     add_fields(training, TrainingConfig, _FILTERS, config().training_defaults())
-    of_training = TrainingConfig()
-    for name, text in (("train", "training questions to use"), ("dev", "those of dev to score")):
-        add_filter(training, f"--{name}-filter", getattr(of_training, f"{name}_filter"), text)
-    taken = {action.dest for action in parser._actions}
+    text = "training questions to use"
+    add_filter(training, "--train-filter", TrainingConfig.train_filter, text)
+    add_filter(training, "--dev-filter", TrainingConfig.dev_filter, "those of dev to score")
     own = [field.name for field in dataclasses.fields(config) if has_option(field)]
-    for name in taken.intersection(own):
-        raise ValueError(f"{config.__name__}.{name} has the name of an option of wqa")
     add_fields(parser.add_argument_group(f"options of {system}"), config)
     parser.first = parser.first and (*parser.first, *own)
 

@@ -28,7 +28,7 @@ the file. Each ranker scores the candidates once. The first trial has equal weig
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Dict
+from typing import Any, Dict, List, Tuple
 
 from wqa.cli.options import (
     add_choice,
@@ -45,9 +45,6 @@ from wqa.cli.options import (
 )
 from wqa.data.records import DEFAULT_FILTER
 from wqa.errors import printable
-
-if TYPE_CHECKING:
-    from wqa.tuning import Tuning
 
 #: Options for the drops of a run or a sequence, and options for the weights of an ensemble.
 _OF_DROPS = ("grid", "max_cost", "max_loss", "out")
@@ -77,19 +74,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="", metavar="PATH", help=text)
     add_filter(parser, "--filter", DEFAULT_FILTER, "questions to score")
     add_json(parser)
-    add_ranking(parser)
+    add_ranking(parser, with_windows=False)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa tune`` and print what was chosen."""
     from wqa.data.probe import ranker_file_kind
+    from wqa.evaluation.reliability import note_few_questions
+    from wqa.text import note_long_questions
 
     if ranker_file_kind(options.run) == "ensemble":
         expected = "a run with several exits, as a cascade has"
         refuse(options, _OF_DROPS, "with an ensemble", expected)
-        _tune_weights(options)
-        return
-    refuse(options, _OF_WEIGHTS, "with a run or a sequence", "the .json file of an ensemble")
+        tuned, chosen, lines, result = _tune_weights(options)
+    else:
+        refuse(options, _OF_WEIGHTS, "with a run or a sequence", "the .json file of an ensemble")
+        tuned, chosen, lines, result = _tune_drops(options)
+    note_long_questions(tuned.truncated_questions, tuned.skipped_questions, options.data)
+    if chosen is not None:
+        note_few_questions(tuned.questions, **{options.metric: chosen.metrics[options.metric]})
+    show("\n".join(lines), result, options.json)
+
+
+def _tune_drops(options: argparse.Namespace) -> Tuple[Any, Any, List[str], Dict[str, Any]]:
+    """Result of tuning drops, what was picked, and both as text and in types of JSON."""
+    from wqa.evaluation import table
     from wqa.tuning import tune
 
     tuning = tune(
@@ -100,16 +109,6 @@ def run(options: argparse.Namespace) -> None:
         **values_of(options, "metric", "max_cost", "max_loss", "out", "filter"),
         **ranking_options(options),
     )
-    _show(tuning, options)
-
-
-def _show(tuning: Tuning, options: argparse.Namespace) -> None:
-    """Print the counts, the Pareto front and what was picked, or write them as JSON."""
-    from wqa.evaluation import table
-    from wqa.evaluation.reliability import note_few_questions
-    from wqa.text import note_long_questions
-
-    note_long_questions(tuning.truncated_questions, tuning.skipped_questions, options.data)
     result = {"filter": options.filter, **tuning.to_dict()}
     front = tuning.front
     if len(front) > _ROWS:
@@ -126,21 +125,17 @@ def _show(tuning: Tuning, options: argparse.Namespace) -> None:
         metric = f"{options.metric} {100 * row[options.metric]:.2f}"
         cost = f"{100 * row['cost']:.2f}"
         lines.append(f"picked {drops}; {metric}, cost {cost}; stored in {printable(row['file'])}")
-        note_few_questions(tuning.questions, **{options.metric: row[options.metric]})
-    show("\n".join(lines), result, options.json)
+    return tuning, tuning.picked, lines, result
 
 
-def _tune_weights(options: argparse.Namespace) -> None:
+def _tune_weights(options: argparse.Namespace) -> Tuple[Any, Any, List[str], Dict[str, Any]]:
+    """Result of tuning weights, which are chosen, and both as text and in types of JSON."""
     from wqa.evaluation import table
-    from wqa.evaluation.reliability import note_few_questions
-    from wqa.text import note_long_questions
     from wqa.tuning import tune_weights
 
     search = values_of(options, "trials", "seed", "metric", "filter")
     given = {**search, **ranking_options(options)}
     tuned = tune_weights(options.run, options.data, progress=True, **given)
-    note_long_questions(tuned.truncated_questions, tuned.skipped_questions, options.data)
-    note_few_questions(tuned.questions, **{options.metric: tuned.metrics[options.metric]})
     del search["metric"]
     result = {**search, **tuned.to_dict()}
     lines = [
@@ -150,4 +145,4 @@ def _tune_weights(options: argparse.Namespace) -> None:
         f"{options.metric} {100 * tuned.metrics[options.metric]:.2f}, with equal weights "
         f"{100 * tuned.equal[options.metric]:.2f}; stored in {printable(str(tuned.path))}",
     ]
-    show("\n".join(lines), result, options.json)
+    return tuned, tuned, lines, result

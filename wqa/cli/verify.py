@@ -14,14 +14,14 @@ all fields.
 from __future__ import annotations
 
 import argparse
-from typing import Any, List, Sequence
+from typing import Any, Sequence
 
 from wqa.cli.options import add_engine, add_json, add_long_questions, loading_options, refuse, show
 from wqa.cli.rank import read_lines, utf8_argument
 
 #: Options of rankings.
 _OF_RANKINGS = (
-    *("drops", "per_exit", "trec_run", "trec_qrels", "total", "ties", "cache"),
+    *("drop_rows", "per_exit", "trec_run", "trec_qrels", "total", "ties", "cache"),
     *("filter", "metrics", "pool", "pool_size"),
 )
 
@@ -40,9 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa verify`` and print the label of the claim."""
     claim = utf8_argument(options.claim, "claim")
-    evidence: List[str] = []
-    if options.evidence:
-        evidence = read_lines(options.evidence)
+    evidence = read_lines(options.evidence) if options.evidence else []
     # MXNet takes a second to load, longer than the errors above need.
     from wqa.systems.run_directory import load_verifier
 

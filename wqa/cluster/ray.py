@@ -101,7 +101,12 @@ def run_on_ray(
         _wait_for_manifest(ray, remote.remote(task, folder), task, stop)
         parts = read_parts(task)
         if parts is None:
-            return PartsReport(_finished(task))
+            meta = task.finished(task.settings())
+            if meta is None:
+                problem = "the workers have written a manifest, but it is not here"
+                expected = "a folder that all machines share"
+                raise ClusterError(f"{task.out}.partitions", problem, expected)
+            return PartsReport(meta)
         missing = parts.missing()
         waiting = {remote.remote(task, folder, index): index for index in missing}
         start = time.perf_counter()
@@ -141,17 +146,6 @@ def _wait_for_manifest(ray: Any, reference: Any, task: PartTask, stop: StopReque
     error = _answer(ray, reference)
     if error:
         raise ClusterError("cluster", printable(f"no worker can begin: {error}"), "one that can")
-
-
-def _finished(task: PartTask) -> Dict[str, Any]:
-    meta = task.finished(task.settings())
-    if meta is None:
-        raise ClusterError(
-            f"{task.out}.partitions",
-            "the workers have written a manifest, but it is not here",
-            "a folder that all machines share",
-        )
-    return meta
 
 
 def _wait(
@@ -198,11 +192,9 @@ def _error_of(failed: Dict[int, str], parts: Parts) -> ClusterError:
         named.append(f"partition {index}, {lines}: {failed[index]}")
     if len(failed) > _NAMED:
         named.append(f"and {len(failed) - _NAMED} more")
-    return ClusterError(
-        f"{len(failed)} of {len(parts.partitions)} partitions",
-        printable("failed: " + "; ".join(named)),
-        hint="what is computed stays; correct the cause, then run the command again",
-    )
+    where, problem = f"{len(failed)} of {len(parts.partitions)} partitions", "; ".join(named)
+    hint = "what is computed stays; correct the cause, then run the command again"
+    return ClusterError(where, printable(f"failed: {problem}"), hint=hint)
 
 
 @contextlib.contextmanager
@@ -218,16 +210,14 @@ def _connect(cluster: str, threads: int, on_gpus: bool) -> Iterator[Any]:
         hint = f"install Ray {how_to_install('ray')}"
         raise MissingDependency("ray", f"cannot be imported ({error})", hint=hint) from None
     if ray.is_initialized():
-        raise ClusterError(
-            "cluster",
-            "this process is connected to Ray already",
-            "a process without a connection, as it ends with the work",
-            "call ray.shutdown(), or use another process",
-        )
-    handler = signal.getsignal(signal.SIGTERM)
+        problem = "this process is connected to Ray already"
+        expected = "a process without a connection, as it ends with the work"
+        hint = "call ray.shutdown(), or use another process"
+        raise ClusterError("cluster", problem, expected, hint)
+    handler, inherited = signal.getsignal(signal.SIGTERM), os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # inherited by the workers of a local Ray
     try:
-        with _environment(OMP_NUM_THREADS=str(threads)):  # inherited by the workers of a local Ray
-            _start(ray, cluster, options)
+        _start(ray, cluster, options)
         _restore(handler)  # Ray's own ends the process at once
         resources = ray.cluster_resources()
         if resources.get("CPU", 0) < threads or (on_gpus and not resources.get("GPU")):
@@ -235,6 +225,9 @@ def _connect(cluster: str, threads: int, on_gpus: bool) -> Iterator[Any]:
             raise ClusterError("cluster", f"{cluster} has no {what}", "at least one")
         yield ray
     finally:
+        os.environ.pop("OMP_NUM_THREADS")
+        if inherited is not None:
+            os.environ["OMP_NUM_THREADS"] = inherited
         ray.shutdown()
         _restore(handler)
 
@@ -271,28 +264,11 @@ def _start(ray: Any, cluster: str, options: Dict[str, Any]) -> None:
             ray.shutdown()
             if attempt < attempts and "timed out" in reason:
                 continue
-            raise ClusterError(
-                "cluster",
-                f"{cluster} does not answer, or does not start ({reason})",
-                "a running Ray cluster of this version, or a machine on which one can start",
-                f"check the address, or start one with `ray start --head`; Ray here is "
-                f"{ray.__version__}; a cluster with tokens needs RAY_AUTH_MODE=token",
-            ) from None
-
-
-@contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    """Set variables of the environment inside the ``with`` block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+            problem = f"{cluster} does not answer, or does not start ({reason})"
+            expected = "a running Ray cluster of this version, or a machine on which one can start"
+            hint = "check the address, or start one with `ray start --head`; Ray here is "
+            hint += f"{ray.__version__}; a cluster with tokens needs RAY_AUTH_MODE=token"
+            raise ClusterError("cluster", problem, expected, hint) from None
 
 
 def _restore(handler: Any) -> None:

@@ -9,7 +9,7 @@ import html
 import re
 from typing import Any, Iterator, Tuple
 
-from wqa.errors import MissingDependency, how_to_install
+from wqa.errors import not_installed
 
 _SPACE = re.compile(r"\s+")
 _WORD = re.compile(r"\w")
@@ -64,7 +64,7 @@ def markdown_text(source: str) -> Tuple[str, str]:
     try:
         from markdown_it import MarkdownIt
     except ImportError:
-        raise _missing("markdown-it-py", "Markdown") from None
+        raise not_installed("markdown-it-py", "the reader of Markdown", "html") from None
     # Tags of Markdown may be names, as `List<String>`: they stay as text, and images by theirs.
     reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     reader.add_render_rule("image", _alternative)
@@ -117,16 +117,10 @@ def _parse(source: str) -> Any:
     try:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
-        raise _missing("selectolax", "HTML") from None
+        raise not_installed("selectolax", "the reader of HTML", "html") from None
     for mark in (_BLOCK, _LINE):
         source = source.replace(mark, "")
     return LexborHTMLParser(_CLOSED.sub(r"<\1\2></\1>", source))
-
-
-def _missing(library: str, form: str) -> MissingDependency:
-    return MissingDependency(
-        library, "is not installed", f"the reader of {form}", how_to_install("html")
-    )
 
 
 def _line(element: Any) -> str:

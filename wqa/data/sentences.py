@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Iterator, List, Sequence, Tuple
 
-from wqa.errors import MissingDependency, how_to_install
+from wqa.errors import not_installed
 
 #: Greatest length of a text that is split into sentences at once, in characters. Longer sentences
 #: are cut there.
@@ -69,9 +69,7 @@ class SentenceSplitter:
         try:
             import sentencex
         except ImportError:
-            raise MissingDependency(
-                "sentencex", "is not installed", "the sentence splitter", how_to_install("corpora")
-            ) from None
+            raise not_installed("sentencex", "the sentence splitter", "corpora") from None
         from importlib.metadata import version
 
         self._segment = sentencex.segment
@@ -126,7 +124,9 @@ class SentenceSplitter:
         """
         spans = []
         for start, end, is_row in _blocks(text):
-            inside = [(0, end - start)] if is_row else self.split(text[start:end])
+            inside = [(0, end - start)]
+            if not is_row:
+                inside = self.split(text[start:end])
             spans += [(start + first, start + last) for first, last in inside]
         stripped = [_strip(text, *span) for span in spans]
         return [span for span in stripped if _WORD.search(text, *span)]

@@ -113,10 +113,6 @@ class Index:
             raise DataError(where, f"no method of this version ({error})", hint=_HINT) from None
         self._folder = folder
         self._arrays = folder.arrays(array_types(SENTENCES[0] in folder))
-        self._terms = self._arrays["terms"]
-        self._term_ends = self._arrays["term_ends"]
-        self._documents = self._arrays["posting_documents"]
-        self._weights = self._arrays["posting_weights"]
 
     def check_digests(self, progress: bool = False) -> None:
         """Read all of the index, and compare it with the digests that were written with it.
@@ -205,17 +201,19 @@ class Index:
             (N,) float64 scores from 0 on, by document.
         """
         terms, counts = count_terms(question, self.method.longest)
-        after = np.searchsorted(self._terms, terms)
-        rows = np.minimum(after, len(self._terms) - 1)
-        known = self._terms[rows] == terms
-        bounds = [_bounds(self._term_ends, row) for row in rows[known]]
+        indexed, documents = self._arrays["terms"], self._arrays["posting_documents"]
+        after = np.searchsorted(indexed, terms)
+        rows = np.minimum(after, len(indexed) - 1)
+        known = indexed[rows] == terms
+        bounds = [_bounds(self._arrays["term_ends"], row) for row in rows[known]]
         frequencies = np.array([end - start for start, end in bounds])
         idf = self.method.idf(frequencies, len(self))
         weights = self.method.in_question(counts[known], idf)
         scores = np.zeros(len(self))
         for (start, end), weight in zip(bounds, weights):
             # A document occurs once among those of a term.
-            scores[self._documents[start:end]] += weight * self._weights[start:end].astype(float)
+            weights_in = self._arrays["posting_weights"][start:end].astype(float)
+            scores[documents[start:end]] += weight * weights_in
         return scores
 
     def search(self, question: str, top: int = 80) -> List[Hit]:

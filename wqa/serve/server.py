@@ -225,9 +225,8 @@ def check_installed() -> None:
     """Check that the libraries of the service are installed."""
     for name in _LIBRARIES:
         if importlib.util.find_spec(name) is None:
-            raise MissingDependency(
-                "serve", f"{name} is not installed", "its libraries", how_to_install("serve")
-            )
+            problem, hint = f"{name} is not installed", how_to_install("serve")
+            raise MissingDependency("serve", problem, "its libraries", hint)
 
 
 def serve(
@@ -275,9 +274,8 @@ def serve(
             stack.callback(signal.signal, number, signal.getsignal(number))
         os.environ[METRICS_FOLDER] = folder  # before a worker imports prometheus_client
         stack.callback(os.environ.pop, METRICS_FOLDER, None)
-        workers = _workers(
-            functools.partial(_create_worker, run, config, options), config, listener
-        )
+        create = functools.partial(_create_worker, run, config, options)
+        workers = _workers(create, config, listener)
         host, port = listener.getsockname()[:2]
         LOGGER.info("listening", extra={"fields": {"host": host, "port": port}})
         on_listening(_page_url(config.host, port))
@@ -381,11 +379,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, UnicodeError, OverflowError) as error:
-        raise OptionError(
-            "host and port",
-            f"{host} and {port} cannot be listened on ({error})",
-            "an address of this machine, and a port that is free",
-        ) from None
+        problem = f"{host} and {port} cannot be listened on ({error})"
+        expected = "an address of this machine, and a port that is free"
+        raise OptionError("host and port", problem, expected) from None
     # Connections inherit both. Without the first one the body of an answer waits 40 ms for the
     # client's acknowledgement of the headers; the second one ends those whose client is gone.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -257,7 +257,9 @@ class _Anew:
         parts = {}
         for number in np.flatnonzero(counts).tolist():
             left = tuple(sorted(order[number, : counts[number]].tolist()))
-            parts[number, left] = self._part(number, left)
+            question = self._questions[number]
+            candidates = tuple(question.candidates[index] for index in left)
+            parts[number, left] = question._replace(candidates=candidates)
         missing = [key for key in parts if key not in self._rankings]
         rankings = self._ranker.rank_all([parts[key] for key in missing])
         self._rankings.update(zip(missing, rankings))
@@ -269,10 +271,6 @@ class _Anew:
             ranks[number, left] = stage.ranks[0, : len(left)]
             works[:, number] = np.concatenate(stage[1:])
         return _Stage(ranks, *works)
-
-    def _part(self, number: int, left: Tuple[int, ...]) -> Question:
-        question = self._questions[number]
-        return question._replace(candidates=tuple(question.candidates[index] for index in left))
 
 
 def depends_on_others(ranker: Ranker) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from wqa.config import read_json
 from wqa.data import DEFAULT_FILTER, Question, read_questions
 from wqa.data.probe import ranker_file_kind
-from wqa.errors import MissingDependency, OptionError, check_choice, how_to_install
+from wqa.errors import OptionError, check_choice, not_installed
 from wqa.evaluation import METRICS
 from wqa.evaluation.rankers import questions_that_count
 from wqa.inference.ensemble import COMBINATIONS, normalized_weights
@@ -127,8 +127,7 @@ def tune_weights(
     try:
         import optuna  # noqa: F401 - refused early where it is missing
     except ImportError:
-        problem, expected = "is not installed", "the library that searches weights"
-        raise MissingDependency("optuna", problem, expected, how_to_install("tune")) from None
+        raise not_installed("optuna", "the library that searches weights", "tune") from None
     if trials < 1:
         raise OptionError("trials", trials, "a whole number above 0")
     if seed < 0:
