@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from wqa.errors import InputError, OptionError, not_installed
+from wqa.errors import InputError, check_range, not_installed
 from wqa.inference import Ranker
 from wqa.inference.pipeline import Pipeline
 
@@ -73,8 +73,7 @@ class SentenceRetriever(BaseRetriever):
 
     def __init__(self, pipeline: Pipeline, top_n: int = 5) -> None:
         super().__init__()
-        if top_n < 1:
-            raise OptionError("top_n", top_n, "a whole number from 1")
+        check_range("top_n", top_n, 1)
         self._pipeline, self._top_n = pipeline, top_n
 
     def _retrieve(self, query_bundle: QueryBundle) -> List[NodeWithScore]:

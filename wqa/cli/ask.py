@@ -31,7 +31,7 @@ from wqa.cli.options import (
     show,
 )
 from wqa.cli.rank import threshold_of, utf8_argument
-from wqa.errors import DataError, InputError, OptionError, counted, printable, shorten
+from wqa.errors import DataError, InputError, OptionError, check_range, counted, printable, shorten
 
 LOGGER = logging.getLogger(__name__)
 
@@ -77,8 +77,7 @@ def run(options: argparse.Namespace) -> None:
     """Run ``wqa ask`` and print the sentences or the answers, or the figures."""
     if options.n_best is None:
         options.n_best = 1 if options.reader else 3
-    if options.n_best < 1:
-        raise OptionError("n_best", options.n_best, "a whole number from 1")
+    check_range("n_best", options.n_best, 1)
     if options.reader:
         refuse(options, ("threshold",), "with --reader", "sentences")
         if options.cache and not options.ranker:

@@ -41,7 +41,7 @@ from wqa.cli.options import (
 )
 from wqa.cli.verify import evaluate_claims, labels_claims
 from wqa.data.records import DEFAULT_FILTER, chosen_filter, note_filter
-from wqa.errors import OptionError
+from wqa.errors import OptionError, check_range
 
 LOGGER = logging.getLogger(__name__)
 
@@ -112,8 +112,7 @@ def run(options: argparse.Namespace) -> None:
     metrics = [name.strip() for name in options.metrics.split(",")]
     for name in metrics:
         metric(name)
-    if options.total < 0:
-        raise OptionError("total", options.total, "a number of questions")
+    check_range("total", options.total, 0)
     scores_trec = _scores_trec_runs(options)
     if not (scores_trec or options.seeds) and labels_claims(options.runs):
         evaluate_claims(options)

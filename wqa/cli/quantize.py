@@ -15,7 +15,7 @@ import argparse
 from typing import Any, Iterator
 
 from wqa.cli.options import add_data, add_json, add_long_questions, add_number, show
-from wqa.errors import OptionError, printable
+from wqa.errors import check_range, printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +31,7 @@ def run(options: argparse.Namespace) -> None:
     """Run ``wqa quantize`` and print the name of the file."""
     from wqa.systems.quantize import quantize
 
-    if options.questions < 1:
-        raise OptionError("questions", options.questions, "a whole number above 0")
+    check_range("questions", options.questions, 1)
     questions = _questions(options)
     pairs = quantize(options.run, questions, options.questions, options.long_questions)
     file = f"{options.run}/int8.safetensors"

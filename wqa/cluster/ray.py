@@ -24,6 +24,7 @@ from wqa.errors import (
     MissingDependency,
     OptionError,
     Stopped,
+    check_range,
     how_to_install,
     printable,
     shorten,
@@ -200,8 +201,7 @@ def _error_of(failed: Dict[int, str], parts: Parts) -> ClusterError:
 @contextlib.contextmanager
 def _connect(cluster: str, threads: int, on_gpus: bool) -> Iterator[Any]:
     """Connect to a Ray cluster, or start one on this machine, for the ``with`` block."""
-    if threads < 1:
-        raise OptionError("threads", threads, "a whole number from 1")
+    check_range("threads", threads, 1)
     options = _options_of(cluster, threads)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:

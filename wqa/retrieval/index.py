@@ -14,7 +14,7 @@ from typing import Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from wqa.data import Document
-from wqa.errors import DataError, OptionError
+from wqa.errors import DataError, OptionError, check_range
 from wqa.io.arrays import ArrayFolder
 from wqa.io.files import PathLike
 from wqa.io.progress import with_bar
@@ -238,8 +238,7 @@ class Index:
         OptionError
             If ``top`` is below 1.
         """
-        if top < 1:
-            raise OptionError("top", top, "a whole number from 1")
+        check_range("top", top, 1)
         scores = self.scores(question)
         hits = []
         for index in best(scores, top).tolist():

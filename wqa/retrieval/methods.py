@@ -22,7 +22,6 @@ the answer "art" is in "Art of war", not in "start".
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import unicodedata
 from typing import Any, ClassVar, Dict, Iterable, List, Sequence, Tuple, Type, Union
@@ -31,7 +30,7 @@ import mmh3
 import numpy as np
 import regex
 
-from wqa.errors import OptionError, check_choice
+from wqa.errors import OptionError, check_choice, check_range
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,10 +127,8 @@ class BM25:
     b: float = 0.75
 
     def __post_init__(self) -> None:
-        if not 0 <= self.k1 < math.inf:
-            raise OptionError("k1", self.k1, "a finite number from 0 on")
-        if not 0 <= self.b <= 1:
-            raise OptionError("b", self.b, "a number from 0 to 1")
+        check_range("k1", self.k1, 0.0)
+        check_range("b", self.b, 0.0, 1)
 
     def idf(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
         """Inverse document frequencies, as `TFIDF.idf`."""

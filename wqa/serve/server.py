@@ -28,6 +28,7 @@ from wqa.errors import (
     MissingDependency,
     OptionError,
     RunDirectoryError,
+    check_range,
     how_to_install,
     shorten,
 )
@@ -114,8 +115,7 @@ class ServeConfig:
         seconds = (0.001, 86_400.0)
         bounds.update(port=(0.0, 65535.0), timeout=seconds, drain=seconds)
         for name, (least, most) in bounds.items():
-            if not least <= getattr(self, name) <= most:
-                raise OptionError(name, getattr(self, name), f"a number from {least:g} to {most:g}")
+            check_range(name, getattr(self, name), least, most)
         for name in self.allowed_hosts:
             if not name.strip(".") or set(name) & set(":/ "):
                 raise OptionError("allowed_hosts", repr(name), "names of hosts, without a port")

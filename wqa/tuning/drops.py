@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import math
 import pathlib
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from wqa.config import read_json
 from wqa.data import DEFAULT_FILTER, read_questions
 from wqa.data.probe import DESCRIPTIONS, probe, ranker_file_kind
-from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
+from wqa.errors import OptionError, RunDirectoryError, check_choice, check_range, shorten
 from wqa.evaluation import METRICS
 from wqa.evaluation.rankers import questions_that_count
 from wqa.evaluation.report import write_rows
@@ -143,8 +142,7 @@ def tune(
     if len(limits) > 1:
         raise OptionError(" and ".join(limits), "together", "one of them")
     for name, value in limits.items():
-        if not 0 <= value < math.inf:
-            raise OptionError(name, value, "a number from 0")
+        check_range(name, value, 0.0)
     source = probe(run)
     if source.kind in ("", "baseline"):  # before the lock, which makes folders
         expected = "a run with several exits, or the .json file of a sequence"

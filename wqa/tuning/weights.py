@@ -16,7 +16,7 @@ import numpy as np
 from wqa.config import read_json
 from wqa.data import DEFAULT_FILTER, Question, read_questions
 from wqa.data.probe import ranker_file_kind
-from wqa.errors import OptionError, check_choice, not_installed
+from wqa.errors import OptionError, check_choice, check_range, not_installed
 from wqa.evaluation import METRICS
 from wqa.evaluation.rankers import questions_that_count
 from wqa.inference.ensemble import COMBINATIONS, normalized_weights
@@ -128,10 +128,8 @@ def tune_weights(
         import optuna  # noqa: F401 - refused early where it is missing
     except ImportError:
         raise not_installed("optuna", "the library that searches weights", "tune") from None
-    if trials < 1:
-        raise OptionError("trials", trials, "a whole number above 0")
-    if seed < 0:
-        raise OptionError("seed", seed, "a whole number from 0")
+    check_range("trials", trials, 1)
+    check_range("seed", seed, 0)
     check_choice("metric", metric, METRICS)
     path = pathlib.Path(run)
     if ranker_file_kind(path) != "ensemble":
