@@ -180,7 +180,7 @@ def test_worker_0_writes_the_run(whole):
     assert updates == sorted(updates) and sum("dev" in line for line in lines) == 3
     names = {path.name for path in (whole / "run").iterdir()}
     files = {"README.md", "config.json", "metrics.jsonl", "model.params", "tokenizer.json"}
-    assert names == files
+    assert names == files | {"ensemble.json"}
 
 
 def assert_lost(status, error, seconds):

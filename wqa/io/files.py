@@ -49,7 +49,7 @@ def _owner() -> str:
 
 def remove_abandoned(folder: pathlib.Path, prefix: str) -> None:
     """Remove what dead processes of this machine left in a folder under a prefix."""
-    for path in folder.glob(f"{glob.escape(prefix)}*.{_machine()}.*.tmp"):
+    for path in folder.glob(f"{glob.escape(prefix)}*{_machine()}.*.tmp"):
         pid = path.suffixes[-2][1:]
         with contextlib.suppress(PermissionError, ValueError):  # another user's process
             try:

@@ -347,8 +347,8 @@ def test_a_long_paragraph_gives_the_window_with_the_most_context(tokenizer):
     assert len(positive) == 1
     [document] = tokenizer.locate([question.texts[0]])
     first, last = positive[0].span
-    context = min(first, len(positive[0].token_ids) - 1 - last)
-    assert context >= (len(positive[0].token_ids) - (last - first + 1)) // 2 - 5
+    context = min(first, len(tokens_of(positive[0])) - 1 - last)
+    assert context >= (len(tokens_of(positive[0])) - (last - first + 1)) // 2 - 5
 
 
 def test_a_batch_marks_what_can_be_read_and_where_the_answer_is(tokenizer):
