@@ -249,7 +249,9 @@ class Memory(Handle):
     def of(cls, values: np.ndarray) -> Memory:
         """The memory of an array of NumPy, or of a view; uint16 holds bfloat16."""
         kind = next(name for name, (_, carrier) in TYPES.items() if carrier == values.dtype)
-        strides = [step // values.itemsize for step in values.strides]
+        # NumPy gives an added axis the stride 0, for which oneDNN has slow kernels alone.
+        dense = values.flags.c_contiguous
+        strides = None if dense else [step // values.itemsize for step in values.strides]
         return cls(Layout(values.shape, kind, strides), values)
 
     def move(self, address: int) -> None:
