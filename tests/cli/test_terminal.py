@@ -190,6 +190,8 @@ import os, signal, sys, time
 import wqa.__main__
 from wqa.cli import doctor
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(0.01)
