@@ -117,3 +117,12 @@ def test_a_thread_that_outlives_the_main_one_computes_alone():
         command, capture_output=True, text=True, timeout=60, env=child_environment()
     )
     assert done.stdout == "[1, 2, 3]\n", done.stderr
+
+
+@pytest.mark.onednn
+@needs_onednn
+def test_an_axis_that_is_added_to_an_array_is_dense():
+    # NumPy gives it the stride 0, for which oneDNN has no fast kernel.
+    from wqa.engines.onednn.library import Memory
+
+    assert Memory.of(np.ones(4, dtype="float32")[None]).layout.strides == (4, 1)
