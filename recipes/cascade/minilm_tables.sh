@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tables 2 and 3, the figures: evaluates what recipes/cascade/minilm_train.sh trained, into results/minilm_wikiqa.tsv and
-# results/minilm_trecqa.tsv (TREC-QA: clean dev), holds the paper's claims to tests over questions and seeds
+# results/minilm_trecqa.tsv (TREC-QA: clean test), holds the paper's claims to tests over questions and seeds
 # (results/minilm_claims_wikiqa.txt, minilm_claims_trecqa.txt), and draws Figure 2 for WikiQA (results/minilm_figure2.*). With
-# SIZE=base it evaluates what recipes/cascade/base_train.sh trained, TREC-QA's on its clean test questions, into results/base_*.
+# SIZE=base it evaluates what recipes/cascade/base_train.sh trained, into results/base_*.
 #
 #   DATA=data recipes/cascade/minilm_tables.sh
 export TRAIN=0
@@ -17,7 +17,6 @@ else
   else
     full=6 lower=4
     export RUNS=${RUNS:-runs/cascade_transfer} EXITS=2,4,6 DEPTHS="2 4 6" SEEDS=${SEEDS:-0 1 2 3 4}
-    export TRECQA_TEST=${DATA:-data}/trecqa/dev-clean.jsonl
   fi
 fi
 . "$(dirname "$0")/../settings.sh"
