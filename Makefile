@@ -118,7 +118,7 @@ figures: .venv/.installed
 # The peers' NumPy is newer than MXNet's, so they have an environment of their own.
 .venv-peers/.installed: recipes/bench/peers.txt
 	$(PYTHON) -m venv .venv-peers
-	.venv-peers/bin/python -m pip install --disable-pip-version-check -r recipes/bench/peers.txt
+	.venv-peers/bin/python -m pip install --disable-pip-version-check --no-deps -r recipes/bench/peers.txt
 	@touch $@
 
 bench: .venv/.installed .venv-peers/.installed

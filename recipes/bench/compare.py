@@ -35,7 +35,7 @@ from wqa.evaluation.metrics import average_precision
 LINK = ("pytorch", "float32")
 #: Peers by precision; they are in the environment of peers.txt.
 PEERS = {
-    "float32": ("onnxruntime", "openvino", "cross-encoder"),
+    "float32": ("onnxruntime", "openvino", "cross-encoder", "cross-encoder.openvino"),
     "bfloat16": ("pytorch", "torch.compile", "openvino"),
     "int8": ("onnxruntime", "openvino", "ctranslate2"),
 }
@@ -184,14 +184,14 @@ class Measured:
         Parameters
         ----------
         peer : str
-            Name of the peer. The CrossEncoder starts from text, so from text if that was timed.
+            Name of the peer. A CrossEncoder starts from text, so from text if that was timed.
 
         Returns
         -------
         list of float
             One a turn.
         """
-        if peer == "cross-encoder" and self.end_to_end is not None:
+        if peer.startswith("cross-encoder") and self.end_to_end is not None:
             return self.end_to_end
         return self.seconds
 

@@ -4,8 +4,8 @@
 
 PEER is a model of `peer_models.py`, or cross-encoder. The former take encoded pairs, sorted by
 length and padded to the longest of a batch, with all threads, in the setting and in batches of the
-size that are fastest on the first question. cross-encoder is sentence-transformers' CrossEncoder as
-it comes: text in, its own batches of 32.
+size that are fastest on the first question. cross-encoder and cross-encoder.openvino are
+sentence-transformers' CrossEncoder by PyTorch and by OpenVINO, as they come: text in, batches of 32.
 """
 
 import importlib.metadata
@@ -19,6 +19,7 @@ import torch
 from peer_models import MODELS
 
 MAX_LENGTH = 128
+CROSS_ENCODERS = {"cross-encoder": "torch", "cross-encoder.openvino": "openvino"}  # to backends
 BATCHES = (16, 32, 64, 128)
 CALIBRATED = 2  # questions on which int8 is calibrated, where it is calibrated
 
@@ -167,14 +168,16 @@ class Text:
         The classifier in Hugging Face's form.
     questions : list of list of (str, str)
         Pairs of each question.
+    backend : str
+        What computes, a name of sentence-transformers, such as ``"torch"`` or ``"openvino"``.
     """
 
-    def __init__(self, directory, questions):
+    def __init__(self, directory, questions, backend):
         from sentence_transformers import CrossEncoder
 
         self.setting = f"{importlib.metadata.version('sentence-transformers')}, batches of 32"
         self._questions = questions
-        self._model = CrossEncoder(directory, max_length=MAX_LENGTH, device="cpu")
+        self._model = CrossEncoder(directory, max_length=MAX_LENGTH, device="cpu", backend=backend)
         self._model.predict(questions[0])
 
     def __call__(self, begin, end):
@@ -206,7 +209,7 @@ def load(directory, questions, peer, precision):
     questions : list of list of (str, str)
         Pairs of each question.
     peer : str
-        A name of `peer_models.MODELS`, or ``"cross-encoder"``.
+        A name of `peer_models.MODELS` or `CROSS_ENCODERS`.
     precision : str
         What it computes in.
 
@@ -215,8 +218,8 @@ def load(directory, questions, peer, precision):
     callable
         Ranks a range of questions.
     """
-    if peer == "cross-encoder":
-        return Text(directory, questions)
+    if peer in CROSS_ENCODERS:
+        return Text(directory, questions, CROSS_ENCODERS[peer])
     return EncodedPairs(MODELS[peer], directory, precision, questions)
 
 
