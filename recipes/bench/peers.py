@@ -5,7 +5,7 @@
 PEER is a model of `peer_models.py`, or cross-encoder. The former take encoded pairs, sorted by
 length and padded to the longest of a batch, with all threads, in the setting and in batches of the
 size that are fastest on the first question. cross-encoder and cross-encoder.openvino are
-sentence-transformers' CrossEncoder by PyTorch and by OpenVINO, as they come: text in, batches of 32.
+sentence-transformers' CrossEncoder by PyTorch and OpenVINO, as they come: text in, batches of 32.
 """
 
 import importlib.metadata
