@@ -40,6 +40,7 @@ RECIPES = {
     },
     "cascade/base_train": {},  # the trainings of minilm_train, which may be there already
     "cascade/base_tables": {"results/cascade/base_trecqa.tsv": "one exit an update"},
+    "cascade/drop_below": {"results/cascade/drop_below.tsv": "below=0.03"},
     "cascade/untrained": {"results/cascade/untrained.tsv": "wo+rr"},
     "mhs/grid": {"mhs/mhs_wikiqa/grid.tsv": "0.5\t1\t", "mhs/mhs_wikiqa/chosen.txt": "0.5 1"},
     "mhs/table2": {"results/mhs/table2.tsv": "14 MHS"},
