@@ -103,18 +103,17 @@ def test_all_workers_get_the_values_of_all(monkeypatch, length):
         assert values == [[[one, turn] for one in mine]] * 3
 
 
-def test_sums_first_and_union():
+def test_sums_and_first():
     results = together(
         members(3),
         lambda rank, worker: (
             worker.sums({"a": 2.0**rank, "b": rank}),
             worker.first(f"of {rank}"),
-            worker.union({rank, 7}),
         ),
     )
-    assert results == [({"a": 7.0, "b": 3}, "of 0", {0, 1, 2, 7})] * 3
+    assert results == [({"a": 7.0, "b": 3}, "of 0")] * 3
     alone = Workers()
-    assert alone.sums({"a": 0.1}) == {"a": 0.1} and alone.union({3}) == {3}
+    assert alone.sums({"a": 0.1}) == {"a": 0.1}
     assert alone.first("x") == "x" and alone.writes and alone.count == 1
 
 

@@ -9,17 +9,19 @@ so that an ensemble costs what all of them cost.
 
 from __future__ import annotations
 
-import numbers
-import sys
+import dataclasses
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
-from wqa.errors import OptionError, check_choice, shorten
+from wqa.errors import OptionError, check_choice, check_range
 from wqa.inference.dropping import combined
 from wqa.inference.ranker import Capabilities, GroupRanker, Ranker
-from wqa.inference.ranking import Ranking
+from wqa.inference.ranking import Ranking, ranking_of
+
+#: Greatest weight of a ranker.
+GREATEST = 1e300
 
 
 def normalized_weights(weights: Optional[Sequence[float]], rankers: int) -> Tuple[float, ...]:
@@ -30,9 +32,7 @@ def normalized_weights(weights: Optional[Sequence[float]], rankers: int) -> Tupl
     if len(values) != rankers:
         raise OptionError("weights", f"{len(values)} values", f"one for each of {rankers} rankers")
     for value in values:
-        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if not is_number or not 0 <= value <= sys.float_info.max:
-            raise OptionError("weights", shorten(value), "finite numbers from 0")
+        check_range("weights", value, 0.0, GREATEST)
     largest = float(max(values))
     if not largest:
         raise OptionError("weights", "0 for every ranker", "at least one above 0")
@@ -45,15 +45,13 @@ def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray
 
     Shapes: `scores` (k, C), the result (C,).
     """
-    shares = np.asarray(weights, dtype=float)
-    counted = shares > 0
-    logs = np.log(shares[counted])
+    scores = np.asarray(scores, dtype=float)
+    with np.errstate(divide="ignore"):  # a weight of 0 adds nothing to a sum of logarithms
+        logs = np.log(np.asarray(weights, dtype=float))
     logs = logs[:, None]
-    counted_scores = np.asarray(scores, dtype=float)
-    counted_scores = counted_scores[counted]
     # Logarithms of w_i sigmoid(s_i) and w_i sigmoid(-s_i), which do not round to 0 or 1.
-    positive = logs - np.logaddexp(0, -counted_scores)
-    negative = logs - np.logaddexp(0, counted_scores)
+    positive = logs - np.logaddexp(0, -scores)
+    negative = logs - np.logaddexp(0, scores)
     log_odds = np.logaddexp.reduce(positive, axis=0)  # (C,)
     return log_odds - np.logaddexp.reduce(negative, axis=0)
 
@@ -167,21 +165,14 @@ class EnsembleRanker(GroupRanker):
         """The ranking of one question from those of all rankers."""
         stacked = np.stack([ranking.scores for ranking in ranked])
         scores = COMBINATIONS[self.combine](stacked, self.weights)
-        blank = np.isneginf(scores)
+        exit_scores = np.where(np.isneginf(scores), np.nan, scores)[None]
         probabilities = np.stack([ranking.probabilities for ranking in ranked])
         mean = np.array(self.weights) @ probabilities
         exits = np.max([ranking.exits for ranking in ranked], axis=0)
         truncated = np.any([ranking.truncated for ranking in ranked], axis=0)
         costs = [ranking.cost for ranking in ranked]
         largest = max(costs, key=lambda cost: cost.full_candidate_work)
-        return Ranking(
-            order=np.argsort(-scores, kind="stable"),
-            scores=scores,
-            exits=np.where(blank, 0, exits),
-            truncated=truncated,
-            blank=blank,
-            cost=combined(costs, largest.full_candidate_work, largest.full_multiply_adds),
-            exit_scores=np.where(blank, np.nan, scores)[None],
-            probabilities=np.minimum(mean, 1.0),
-            threshold=self.threshold,
-        )
+        cost = combined(costs, largest.full_candidate_work, largest.full_multiply_adds)
+        ranking = ranking_of(exit_scores, [1], truncated, cost, self.calibration)
+        exits = np.where(ranking.blank, 0, exits)
+        return dataclasses.replace(ranking, exits=exits, probabilities=np.minimum(mean, 1.0))

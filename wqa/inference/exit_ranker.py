@@ -23,7 +23,7 @@ from wqa.errors import check_choice, check_range
 from wqa.inference.dropping import FREE, Cost, DropRatio, Keep
 from wqa.inference.loop import GroupPairs, build_engine, check_finite, check_ids
 from wqa.inference.ranker import Capabilities, GroupRanker
-from wqa.inference.ranking import Ranking, candidate_name, question_name
+from wqa.inference.ranking import Ranking, candidate_name, question_name, ranking_of
 from wqa.text import PairInputs
 
 if TYPE_CHECKING:
@@ -161,19 +161,7 @@ class InputsRanker(GroupRanker):
         check_finite(scores, lambda index: (where, candidate_name(question, int(indices[index]))))
         exit_scores = np.full((1, len(truncated)), np.nan)
         exit_scores[0, indices] = scores
-        blank = np.isnan(exit_scores[0])
-        by_candidate = np.where(blank, -np.inf, exit_scores[0])
-        return Ranking(
-            order=np.argsort(-by_candidate, kind="stable"),
-            scores=by_candidate,
-            exits=np.where(blank, 0, layer),
-            truncated=truncated,
-            blank=blank,
-            cost=cost,
-            exit_scores=exit_scores,
-            probabilities=self.calibration.probabilities(exit_scores),
-            threshold=self.threshold,
-        )
+        return ranking_of(exit_scores, [layer], truncated, cost, self.calibration)
 
 
 class CascadeRanker(InputsRanker):
@@ -255,7 +243,7 @@ class QuestionGroup:
             indices = start + np.array(encoded.originals, dtype=int)
             self._originals[start : start + len(indices)] = indices
         stages = len(ranker._stage_work)
-        self._layers = np.array(ranker.network.exits or range(1, stages + 1))
+        self._layers = ranker.network.exits or range(1, stages + 1)
         self._scores = np.full((stages, len(self._pairs)), np.nan)
         # Multiply-adds of each pair, padding included.
         self._padded = np.zeros(len(self._pairs))
@@ -351,27 +339,13 @@ class QuestionGroup:
         return pool[np.sort(best)]
 
     def _ranking(self, index: int, start: int, end: int) -> Ranking:
-        exit_scores = self._scores[:, start:end]
-        reached = (~np.isnan(exit_scores)).sum(axis=0)  # stages that scored each candidate
-        last = np.maximum(reached - 1, 0)
-        scores = np.where(reached > 0, exit_scores[last, np.arange(end - start)], -np.inf)
-        layers = np.concatenate([[0], self._layers])[reached]
-        return Ranking(
-            # Survivors by the score of the last exit, then candidates that the exits before
-            # dropped, last exit first; ties in the original order.
-            order=np.lexsort((np.arange(end - start), -scores, -layers)),
-            scores=scores,
-            exits=layers,
-            truncated=self._truncated[start:end],
-            blank=reached == 0,
-            cost=self._cost(index, start, end, reached),
-            exit_scores=exit_scores,
-            probabilities=self._ranker.calibration.probabilities(exit_scores),
-            threshold=self._ranker.threshold,
-        )
+        exit_scores, truncated = self._scores[:, start:end], self._truncated[start:end]
+        cost = self._cost(index, start, end)
+        return ranking_of(exit_scores, self._layers, truncated, cost, self._ranker.calibration)
 
-    def _cost(self, index: int, start: int, end: int, reached: np.ndarray) -> Cost:
-        """Cost of a question; ``reached`` is the number of stages that scored each candidate."""
+    def _cost(self, index: int, start: int, end: int) -> Cost:
+        # Stages that scored each candidate.
+        reached = np.count_nonzero(~np.isnan(self._scores[:, start:end]), axis=0)
         non_blank, lengths = reached > 0, self._lengths[start:end]
         if not non_blank.any():
             return FREE

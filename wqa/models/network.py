@@ -43,20 +43,6 @@ class NetworkConfig:
         """Defaults of fields of `wqa.config.TrainingConfig` that are the system's own, by name."""
         return {}
 
-    def layers_of(self, backbone: BackboneConfig) -> int:
-        """Number of layers that the network builds; files are checked against it.
-
-        Parameters
-        ----------
-        backbone : BackboneConfig
-            Sizes of the encoder.
-
-        Returns
-        -------
-        int
-        """
-        return backbone.num_layers
-
 
 #: Outputs of a stage that is exported.
 ENCODINGS_AND_SCORES = ("last_hidden_state", "logits")

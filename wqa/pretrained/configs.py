@@ -92,20 +92,11 @@ def from_huggingface(
     if values.get(names.head_dropout) is not None:
         settings["head_dropout"] = names.head_dropout
     try:
-        config = BackboneConfig(name, **_fields(name, values, settings, path))
+        return BackboneConfig(name, **_fields(name, values, settings, path))
     except OptionError as error:
         setting = settings[error.where.rpartition(" ")[2]]
         problem = f"{setting} {error.found}"
         raise EncoderError(path, problem, error.expected, "fetch the file again") from None
-    check_layers(config, path, len(tensors))
-    return config
-
-
-def check_layers(config: BackboneConfig, where: object, tensors: int) -> None:
-    """Check the number of layers against the tensors, before anything is built for the layers."""
-    if config.num_layers > tensors and not config.shared_layers:
-        problem, expected = f"{config.num_layers} layers", f"at most the {tensors} tensors"
-        raise EncoderError(where, problem, expected, "check config.json against the weights")
 
 
 def _settings_by_field(names: HuggingFaceNames) -> Dict[str, str]:
@@ -204,13 +195,11 @@ def zoo_config(
     if known.token_types > 1 and "token_types" not in fields:
         sizes["token_types"] = _rows(where, shapes, "token_type_embed.0.weight")
     try:
-        config = BackboneConfig(
+        return BackboneConfig(
             layout=family, first_position=known.first_position, **{**sizes, **fields}
         )
     except OptionError as error:
         raise EncoderError(where, f"{error.where} {error.found}", error.expected) from None
-    check_layers(config, where, len(shapes))
-    return config
 
 
 def _rows(where: object, shapes: Dict[str, Tuple[int, ...]], name: str) -> int:

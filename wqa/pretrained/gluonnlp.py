@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, Tuple
 import mxnet as mx
 import numpy as np
 from gluonnlp.model import GELU, BERTEncoder, BERTModel, RoBERTaModel
-from mxnet.gluon import Parameter, nn
+from mxnet.gluon import nn
 
 from wqa.config import BackboneConfig
 from wqa.errors import EncoderError
@@ -67,7 +67,7 @@ def from_gluonnlp(model: BERTModel) -> Backbone:
         start = config.first_position if ours == _POSITIONS else 0
         for name in theirs:
             if name in parameters:  # a model without token types has none
-                rows = _values(parameters[name])
+                rows = parameters[name].list_data()[0].asnumpy()
                 set_rows(targets[ours], start, rows)
                 start += len(rows)
     with_gradients(backbone)
@@ -167,17 +167,12 @@ def _tensor_values(backbone: Backbone) -> Iterator[Tuple[str, np.ndarray]]:
     config, parameters = backbone.config, backbone._collect_params_with_prefix()
     names = zoo_names(config)
     for ours, theirs in names.items():
-        value = _values(parameters[ours])
+        value = parameters[ours].list_data()[0].asnumpy()
         if ours == _POSITIONS:
             value = value[config.first_position :]
         if ours == _WORDS and not names[_TYPES]:
             # GluonNLP's RoBERTa has no token types; all tokens have the one row of the backbone.
-            value = value + _values(parameters[_TYPES])
+            value = value + parameters[_TYPES].list_data()[0].asnumpy()
         for index, name in enumerate(theirs):
             rows = len(value) // len(theirs)
             yield name, value[index * rows : (index + 1) * rows]
-
-
-def _values(parameter: Parameter) -> np.ndarray:
-    """Values of a parameter, from its first device."""
-    return parameter.data(parameter.list_ctx()[0]).asnumpy()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import pathlib
 import stat
-from typing import Dict, Iterator, List, Union
+from typing import Dict, List, Union
 
 import mxnet as mx
 import numpy as np
@@ -21,19 +21,21 @@ from wqa.io.parameter_files import StoredArray, read_array, read_layout
 from wqa.models import Backbone
 from wqa.models.network import Network
 from wqa.pretrained.names import predictor_names
+from wqa.pretrained.pickled import reading
 from wqa.pretrained.source import Source
+
+Devices = Union[mx.Context, List[mx.Context], None]
+
+#: Standard deviation of new weights, as in BERT.
+INITIAL_SIGMA = 0.02
 
 _HINT = "restore the file from its run"
 
 
-@contextlib.contextmanager
-def _reading(path: PathLike) -> Iterator[None]:
-    """Convert what a damaged file raises into a `RunDirectoryError`."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        problem = f"does not load ({error})"
-        raise RunDirectoryError(path, problem, "the parameters of the run", _HINT) from None
+#: Converts what a damaged file raises into a `RunDirectoryError`.
+_reading = functools.partial(
+    reading, expected="the parameters of the run", hint=_HINT, kind=RunDirectoryError
+)
 
 
 def stored_layout(path: PathLike) -> Dict[str, StoredArray]:
@@ -52,9 +54,7 @@ def stored_parameter(path: PathLike, name: str, stored: StoredArray) -> np.ndarr
     return values
 
 
-def load_parameters(
-    block: Block, path: PathLike, ctx: Union[mx.Context, List[mx.Context], None] = None
-) -> None:
+def load_parameters(block: Block, path: PathLike, ctx: Devices = None) -> None:
     """Load the parameters of a block, which are compared with the file before they are read."""
     layout, parameters = stored_layout(path), block._collect_params_with_prefix()
     for name in {**layout, **parameters}:
@@ -98,12 +98,6 @@ def write_parameters(block: Block, path: pathlib.Path) -> None:
         read_layout(path)
     except (mx.base.MXNetError, ValueError) as error:
         raise OSError(str(error).strip().splitlines()[-1]) from None
-
-
-Devices = Union[mx.Context, List[mx.Context], None]
-
-#: Standard deviation of new weights, as in BERT.
-INITIAL_SIGMA = 0.02
 
 
 def read_backbone_config(directory: PathLike) -> BackboneConfig:

@@ -7,11 +7,9 @@ axis (query, key and value). Hugging Face's names are given without the prefix o
 from __future__ import annotations
 
 import dataclasses
-import pathlib
-from typing import Any, Collection, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 from wqa.config import BACKBONES, BackboneConfig
-from wqa.models import Network
 
 #: Tensors of a file by the parameter that they fill.
 Names = Dict[str, List[str]]
@@ -231,33 +229,3 @@ def array_names(part: str, tensors: List[str], norm: Tuple[str, str] = DENSE) ->
     for kind, file_kind in kinds:
         names[f"{part}.{kind}"] = [f"{name}.{file_kind}" for name in tensors]
     return names
-
-
-class CheckpointLayout:
-    """Base class of the forms of authors' checkpoints, one for each system that has such a file.
-
-    A file's tensors have plain names, which `names` uses, by `plain_names`.
-    """
-
-    #: System whose network the file holds, a key of `wqa.systems.SYSTEMS`.
-    system = ""
-    #: Name that the authors gave the file.
-    file_name = ""
-    #: Family of the encoder, a key of `wqa.config.FAMILIES`. The authors' code has its names alone.
-    family = ""
-
-    def recognizes(self, tensors: Collection[str]) -> bool:
-        """Whether a file is of this form."""
-        raise NotImplementedError
-
-    def plain_names(self, tensors: Collection[str]) -> Dict[str, str]:
-        """Plain names of a file's tensors."""
-        return {name: name for name in tensors}
-
-    def options(self, path: pathlib.Path, tensors: Collection[str]) -> Dict[str, Any]:
-        """Read the configuration of the system from the names of the tensors."""
-        raise NotImplementedError
-
-    def names(self, network: Network) -> Names:
-        """Names of the tensors of a network."""
-        raise NotImplementedError

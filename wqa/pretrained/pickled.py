@@ -14,11 +14,12 @@ import pathlib
 import pickle
 import struct
 import zipfile
-from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Tuple, Type
 
 import numpy as np
 
-from wqa.errors import EncoderError, shorten
+from wqa.errors import EncoderError, WqaError, shorten
+from wqa.io.files import PathLike
 from wqa.io.parameter_files import widen
 
 #: NumPy types of PyTorch's storages; the numbers are little-endian. bfloat16 is read as uint16.
@@ -43,13 +44,18 @@ MOST_BYTES = 1 << 24
 
 
 @contextlib.contextmanager
-def reading(path: pathlib.Path, expected: str = "") -> Iterator[None]:
-    """Convert whatever a damaged file raises into an `EncoderError`."""
+def reading(
+    path: PathLike,
+    expected: str = "",
+    hint: str = "fetch the file again",
+    kind: Type[WqaError] = EncoderError,
+) -> Iterator[None]:
+    """Convert whatever a damaged file raises into an error of this package."""
     try:
         yield
     except Exception as error:
         problem = f"cannot be read ({type(error).__name__}: {error})"
-        raise EncoderError(path, problem, expected, "fetch the file again") from None
+        raise kind(path, problem, expected, hint) from None
 
 
 class Storage(NamedTuple):

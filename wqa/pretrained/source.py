@@ -18,7 +18,7 @@ from wqa.errors import EncoderError, printable, shorten
 from wqa.models import Backbone, Network
 from wqa.models.exits import ExitConfig
 from wqa.models.heads import FirstPositionHead
-from wqa.pretrained.configs import check_layers, from_huggingface, from_zoo, read_object
+from wqa.pretrained.configs import from_huggingface, from_zoo, read_object
 from wqa.pretrained.names import DENSE, HUGGINGFACE, Names, huggingface_names, zoo_names
 from wqa.pretrained.weights import Weights
 
@@ -142,7 +142,7 @@ class Source(TensorMap):
             self.config = from_zoo(weights.path, weights.shapes)
             names = zoo_names(self.config)
         elif "backbone" in values:
-            self._read_run(path, len(weights.shapes))
+            self._read_run(path)
             plain = {re.sub(r"^backbone\.", "", name): name for name in weights.shapes}
             names = {name: [name] for name in Backbone(self.config)._collect_params_with_prefix()}
         else:
@@ -152,10 +152,9 @@ class Source(TensorMap):
             names = huggingface_names(self.config)
         super().__init__(directory, weights, plain, names)
 
-    def _read_run(self, path: pathlib.Path, tensors: int) -> None:
+    def _read_run(self, path: pathlib.Path) -> None:
         run = read_run_config(path)
         self.config, self._digests = _run_backbone(path), run.sha256
-        check_layers(self.config, path, tensors)
         if run.system == "pairwise":
             own = from_dict(ExitConfig, run.network, f"{path}, field network")
             self.exits = check_exits(own.exits or (self.config.num_layers,), self.config.num_layers)
@@ -241,9 +240,7 @@ def read_sizes(directory: pathlib.Path, tensors: Collection[str]) -> BackboneCon
     values = read_object(path)
     if "backbone" not in values:
         return from_huggingface(values, path, tensors)
-    config = _run_backbone(path)
-    check_layers(config, path, len(tensors))
-    return config
+    return _run_backbone(path)
 
 
 def _run_backbone(path: pathlib.Path) -> BackboneConfig:

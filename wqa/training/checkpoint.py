@@ -89,24 +89,20 @@ class Checkpoints:
             files = {path.name: sha256(path) for path in sorted(folder.iterdir())}
             record = {"format": FORMAT, "state": dataclasses.asdict(state), "sha256": files}
             write_json(folder / "state.json", record)
-        self._prune(target)
-        return target
-
-    def _prune(self, newest: pathlib.Path) -> None:
         for old in self.all()[:-KEPT]:
             remove(old)
         if self._best is not None:
             # The newest checkpoint holds a copy, which replaces the loose file.
-            self._best = newest / BEST
-        self._remove_loose()
+            self._best = target / BEST
+        self.remove_loose()
+        return target
 
     def all(self) -> List[pathlib.Path]:
         """Folders of the checkpoints, oldest first."""
         return sorted(self.folder.glob("update-" + 8 * "[0-9]"))
 
     def load_latest(self, model: Block, optimizer: AdamTrainer) -> Optional[State]:
-        """Restore the newest checkpoint, and delete what dead processes left beside it."""
-        self._remove_loose()
+        """Restore the newest checkpoint."""
         checkpoints = self.all()
         if not checkpoints:
             return None
@@ -128,13 +124,13 @@ class Checkpoints:
 
     def remove(self) -> None:
         """Remove the checkpoints, and their folder if nothing else is in it."""
-        self._remove_loose()
+        self.remove_loose()
         for path in self.all():
             remove(path)
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
-    def _remove_loose(self) -> None:
+    def remove_loose(self) -> None:
         """Remove parameters beside the checkpoints, and what dead processes left."""
         for pattern in ("best-*.params", ".*.tmp"):
             for path in self.folder.glob(pattern):
@@ -222,10 +218,8 @@ class MetricsFile:
             return
         kept = []
         for line in self.path.read_bytes().splitlines():
-            with contextlib.suppress(ValueError):
-                values = parse_json(line)
-                number = values.get("update") if isinstance(values, dict) else None
-                if isinstance(number, int) and number <= update:
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                if parse_json(line)["update"] <= update:
                     kept.append(line)
         with atomic_writer(self.path, "wb") as file:
             file.writelines(line + b"\n" for line in kept)

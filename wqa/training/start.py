@@ -18,7 +18,6 @@ from wqa.io.encoder_directories import encoder_directory
 from wqa.models import Backbone, Network
 from wqa.models.heads import Head
 from wqa.pretrained import initialize_from, read_backbone_config
-from wqa.pretrained.configs import check_layers
 from wqa.pretrained.load import INITIAL_SIGMA, stored_layout, stored_parameter
 from wqa.text import Tokenizer, load_tokenizer
 
@@ -190,7 +189,6 @@ class RunStart(EncoderStart):
         backbone = self.run_config().backbone
         if backbone is None:
             raise RunDirectoryError(self._folder, "a run without an encoder", "one with an encoder")
-        check_layers(backbone, self._folder / "config.json", len(stored_layout(self._path)))
         return backbone
 
     def tokenizer(self) -> Tokenizer:

@@ -102,7 +102,6 @@ class Trainer:
         set_encoder_rate(self.network, self._parameters, config.encoder_rate)
         self._peak: float = config.learning_rate  # type: ignore[assignment]
         self._optimizer = AdamTrainer(self._parameters, self._peak, self.workers)
-        self.workers.start(self._optimizer)
         length = task.max_length
         # An evaluation may use the engine too, by mini-batches of `tokens_per_batch`.
         tokens = max(self._plan.step_tokens(length, self.workers.count), config.tokens_per_batch)
@@ -123,8 +122,10 @@ class Trainer:
         StorageError
             If ``metrics.jsonl`` cannot be written.
         """
-        with self.workers.in_turn():  # worker 0 deletes what dead processes left
-            loaded = self.checkpoints.load_latest(self.network, self._optimizer)
+        if self.workers.writes:
+            self.checkpoints.remove_loose()
+        self.workers.first(None)  # the others read what is left
+        loaded = self.checkpoints.load_latest(self.network, self._optimizer)
         self.state, self._epoch = loaded or State(), -1
         if self.workers.writes:
             self.metrics.keep_until(self.state.update)
