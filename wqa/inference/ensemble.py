@@ -20,7 +20,7 @@ from wqa.inference.dropping import combined
 from wqa.inference.ranker import Capabilities, GroupRanker, Ranker
 from wqa.inference.ranking import Ranking, ranking_of
 
-#: Greatest weight of a ranker.
+#: Greatest weight of a ranker, with which no sum overflows.
 GREATEST = 1e300
 
 
@@ -33,11 +33,10 @@ def normalized_weights(weights: Optional[Sequence[float]], rankers: int) -> Tupl
         raise OptionError("weights", f"{len(values)} values", f"one for each of {rankers} rankers")
     for value in values:
         check_range("weights", value, 0.0, GREATEST)
-    largest = float(max(values))
-    if not largest:
+    total = sum(values)
+    if not total:
         raise OptionError("weights", "0 for every ranker", "at least one above 0")
-    shares = [float(value) / largest for value in values]  # their sum cannot overflow
-    return tuple(share / sum(shares) for share in shares)
+    return tuple(value / total for value in values)
 
 
 def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray:
@@ -63,11 +62,12 @@ def mean_of_scores(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray:
     """
     shares = np.asarray(weights, dtype=float)
     counted = shares > 0  # 0 times the infinite score of a blank candidate is not a number
-    return shares[counted] @ np.asarray(scores, dtype=float)[counted]
+    scores = np.asarray(scores, dtype=float)
+    return shares[counted] @ scores[counted]
 
 
 #: What an ensemble combines linearly, and the score that comes of it.
-COMBINATIONS: Dict[str, Callable[[np.ndarray, Sequence[float]], np.ndarray]] = {
+COMBINATIONS: Dict[str, Callable[..., np.ndarray]] = {
     "probabilities": log_odds_of_mean,
     "scores": mean_of_scores,
 }
@@ -165,7 +165,7 @@ class EnsembleRanker(GroupRanker):
         """The ranking of one question from those of all rankers."""
         stacked = np.stack([ranking.scores for ranking in ranked])
         scores = COMBINATIONS[self.combine](stacked, self.weights)
-        exit_scores = np.where(np.isneginf(scores), np.nan, scores)[None]
+        scores[np.isneginf(scores)] = np.nan
         probabilities = np.stack([ranking.probabilities for ranking in ranked])
         mean = np.array(self.weights) @ probabilities
         exits = np.max([ranking.exits for ranking in ranked], axis=0)
@@ -173,6 +173,9 @@ class EnsembleRanker(GroupRanker):
         costs = [ranking.cost for ranking in ranked]
         largest = max(costs, key=lambda cost: cost.full_candidate_work)
         cost = combined(costs, largest.full_candidate_work, largest.full_multiply_adds)
-        ranking = ranking_of(exit_scores, [1], truncated, cost, self.calibration)
-        exits = np.where(ranking.blank, 0, exits)
-        return dataclasses.replace(ranking, exits=exits, probabilities=np.minimum(mean, 1.0))
+        ranking = ranking_of(scores[None], [1], truncated, cost, self.calibration)
+        return dataclasses.replace(
+            ranking,
+            exits=np.where(ranking.blank, 0, exits),
+            probabilities=np.minimum(mean, 1.0),
+        )
