@@ -97,8 +97,7 @@ class EnsembleRanker(GroupRanker):
     Raises
     ------
     OptionError
-        If there is no ranker, the weights or the names do not fit the rankers, or ``combine`` is
-        unknown.
+        If there is no ranker, the weights do not fit the rankers, or ``combine`` is unknown.
     """
 
     def __init__(
@@ -111,8 +110,6 @@ class EnsembleRanker(GroupRanker):
         if not rankers:
             raise OptionError("rankers", "none", "at least one")
         count = len(rankers)
-        if names and len(names) != count:
-            raise OptionError("names", f"{len(names)} names", f"one for each of {count}")
         self.rankers = list(rankers)
         #: w_1, ..., w_k, which sum to 1.
         self.weights = normalized_weights(weights, count)

@@ -137,18 +137,18 @@ class InputsRanker(GroupRanker):
 
     def _ranking_of_stage(
         self,
+        encoded: Any,
         indices: np.ndarray,
         scores: np.ndarray,
-        question: Question,
         layer: int,
-        truncated: np.ndarray,
         tokens: int,
         positions: float,
     ) -> Ranking:
         """Ranking by one stage, which scored some of the candidates; the others are blank.
 
-        ``indices`` are the candidates of ``scores``, both (n,). ``tokens`` are those that the stage
-        read for all of them, ``positions`` the same with padding.
+        ``encoded`` has the ``question``, and which candidates are ``truncated``. ``indices`` are
+        the candidates of ``scores``, both (n,). ``tokens`` are those that the stage read for all of
+        them, ``positions`` the same with padding.
         """
         cost = FREE
         if len(indices):
@@ -157,6 +157,7 @@ class InputsRanker(GroupRanker):
             multiply_adds = float(tokens * work + of_lists)
             padded = float(positions * work + of_lists)
             cost = Cost(1.0, one_token, one_token, multiply_adds, padded, multiply_adds)
+        question, truncated = encoded.question, encoded.truncated
         where = f"{question_name(question)}, scores"
         check_finite(scores, lambda index: (where, candidate_name(question, int(indices[index]))))
         exit_scores = np.full((1, len(truncated)), np.nan)
@@ -256,9 +257,7 @@ class QuestionGroup:
         for stages in self._runs():
             store = self._run(stages, surviving, store)
             pools = [self._keep(pool, stages[-1]) for pool in pools]
-            kept = np.zeros(len(self._pairs), dtype=bool)
-            kept[np.concatenate(pools).astype(int)] = True
-            surviving = surviving[kept[surviving]]
+            surviving = surviving[np.isin(surviving, np.concatenate(pools))]
         return [self._ranking(index, *ends) for index, ends in enumerate(self._group.questions())]
 
     def _pools(self) -> List[np.ndarray]:
@@ -320,13 +319,11 @@ class QuestionGroup:
     def _check(self, stage: int, pairs: np.ndarray, scores: np.ndarray) -> None:
         """Refuse scores that are not finite: NaN stands for a candidate that was not scored."""
 
-        def name_of(pair: int) -> Tuple[str, str]:
-            name, candidate = self._group.name(pair)
+        def name_of(index: int) -> Tuple[str, str]:
+            name, candidate = self._group.name(int(pairs[index]))
             return f"{name}, scores after layer {self._layers[stage]}", candidate
 
-        by_pair = np.zeros(len(self._pairs))
-        by_pair[pairs] = scores
-        check_finite(by_pair, name_of)
+        check_finite(scores, name_of)
 
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:
         """Candidates of a pool that the stage keeps; ties keep the earlier candidate."""

@@ -330,6 +330,5 @@ def as_question(question: str, candidates: Iterable[Union[str, Candidate]]) -> Q
             )
         records.append(candidate)
     record = Question("", question, tuple(records))
-    if any(candidate.id is not None for candidate in records):
-        check_document_ids(record, name)
+    check_document_ids(record, name)
     return record

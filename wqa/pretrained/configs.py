@@ -119,10 +119,8 @@ def _fields(
     positions = _size(values, settings["max_positions"], path, fields["first_position"] + 1)
     fields["max_positions"] = positions - fields["first_position"]
     width = fields["units"]
-    if names.embedding_size:
-        width = names.embedding_size
-        if fields["embedding_size"] is not None:
-            width = _size(values, settings["embedding_size"], path, 1)
+    if "embedding_size" in names.defaults:
+        width = _size(values, settings["embedding_size"], path, 1)
     has_projection = width != fields["units"] or names.always_projects
     fields["embedding_size"] = width if has_projection else 0
     activation = fields["activation"]
@@ -157,7 +155,7 @@ def to_huggingface(config: BackboneConfig) -> Dict[str, Any]:
         del values[settings["token_types"]]
     if not family.positions_after_padding:
         del values[settings["first_position"]]
-    if not names.embedding_size:
+    if "embedding_size" not in names.defaults:
         del values[settings["embedding_size"]]
     return {
         "model_type": family.name,
@@ -175,8 +173,7 @@ def from_zoo(path: pathlib.Path, shapes: Dict[str, Tuple[int, ...]]) -> Backbone
     if not match:
         expected = "the zoo's own, which starts as bert_12_768_12 or roberta_24_1024_16 do"
         raise EncoderError(path, "a name without sizes", expected)
-    num_layers, units, num_heads = map(int, match.groups()[1:])
-    sizes = {"units": units, "num_layers": num_layers, "num_heads": num_heads}
+    sizes = dict(zip(("num_layers", "units", "num_heads"), map(int, match.groups()[1:])))
     return zoo_config(path, match[1], shapes, **sizes)
 
 

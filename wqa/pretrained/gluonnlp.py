@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -20,11 +20,7 @@ from wqa.pretrained.source import set_rows
 #: GluonNLP's names of the activations.
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "approx_gelu", "relu": "relu"}
 
-_WORDS, _POSITIONS, _TYPES = (
-    "embeddings.word.weight",
-    "embeddings.position_weight",
-    "embeddings.token_type.weight",
-)
+_POSITIONS, _TYPES = "embeddings.position_weight", "embeddings.token_type.weight"
 
 
 def from_gluonnlp(model: BERTModel) -> Backbone:
@@ -102,9 +98,18 @@ def to_gluonnlp(backbone: Backbone) -> BERTModel:
     if config.layout == "roberta" and config.token_types > 1:
         problem = f"{config.token_types} token types"
         raise EncoderError("backbone", problem, "one, as GluonNLP's RoBERTa has none")
-    model = _new_model(config)
-    tensors = model._collect_params_with_prefix()
-    values = dict(_tensor_values(backbone))
+    model, names = _new_model(config), zoo_names(config)
+    parameters, tensors = (block._collect_params_with_prefix() for block in (backbone, model))
+    values: Dict[str, np.ndarray] = {}
+    for ours, theirs in names.items():
+        value = parameters[ours].list_data()[0].asnumpy()
+        if ours == _POSITIONS:
+            value = value[config.first_position :]
+        if ours == "embeddings.word.weight" and not names[_TYPES]:
+            # GluonNLP's RoBERTa has no token types; all tokens have the one row of the backbone.
+            value = value + parameters[_TYPES].list_data()[0].asnumpy()
+        if theirs:
+            values.update(zip(theirs, np.split(value, len(theirs))))
     for name, value in values.items():
         tensors[name].shape = value.shape  # otherwise it waits for a first input
     model.initialize(mx.init.Zero(), ctx=backbone.embeddings.word.weight.list_ctx())
@@ -160,19 +165,3 @@ def _new_model(config: BackboneConfig) -> BERTModel:
         return RoBERTaModel(encoder, use_decoder=False, **sizes)
     parts = {"use_pooler": False, "use_decoder": False, "use_classifier": False}
     return BERTModel(encoder, token_type_vocab_size=config.token_types, **parts, **sizes)
-
-
-def _tensor_values(backbone: Backbone) -> Iterator[Tuple[str, np.ndarray]]:
-    """Names of GluonNLP's tensors and their values in a backbone."""
-    config, parameters = backbone.config, backbone._collect_params_with_prefix()
-    names = zoo_names(config)
-    for ours, theirs in names.items():
-        value = parameters[ours].list_data()[0].asnumpy()
-        if ours == _POSITIONS:
-            value = value[config.first_position :]
-        if ours == _WORDS and not names[_TYPES]:
-            # GluonNLP's RoBERTa has no token types; all tokens have the one row of the backbone.
-            value = value + parameters[_TYPES].list_data()[0].asnumpy()
-        for index, name in enumerate(theirs):
-            rows = len(value) // len(theirs)
-            yield name, value[index * rows : (index + 1) * rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import pathlib
 import stat
-from typing import Dict, List, Union
+from typing import Any, Dict, List, Union
 
 import mxnet as mx
 import numpy as np
@@ -33,9 +33,7 @@ _HINT = "restore the file from its run"
 
 
 #: Converts what a damaged file raises into a `RunDirectoryError`.
-_reading = functools.partial(
-    reading, expected="the parameters of the run", hint=_HINT, kind=RunDirectoryError
-)
+_reading = functools.partial(reading, expected="parameters of a run", kind=RunDirectoryError)
 
 
 def stored_layout(path: PathLike) -> Dict[str, StoredArray]:
@@ -58,22 +56,18 @@ def load_parameters(block: Block, path: PathLike, ctx: Devices = None) -> None:
     """Load the parameters of a block, which are compared with the file before they are read."""
     layout, parameters = stored_layout(path), block._collect_params_with_prefix()
     for name in {**layout, **parameters}:
-        problem, expected = "", "parameters that fit config.json"
-        if name not in parameters:
-            problem = f"unknown parameter {shorten(name)}"
-        elif name not in layout:
-            problem = f"parameter {name} is missing"
-        elif layout[name].shape != parameters[name].shape:
-            problem = f"parameter {name} of shape {layout[name].shape}"
-            expected = f"{parameters[name].shape}, by config.json"
-        elif layout[name].dtype != np.dtype(parameters[name].dtype):
-            problem = f"parameter {name} of type {layout[name].dtype}"
-            expected = f"{parameters[name].dtype}, by config.json"
-        if problem:
-            raise RunDirectoryError(path, problem, expected, _HINT)
+        stored, expected = _described(layout.get(name)), _described(parameters.get(name))
+        if stored != expected:
+            problem = f"parameter {shorten(name)}: {stored}"
+            raise RunDirectoryError(path, problem, f"{expected}, by config.json", _HINT)
     for name, parameter in parameters.items():
         values = stored_parameter(path, name, layout[name])
         parameter._load_init(mx.nd.from_numpy(values), ctx)
+
+
+def _described(array: Any) -> str:
+    """Type and shape of a parameter, in a file or in a network."""
+    return "none" if array is None else f"{np.dtype(array.dtype)} of shape {array.shape}"
 
 
 def write_tensors(
@@ -194,15 +188,10 @@ def initialize_from(model: Network, directory: PathLike, ctx: Devices = None) ->
     with_gradients(model)
 
 
-def initialize(block: Block, initializer: mx.init.Initializer, ctx: Devices) -> None:
-    """Initialize a block whose parameters are read next, without gradients."""
-    without_gradients(block)
-    block.initialize(initializer, ctx=ctx or mx.cpu())
-
-
-def without_gradients(block: Block) -> None:
-    """Let a block's parameters have no gradients, which saves memory while tensors are read."""
+def initialize(block: Block, initializer: mx.init.Initializer, ctx: Devices = None) -> None:
+    """Initialize a block whose parameters are read next, without the memory of gradients."""
     block.collect_params().setattr("grad_req", "null")
+    block.initialize(initializer, ctx=ctx or mx.cpu())
 
 
 def with_gradients(block: Block) -> None:

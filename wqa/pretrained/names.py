@@ -76,7 +76,6 @@ class HuggingFaceNames:
     always_projects: bool = False
     #: Predictor of masked tokens: its dense layer, its normalization and its bias of words.
     predictor: Tuple[str, ...] = ()
-    embedding_size: int = 0
     #: The table of biases by relative position, which all layers share; empty for none.
     relative_positions: str = ""
     head_dropout: str = "classifier_dropout"
@@ -136,7 +135,9 @@ HUGGINGFACE: Dict[str, HuggingFaceNames] = {
         },
         defaults={"seq_classif_dropout": 0.2},
     ),
-    "electra": HuggingFaceNames("Electra", "electra", OWN_CLASSIFIER, embedding_size=128),
+    "electra": HuggingFaceNames(
+        "Electra", "electra", OWN_CLASSIFIER, defaults={"embedding_size": 128}
+    ),
     "albert": HuggingFaceNames(
         "Albert",
         "albert",
@@ -146,9 +147,9 @@ HUGGINGFACE: Dict[str, HuggingFaceNames] = {
         projection="encoder.embedding_hidden_mapping_in",
         always_projects=True,
         predictor=("predictions.dense", "predictions.LayerNorm", "predictions.bias"),
-        embedding_size=128,
         head_dropout="classifier_dropout_prob",
         defaults={
+            "embedding_size": 128,
             "hidden_act": "gelu_new",
             "hidden_dropout_prob": 0.0,
             "attention_probs_dropout_prob": 0.0,

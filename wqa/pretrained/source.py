@@ -31,6 +31,8 @@ class TensorMap:
 
     #: What to do if sizes do not fit or tensors are missing; for messages.
     remedy, fetch = "check config.json against the weights", "fetch the file again"
+    #: Number of rows of a parameter that a tensor may lack.
+    optional_rows: Dict[str, int] = {}
 
     def __init__(
         self, where: pathlib.Path, weights: Weights, plain: Dict[str, str], names: Names
@@ -86,10 +88,6 @@ class TensorMap:
         """Tensors that no parameter has taken, by the files' names."""
         return sorted(set(self.weights.shapes) - self.used)
 
-    def _optional_rows(self, name: str) -> int:
-        """Number of rows of a parameter that a tensor may lack."""
-        return 0
-
     def _shape(self, plain: str) -> Tuple[int, ...]:
         return self.weights.shapes[self._plain[plain]]
 
@@ -99,7 +97,7 @@ class TensorMap:
 
     def _check_shape(self, plain: str, expected: Tuple[int, ...], name: str = "") -> None:
         """Check the shape of a tensor, which fills a parameter of a name."""
-        shape, optional = self._shape(plain), self._optional_rows(name)
+        shape, optional = self._shape(plain), self.optional_rows.get(name, 0)
         if shape not in (expected, (expected[0] - optional, *expected[1:])):
             where = f"{self.weights.path}, tensor {self._plain[plain]}"
             raise EncoderError(where, f"shape {shape}", str(expected), self.remedy)
@@ -126,9 +124,8 @@ class Source(TensorMap):
 
     def __init__(self, directory: pathlib.Path) -> None:
         path = directory / "config.json"
-        values = read_object(path) if path.exists() else None
-        if values is None and not list(directory.glob("*.params")):
-            raise EncoderError(path, "the file is missing", "a Hugging Face directory")
+        is_zoo = not path.exists() and any(directory.glob("*.params"))
+        values = {} if is_zoo else read_object(path)
         weights = Weights(directory)
         #: Hugging Face's ``config.json``; empty for other directories.
         self.settings: Dict[str, Any] = {}
@@ -138,7 +135,7 @@ class Source(TensorMap):
         self._classifier = {"dense": "pooler", "out": ""}
         self._digests: Dict[str, str] = {}
         plain = {name: name for name in weights.shapes}
-        if values is None:
+        if is_zoo:
             self.config = from_zoo(weights.path, weights.shapes)
             names = zoo_names(self.config)
         elif "backbone" in values:
@@ -151,6 +148,8 @@ class Source(TensorMap):
             plain = {_plain_name(name): name for name in weights.shapes}
             names = huggingface_names(self.config)
         super().__init__(directory, weights, plain, names)
+        # The zoo's position tables lack the rows before the first position.
+        self.optional_rows = {"embeddings.position_weight": self.config.first_position}
 
     def _read_run(self, path: pathlib.Path) -> None:
         run = read_run_config(path)
@@ -227,11 +226,6 @@ class Source(TensorMap):
     def shapes(self) -> Dict[str, Tuple[int, ...]]:
         """Shapes of the tensors, by their names without the family's prefix."""
         return {plain: self._shape(plain) for plain in self._plain}
-
-    def _optional_rows(self, name: str) -> int:
-        """Number of rows of a parameter that a tensor may lack."""
-        # The zoo's position tables lack the rows before the first position.
-        return self.config.first_position if name == "embeddings.position_weight" else 0
 
 
 def read_sizes(directory: pathlib.Path, tensors: Collection[str]) -> BackboneConfig:

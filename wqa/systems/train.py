@@ -228,7 +228,7 @@ def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path, devices: in
     if config.learning_rate is None:
         rate = with_chosen(config, schedule).learning_rate
         LOGGER.info(f"learning_rate={rate} for {schedule.total} updates")
-    if schedule.reaches_peak:
+    if schedule.warmup < schedule.total:
         return schedule
     if schedule.total != config.max_updates and not (run / "config.json").exists():
         problem = f"{schedule.warmup}, and epochs={config.epochs} gives {schedule.total} updates"

@@ -74,7 +74,7 @@ class Checkpoints:
             write_parameters(model, temporary)
         self._best = path
 
-    def save(self, state: State, model: Block, optimizer: AdamTrainer) -> pathlib.Path:
+    def save(self, state: State, model: Block, optimizer: AdamTrainer) -> None:
         """Write a checkpoint, then delete all but the last two."""
         target = self.folder / f"update-{state.update:08}"
         with replacing(target) as folder:
@@ -95,17 +95,16 @@ class Checkpoints:
             # The newest checkpoint holds a copy, which replaces the loose file.
             self._best = target / BEST
         self.remove_loose()
-        return target
 
     def all(self) -> List[pathlib.Path]:
         """Folders of the checkpoints, oldest first."""
         return sorted(self.folder.glob("update-" + 8 * "[0-9]"))
 
-    def load_latest(self, model: Block, optimizer: AdamTrainer) -> Optional[State]:
-        """Restore the newest checkpoint."""
+    def load_latest(self, model: Block, optimizer: AdamTrainer) -> State:
+        """Restore the newest checkpoint; the state before the first update without one."""
         checkpoints = self.all()
         if not checkpoints:
-            return None
+            return State()
         newest = checkpoints[-1]
         record = _read_record(newest)
         load_parameters(model, newest / "model.params", optimizer.devices)
@@ -169,13 +168,12 @@ def _read_record(folder: pathlib.Path) -> _Record:
 
 def save_optimizer(optimizer: AdamTrainer, path: pathlib.Path) -> None:
     """Write the state of Adam."""
-    states = optimizer._updaters[0].states
     tensors: Dict[str, np.ndarray] = {}
     counts: Dict[str, List[int]] = {}
-    for index, name in enumerate(optimizer.names):
-        if index not in states:
-            continue  # no loss has depended on it
-        for moment, array in zip(MOMENTS, states[index]):
+    # Parameters that no loss has depended on have none.
+    for index, moments in sorted(optimizer._updaters[0].states.items()):
+        name = optimizer.names[index]
+        for moment, array in zip(MOMENTS, moments):
             tensors[f"{name}/{moment}"] = array.asnumpy()
         counts[name] = [optimizer.counts[index]]
     record = {"updates": optimizer._optimizer.num_update, "counts": counts}
@@ -188,10 +186,11 @@ def load_optimizer(optimizer: AdamTrainer, path: pathlib.Path) -> None:
     with safe_open(str(path), "np") as file:
         record = json.loads(file.metadata()["state"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    states = {}
-    for name in record["counts"]:
-        states[name] = tuple(tensors[f"{name}/{moment}"] for moment in MOMENTS)
-    optimizer.restore(record["updates"], record["counts"], states)
+    states = []
+    for name, [count, *_] in record["counts"].items():  # runs of 0.2 have a count for each device
+        moments = [tensors[f"{name}/{moment}"] for moment in MOMENTS]
+        states.append((name, count, moments))
+    optimizer.restore(record["updates"], states)
 
 
 class MetricsFile:

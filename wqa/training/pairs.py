@@ -88,15 +88,12 @@ class TrainingPairs:
         self._tokenized, self._inputs, self._shuffle = tokenized, inputs, shuffle
         self.truncated_questions = tokenized.truncated_questions
         self.skipped_questions = tokenized.skipped_questions
-        self.lengths = inputs.lengths(*tokenized.text_lengths())
-        self.questions = tokenized.question_of
-        self.labels = tokenized.labels
         self.truncated = tokenized.truncated
         self._rows = _rows_of(tokenized, rule)
-        if self._rows is not None:
-            self.lengths = self.lengths[self._rows]
-            self.questions = self.questions[self._rows]
-            self.labels = self.labels[self._rows]
+        kept: Any = slice(None) if self._rows is None else self._rows
+        self.lengths = inputs.lengths(*tokenized.text_lengths())[kept]
+        self.questions = tokenized.question_of[kept]
+        self.labels = tokenized.labels[kept]
         if not len(self):
             problem, expected = "no labelled candidate is left", "at least one question"
             raise DataError("training pairs", problem, expected, "check the filter")

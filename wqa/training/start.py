@@ -185,12 +185,6 @@ class RunStart(EncoderStart):
                 differing.append(name)
         return differing
 
-    def backbone(self) -> BackboneConfig:
-        backbone = self.run_config().backbone
-        if backbone is None:
-            raise RunDirectoryError(self._folder, "a run without an encoder", "one with an encoder")
-        return backbone
-
     def tokenizer(self) -> Tokenizer:
         check_digest(self._folder / "tokenizer.json", self.run_config().sha256)
         return super().tokenizer()

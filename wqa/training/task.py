@@ -269,19 +269,14 @@ class PairTask(Task):
         cls, train_file: str, inputs: PairInputs, config: TrainingConfig
     ) -> Tuple[TrainingPairs, str]:
         """Read the labelled pairs of a file or a store, and the SHA-256 of its data."""
+        shuffle, train_filter = config.shuffle, config.train_filter
         if is_store(train_file):
             store = PairStore(train_file)
-            pairs = TrainingPairs(store, inputs, config.shuffle, config.train_filter)
+            pairs = TrainingPairs(store, inputs, shuffle, train_filter)
             return pairs, store.meta["source_sha256"]
-        questions = filter_questions(read_questions(train_file), config.train_filter)
+        questions = filter_questions(read_questions(train_file), train_filter)
         with naming_file(train_file):
-            pairs = TrainingPairs(
-                questions,
-                inputs,
-                config.shuffle,
-                config.train_filter,
-                with_keys=bool(config.teachers),
-            )
+            pairs = TrainingPairs(questions, inputs, shuffle, train_filter, bool(config.teachers))
         return pairs, data_digest(train_file)
 
     @classmethod
@@ -307,7 +302,8 @@ class PairTask(Task):
         self._teacher_scores = scores_of(self.pairs)
 
     def size(self) -> Dict[str, int]:
-        return {"questions": len(np.unique(self.pairs.questions)), "pairs": len(self.pairs)}
+        questions = np.unique(self.pairs.questions)
+        return {"questions": len(questions), "pairs": len(self.pairs)}
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> Sequence[np.ndarray]:
         return self.pairs.plan(tokens, rng)

@@ -11,7 +11,6 @@ when one has ended (`recipes/scale/launch.sh`; Slurm and Kubernetes have options
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import ctypes
 import json
@@ -65,19 +64,6 @@ class Workers:
     def first(self, value: T) -> T:
         """Value of worker 0, which the others wait for; their own does not count."""
         return self.gather(value)[0]
-
-    def sums(self, values: Dict[str, float]) -> Dict[str, float]:
-        """Sums of the workers' values, such as of their shares of a loss."""
-        totals: Dict[str, float] = collections.defaultdict(float)
-        for share in self.gather(values):
-            for name, value in share.items():
-                totals[name] += value
-        return totals
-
-    def share(self, parts: Sequence[T]) -> Sequence[T]:
-        """This worker's part of a sequence that is as long for each."""
-        length = len(parts) // self.count
-        return parts[self.rank * length : (self.rank + 1) * length]
 
     def wait(self) -> None:
         """Wait until all workers have read the parameters of worker 0."""
@@ -227,24 +213,19 @@ class AdamTrainer(gluon.Trainer):
         pairs = zip(self.names, self._params)
         return {name: one for name, one in pairs if one.list_data()[0]._fresh_grad}
 
-    def restore(
-        self,
-        updates: int,
-        counts: Mapping[str, Sequence[int]],
-        states: Mapping[str, Tuple[np.ndarray, ...]],
-    ) -> None:
-        """Restore the number of updates, those of each parameter by device, and its moments."""
+    def restore(self, updates: int, states: Sequence[Tuple[str, int, Any]]) -> None:
+        """Restore the number of updates, and name, number of updates and moments of parameters."""
         self._optimizer.num_update = updates
         updater, device = self._updaters[0], self.devices[0]
         updater.states, updater.states_synced = {}, {}
         self._optimizer._all_index_update_counts[device.device_id] = {}
         # It holds the counts of the first device, which have just been replaced.
         self._optimizer._set_current_context(device.device_id)
-        for name, arrays in states.items():
+        for name, count, arrays in states:
             index = self.names.index(name)
             updater.states[index] = tuple(mx.nd.array(array, ctx=device) for array in arrays)
             updater.states_synced[index] = True
-            self.counts[index] = counts[name][0]  # runs of 0.2 have a count for each device
+            self.counts[index] = count
 
     def _allreduce_grads(self) -> None:
         if self._kvstore is None:
