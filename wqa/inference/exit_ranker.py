@@ -301,9 +301,8 @@ class QuestionGroup:
             # A head runs once for all micro-batches: reading its weights costs more than its rows.
             for stage, stage_readings in zip(stages, readings):
                 rows = np.concatenate(stage_readings)
-                scores = engine.scores(stage, rows)
-                self._check(stage, order, scores)
-                self._scores[stage, order] = scores
+                self._scores[stage, order] = engine.scores(stage, rows)
+                self._check(stage, np.sort(order))
                 self._share(stage, order)
         return next_store
 
@@ -316,14 +315,14 @@ class QuestionGroup:
         is_scored = ~np.isnan(shared)  # the first may have been dropped in a pool of its own
         self._scores[stage, pairs[is_scored]] = shared[is_scored]
 
-    def _check(self, stage: int, pairs: np.ndarray, scores: np.ndarray) -> None:
+    def _check(self, stage: int, pairs: np.ndarray) -> None:
         """Refuse scores that are not finite: NaN stands for a candidate that was not scored."""
 
         def name_of(index: int) -> Tuple[str, str]:
             name, candidate = self._group.name(int(pairs[index]))
             return f"{name}, scores after layer {self._layers[stage]}", candidate
 
-        check_finite(scores, name_of)
+        check_finite(self._scores[stage, pairs], name_of)
 
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:
         """Candidates of a pool that the stage keeps; ties keep the earlier candidate."""
