@@ -202,7 +202,7 @@ def rewrite(run, **changes):
     "changes, message",
     [
         ({"model_sha256": "0" * 64}, "fitted to the scores of other weights than model.params"),
-        ({"temperatures": [1.0, 2.0]}, "expected 3 numbers from 0.01 to 100, one for each exit"),
+        ({"temperatures": [1.0, 2.0]}, "expected 3 numbers, one for each exit"),
         ({"temperatures": "1, 1, 1"}, "temperatures is"),
         ({"threshold": 1.5}, "threshold is 1.5; expected a number from 0 to 1"),
     ],

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wqa.errors import OptionError
-from wqa.inference.dropping import FREE, Cost, Drop, check_drops, drop_ratios, dropped, total
+from wqa.inference.dropping import FREE, Cost, Drop, check_drops, dropped, total
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,6 @@ def test_a_rule_for_each_stage():
     assert check_drops(3, [0.3, 0.4, 0.9]) == (Drop(0.3), Drop(0.4), Drop())  # the last has none
     assert check_drops(2, 0, None) == (Drop(), Drop())
     assert check_drops(3, [0.3, None], None, [None, 0.02]) == (Drop(0.3), Drop(below=0.02), Drop())
-    assert drop_ratios([0.2, 0.4], 3) == [0.2, 0.4, 0]
     assert Drop(0.1).discards and Drop(keep=1).discards and not Drop().discards
 
 
@@ -59,7 +58,7 @@ def test_a_rule_for_each_stage():
         ((2, True), "drop_ratio: True"),
         ((2, None, None, 1), "drop_below: 1; expected a number from 0 up to"),
         ((2, 0.3, None, 0.02), "0.3 and 0.02 for one stage"),
-        ((2, None, 0), "keep: 0; expected a whole number above 0"),
+        ((2, None, 0), "keep: 0; expected a whole number from 1"),
         ((2, None, 2.0), "keep: 2.0"),
         ((3, [0.3]), "1 values; expected one, or one for each of 3 stages"),
         ((3, [0.1, 0.2, 0.3, 0.4]), "4 values"),
@@ -76,12 +75,6 @@ def test_what_is_below_a_relevance_is_dropped_but_for_the_best():
     assert drop.discards
     assert [drop.kept(count, relevances[-count:]) for count in (4, 3, 2, 1)] == [2, 1, 1, 1]
     assert drop.kept(0, relevances[:0]) == 0
-
-
-@pytest.mark.parametrize("alpha", [None, [0.3, None]])
-def test_a_ratio_for_each_stage_is_needed(alpha):
-    with pytest.raises(OptionError, match="none for a stage"):
-        drop_ratios(alpha, 3)
 
 
 def test_costs_add_up_by_hand():

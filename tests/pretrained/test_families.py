@@ -55,9 +55,8 @@ def new_family(monkeypatch):
         layer="blocks.{}.inner.",
         parts=ALBERT_LAYER,
         projection="widen",
-        embedding_size=12,
         head_dropout="score_dropout",
-        defaults={"pad_token_id": 2, "type_vocab_size": 1},
+        defaults={"embedding_size": 12, "pad_token_id": 2, "type_vocab_size": 1},
     )
     monkeypatch.setitem(FAMILIES, "new", family)
     monkeypatch.setitem(HUGGINGFACE, "new", names)

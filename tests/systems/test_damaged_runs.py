@@ -148,7 +148,11 @@ WRONG_VALUES = [
     (("backbone", "layer_norm_eps"), float("nan"), "layer_norm_eps: nan"),
     (("backbone", "dropout"), 1.5, "dropout: 1.5"),
     (("backbone", "num_layers"), 10**9, "num_layers: 1000000000"),
-    (("backbone", "num_layers"), 900, "900 layers; expected at most .* tensors"),
+    (
+        ("backbone", "num_layers"),
+        40,
+        "parameter .backbone.layers.*: none; expected float32",
+    ),
     (("backbone", "units"), 2**30, "parameter .* of shape"),
     (("backbone", "vocab_size"), 2**31 - 1, "a tokenizer of|parameter .* of shape"),
     (("backbone", "num_heads"), 3, "multiple of the 3"),

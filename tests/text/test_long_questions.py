@@ -21,7 +21,7 @@ from wqa.text import (
     load_tokenizer,
     prepare_questions,
 )
-from wqa.training.pairs import StoredPairs, TrainingPairs
+from wqa.training.pairs import TrainingPairs
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
 
@@ -137,7 +137,7 @@ def test_pairs_to_train_on(tiny_encoder, corpora, tmp_path, option):
     inputs = PairInputs(tokenizer, 64, option)
     memory = TrainingPairs(read_questions(corpora / "long.jsonl"), inputs)
     build_store(corpora / "long.jsonl", tmp_path / "long.store", inputs)
-    stored = StoredPairs(PairStore(tmp_path / "long.store"), inputs)
+    stored = TrainingPairs(PairStore(tmp_path / "long.store"), inputs)
     counts = (int(option == "truncate"), int(option == "skip"))
     assert counts == (memory.truncated_questions, memory.skipped_questions)
     assert counts == (stored.truncated_questions, stored.skipped_questions)
@@ -167,14 +167,14 @@ def test_a_store_records_the_option(tiny_encoder, corpora, tmp_path):
     message = 'made with long_questions="skip".*1 skipped_questions.*set long_questions="skip"'
     for inputs in (error, truncate):
         with pytest.raises(DataError, match=message):
-            StoredPairs(PairStore(path), inputs)
+            TrainingPairs(PairStore(path), inputs)
         with pytest.raises(DataError, match=message):
             build_store(corpora / "long.jsonl", path, inputs)
     # Where no question is too long, the option changes nothing.
     path = tmp_path / "short.store"
     build_store(corpora / "short.jsonl", path, skip)
     for inputs in (error, truncate):
-        StoredPairs(PairStore(path), inputs)
+        TrainingPairs(PairStore(path), inputs)
         assert build_store(corpora / "short.jsonl", path, inputs)["long_questions"] == "skip"
 
 

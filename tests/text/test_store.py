@@ -27,7 +27,7 @@ from wqa.text import (
     plan_batches,
 )
 from wqa.text.batching import BUCKET
-from wqa.training.pairs import StoredPairs, TrainingPairs
+from wqa.training.pairs import TrainingPairs
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_gives_the_batches_that_memory_gives(corpus, name, tmp_path, filter, shu
     assert meta["questions"] == 28 and meta["blank"] == blank and meta["truncated"] >= 1
     questions = list(read_questions(corpus))
     memory = TrainingPairs(questions, inputs, shuffle, filter)
-    stored = StoredPairs(PairStore(tmp_path / "train.store"), inputs, filter, shuffle)
+    stored = TrainingPairs(PairStore(tmp_path / "train.store"), inputs, shuffle, filter)
     # A question whose only answer is blank has no answer to train on.
     left_out = {"all": 0, "no-all-negative": 1 + blank, "clean": 2 + blank}[filter]
     assert len(set(memory.questions.tolist())) == 28 - left_out
@@ -102,7 +102,7 @@ def both_kinds(questions, inputs, folder, filter, shuffle="pair"):
     write_questions(folder / "train.jsonl", questions)
     build_store(folder / "train.jsonl", folder / "train.store", inputs)
     yield TrainingPairs(questions, inputs, shuffle, filter)
-    yield StoredPairs(PairStore(folder / "train.store"), inputs, filter, shuffle)
+    yield TrainingPairs(PairStore(folder / "train.store"), inputs, shuffle, filter)
 
 
 @pytest.mark.parametrize("name", ["uncased", "byte_level"])
@@ -215,7 +215,7 @@ def test_a_whole_store_stays_and_another_is_refused(corpus, inputs, tmp_path):
         build_store(builtin_path("dev"), path, inputs)
     longer = PairInputs(inputs.tokenizer, 41)
     with pytest.raises(DataError, match="made with max_length 40; expected 41; tokenize the"):
-        StoredPairs(PairStore(path), longer)
+        TrainingPairs(PairStore(path), longer)
 
 
 def test_places_and_corpora_that_do_not_fit(corpus, inputs, tmp_path):
@@ -290,6 +290,6 @@ def test_a_store_with_a_damaged_byte_is_never_trained_on(corpus, inputs, tmp_pat
             damaged[position] ^= 1 << rng.randrange(8)
             (path / f"{name}.bin").write_bytes(damaged)
             with pytest.raises(DataError, match="train.store.*delete the folder, then make it"):
-                StoredPairs(PairStore(path), inputs)
+                TrainingPairs(PairStore(path), inputs)
         (path / f"{name}.bin").write_bytes(whole)
     PairStore(path).check(inputs)

@@ -32,7 +32,7 @@ import mxnet  # the scheduler and the server stay here
 from wqa.__main__ import main
 from wqa.training import workers
 from wqa.training.trainer import Trainer
-step, union = Trainer.step, workers.Workers.union
+step, gather = Trainer.step, workers._Group.gather
 def signalled():
     (folder / "signalled").write_text(str(time.time()))
     os.kill(os.getpid(), getattr(signal, name))
@@ -41,13 +41,14 @@ def noted(trainer, rate):
     is_last, is_victim = bool(name) and number == int(update), rank == int(victim)
     if is_last and is_victim and place == "before":
         signalled()
-    def joined(workers, numbers):
-        joint = union(workers, numbers)
+    def joined(group, value):
+        joint = gather(group, value)
         if is_last and is_victim and place == "sums":
             signalled()
         return joint
-    workers.Workers.union = joined
+    workers._Group.gather = joined
     step(trainer, rate)
+    workers._Group.gather = gather
     if is_last and place == "sums":
         return  # reading the parameters would wait for the gradients
     line = [str(number)]

@@ -30,7 +30,7 @@ from wqa.training.losses import (
     distillation_loss,
     soft_loss,
 )
-from wqa.training.pairs import StoredPairs, TrainingPairs
+from wqa.training.pairs import TrainingPairs
 from wqa.training.teachers import BLANK_SCORE, scores_of_teachers
 
 # Equations 1 to 3
@@ -241,7 +241,7 @@ def test_each_pair_has_the_score_of_its_candidate(questions, data, inputs, tmp_p
     if kind == "store":
         train_file = str(tmp_path / "train.store")
         build_store(data, train_file, inputs)
-        pairs = StoredPairs(PairStore(train_file), inputs, filter)
+        pairs = TrainingPairs(PairStore(train_file), inputs, filter=filter)
     else:
         pairs = TrainingPairs(questions, inputs, filter=filter, with_keys=True)
     teachers = [StoredScores(path) for path in (folder, in_order)]

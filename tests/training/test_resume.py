@@ -116,7 +116,7 @@ KILLS = {
         "wqa.training.checkpoint write_parameters 5 before"
     ),
     "after the rename, before the old ones are deleted": (
-        "wqa.training.checkpoint Checkpoints._prune 3 before"
+        "wqa.training.checkpoint Checkpoints.all 3 before"
     ),
     "after an evaluation, before its checkpoint": (
         "wqa.training.checkpoint Checkpoints.keep_best 2 after"

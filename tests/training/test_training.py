@@ -14,7 +14,6 @@ from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.reliability import wilson_interval
 from wqa.systems.load import load_ranker
 from wqa.systems.train import train
-from wqa.training.checkpoint import State
 from wqa.training.schedules import dropout_seed, exit_of_update, slanted_triangular, triangular
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
@@ -89,14 +88,15 @@ def test_two_devices_give_the_update_of_one(make_trainer, clip_norm):
     one = make_trainer("one", tokens_per_batch=400, **options)
     two = make_trainer("two", tokens_per_batch=200, ctx="cpu:0-1", **options)
     before = values(one.network)
-    key = one._next_key()
-    assert key.tolist() == two._next_key().tolist()
+    [key], *_ = next(one._batches)
+    [of_two], *_ = next(two._batches)
+    assert key.tolist() == of_two.tolist()
     update = next(update for update in range(1, 50) if exit_of_update(0, update, 3) == 2)
     losses = []
     for trainer in (one, two):
         trainer.state.update = update
         losses.append(trainer.backward([trainer.task.batch(key)])["loss"])
-        trainer.state, trainer._epoch = State(), -1
+        trainer.resume()  # from the beginning: there is no checkpoint
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
     two._optimizer.allreduce_grads()
     for ours, theirs in zip(
@@ -154,11 +154,12 @@ def test_layers_above_the_sampled_exit_are_not_touched(make_trainer):
 def test_an_epoch_sees_every_pair_once(make_trainer):
     trainer, seen = make_trainer(epochs=2), []
     for _ in range(trainer.updates_per_epoch):
-        seen += trainer._next_key().tolist()
+        [key], *place = next(trainer._batches)
+        seen += key.tolist()
     assert sorted(seen) == list(range(len(trainer.task.pairs)))
-    assert (trainer.state.epoch, trainer.state.batch) == (1, 0)
-    again = [trainer._next_key().tolist() for _ in range(3)]
-    assert again != [seen[: len(again[0])]]
+    assert place == [1, 0]
+    [again], *_ = next(trainer._batches)
+    assert again.tolist() != seen[: len(again)]
 
 
 def test_training_learns_and_repeats_bit_for_bit(tiny_encoder, tmp_path):

@@ -12,13 +12,10 @@ import mxnet as mx
 import numpy as np
 import pytest
 from conftest import ROOT, child_environment
-from hypothesis import given
-from hypothesis import strategies as st
 
 from wqa.config import RunConfig, TrainingConfig
 from wqa.errors import OptionError
 from wqa.systems.train import _check_agreement
-from wqa.text import split_rows
 from wqa.training.workers import VARIABLES, Workers, _Group, clip_gradients, open_workers
 
 LAUNCH = ROOT / "recipes" / "scale" / "launch.sh"
@@ -103,18 +100,10 @@ def test_all_workers_get_the_values_of_all(monkeypatch, length):
         assert values == [[[one, turn] for one in mine]] * 3
 
 
-def test_sums_first_and_union():
-    results = together(
-        members(3),
-        lambda rank, worker: (
-            worker.sums({"a": 2.0**rank, "b": rank}),
-            worker.first(f"of {rank}"),
-            worker.union({rank, 7}),
-        ),
-    )
-    assert results == [({"a": 7.0, "b": 3}, "of 0", {0, 1, 2, 7})] * 3
+def test_all_workers_get_the_value_of_the_first():
+    results = together(members(3), lambda rank, worker: worker.first(f"of {rank}"))
+    assert results == ["of 0"] * 3
     alone = Workers()
-    assert alone.sums({"a": 0.1}) == {"a": 0.1} and alone.union({3}) == {3}
     assert alone.first("x") == "x" and alone.writes and alone.count == 1
 
 
@@ -138,15 +127,6 @@ def test_workers_that_train_something_else(changes, name):
     for error in errors if name else ():
         assert isinstance(error, OptionError) and str(error).startswith(f"{name}: ")
         assert "on worker 1" in str(error)
-
-
-@given(st.integers(1, 300), st.integers(1, 5), st.integers(1, 4))
-def test_the_rows_of_all_workers_are_those_of_one_process(rows, count, devices):
-    shares = split_rows(rows, count * devices)
-    spans = []
-    for rank in range(count):
-        spans += Member(rank, count).share(shares)
-    assert spans == shares and sum(end - start for start, end in spans) == rows
 
 
 def test_gradients_are_scaled_to_the_norm():

@@ -8,7 +8,6 @@ differently.
 from __future__ import annotations
 
 import dataclasses
-import numbers
 import pathlib
 from typing import Any, Optional, Tuple
 
@@ -17,7 +16,7 @@ from scipy.special import expit
 
 from wqa.config import RunConfig, read_json
 from wqa.data.digests import check_digest
-from wqa.errors import RunDirectoryError, shorten
+from wqa.errors import OptionError, RunDirectoryError, check_range, shorten
 from wqa.io.files import sha256
 
 #: Least and greatest temperature of an exit.
@@ -88,18 +87,14 @@ def read_calibration(folder: pathlib.Path, config: RunConfig, stages: int) -> Ca
         raise RunDirectoryError(path, problem, "the calibration of this run", hint)
     temperatures: Any = values.get("temperatures")
     threshold: Any = values.get("threshold")
-    are_enough = isinstance(temperatures, list) and len(temperatures) == stages
-    if not are_enough or not all(is_within(value, *TEMPERATURES) for value in temperatures):
-        expected = f"{stages} numbers from {TEMPERATURES[0]:g} to {TEMPERATURES[1]:g}"
-        problem = f"temperatures is {shorten(temperatures)}"
-        raise RunDirectoryError(path, problem, f"{expected}, one for each exit", hint)
-    if not is_within(threshold, 0, 1):
-        problem = f"threshold is {shorten(threshold)}"
-        raise RunDirectoryError(path, problem, "a number from 0 to 1", hint)
+    try:
+        if not isinstance(temperatures, list) or len(temperatures) != stages:
+            expected = f"{stages} numbers, one for each exit"
+            raise OptionError("temperatures", shorten(temperatures), expected)
+        for value in temperatures:
+            check_range("temperatures", value, *TEMPERATURES)
+        check_range("threshold", threshold, 0.0, 1.0)
+    except OptionError as error:
+        problem = f"{error.where} is {error.found}"
+        raise RunDirectoryError(path, problem, error.expected, hint) from None
     return Calibration(tuple(map(float, temperatures)), float(threshold))
-
-
-def is_within(value: Any, least: float, greatest: float) -> bool:
-    """Tell whether a value is a number between two others, or one of them."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return is_number and least <= value <= greatest

@@ -18,10 +18,10 @@ import numpy as np
 from wqa.data.parts import Arrays
 from wqa.data.records import Candidate
 from wqa.data.scores import delimited
+from wqa.engines.inputs import as_float32
 from wqa.errors import DataError, shorten
 from wqa.io.arrays import ArrayFolder, Output, check_made_with, output_of, write_arrays
 from wqa.io.files import PathLike
-from wqa.io.parameter_files import widen
 
 #: Element types of a cache.
 STORES: Dict[str, np.dtype] = {
@@ -111,10 +111,7 @@ def pack_documents(
     DataError
         If a value is no finite number in the element type.
     """
-    kept = []
-    for rows in encodings:
-        rows = rows[: tokens or None]
-        kept.append(widen(rows) if rows.dtype == np.uint16 else np.asarray(rows, np.float32))
+    kept = [as_float32(rows[: tokens or None]) for rows in encodings]
     lengths = np.array([len(rows) for rows in kept], np.int64)
     values = np.concatenate(kept)
     arrays: Arrays = {"lengths": lengths}

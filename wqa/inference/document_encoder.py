@@ -36,12 +36,11 @@ class DocumentEncoder:
         engine: Optional[EngineConfig] = None,
         quantized: Optional[QuantizedLayers] = None,
     ) -> None:
-        settings = engine or EngineConfig()
         self.config: BackboneConfig = backbone.config
         check_range("max_length", max_length, 1, self.config.max_positions)
         self._max_length = max_length
         inputs = TextInputs(_network_of(backbone), tokenizer)
-        self._engine = build_engine(inputs, settings, quantized)
+        self._engine = build_engine(inputs, engine or EngineConfig(), quantized)
         self.kind: str = self._engine.kind
 
     def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:

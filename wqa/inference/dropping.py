@@ -14,7 +14,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError, check_range, shorten
 
 #: A drop ratio for all stages, or one a stage; None for a stage that keeps k.
 DropRatio = Union[None, float, Sequence[Optional[float]]]
@@ -113,9 +113,8 @@ def _drop(ratio: Optional[float], keep: Optional[int], below: Optional[float]) -
         raise OptionError(" and ".join(named), f"{values} for one stage", "one of them a stage")
     for name, value in named.items():
         if name == "keep":
-            if type(value) is not int or value < 1:
-                raise OptionError(name, shorten(value), "a whole number above 0")
-            return Drop(keep=value)
+            check_range(name, value, 1)
+            return Drop(keep=int(value))
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not is_number or not 0 <= value < 1 or np.float32(value) == 1:
             hint = "to keep 5 candidates, give keep=5" if name == "drop_ratio" else ""
@@ -123,13 +122,6 @@ def _drop(ratio: Optional[float], keep: Optional[int], below: Optional[float]) -
             raise OptionError(name, shorten(value), expected, hint)
         return Drop(below=float(value)) if below is not None else Drop(ratio=float(value))
     return Drop()
-
-
-def drop_ratios(alpha: Union[float, Sequence[float]], stages: int) -> List[float]:
-    """Check drop ratios alone, and give that of each stage; the last drops nothing."""
-    if alpha is None or isinstance(alpha, (list, tuple)) and None in alpha:
-        raise OptionError("drop_ratio", "none for a stage", "a number for each stage")
-    return [drop.ratio for drop in check_drops(stages, alpha)]
 
 
 def relative_cost(
@@ -180,9 +172,9 @@ def relative_cost(
     if stage_layers is None:
         stage_layers = np.diff(order, prepend=0).tolist() if shared else order
     total, left = 0.0, 1.0
-    for layers, alpha in zip(stage_layers, drop_ratios(drop_ratio, len(order))):
+    for layers, drop in zip(stage_layers, check_drops(len(order), drop_ratio)):
         total += layers * left
-        left -= alpha * left
+        left -= drop.ratio * left
     return total / depth
 
 

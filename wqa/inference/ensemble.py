@@ -9,17 +9,19 @@ so that an ensemble costs what all of them cost.
 
 from __future__ import annotations
 
-import numbers
-import sys
+import dataclasses
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
-from wqa.errors import OptionError, check_choice, shorten
+from wqa.errors import OptionError, check_choice, check_range
 from wqa.inference.dropping import combined
 from wqa.inference.ranker import Capabilities, GroupRanker, Ranker
-from wqa.inference.ranking import Ranking
+from wqa.inference.ranking import Ranking, ranking_of
+
+#: Greatest weight of a ranker, with which no sum overflows.
+GREATEST = 1e300
 
 
 def normalized_weights(weights: Optional[Sequence[float]], rankers: int) -> Tuple[float, ...]:
@@ -30,14 +32,11 @@ def normalized_weights(weights: Optional[Sequence[float]], rankers: int) -> Tupl
     if len(values) != rankers:
         raise OptionError("weights", f"{len(values)} values", f"one for each of {rankers} rankers")
     for value in values:
-        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if not is_number or not 0 <= value <= sys.float_info.max:
-            raise OptionError("weights", shorten(value), "finite numbers from 0")
-    largest = float(max(values))
-    if not largest:
+        check_range("weights", value, 0.0, GREATEST)
+    total = sum(values)
+    if not total:
         raise OptionError("weights", "0 for every ranker", "at least one above 0")
-    shares = [float(value) / largest for value in values]  # their sum cannot overflow
-    return tuple(share / sum(shares) for share in shares)
+    return tuple(value / total for value in values)
 
 
 def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray:
@@ -45,15 +44,13 @@ def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray
 
     Shapes: `scores` (k, C), the result (C,).
     """
-    shares = np.asarray(weights, dtype=float)
-    counted = shares > 0
-    logs = np.log(shares[counted])
+    scores = np.asarray(scores, dtype=float)
+    with np.errstate(divide="ignore"):  # a weight of 0 adds nothing to a sum of logarithms
+        logs = np.log(np.asarray(weights, dtype=float))
     logs = logs[:, None]
-    counted_scores = np.asarray(scores, dtype=float)
-    counted_scores = counted_scores[counted]
     # Logarithms of w_i sigmoid(s_i) and w_i sigmoid(-s_i), which do not round to 0 or 1.
-    positive = logs - np.logaddexp(0, -counted_scores)
-    negative = logs - np.logaddexp(0, counted_scores)
+    positive = logs - np.logaddexp(0, -scores)
+    negative = logs - np.logaddexp(0, scores)
     log_odds = np.logaddexp.reduce(positive, axis=0)  # (C,)
     return log_odds - np.logaddexp.reduce(negative, axis=0)
 
@@ -65,11 +62,12 @@ def mean_of_scores(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray:
     """
     shares = np.asarray(weights, dtype=float)
     counted = shares > 0  # 0 times the infinite score of a blank candidate is not a number
-    return shares[counted] @ np.asarray(scores, dtype=float)[counted]
+    scores = np.asarray(scores, dtype=float)
+    return shares[counted] @ scores[counted]
 
 
 #: What an ensemble combines linearly, and the score that comes of it.
-COMBINATIONS: Dict[str, Callable[[np.ndarray, Sequence[float]], np.ndarray]] = {
+COMBINATIONS: Dict[str, Callable[..., np.ndarray]] = {
     "probabilities": log_odds_of_mean,
     "scores": mean_of_scores,
 }
@@ -99,8 +97,7 @@ class EnsembleRanker(GroupRanker):
     Raises
     ------
     OptionError
-        If there is no ranker, the weights or the names do not fit the rankers, or ``combine`` is
-        unknown.
+        If there is no ranker, the weights do not fit the rankers, or ``combine`` is unknown.
     """
 
     def __init__(
@@ -113,8 +110,6 @@ class EnsembleRanker(GroupRanker):
         if not rankers:
             raise OptionError("rankers", "none", "at least one")
         count = len(rankers)
-        if names and len(names) != count:
-            raise OptionError("names", f"{len(names)} names", f"one for each of {count}")
         self.rankers = list(rankers)
         #: w_1, ..., w_k, which sum to 1.
         self.weights = normalized_weights(weights, count)
@@ -167,21 +162,17 @@ class EnsembleRanker(GroupRanker):
         """The ranking of one question from those of all rankers."""
         stacked = np.stack([ranking.scores for ranking in ranked])
         scores = COMBINATIONS[self.combine](stacked, self.weights)
-        blank = np.isneginf(scores)
+        scores[np.isneginf(scores)] = np.nan
         probabilities = np.stack([ranking.probabilities for ranking in ranked])
         mean = np.array(self.weights) @ probabilities
         exits = np.max([ranking.exits for ranking in ranked], axis=0)
         truncated = np.any([ranking.truncated for ranking in ranked], axis=0)
         costs = [ranking.cost for ranking in ranked]
         largest = max(costs, key=lambda cost: cost.full_candidate_work)
-        return Ranking(
-            order=np.argsort(-scores, kind="stable"),
-            scores=scores,
-            exits=np.where(blank, 0, exits),
-            truncated=truncated,
-            blank=blank,
-            cost=combined(costs, largest.full_candidate_work, largest.full_multiply_adds),
-            exit_scores=np.where(blank, np.nan, scores)[None],
+        cost = combined(costs, largest.full_candidate_work, largest.full_multiply_adds)
+        ranking = ranking_of(scores[None], [1], truncated, cost, self.calibration)
+        return dataclasses.replace(
+            ranking,
+            exits=np.where(ranking.blank, 0, exits),
             probabilities=np.minimum(mean, 1.0),
-            threshold=self.threshold,
         )

@@ -23,7 +23,7 @@ from wqa.errors import check_choice, check_range
 from wqa.inference.dropping import FREE, Cost, DropRatio, Keep
 from wqa.inference.loop import GroupPairs, build_engine, check_finite, check_ids
 from wqa.inference.ranker import Capabilities, GroupRanker
-from wqa.inference.ranking import Ranking, candidate_name, question_name
+from wqa.inference.ranking import Ranking, candidate_name, question_name, ranking_of
 from wqa.text import PairInputs
 
 if TYPE_CHECKING:
@@ -137,18 +137,18 @@ class InputsRanker(GroupRanker):
 
     def _ranking_of_stage(
         self,
+        encoded: Any,
         indices: np.ndarray,
         scores: np.ndarray,
-        question: Question,
         layer: int,
-        truncated: np.ndarray,
         tokens: int,
         positions: float,
     ) -> Ranking:
         """Ranking by one stage, which scored some of the candidates; the others are blank.
 
-        ``indices`` are the candidates of ``scores``, both (n,). ``tokens`` are those that the stage
-        read for all of them, ``positions`` the same with padding.
+        ``encoded`` has the ``question``, and which candidates are ``truncated``. ``indices`` are
+        the candidates of ``scores``, both (n,). ``tokens`` are those that the stage read for all of
+        them, ``positions`` the same with padding.
         """
         cost = FREE
         if len(indices):
@@ -157,23 +157,12 @@ class InputsRanker(GroupRanker):
             multiply_adds = float(tokens * work + of_lists)
             padded = float(positions * work + of_lists)
             cost = Cost(1.0, one_token, one_token, multiply_adds, padded, multiply_adds)
+        question, truncated = encoded.question, encoded.truncated
         where = f"{question_name(question)}, scores"
         check_finite(scores, lambda index: (where, candidate_name(question, int(indices[index]))))
         exit_scores = np.full((1, len(truncated)), np.nan)
         exit_scores[0, indices] = scores
-        blank = np.isnan(exit_scores[0])
-        by_candidate = np.where(blank, -np.inf, exit_scores[0])
-        return Ranking(
-            order=np.argsort(-by_candidate, kind="stable"),
-            scores=by_candidate,
-            exits=np.where(blank, 0, layer),
-            truncated=truncated,
-            blank=blank,
-            cost=cost,
-            exit_scores=exit_scores,
-            probabilities=self.calibration.probabilities(exit_scores),
-            threshold=self.threshold,
-        )
+        return ranking_of(exit_scores, [layer], truncated, cost, self.calibration)
 
 
 class CascadeRanker(InputsRanker):
@@ -255,7 +244,7 @@ class QuestionGroup:
             indices = start + np.array(encoded.originals, dtype=int)
             self._originals[start : start + len(indices)] = indices
         stages = len(ranker._stage_work)
-        self._layers = np.array(ranker.network.exits or range(1, stages + 1))
+        self._layers = ranker.network.exits or range(1, stages + 1)
         self._scores = np.full((stages, len(self._pairs)), np.nan)
         # Multiply-adds of each pair, padding included.
         self._padded = np.zeros(len(self._pairs))
@@ -268,9 +257,7 @@ class QuestionGroup:
         for stages in self._runs():
             store = self._run(stages, surviving, store)
             pools = [self._keep(pool, stages[-1]) for pool in pools]
-            kept = np.zeros(len(self._pairs), dtype=bool)
-            kept[np.concatenate(pools).astype(int)] = True
-            surviving = surviving[kept[surviving]]
+            surviving = surviving[np.isin(surviving, np.concatenate(pools))]
         return [self._ranking(index, *ends) for index, ends in enumerate(self._group.questions())]
 
     def _pools(self) -> List[np.ndarray]:
@@ -314,9 +301,8 @@ class QuestionGroup:
             # A head runs once for all micro-batches: reading its weights costs more than its rows.
             for stage, stage_readings in zip(stages, readings):
                 rows = np.concatenate(stage_readings)
-                scores = engine.scores(stage, rows)
-                self._check(stage, order, scores)
-                self._scores[stage, order] = scores
+                self._scores[stage, order] = engine.scores(stage, rows)
+                self._check(stage, np.sort(order))
                 self._share(stage, order)
         return next_store
 
@@ -329,16 +315,14 @@ class QuestionGroup:
         is_scored = ~np.isnan(shared)  # the first may have been dropped in a pool of its own
         self._scores[stage, pairs[is_scored]] = shared[is_scored]
 
-    def _check(self, stage: int, pairs: np.ndarray, scores: np.ndarray) -> None:
+    def _check(self, stage: int, pairs: np.ndarray) -> None:
         """Refuse scores that are not finite: NaN stands for a candidate that was not scored."""
 
-        def name_of(pair: int) -> Tuple[str, str]:
-            name, candidate = self._group.name(pair)
+        def name_of(index: int) -> Tuple[str, str]:
+            name, candidate = self._group.name(int(pairs[index]))
             return f"{name}, scores after layer {self._layers[stage]}", candidate
 
-        by_pair = np.zeros(len(self._pairs))
-        by_pair[pairs] = scores
-        check_finite(by_pair, name_of)
+        check_finite(self._scores[stage, pairs], name_of)
 
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:
         """Candidates of a pool that the stage keeps; ties keep the earlier candidate."""
@@ -351,27 +335,13 @@ class QuestionGroup:
         return pool[np.sort(best)]
 
     def _ranking(self, index: int, start: int, end: int) -> Ranking:
-        exit_scores = self._scores[:, start:end]
-        reached = (~np.isnan(exit_scores)).sum(axis=0)  # stages that scored each candidate
-        last = np.maximum(reached - 1, 0)
-        scores = np.where(reached > 0, exit_scores[last, np.arange(end - start)], -np.inf)
-        layers = np.concatenate([[0], self._layers])[reached]
-        return Ranking(
-            # Survivors by the score of the last exit, then candidates that the exits before
-            # dropped, last exit first; ties in the original order.
-            order=np.lexsort((np.arange(end - start), -scores, -layers)),
-            scores=scores,
-            exits=layers,
-            truncated=self._truncated[start:end],
-            blank=reached == 0,
-            cost=self._cost(index, start, end, reached),
-            exit_scores=exit_scores,
-            probabilities=self._ranker.calibration.probabilities(exit_scores),
-            threshold=self._ranker.threshold,
-        )
+        exit_scores, truncated = self._scores[:, start:end], self._truncated[start:end]
+        cost = self._cost(index, start, end)
+        return ranking_of(exit_scores, self._layers, truncated, cost, self._ranker.calibration)
 
-    def _cost(self, index: int, start: int, end: int, reached: np.ndarray) -> Cost:
-        """Cost of a question; ``reached`` is the number of stages that scored each candidate."""
+    def _cost(self, index: int, start: int, end: int) -> Cost:
+        # Stages that scored each candidate.
+        reached = np.count_nonzero(~np.isnan(self._scores[:, start:end]), axis=0)
         non_blank, lengths = reached > 0, self._lengths[start:end]
         if not non_blank.any():
             return FREE

@@ -38,8 +38,32 @@ def read_ahead(
     """
     groups: queue.Queue[Any] = queue.Queue(maxsize=1)
     ended = threading.Event()
-    arguments = (source, prepare, limit, groups, ended)
-    threading.Thread(target=_read, args=arguments, name="wqa look-ahead", daemon=True).start()
+
+    def put(entry: Any) -> None:
+        if not ended.is_set():
+            groups.put(entry)
+
+    def read() -> None:
+        """Put the groups, then None, or the exception that ended the source."""
+        items: List[Any] = []
+        total, last = 0, None
+        try:
+            for item in source:
+                prepared, size = prepare(item)
+                if items and total + size > limit:
+                    put(items)
+                    items, total = [], 0
+                items.append(prepared)
+                total += size
+                if ended.is_set():
+                    return
+        except BaseException as error:  # noqa: B036 - the caller raises it
+            last = error
+        if items:
+            put(items)
+        put(last)
+
+    threading.Thread(target=read, name="wqa look-ahead", daemon=True).start()
     try:
         for group in iter(groups.get, None):
             if isinstance(group, BaseException):
@@ -50,39 +74,6 @@ def read_ahead(
         ended.set()
         with contextlib.suppress(queue.Empty):
             groups.get_nowait()  # room for what the thread is putting; it puts nothing more
-
-
-def _read(
-    source: Iterable[Any],
-    prepare: Callable[[Any], Tuple[Any, int]],
-    limit: int,
-    groups: queue.Queue[Any],
-    ended: threading.Event,
-) -> None:
-    """Read a source to its end: its groups, then None, or the exception that ended it."""
-
-    def put(entry: Any) -> None:
-        if not ended.is_set():
-            groups.put(entry)
-
-    group: List[Any] = []
-    total = 0
-    last = None
-    try:
-        for item in source:
-            prepared, size = prepare(item)
-            if group and total + size > limit:
-                put(group)
-                group, total = [], 0
-            group.append(prepared)
-            total += size
-            if ended.is_set():
-                return
-    except BaseException as error:  # noqa: B036 - the reader raises it
-        last = error
-    if group:
-        put(group)
-    put(last)
 
 
 def build_engine(

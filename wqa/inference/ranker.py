@@ -9,11 +9,11 @@ import numpy as np
 
 from wqa.data import Candidate, Question
 from wqa.data.records import check_document_ids
-from wqa.errors import InputError, shorten
+from wqa.errors import InputError, check_range, shorten
 from wqa.inference.calibrated import Calibration
 from wqa.inference.dropping import Drop, DropBelow, DropRatio, Keep, check_drops
 from wqa.inference.loop import read_ahead
-from wqa.inference.ranking import Ranking, check_top
+from wqa.inference.ranking import Ranking
 from wqa.text import PairInputs, PreparedQuestions, prepare_questions
 
 
@@ -223,7 +223,7 @@ class Ranker:
             If a score is not finite.
         """
         if top_k is not None:
-            check_top(top_k)
+            check_range("top_k", top_k, 1)
         record = as_question(question, candidates)
         ranking = self._rank_question(record).top(top_k)
         if return_documents:
@@ -330,6 +330,5 @@ def as_question(question: str, candidates: Iterable[Union[str, Candidate]]) -> Q
             )
         records.append(candidate)
     record = Question("", question, tuple(records))
-    if any(candidate.id is not None for candidate in records):
-        check_document_ids(record, name)
+    check_document_ids(record, name)
     return record

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 from scipy.special import expit
 
 from wqa.data import Candidate, Question
-from wqa.errors import InputError, OptionError, ScoreError, shorten
-from wqa.inference.calibrated import is_within
+from wqa.errors import InputError, OptionError, ScoreError, check_range, shorten
+from wqa.inference.calibrated import Calibration
 from wqa.inference.dropping import Cost
 
 #: Least relative difference of two values. Half of it would do for float64 and JSON; this one is
@@ -185,8 +185,7 @@ class Ranking:
         if threshold is None:
             hint = "calibrate the run with `wqa calibrate`, or give a number"
             raise OptionError("threshold", "none", "that of a calibrated run", hint)
-        if not is_within(threshold, 0, 1):
-            raise OptionError("threshold", shorten(threshold), "a number from 0 to 1")
+        check_range("threshold", threshold, 0.0, 1.0)
         first = self.order[0]
         return not self.blank[first] and bool(self.relevance[first] >= threshold)
 
@@ -214,7 +213,7 @@ class Ranking:
         """
         if count is None:
             return self
-        check_top(count)
+        check_range("top_k", count, 1)
         return dataclasses.replace(self, order=self.order[:count])
 
     def to_dicts(self) -> List[Dict[str, Any]]:
@@ -287,6 +286,37 @@ class Ranking:
         return np.argsort(-scores, kind="stable")
 
 
+def ranking_of(
+    exit_scores: np.ndarray,
+    layers: Sequence[int],
+    truncated: np.ndarray,
+    cost: Cost,
+    calibration: Calibration,
+) -> Ranking:
+    """Ranking by the last stage that scored each candidate; a stage follows each of the layers.
+
+    Candidates without a score are blank. Shapes: `exit_scores` (N, k), `truncated` (k,).
+    """
+    reached = np.count_nonzero(~np.isnan(exit_scores), axis=0)  # stages that scored each
+    candidates = np.arange(len(reached))
+    scores = exit_scores[np.maximum(reached - 1, 0), candidates]
+    scores = np.where(reached > 0, scores, -np.inf)
+    exits = np.array([0, *layers])[reached]
+    return Ranking(
+        # Survivors by the score of the last exit, then candidates that the exits before dropped,
+        # last exit first; ties in the original order.
+        order=np.lexsort((candidates, -scores, -exits)),
+        scores=scores,
+        exits=exits,
+        truncated=truncated,
+        blank=reached == 0,
+        cost=cost,
+        exit_scores=exit_scores,
+        probabilities=calibration.probabilities(exit_scores),
+        threshold=calibration.threshold,
+    )
+
+
 def score_error(where: str, candidate: str, score: float) -> ScoreError:
     """Create the error of a score that is not finite."""
     hint = "the weights are damaged or diverged: restore them, or train again from a checkpoint"
@@ -309,9 +339,3 @@ def check_candidates(question: Question) -> None:
     if not question.candidates:
         expected = "at least one candidate"
         raise InputError(question_name(question), "the candidate list is empty", expected)
-
-
-def check_top(count: object) -> None:
-    """Check a number of candidates to return."""
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-        raise OptionError("top_k", shorten(count), "a whole number from 1")

@@ -7,7 +7,7 @@ rankers share no computation. The paper's SR consists of independently trained m
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
@@ -57,6 +57,7 @@ class SequentialRanker(GroupRanker):
         if not rankers:
             raise OptionError("rankers", "none", "at least one")
         self.rankers = list(rankers)
+        self.calibration = self.rankers[-1].calibration  # it scores the first candidate
         self.set_drops(drop_ratio, keep)
 
     @property
@@ -64,11 +65,6 @@ class SequentialRanker(GroupRanker):
         """The rankers, as stages."""
         layers = self.rankers[-1].capabilities.num_layers
         return Capabilities("sequence", len(self.rankers), (), layers, tuple(self.rankers))
-
-    @property
-    def threshold(self) -> Optional[float]:
-        """That of the last ranker, which scores the first candidate."""
-        return self.rankers[-1].threshold
 
     def _rank_group(self, group: Sequence[Question]) -> List[Ranking]:
         states = [_State(question, len(self.rankers)) for question in group]
@@ -78,6 +74,11 @@ class SequentialRanker(GroupRanker):
             for state, ranking in zip(running, rankings):
                 state.update(index, ranking, drop)
         return [state.ranking(self.threshold) for state in states]
+
+
+#: What a candidate has from the last ranker that scored it, with its type. What that ranker dropped
+#: at an exit of its own it may yet hand on.
+OF_LAST = {"scores": float, "exits": int, "blank": bool, "dropped": bool, "probabilities": float}
 
 
 class _State:
@@ -91,13 +92,10 @@ class _State:
         candidates = tuple(candidate._replace(rank=rank) for candidate, rank in pairs)
         self._question = question._replace(candidates=candidates)
         self.surviving = np.arange(count)
-        self._tail: List[np.ndarray] = []  # dropped candidates, latest drop first
-        self._head = np.arange(0)
-        self._scores, self._exits = np.full(count, -np.inf), np.zeros(count, dtype=int)
-        self._truncated, self._blank = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
+        self._order = np.arange(count)  # the surviving candidates, then the dropped, latest first
+        self._of_last: Dict[str, Any] = {name: np.zeros(count, of) for name, of in OF_LAST.items()}
+        self._truncated = np.zeros(count, dtype=bool)
         self._exit_scores = np.full((rankers, count), np.nan)
-        self._dropped = np.zeros(count, dtype=bool)
-        self._probabilities = np.zeros(count)
         self._costs: List[Cost] = []  # of each ranker
         self._counts: List[int] = []  # of the candidates of each ranker that are not blank
 
@@ -109,37 +107,30 @@ class _State:
     def update(self, index: int, ranking: Ranking, drop: Drop) -> None:
         """Record the scores of a ranker, and drop candidates."""
         order, blank = self.surviving[ranking.order], ranking.blank
-        self._scores[self.surviving], self._exits[self.surviving] = ranking.scores, ranking.exits
+        for name, values in self._of_last.items():
+            values[self.surviving] = getattr(ranking, name)
         self._truncated[self.surviving] |= ranking.truncated
-        self._blank[self.surviving[blank]] = True
         self._exit_scores[index, self.surviving] = np.where(blank, np.nan, ranking.scores)
-        self._probabilities[self.surviving] = ranking.probabilities
-        # What a ranker dropped at an exit of its own it may yet hand on.
-        self._dropped[self.surviving] = ranking.dropped
         count = int((~blank).sum())
         self._costs.append(ranking.cost)
         self._counts.append(count)
         kept = drop.kept(count, ranking.probabilities[~blank])
-        self._dropped[order[kept:]] = True
-        self._tail.insert(0, order[kept:])
-        self._head, self.surviving = order[:kept], np.sort(order[:kept])
+        self._of_last["dropped"][order[kept:]] = True
+        self._order[: len(order)] = order
+        self.surviving = np.sort(order[:kept])
 
     def ranking(self, threshold: Optional[float]) -> Ranking:
         """The ranking after the last ranker."""
-        order = np.concatenate([self._head, *self._tail])
-        # What only a later ranker finds blank is behind that ranker's drops until here.
-        order = order[np.argsort(self._blank[order], kind="stable")]
+        order, blank = self._order, self._of_last["blank"]
+        self._of_last["dropped"] &= ~blank
         return Ranking(
-            order=order,
-            scores=self._scores,
-            exits=self._exits,
+            # What only a later ranker finds blank is behind that ranker's drops until here.
+            order=order[np.argsort(blank[order], kind="stable")],
             truncated=self._truncated,
-            blank=self._blank,
             cost=self._cost(),
             exit_scores=self._exit_scores,
-            dropped=self._dropped & ~self._blank,
-            probabilities=self._probabilities,
             threshold=threshold,
+            **self._of_last,
         )
 
     def _cost(self) -> Cost:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from typing import Deque, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Deque, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -73,10 +73,6 @@ class WindowRanker(Ranker):
     def restore_drops(self, drops: Tuple[Drop, ...]) -> None:
         self._ranker.restore_drops(drops)
 
-    @property
-    def threshold(self) -> Optional[float]:
-        return self._ranker.threshold
-
     def _rank_question(self, question: Question) -> Ranking:
         divided = self._divide(question)
         return _join(divided, self._ranker._rank_question(divided.question))
@@ -119,8 +115,6 @@ def _divide_spans(question: Question, spans_of: List[List[Span]], inputs: PairIn
             texts.append(question.candidates[index].text[start:end])
             places.append((index, start))
     longer = exceeding(inputs.tokenizer, texts, room)
-    if not longer:
-        return
     divided = dict(zip(longer, character_windows(inputs.tokenizer, texts, longer, room)))
     for spans in spans_of:
         spans.clear()

@@ -119,9 +119,11 @@ def at_marks(F, hidden: Tensor, marks: Tensor) -> Tensor:
 
 
 def activate(F, hidden: Tensor, activation: str) -> Tensor:
-    """Apply the activation of an encoder."""
+    """Apply the activation of an encoder or a head."""
     if activation == "gelu":
         return F.LeakyReLU(hidden, act_type="gelu")
+    if activation == "tanh":
+        return F.Activation(hidden, act_type="tanh")
     if activation == "relu":
         return F.relu(hidden)
     cubic = hidden + 0.044715 * hidden * hidden * hidden

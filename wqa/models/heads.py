@@ -16,7 +16,7 @@ from mxnet.gluon import HybridBlock, nn, rnn
 
 from wqa.config import FAMILIES
 from wqa.config.encoders import Family
-from wqa.models.backbone import EncoderLayer, LayerStack, at_marks
+from wqa.models.backbone import EncoderLayer, LayerStack, activate, at_marks
 from wqa.models.embeddings import Embeddings, break_cycles
 
 #: Recurrent layers by cell and directions.
@@ -44,8 +44,6 @@ class Head(HybridBlock):
     positions = 1
     #: Number of marks that a head with ``reads = "marks"`` reads.
     marks = 0
-    #: Whether the layers are those of Hugging Face's sequence classifiers, ``dense`` and ``out``.
-    is_sequence_classifier = False
 
     def chain(self) -> List[Tuple[nn.Dense, str]]:
         """The head as dense layers one after another, as it is outside training.
@@ -341,8 +339,6 @@ class FirstPositionHead(Head):
         second less the first, the log-odds of their softmax.
     """
 
-    is_sequence_classifier = True
-
     def __init__(
         self,
         units: int,
@@ -369,11 +365,8 @@ class FirstPositionHead(Head):
 
     def hybrid_forward(self, F, first: Tensor) -> Tensor:
         first = self.dense(first if self._has_pooler else self.dropout(first))
-        if self._activation == "gelu":
-            first = F.LeakyReLU(first, act_type="gelu")
-        else:
-            first = F.Activation(first, act_type=self._activation)
-        outputs = self.out(self.dropout(first))  # (B, outputs)
+        hidden = activate(F, first, self._activation)
+        outputs = self.out(self.dropout(hidden))  # (B, outputs)
         if self._outputs == 2:
             wrong = F.slice_axis(outputs, axis=1, begin=0, end=1)
             outputs = F.slice_axis(outputs, axis=1, begin=1, end=2) - wrong  # (B, 1)

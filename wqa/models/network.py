@@ -6,6 +6,7 @@ Shapes: B pairs, L positions, C units.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Callable, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from mxnet.gluon import HybridBlock, Parameter, ParameterDict, nn
@@ -42,20 +43,6 @@ class NetworkConfig:
     def training_defaults(self) -> Dict[str, Any]:
         """Defaults of fields of `wqa.config.TrainingConfig` that are the system's own, by name."""
         return {}
-
-    def layers_of(self, backbone: BackboneConfig) -> int:
-        """Number of layers that the network builds; files are checked against it.
-
-        Parameters
-        ----------
-        backbone : BackboneConfig
-            Sizes of the encoder.
-
-        Returns
-        -------
-        int
-        """
-        return backbone.num_layers
 
 
 #: Outputs of a stage that is exported.
@@ -259,7 +246,10 @@ class Network(HybridBlock):
         list of float
             One number a stage.
         """
-        return [float(sum(_dense_work(self)))]
+        blocks: List[HybridBlock] = []
+        self.apply(blocks.append)
+        dense = [block for block in blocks if isinstance(block, nn.Dense)]
+        return [float(sum(math.prod(block.weight.shape) for block in dense))]
 
     def list_work(self) -> int:
         """Multiply-adds of a candidate beside those for its tokens, in products with weights.
@@ -298,14 +288,3 @@ class EncoderNetwork(Network):
 
     def encoder_stages(self) -> List[Stage]:
         return [Stage(self.backbone.embeddings, self.backbone.layers, None)]
-
-
-def _dense_work(block: HybridBlock) -> List[int]:
-    """Multiply-adds of each dense layer inside a block, for one row."""
-    work = []
-    if isinstance(block, nn.Dense):
-        rows, width = block.weight.shape
-        work.append(rows * width)
-    for child in block._children.values():
-        work += _dense_work(child)
-    return work

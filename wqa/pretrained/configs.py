@@ -92,20 +92,11 @@ def from_huggingface(
     if values.get(names.head_dropout) is not None:
         settings["head_dropout"] = names.head_dropout
     try:
-        config = BackboneConfig(name, **_fields(name, values, settings, path))
+        return BackboneConfig(name, **_fields(name, values, settings, path))
     except OptionError as error:
         setting = settings[error.where.rpartition(" ")[2]]
         problem = f"{setting} {error.found}"
         raise EncoderError(path, problem, error.expected, "fetch the file again") from None
-    check_layers(config, path, len(tensors))
-    return config
-
-
-def check_layers(config: BackboneConfig, where: object, tensors: int) -> None:
-    """Check the number of layers against the tensors, before anything is built for the layers."""
-    if config.num_layers > tensors and not config.shared_layers:
-        problem, expected = f"{config.num_layers} layers", f"at most the {tensors} tensors"
-        raise EncoderError(where, problem, expected, "check config.json against the weights")
 
 
 def _settings_by_field(names: HuggingFaceNames) -> Dict[str, str]:
@@ -128,10 +119,8 @@ def _fields(
     positions = _size(values, settings["max_positions"], path, fields["first_position"] + 1)
     fields["max_positions"] = positions - fields["first_position"]
     width = fields["units"]
-    if names.embedding_size:
-        width = names.embedding_size
-        if fields["embedding_size"] is not None:
-            width = _size(values, settings["embedding_size"], path, 1)
+    if "embedding_size" in names.defaults:
+        width = _size(values, settings["embedding_size"], path, 1)
     has_projection = width != fields["units"] or names.always_projects
     fields["embedding_size"] = width if has_projection else 0
     activation = fields["activation"]
@@ -166,7 +155,7 @@ def to_huggingface(config: BackboneConfig) -> Dict[str, Any]:
         del values[settings["token_types"]]
     if not family.positions_after_padding:
         del values[settings["first_position"]]
-    if not names.embedding_size:
+    if "embedding_size" not in names.defaults:
         del values[settings["embedding_size"]]
     return {
         "model_type": family.name,
@@ -184,8 +173,7 @@ def from_zoo(path: pathlib.Path, shapes: Dict[str, Tuple[int, ...]]) -> Backbone
     if not match:
         expected = "the zoo's own, which starts as bert_12_768_12 or roberta_24_1024_16 do"
         raise EncoderError(path, "a name without sizes", expected)
-    num_layers, units, num_heads = map(int, match.groups()[1:])
-    sizes = {"units": units, "num_layers": num_layers, "num_heads": num_heads}
+    sizes = dict(zip(("num_layers", "units", "num_heads"), map(int, match.groups()[1:])))
     return zoo_config(path, match[1], shapes, **sizes)
 
 
@@ -204,13 +192,11 @@ def zoo_config(
     if known.token_types > 1 and "token_types" not in fields:
         sizes["token_types"] = _rows(where, shapes, "token_type_embed.0.weight")
     try:
-        config = BackboneConfig(
+        return BackboneConfig(
             layout=family, first_position=known.first_position, **{**sizes, **fields}
         )
     except OptionError as error:
         raise EncoderError(where, f"{error.where} {error.found}", error.expected) from None
-    check_layers(config, where, len(shapes))
-    return config
 
 
 def _rows(where: object, shapes: Dict[str, Tuple[int, ...]], name: str) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict, Tuple
 
 import mxnet as mx
 import numpy as np
 from gluonnlp.model import GELU, BERTEncoder, BERTModel, RoBERTaModel
-from mxnet.gluon import Parameter, nn
+from mxnet.gluon import nn
 
 from wqa.config import BackboneConfig
 from wqa.errors import EncoderError
@@ -20,11 +20,7 @@ from wqa.pretrained.source import set_rows
 #: GluonNLP's names of the activations.
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "approx_gelu", "relu": "relu"}
 
-_WORDS, _POSITIONS, _TYPES = (
-    "embeddings.word.weight",
-    "embeddings.position_weight",
-    "embeddings.token_type.weight",
-)
+_POSITIONS, _TYPES = "embeddings.position_weight", "embeddings.token_type.weight"
 
 
 def from_gluonnlp(model: BERTModel) -> Backbone:
@@ -67,7 +63,7 @@ def from_gluonnlp(model: BERTModel) -> Backbone:
         start = config.first_position if ours == _POSITIONS else 0
         for name in theirs:
             if name in parameters:  # a model without token types has none
-                rows = _values(parameters[name])
+                rows = parameters[name].list_data()[0].asnumpy()
                 set_rows(targets[ours], start, rows)
                 start += len(rows)
     with_gradients(backbone)
@@ -102,9 +98,18 @@ def to_gluonnlp(backbone: Backbone) -> BERTModel:
     if config.layout == "roberta" and config.token_types > 1:
         problem = f"{config.token_types} token types"
         raise EncoderError("backbone", problem, "one, as GluonNLP's RoBERTa has none")
-    model = _new_model(config)
-    tensors = model._collect_params_with_prefix()
-    values = dict(_tensor_values(backbone))
+    model, names = _new_model(config), zoo_names(config)
+    parameters, tensors = (block._collect_params_with_prefix() for block in (backbone, model))
+    values: Dict[str, np.ndarray] = {}
+    for ours, theirs in names.items():
+        value = parameters[ours].list_data()[0].asnumpy()
+        if ours == _POSITIONS:
+            value = value[config.first_position :]
+        if ours == "embeddings.word.weight" and not names[_TYPES]:
+            # GluonNLP's RoBERTa has no token types; all tokens have the one row of the backbone.
+            value = value + parameters[_TYPES].list_data()[0].asnumpy()
+        if theirs:
+            values.update(zip(theirs, np.split(value, len(theirs))))
     for name, value in values.items():
         tensors[name].shape = value.shape  # otherwise it waits for a first input
     model.initialize(mx.init.Zero(), ctx=backbone.embeddings.word.weight.list_ctx())
@@ -160,24 +165,3 @@ def _new_model(config: BackboneConfig) -> BERTModel:
         return RoBERTaModel(encoder, use_decoder=False, **sizes)
     parts = {"use_pooler": False, "use_decoder": False, "use_classifier": False}
     return BERTModel(encoder, token_type_vocab_size=config.token_types, **parts, **sizes)
-
-
-def _tensor_values(backbone: Backbone) -> Iterator[Tuple[str, np.ndarray]]:
-    """Names of GluonNLP's tensors and their values in a backbone."""
-    config, parameters = backbone.config, backbone._collect_params_with_prefix()
-    names = zoo_names(config)
-    for ours, theirs in names.items():
-        value = _values(parameters[ours])
-        if ours == _POSITIONS:
-            value = value[config.first_position :]
-        if ours == _WORDS and not names[_TYPES]:
-            # GluonNLP's RoBERTa has no token types; all tokens have the one row of the backbone.
-            value = value + _values(parameters[_TYPES])
-        for index, name in enumerate(theirs):
-            rows = len(value) // len(theirs)
-            yield name, value[index * rows : (index + 1) * rows]
-
-
-def _values(parameter: Parameter) -> np.ndarray:
-    """Values of a parameter, from its first device."""
-    return parameter.data(parameter.list_ctx()[0]).asnumpy()

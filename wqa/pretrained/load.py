@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import pathlib
 import stat
-from typing import Dict, Iterator, List, Union
+from typing import Any, Dict, List, Union
 
 import mxnet as mx
 import numpy as np
@@ -21,19 +21,19 @@ from wqa.io.parameter_files import StoredArray, read_array, read_layout
 from wqa.models import Backbone
 from wqa.models.network import Network
 from wqa.pretrained.names import predictor_names
+from wqa.pretrained.pickled import reading
 from wqa.pretrained.source import Source
+
+Devices = Union[mx.Context, List[mx.Context], None]
+
+#: Standard deviation of new weights, as in BERT.
+INITIAL_SIGMA = 0.02
 
 _HINT = "restore the file from its run"
 
 
-@contextlib.contextmanager
-def _reading(path: PathLike) -> Iterator[None]:
-    """Convert what a damaged file raises into a `RunDirectoryError`."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        problem = f"does not load ({error})"
-        raise RunDirectoryError(path, problem, "the parameters of the run", _HINT) from None
+#: Converts what a damaged file raises into a `RunDirectoryError`.
+_reading = functools.partial(reading, expected="parameters of a run", kind=RunDirectoryError)
 
 
 def stored_layout(path: PathLike) -> Dict[str, StoredArray]:
@@ -52,28 +52,22 @@ def stored_parameter(path: PathLike, name: str, stored: StoredArray) -> np.ndarr
     return values
 
 
-def load_parameters(
-    block: Block, path: PathLike, ctx: Union[mx.Context, List[mx.Context], None] = None
-) -> None:
+def load_parameters(block: Block, path: PathLike, ctx: Devices = None) -> None:
     """Load the parameters of a block, which are compared with the file before they are read."""
     layout, parameters = stored_layout(path), block._collect_params_with_prefix()
     for name in {**layout, **parameters}:
-        problem, expected = "", "parameters that fit config.json"
-        if name not in parameters:
-            problem = f"unknown parameter {shorten(name)}"
-        elif name not in layout:
-            problem = f"parameter {name} is missing"
-        elif layout[name].shape != parameters[name].shape:
-            problem = f"parameter {name} of shape {layout[name].shape}"
-            expected = f"{parameters[name].shape}, by config.json"
-        elif layout[name].dtype != np.dtype(parameters[name].dtype):
-            problem = f"parameter {name} of type {layout[name].dtype}"
-            expected = f"{parameters[name].dtype}, by config.json"
-        if problem:
-            raise RunDirectoryError(path, problem, expected, _HINT)
+        stored, expected = _described(layout.get(name)), _described(parameters.get(name))
+        if stored != expected:
+            problem = f"parameter {shorten(name)}: {stored}"
+            raise RunDirectoryError(path, problem, f"{expected}, by config.json", _HINT)
     for name, parameter in parameters.items():
         values = stored_parameter(path, name, layout[name])
         parameter._load_init(mx.nd.from_numpy(values), ctx)
+
+
+def _described(array: Any) -> str:
+    """Type and shape of a parameter, in a file or in a network."""
+    return "none" if array is None else f"{np.dtype(array.dtype)} of shape {array.shape}"
 
 
 def write_tensors(
@@ -98,12 +92,6 @@ def write_parameters(block: Block, path: pathlib.Path) -> None:
         read_layout(path)
     except (mx.base.MXNetError, ValueError) as error:
         raise OSError(str(error).strip().splitlines()[-1]) from None
-
-
-Devices = Union[mx.Context, List[mx.Context], None]
-
-#: Standard deviation of new weights, as in BERT.
-INITIAL_SIGMA = 0.02
 
 
 def read_backbone_config(directory: PathLike) -> BackboneConfig:
@@ -200,15 +188,10 @@ def initialize_from(model: Network, directory: PathLike, ctx: Devices = None) ->
     with_gradients(model)
 
 
-def initialize(block: Block, initializer: mx.init.Initializer, ctx: Devices) -> None:
-    """Initialize a block whose parameters are read next, without gradients."""
-    without_gradients(block)
-    block.initialize(initializer, ctx=ctx or mx.cpu())
-
-
-def without_gradients(block: Block) -> None:
-    """Let a block's parameters have no gradients, which saves memory while tensors are read."""
+def initialize(block: Block, initializer: mx.init.Initializer, ctx: Devices = None) -> None:
+    """Initialize a block whose parameters are read next, without the memory of gradients."""
     block.collect_params().setattr("grad_req", "null")
+    block.initialize(initializer, ctx=ctx or mx.cpu())
 
 
 def with_gradients(block: Block) -> None:

@@ -7,11 +7,9 @@ axis (query, key and value). Hugging Face's names are given without the prefix o
 from __future__ import annotations
 
 import dataclasses
-import pathlib
-from typing import Any, Collection, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 from wqa.config import BACKBONES, BackboneConfig
-from wqa.models import Network
 
 #: Tensors of a file by the parameter that they fill.
 Names = Dict[str, List[str]]
@@ -78,7 +76,6 @@ class HuggingFaceNames:
     always_projects: bool = False
     #: Predictor of masked tokens: its dense layer, its normalization and its bias of words.
     predictor: Tuple[str, ...] = ()
-    embedding_size: int = 0
     #: The table of biases by relative position, which all layers share; empty for none.
     relative_positions: str = ""
     head_dropout: str = "classifier_dropout"
@@ -138,7 +135,9 @@ HUGGINGFACE: Dict[str, HuggingFaceNames] = {
         },
         defaults={"seq_classif_dropout": 0.2},
     ),
-    "electra": HuggingFaceNames("Electra", "electra", OWN_CLASSIFIER, embedding_size=128),
+    "electra": HuggingFaceNames(
+        "Electra", "electra", OWN_CLASSIFIER, defaults={"embedding_size": 128}
+    ),
     "albert": HuggingFaceNames(
         "Albert",
         "albert",
@@ -148,9 +147,9 @@ HUGGINGFACE: Dict[str, HuggingFaceNames] = {
         projection="encoder.embedding_hidden_mapping_in",
         always_projects=True,
         predictor=("predictions.dense", "predictions.LayerNorm", "predictions.bias"),
-        embedding_size=128,
         head_dropout="classifier_dropout_prob",
         defaults={
+            "embedding_size": 128,
             "hidden_act": "gelu_new",
             "hidden_dropout_prob": 0.0,
             "attention_probs_dropout_prob": 0.0,
@@ -231,33 +230,3 @@ def array_names(part: str, tensors: List[str], norm: Tuple[str, str] = DENSE) ->
     for kind, file_kind in kinds:
         names[f"{part}.{kind}"] = [f"{name}.{file_kind}" for name in tensors]
     return names
-
-
-class CheckpointLayout:
-    """Base class of the forms of authors' checkpoints, one for each system that has such a file.
-
-    A file's tensors have plain names, which `names` uses, by `plain_names`.
-    """
-
-    #: System whose network the file holds, a key of `wqa.systems.SYSTEMS`.
-    system = ""
-    #: Name that the authors gave the file.
-    file_name = ""
-    #: Family of the encoder, a key of `wqa.config.FAMILIES`. The authors' code has its names alone.
-    family = ""
-
-    def recognizes(self, tensors: Collection[str]) -> bool:
-        """Whether a file is of this form."""
-        raise NotImplementedError
-
-    def plain_names(self, tensors: Collection[str]) -> Dict[str, str]:
-        """Plain names of a file's tensors."""
-        return {name: name for name in tensors}
-
-    def options(self, path: pathlib.Path, tensors: Collection[str]) -> Dict[str, Any]:
-        """Read the configuration of the system from the names of the tensors."""
-        raise NotImplementedError
-
-    def names(self, network: Network) -> Names:
-        """Names of the tensors of a network."""
-        raise NotImplementedError

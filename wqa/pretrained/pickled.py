@@ -14,11 +14,12 @@ import pathlib
 import pickle
 import struct
 import zipfile
-from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Tuple, Type
 
 import numpy as np
 
-from wqa.errors import EncoderError, shorten
+from wqa.errors import EncoderError, WqaError, shorten
+from wqa.io.files import PathLike
 from wqa.io.parameter_files import widen
 
 #: NumPy types of PyTorch's storages; the numbers are little-endian. bfloat16 is read as uint16.
@@ -43,13 +44,15 @@ MOST_BYTES = 1 << 24
 
 
 @contextlib.contextmanager
-def reading(path: pathlib.Path, expected: str = "") -> Iterator[None]:
-    """Convert whatever a damaged file raises into an `EncoderError`."""
+def reading(
+    path: PathLike, expected: str = "", kind: Type[WqaError] = EncoderError
+) -> Iterator[None]:
+    """Convert whatever a damaged file raises into an error of this package."""
     try:
         yield
     except Exception as error:
         problem = f"cannot be read ({type(error).__name__}: {error})"
-        raise EncoderError(path, problem, expected, "fetch the file again") from None
+        raise kind(path, problem, expected, "fetch or restore the file") from None
 
 
 class Storage(NamedTuple):
@@ -101,11 +104,8 @@ class _Unpickler(pickle.Unpickler):
         return Storage(key, dtype)
 
 
-class _Block(NamedTuple):
-    """The bytes of a storage in the file."""
-
-    offset: int
-    size: int
+#: The bytes of each storage in the file: the first, and their number.
+Blocks = Dict[str, Tuple[int, int]]
 
 
 class PickledTensors:
@@ -143,18 +143,18 @@ class PickledTensors:
     def _view(self, name: str) -> np.ndarray:
         """Map a tensor from the file; NumPy compares its extent with that of the storage."""
         (key, dtype), offset, shape, strides = self._tensors[name]
-        block = self._blocks[key]
+        start, size = self._blocks[key]
         # Strides of 0 would make a tensor of any size from one number.
-        if math.prod(shape) * dtype.itemsize > block.size:
+        if math.prod(shape) * dtype.itemsize > size:
             raise ValueError(f"tensor {shorten(name)} has no numbers of its shape")
         if 0 in shape:
             return np.zeros(shape, dtype)
-        storage = np.memmap(self.path, np.uint8, "r", block.offset, (block.size,))
+        storage = np.memmap(self.path, np.uint8, "r", start, (size,))
         steps = [stride * dtype.itemsize for stride in strides]
         return np.ndarray(shape, dtype, storage, offset * dtype.itemsize, steps)
 
 
-def _read_zip(file: BinaryIO) -> Tuple[Any, Dict[str, _Block]]:
+def _read_zip(file: BinaryIO) -> Tuple[Any, Blocks]:
     """Values of the pickle in a zip archive, and where in the file the storages are."""
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
@@ -173,11 +173,11 @@ def _read_zip(file: BinaryIO) -> Tuple[Any, Dict[str, _Block]]:
             file.seek(member.header_offset + 26)
             sizes = struct.unpack("<HH", file.read(4))
             key = member.filename[len(f"{folder}data/") :]
-            blocks[key] = _Block(member.header_offset + 30 + sum(sizes), member.file_size)
+            blocks[key] = (member.header_offset + 30 + sum(sizes), member.file_size)
     return values, blocks
 
 
-def _read_legacy(file: BinaryIO) -> Tuple[Any, Dict[str, _Block]]:
+def _read_legacy(file: BinaryIO) -> Tuple[Any, Blocks]:
     """Values of the pickles before the zip format, and where in the file the storages are."""
     # Five pickles come before the numbers, of which the first three are tiny.
     stream = io.BytesIO(file.read(3 * MOST_BYTES))
@@ -193,6 +193,6 @@ def _read_legacy(file: BinaryIO) -> Tuple[Any, Dict[str, _Block]]:
     for key in keys:
         file.seek(position)
         count = int.from_bytes(file.read(8), "little")
-        blocks[key] = _Block(position + 8, count * widths[key])
-        position += 8 + blocks[key].size
+        blocks[key] = (position + 8, count * widths[key])
+        position = sum(blocks[key])
     return values, blocks

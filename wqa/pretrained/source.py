@@ -18,7 +18,7 @@ from wqa.errors import EncoderError, printable, shorten
 from wqa.models import Backbone, Network
 from wqa.models.exits import ExitConfig
 from wqa.models.heads import FirstPositionHead
-from wqa.pretrained.configs import check_layers, from_huggingface, from_zoo, read_object
+from wqa.pretrained.configs import from_huggingface, from_zoo, read_object
 from wqa.pretrained.names import DENSE, HUGGINGFACE, Names, huggingface_names, zoo_names
 from wqa.pretrained.weights import Weights
 
@@ -31,6 +31,8 @@ class TensorMap:
 
     #: What to do if sizes do not fit or tensors are missing; for messages.
     remedy, fetch = "check config.json against the weights", "fetch the file again"
+    #: Number of rows of a parameter that a tensor may lack.
+    optional_rows: Dict[str, int] = {}
 
     def __init__(
         self, where: pathlib.Path, weights: Weights, plain: Dict[str, str], names: Names
@@ -86,10 +88,6 @@ class TensorMap:
         """Tensors that no parameter has taken, by the files' names."""
         return sorted(set(self.weights.shapes) - self.used)
 
-    def _optional_rows(self, name: str) -> int:
-        """Number of rows of a parameter that a tensor may lack."""
-        return 0
-
     def _shape(self, plain: str) -> Tuple[int, ...]:
         return self.weights.shapes[self._plain[plain]]
 
@@ -99,7 +97,7 @@ class TensorMap:
 
     def _check_shape(self, plain: str, expected: Tuple[int, ...], name: str = "") -> None:
         """Check the shape of a tensor, which fills a parameter of a name."""
-        shape, optional = self._shape(plain), self._optional_rows(name)
+        shape, optional = self._shape(plain), self.optional_rows.get(name, 0)
         if shape not in (expected, (expected[0] - optional, *expected[1:])):
             where = f"{self.weights.path}, tensor {self._plain[plain]}"
             raise EncoderError(where, f"shape {shape}", str(expected), self.remedy)
@@ -126,9 +124,8 @@ class Source(TensorMap):
 
     def __init__(self, directory: pathlib.Path) -> None:
         path = directory / "config.json"
-        values = read_object(path) if path.exists() else None
-        if values is None and not list(directory.glob("*.params")):
-            raise EncoderError(path, "the file is missing", "a Hugging Face directory")
+        is_zoo = not path.exists() and any(directory.glob("*.params"))
+        values = {} if is_zoo else read_object(path)
         weights = Weights(directory)
         #: Hugging Face's ``config.json``; empty for other directories.
         self.settings: Dict[str, Any] = {}
@@ -138,11 +135,11 @@ class Source(TensorMap):
         self._classifier = {"dense": "pooler", "out": ""}
         self._digests: Dict[str, str] = {}
         plain = {name: name for name in weights.shapes}
-        if values is None:
+        if is_zoo:
             self.config = from_zoo(weights.path, weights.shapes)
             names = zoo_names(self.config)
         elif "backbone" in values:
-            self._read_run(path, len(weights.shapes))
+            self._read_run(path)
             plain = {re.sub(r"^backbone\.", "", name): name for name in weights.shapes}
             names = {name: [name] for name in Backbone(self.config)._collect_params_with_prefix()}
         else:
@@ -151,11 +148,12 @@ class Source(TensorMap):
             plain = {_plain_name(name): name for name in weights.shapes}
             names = huggingface_names(self.config)
         super().__init__(directory, weights, plain, names)
+        # The zoo's position tables lack the rows before the first position.
+        self.optional_rows = {"embeddings.position_weight": self.config.first_position}
 
-    def _read_run(self, path: pathlib.Path, tensors: int) -> None:
+    def _read_run(self, path: pathlib.Path) -> None:
         run = read_run_config(path)
         self.config, self._digests = _run_backbone(path), run.sha256
-        check_layers(self.config, path, tensors)
         if run.system == "pairwise":
             own = from_dict(ExitConfig, run.network, f"{path}, field network")
             self.exits = check_exits(own.exits or (self.config.num_layers,), self.config.num_layers)
@@ -229,11 +227,6 @@ class Source(TensorMap):
         """Shapes of the tensors, by their names without the family's prefix."""
         return {plain: self._shape(plain) for plain in self._plain}
 
-    def _optional_rows(self, name: str) -> int:
-        """Number of rows of a parameter that a tensor may lack."""
-        # The zoo's position tables lack the rows before the first position.
-        return self.config.first_position if name == "embeddings.position_weight" else 0
-
 
 def read_sizes(directory: pathlib.Path, tensors: Collection[str]) -> BackboneConfig:
     """Read the configuration of an encoder whose tensors are elsewhere."""
@@ -241,9 +234,7 @@ def read_sizes(directory: pathlib.Path, tensors: Collection[str]) -> BackboneCon
     values = read_object(path)
     if "backbone" not in values:
         return from_huggingface(values, path, tensors)
-    config = _run_backbone(path)
-    check_layers(config, path, len(tensors))
-    return config
+    return _run_backbone(path)
 
 
 def _run_backbone(path: pathlib.Path) -> BackboneConfig:

@@ -20,9 +20,6 @@ from wqa.pretrained.pickled import PickledTensors, reading
 SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
-#: End of an index's name.
-INDEX = ".index.json"
-
 
 class SafeTensors:
     """Tensors of a safetensors file."""
@@ -123,7 +120,7 @@ def _shards(path: pathlib.Path) -> List[pathlib.Path]:
     if not isinstance(mapped, dict):
         problem = f"weight_map {shorten(mapped)}"
         raise EncoderError(path, problem, "a shard by tensor", "fetch the file again")
-    ending = pathlib.Path(path.name[: -len(INDEX)]).suffix
+    ending = path.suffixes[-3]  # before that of an index, .index.json
     names = sorted(set(map(str, mapped.values())))
     for name in names:
         is_beside = pathlib.PurePath(name).name == name and name.endswith(ending)

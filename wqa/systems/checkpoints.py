@@ -14,7 +14,6 @@ from wqa.errors import EncoderError, OptionError
 from wqa.io.encoder_directories import PathLike, encoder_directory
 from wqa.models import Network
 from wqa.pretrained.load import Devices, initialize, with_gradients
-from wqa.pretrained.names import CheckpointLayout
 from wqa.pretrained.source import DirectoryLayout, Source, TensorMap
 from wqa.pretrained.weights import Weights
 from wqa.systems.registry import SYSTEMS, build_network
@@ -126,7 +125,7 @@ def load_classifier(directory: PathLike, ctx: Devices = None) -> Network:
     return load_held(directory, ctx)[1]
 
 
-def _recognize(path: pathlib.Path, weights: Weights) -> CheckpointLayout:
+def _recognize(path: pathlib.Path, weights: Weights) -> Any:
     """Layout of a file, by the names of its tensors."""
     layouts = _layouts("checkpoint")
     for layout in layouts:

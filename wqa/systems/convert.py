@@ -19,7 +19,7 @@ from wqa.errors import OptionError, printable
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike
 from wqa.models import Backbone, library_versions
-from wqa.pretrained.load import without_gradients
+from wqa.pretrained.load import initialize
 from wqa.pretrained.source import Source, TensorMap, read_sizes
 from wqa.pretrained.weights import FORMATS
 from wqa.systems.checkpoints import Checkpoint, build_held, fill_held, find_layout
@@ -116,8 +116,7 @@ def convert(
         tokenizer = load_tokenizer(folder)
         files, model = opened.files, opened.model
         tokenizer.check_fits(model.config, folder)
-        without_gradients(model)
-        model.initialize(mx.init.Zero())
+        initialize(model, mx.init.Zero())
         opened.fill()
     record = RunConfig(
         system=opened.system,

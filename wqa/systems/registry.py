@@ -11,7 +11,7 @@ from wqa.config.runs import read_export_config
 from wqa.config.systems import System
 from wqa.data.probe import probe
 from wqa.errors import OptionError, RunDirectoryError, check_choice
-from wqa.inference.dropping import drop_ratios
+from wqa.inference.dropping import check_drops
 from wqa.io.files import PathLike
 from wqa.systems import cascade, cosinet, dcbert, mhs, mspp, pairwise, reader
 
@@ -145,7 +145,8 @@ def read_tuned(run: PathLike) -> List[float]:
         raise RunDirectoryError(path, "the file is missing", "tuned drop ratios", hint)
     own = own or own_config(folder, read_run_config(described))
     try:
-        return drop_ratios(read_json(path)["drop_ratio"], len(getattr(own, "exits", ())))
+        ratios = list(read_json(path)["drop_ratio"])
+        return [drop.ratio for drop in check_drops(len(getattr(own, "exits", ())), ratios)]
     except (OSError, ValueError, KeyError, TypeError, OptionError) as error:
         problem, expected = f"cannot be read ({error})", "one ratio for each exit of the run"
         raise RunDirectoryError(path, problem, expected, "tune again") from None

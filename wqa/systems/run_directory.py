@@ -22,12 +22,11 @@ from wqa.data.probe import BASELINE_NAMES, DESCRIPTIONS, Probe, probe
 from wqa.engines.choice import packing_obstacle
 from wqa.engines.onednn.library import check_precision
 from wqa.engines.onednn.quantize import QuantizedLayers, read_quantized
-from wqa.errors import EncoderError, OptionError, RunDirectoryError
+from wqa.errors import OptionError, RunDirectoryError
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike, sha256
 from wqa.models import Network, library_versions, parse_devices
-from wqa.pretrained.configs import check_layers
-from wqa.pretrained.load import load_parameters, stored_layout
+from wqa.pretrained.load import load_parameters
 from wqa.systems.checkpoints import load_held
 from wqa.systems.exported import load_inputs
 from wqa.systems.registry import find_system, own_config
@@ -146,12 +145,7 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str) -> Network:
     if not path.exists():
         raise RunDirectoryError(path, "the file is missing", "the parameters of the run", _HINT)
     try:
-        if config.backbone is not None:
-            built = dataclasses.replace(config.backbone, num_layers=own.layers_of(config.backbone))
-            check_layers(built, folder / "config.json", len(stored_layout(path)))
         network = find_system(config.system).network_type()(config.backbone, own)
-    except EncoderError as error:
-        raise RunDirectoryError(error.where, error.found, error.expected, _HINT) from None
     except OptionError as error:
         problem = f"{error.where}: {error.found}"
         where = folder / "config.json"

@@ -25,7 +25,7 @@ from wqa.data.digests import RUN_FILES, forget_digests, record_digests
 from wqa.data.formats import data_digest
 from wqa.data.ir_names import is_ir_name
 from wqa.engines.choice import choose_engine, choose_training_engine
-from wqa.errors import OptionError, RunDirectoryError, printable
+from wqa.errors import OptionError, RunDirectoryError, printable, shorten
 from wqa.io.files import atomic_writer, lock_output, refuse
 from wqa.io.progress import LossyStream
 from wqa.models import library_versions, parse_devices
@@ -201,10 +201,13 @@ def _check_agreement(record: RunConfig, workers: Workers) -> None:
         return
     values = json.loads(to_json(record))
     values.update(values.pop("training"))
-    for name, value in values.items():
-        if name not in ("command", "data"):
-            expected = "the same training on all workers"
-            workers.check_equal(name, value, expected, "give them the same options and data")
+    of_workers = workers.gather(values)
+    for name, value in of_workers[0].items():
+        for rank, theirs in enumerate(of_workers):
+            if theirs[name] != value and name not in ("command", "data"):
+                problem = f"{shorten(theirs[name])} on worker {rank}, {shorten(value)} on worker 0"
+                hint = "give them the same options and data"
+                raise OptionError(name, problem, "the same training on all workers", hint)
 
 
 def _devices_of(run: pathlib.Path) -> int:
@@ -225,7 +228,7 @@ def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path, devices: in
     if config.learning_rate is None:
         rate = with_chosen(config, schedule).learning_rate
         LOGGER.info(f"learning_rate={rate} for {schedule.total} updates")
-    if schedule.reaches_peak:
+    if schedule.warmup < schedule.total:
         return schedule
     if schedule.total != config.max_updates and not (run / "config.json").exists():
         problem = f"{schedule.warmup}, and epochs={config.epochs} gives {schedule.total} updates"

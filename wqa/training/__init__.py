@@ -1,7 +1,7 @@
 """The training loop, the systems' tasks, schedule, sampling, losses and checkpoints."""
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
-from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
+from wqa.training.pairs import TrainingPairs
 from wqa.training.schedules import ExitTask
 from wqa.training.start import Start
 from wqa.training.task import PairTask, Setup, Task
@@ -10,10 +10,8 @@ from wqa.training.trainer import Trainer
 __all__ = [
     "ExitTask",
     "PairTask",
-    "Pairs",
     "Setup",
     "Start",
-    "StoredPairs",
     "Task",
     "Trainer",
     "TrainingPairs",

@@ -74,7 +74,7 @@ class Checkpoints:
             write_parameters(model, temporary)
         self._best = path
 
-    def save(self, state: State, model: Block, optimizer: AdamTrainer) -> pathlib.Path:
+    def save(self, state: State, model: Block, optimizer: AdamTrainer) -> None:
         """Write a checkpoint, then delete all but the last two."""
         target = self.folder / f"update-{state.update:08}"
         with replacing(target) as folder:
@@ -89,27 +89,22 @@ class Checkpoints:
             files = {path.name: sha256(path) for path in sorted(folder.iterdir())}
             record = {"format": FORMAT, "state": dataclasses.asdict(state), "sha256": files}
             write_json(folder / "state.json", record)
-        self._prune(target)
-        return target
-
-    def _prune(self, newest: pathlib.Path) -> None:
         for old in self.all()[:-KEPT]:
             remove(old)
         if self._best is not None:
             # The newest checkpoint holds a copy, which replaces the loose file.
-            self._best = newest / BEST
-        self._remove_loose()
+            self._best = target / BEST
+        self.remove_loose()
 
     def all(self) -> List[pathlib.Path]:
         """Folders of the checkpoints, oldest first."""
         return sorted(self.folder.glob("update-" + 8 * "[0-9]"))
 
-    def load_latest(self, model: Block, optimizer: AdamTrainer) -> Optional[State]:
-        """Restore the newest checkpoint, and delete what dead processes left beside it."""
-        self._remove_loose()
+    def load_latest(self, model: Block, optimizer: AdamTrainer) -> State:
+        """Restore the newest checkpoint; the state before the first update without one."""
         checkpoints = self.all()
         if not checkpoints:
-            return None
+            return State()
         newest = checkpoints[-1]
         record = _read_record(newest)
         load_parameters(model, newest / "model.params", optimizer.devices)
@@ -128,13 +123,13 @@ class Checkpoints:
 
     def remove(self) -> None:
         """Remove the checkpoints, and their folder if nothing else is in it."""
-        self._remove_loose()
+        self.remove_loose()
         for path in self.all():
             remove(path)
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
-    def _remove_loose(self) -> None:
+    def remove_loose(self) -> None:
         """Remove parameters beside the checkpoints, and what dead processes left."""
         for pattern in ("best-*.params", ".*.tmp"):
             for path in self.folder.glob(pattern):
@@ -173,13 +168,12 @@ def _read_record(folder: pathlib.Path) -> _Record:
 
 def save_optimizer(optimizer: AdamTrainer, path: pathlib.Path) -> None:
     """Write the state of Adam."""
-    states = optimizer._updaters[0].states
     tensors: Dict[str, np.ndarray] = {}
     counts: Dict[str, List[int]] = {}
-    for index, name in enumerate(optimizer.names):
-        if index not in states:
-            continue  # no loss has depended on it
-        for moment, array in zip(MOMENTS, states[index]):
+    # Parameters that no loss has depended on have none.
+    for index, moments in sorted(optimizer._updaters[0].states.items()):
+        name = optimizer.names[index]
+        for moment, array in zip(MOMENTS, moments):
             tensors[f"{name}/{moment}"] = array.asnumpy()
         counts[name] = [optimizer.counts[index]]
     record = {"updates": optimizer._optimizer.num_update, "counts": counts}
@@ -192,10 +186,11 @@ def load_optimizer(optimizer: AdamTrainer, path: pathlib.Path) -> None:
     with safe_open(str(path), "np") as file:
         record = json.loads(file.metadata()["state"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    states = {}
-    for name in record["counts"]:
-        states[name] = tuple(tensors[f"{name}/{moment}"] for moment in MOMENTS)
-    optimizer.restore(record["updates"], record["counts"], states)
+    states = []
+    for name, [count, *_] in record["counts"].items():  # runs of 0.2 have a count for each device
+        moments = [tensors[f"{name}/{moment}"] for moment in MOMENTS]
+        states.append((name, count, moments))
+    optimizer.restore(record["updates"], states)
 
 
 class MetricsFile:
@@ -222,10 +217,8 @@ class MetricsFile:
             return
         kept = []
         for line in self.path.read_bytes().splitlines():
-            with contextlib.suppress(ValueError):
-                values = parse_json(line)
-                number = values.get("update") if isinstance(values, dict) else None
-                if isinstance(number, int) and number <= update:
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                if parse_json(line)["update"] <= update:
                     kept.append(line)
         with atomic_writer(self.path, "wb") as file:
             file.writelines(line + b"\n" for line in kept)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 import numpy as np
 from tqdm import tqdm
 
 from wqa.data import Question
-from wqa.data.records import filter_rule
+from wqa.data.records import Rule, filter_rule
 from wqa.errors import DataError, check_choice
 from wqa.text import (
     PairInputs,
@@ -28,19 +28,23 @@ LOGGER = logging.getLogger(__name__)
 SHUFFLES = ("pair", "question")
 
 
-class Pairs:
+class TrainingPairs:
     """Labelled pairs as one flat list, and the batches of an epoch.
 
     Parameters
     ----------
-    tokenized : TokenizedPairs
-        Tokens of the pairs, in memory or in a store.
+    source : iterable of Question, or PairStore
+        Labelled questions, whose candidates without a token are left out. Or a store of tokenized
+        pairs, whose tokens are read when a batch needs them.
     inputs : PairInputs
-        Assembles pairs; the same as the texts were tokenized with.
-    filter : {"all", "no-all-negative", "clean"}
-        Filter of questions by the labels of their pairs.
+        Tokenizes the texts, assembles the pairs, and says what to do with over-long questions. It
+        must fit a store.
     shuffle : {"pair", "question"}
         Units that an epoch shuffles: pairs, or blocks of whole questions.
+    filter : {"all", "no-all-negative", "clean"}
+        Filter of questions by the labels of their pairs, which have a token.
+    with_keys : bool
+        Whether to compute the keys of questions' pairs, which teachers need.
 
     Attributes
     ----------
@@ -58,31 +62,38 @@ class Pairs:
     Raises
     ------
     DataError
-        If no pair is left to train on.
+        If no pair is left to train on, a candidate has no label, or the store was made with other
+        inputs or is damaged.
     OptionError
         If the filter or the shuffle is unknown.
     """
 
     def __init__(
         self,
-        tokenized: TokenizedPairs,
+        source: Union[Iterable[Question], PairStore],
         inputs: PairInputs,
-        filter: str = "all",
         shuffle: str = "pair",
+        filter: str = "all",
+        with_keys: bool = False,
     ) -> None:
-        _check_options(filter, shuffle)
+        rule = filter_rule(filter)
+        check_choice("shuffle", shuffle, SHUFFLES)
+        tokenized: TokenizedPairs
+        if isinstance(source, PairStore):
+            source.check(inputs)
+            tokenized = source
+        else:
+            progress = tqdm(source, desc="encoding", unit="question", delay=2, file=sys.stderr)
+            tokenized = tokenize_pairs(progress, inputs, with_keys)
         self._tokenized, self._inputs, self._shuffle = tokenized, inputs, shuffle
         self.truncated_questions = tokenized.truncated_questions
         self.skipped_questions = tokenized.skipped_questions
-        self.lengths = inputs.lengths(*tokenized.text_lengths())
-        self.questions = tokenized.question_of
-        self.labels = tokenized.labels
         self.truncated = tokenized.truncated
-        self._rows = _rows_of(tokenized, filter)
-        if self._rows is not None:
-            self.lengths = self.lengths[self._rows]
-            self.questions = self.questions[self._rows]
-            self.labels = self.labels[self._rows]
+        self._rows = _rows_of(tokenized, rule)
+        kept: Any = slice(None) if self._rows is None else self._rows
+        self.lengths = inputs.lengths(*tokenized.text_lengths())[kept]
+        self.questions = tokenized.question_of[kept]
+        self.labels = tokenized.labels[kept]
         if not len(self):
             problem, expected = "no labelled candidate is left", "at least one question"
             raise DataError("training pairs", problem, expected, "check the filter")
@@ -174,14 +185,8 @@ class Pairs:
         return pairs
 
 
-def _check_options(filter: str, shuffle: str) -> None:
-    filter_rule(filter)
-    check_choice("shuffle", shuffle, SHUFFLES)
-
-
-def _rows_of(tokenized: TokenizedPairs, filter: str) -> Optional[np.ndarray]:
+def _rows_of(tokenized: TokenizedPairs, rule: Rule) -> Optional[np.ndarray]:
     """Indices of the pairs whose question passes a filter; None if all do."""
-    rule = filter_rule(filter)
     count = len(tokenized.question_ends)
     # The pairs of a question are neighbours, so that the ends give their number.
     ends = np.searchsorted(tokenized.question_of, np.arange(count, dtype=np.int32), side="right")
@@ -191,62 +196,3 @@ def _rows_of(tokenized: TokenizedPairs, filter: str) -> Optional[np.ndarray]:
     if kept.all():
         return None
     return np.flatnonzero(kept[tokenized.question_of]).astype(np.int32)
-
-
-class TrainingPairs(Pairs):
-    """Pairs of questions with their labelled candidates, in memory.
-
-    Parameters
-    ----------
-    questions : iterable of Question
-        Labelled questions; candidates without a token are left out.
-    inputs : PairInputs
-        Tokenizes the texts, assembles the pairs, and says what to do with over-long questions.
-    shuffle, filter : str
-        As `Pairs` takes them; a filter sees the candidates that have a token.
-    with_keys : bool
-        Whether to compute the pairs' keys, which teachers need.
-
-    Raises
-    ------
-    DataError, OptionError
-        As `Pairs` raises them, and if a candidate has no label.
-    """
-
-    def __init__(
-        self,
-        questions: Iterable[Question],
-        inputs: PairInputs,
-        shuffle: str = "pair",
-        filter: str = "all",
-        with_keys: bool = False,
-    ) -> None:
-        _check_options(filter, shuffle)  # before the questions are tokenized
-        progress_bar = tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)
-        tokenized = tokenize_pairs(progress_bar, inputs, with_keys)
-        super().__init__(tokenized, inputs, filter, shuffle)
-
-
-class StoredPairs(Pairs):
-    """Pairs of a store, whose tokens are read when a batch needs them.
-
-    Parameters
-    ----------
-    store : PairStore
-        Store of tokenized pairs.
-    inputs : PairInputs
-        Assembles the pairs; it must fit the store.
-    filter, shuffle : str
-        As `Pairs` takes them.
-
-    Raises
-    ------
-    DataError, OptionError
-        As `Pairs` raises them, and if the store was made with other inputs or is damaged.
-    """
-
-    def __init__(
-        self, store: PairStore, inputs: PairInputs, filter: str = "all", shuffle: str = "pair"
-    ) -> None:
-        store.check(inputs)
-        super().__init__(store, inputs, filter, shuffle)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set
 
 import mxnet as mx
@@ -85,17 +86,11 @@ class Schedule(NamedTuple):
     total: int
     warmup: int
 
-    @property
-    def reaches_peak(self) -> bool:
-        """Whether an update comes after the warm-up."""
-        return self.warmup < self.total
-
 
 def plan_schedule(config: TrainingConfig, plan: Iterable[Any]) -> Schedule:
     """Count the updates of a training."""
-    updates_per_epoch = 0
-    if hasattr(plan, "__len__"):
-        updates_per_epoch = math.ceil(len(plan) / config.accumulate)  # type: ignore[arg-type]
+    # The length of an iterator is not known, and taken for 0.
+    updates_per_epoch = math.ceil(operator.length_hint(plan) / config.accumulate)
     total = config.epochs * updates_per_epoch or config.max_updates
     if config.max_updates:
         total = min(total, config.max_updates)
@@ -197,8 +192,6 @@ class UpdatePlan(NamedTuple):
 
     def split(self, batch: Dict[str, np.ndarray]) -> List[Dict[str, np.ndarray]]:
         """Divide a batch into the parts that the devices compute one after another."""
-        if self.steps == 1:
-            return [batch]
         parts = []
         for start, end in split_rows(rows_of(batch), self.steps):
             if start < end:

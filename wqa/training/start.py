@@ -18,7 +18,6 @@ from wqa.io.encoder_directories import encoder_directory
 from wqa.models import Backbone, Network
 from wqa.models.heads import Head
 from wqa.pretrained import initialize_from, read_backbone_config
-from wqa.pretrained.configs import check_layers
 from wqa.pretrained.load import INITIAL_SIGMA, stored_layout, stored_parameter
 from wqa.text import Tokenizer, load_tokenizer
 
@@ -185,13 +184,6 @@ class RunStart(EncoderStart):
             if name not in arrays or arrays[name].shape != parameter.shape:
                 differing.append(name)
         return differing
-
-    def backbone(self) -> BackboneConfig:
-        backbone = self.run_config().backbone
-        if backbone is None:
-            raise RunDirectoryError(self._folder, "a run without an encoder", "one with an encoder")
-        check_layers(backbone, self._folder / "config.json", len(stored_layout(self._path)))
-        return backbone
 
     def tokenizer(self) -> Tokenizer:
         check_digest(self._folder / "tokenizer.json", self.run_config().sha256)

@@ -18,7 +18,7 @@ from wqa.data.formats import data_digest
 from wqa.models import Network
 from wqa.text import PairInputs, PairStore, is_store, naming_file, note_long_questions
 from wqa.training.losses import cross_entropy, taught_loss, teachers_of
-from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
+from wqa.training.pairs import TrainingPairs
 from wqa.training.start import Start
 
 #: Arrays of a batch, or its losses, by their names.
@@ -123,7 +123,7 @@ class Task:
         """
         return start.fill(self.network, devices)
 
-    def teach(self, scores_of: Callable[[Pairs], np.ndarray]) -> None:
+    def teach(self, scores_of: Callable[[TrainingPairs], np.ndarray]) -> None:
         """Give the task the scores of its teachers, before the first update.
 
         Parameters
@@ -234,7 +234,7 @@ class PairTask(Task):
         Network that scores pairs.
     inputs : PairInputs
         Token ids of questions and candidates, as pairs.
-    pairs : Pairs
+    pairs : TrainingPairs
         Labelled pairs to train on.
     config : TrainingConfig
         Settings of the training.
@@ -246,7 +246,7 @@ class PairTask(Task):
         self,
         network: Network,
         inputs: PairInputs,
-        pairs: Pairs,
+        pairs: TrainingPairs,
         config: TrainingConfig,
         digest: str = "",
     ) -> None:
@@ -267,21 +267,16 @@ class PairTask(Task):
     @classmethod
     def read_pairs(
         cls, train_file: str, inputs: PairInputs, config: TrainingConfig
-    ) -> Tuple[Pairs, str]:
+    ) -> Tuple[TrainingPairs, str]:
         """Read the labelled pairs of a file or a store, and the SHA-256 of its data."""
+        shuffle, train_filter = config.shuffle, config.train_filter
         if is_store(train_file):
             store = PairStore(train_file)
-            stored = StoredPairs(store, inputs, config.train_filter, config.shuffle)
-            return stored, store.meta["source_sha256"]
-        questions = filter_questions(read_questions(train_file), config.train_filter)
+            pairs = TrainingPairs(store, inputs, shuffle, train_filter)
+            return pairs, store.meta["source_sha256"]
+        questions = filter_questions(read_questions(train_file), train_filter)
         with naming_file(train_file):
-            pairs = TrainingPairs(
-                questions,
-                inputs,
-                config.shuffle,
-                config.train_filter,
-                with_keys=bool(config.teachers),
-            )
+            pairs = TrainingPairs(questions, inputs, shuffle, train_filter, bool(config.teachers))
         return pairs, data_digest(train_file)
 
     @classmethod
@@ -303,11 +298,12 @@ class PairTask(Task):
             setup.start.has_shape(network.own_config, cls.shape)
         return network
 
-    def teach(self, scores_of: Callable[[Pairs], np.ndarray]) -> None:
+    def teach(self, scores_of: Callable[[TrainingPairs], np.ndarray]) -> None:
         self._teacher_scores = scores_of(self.pairs)
 
     def size(self) -> Dict[str, int]:
-        return {"questions": len(np.unique(self.pairs.questions)), "pairs": len(self.pairs)}
+        questions = np.unique(self.pairs.questions)
+        return {"questions": len(questions), "pairs": len(self.pairs)}
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> Sequence[np.ndarray]:
         return self.pairs.plan(tokens, rng)

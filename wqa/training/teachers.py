@@ -9,7 +9,7 @@ import numpy as np
 from wqa.config import TrainingConfig
 from wqa.data.scores import StoredScores
 from wqa.errors import DataError, OptionError
-from wqa.training.pairs import Pairs
+from wqa.training.pairs import TrainingPairs
 from wqa.training.task import Task
 
 #: Log-odds of a candidate that is blank to its teacher, whose score is minus infinity: its
@@ -36,7 +36,7 @@ def open_teachers(task: Task, config: TrainingConfig) -> List[StoredScores]:
 
 
 def scores_of_teachers(
-    teachers: Sequence[StoredScores], pairs: Pairs, train_file: str
+    teachers: Sequence[StoredScores], pairs: TrainingPairs, train_file: str
 ) -> np.ndarray:
     """Scores of the training pairs by all teachers.
 
@@ -49,7 +49,7 @@ def scores_of_teachers(
     return np.stack([columns[teacher.path] for teacher in teachers], axis=1)
 
 
-def _scores_of(teacher: StoredScores, pairs: Pairs) -> np.ndarray:
+def _scores_of(teacher: StoredScores, pairs: TrainingPairs) -> np.ndarray:
     """Scores of the training pairs by a teacher, (N,)."""
     assert pairs.keys is not None
     indices = teacher.find(pairs.keys)

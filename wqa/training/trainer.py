@@ -102,16 +102,12 @@ class Trainer:
         set_encoder_rate(self.network, self._parameters, config.encoder_rate)
         self._peak: float = config.learning_rate  # type: ignore[assignment]
         self._optimizer = AdamTrainer(self._parameters, self._peak, self.workers)
-        self.workers.start(self._optimizer)
         length = task.max_length
         # An evaluation may use the engine too, by mini-batches of `tokens_per_batch`.
         tokens = max(self._plan.step_tokens(length, self.workers.count), config.tokens_per_batch)
         self._engines = attach_engines(self.network, config, tokens, length)
         task.hybridize(not self._engines)
-        self._epoch = -1  # epoch of `_batches`
-        self._batches: Iterator[Any] = iter(())
-        self._upcoming: Any = None
-        self._since, self._pairs_since = time.perf_counter(), 0
+        self._batches = batches_of_updates(task, config, self._plan.tokens, self.state)
 
     def resume(self) -> None:
         """Load the newest checkpoint, or start from the beginning if there is none.
@@ -123,9 +119,11 @@ class Trainer:
         StorageError
             If ``metrics.jsonl`` cannot be written.
         """
-        with self.workers.in_turn():  # worker 0 deletes what dead processes left
-            loaded = self.checkpoints.load_latest(self.network, self._optimizer)
-        self.state, self._epoch = loaded or State(), -1
+        if self.workers.writes:
+            self.checkpoints.remove_loose()
+        self.workers.first(None)  # the others read what is left
+        self.state = self.checkpoints.load_latest(self.network, self._optimizer)
+        self._batches = batches_of_updates(self.task, self.config, self._plan.tokens, self.state)
         if self.workers.writes:
             self.metrics.keep_until(self.state.update)
 
@@ -186,43 +184,22 @@ class Trainer:
         """Make one update: the gradients of its mini-batches, then a step."""
         state, config = self.state, self.config
         batches = []
-        for key in self._next_keys():
+        keys, state.epoch, state.batch = next(self._batches)
+        for key in keys:
             batches += self._plan.split(self.task.batch(key))
         state.update += 1
         rate = RATES[config.schedule](state.update, self._peak, self.warmup, self.total)
-        for name, value in self.workers.sums(self.backward(batches)).items():
-            if not math.isfinite(value):
-                self._raise_diverged(f"the {name} is {value}", "a finite loss")
-            state.loss_sums[name] = state.loss_sums.get(name, 0.0) + value
+        for share in self.workers.gather(self.backward(batches)):
+            for name, value in share.items():
+                if not math.isfinite(value):
+                    self._raise_diverged(f"the {name} is {value}", "a finite loss")
+                state.loss_sums[name] = state.loss_sums.get(name, 0.0) + value
         self.step(rate)
         state.loss_updates += 1
         self._pairs_since += sum(self.task.pairs_of(batch) for batch in batches)
         bar.update()
         if state.update % config.log_every == 0 or self._has_ended():
             self._log_losses(bar, rate)
-
-    def _next_keys(self) -> List[Any]:
-        """Keys of the mini-batches of an update, all of one epoch."""
-        keys = [self._next_key()]
-        # The number of the next batch is 0 at the end of an epoch.
-        while len(keys) < self.config.accumulate and self.state.batch:
-            keys.append(self._next_key())
-        return keys
-
-    def _next_key(self) -> Any:
-        state = self.state
-        if self._epoch != state.epoch:
-            rng = order_of_epoch(self.config.seed, state.epoch)
-            plan = self.task.plan(self._plan.tokens, rng)
-            self._batches = itertools.islice(iter(plan), state.batch, None)
-            self._upcoming, self._epoch = next(self._batches, None), state.epoch
-            if self._upcoming is None:
-                raise DataError("training data", "an epoch without a batch", "at least one")
-        key, self._upcoming = self._upcoming, next(self._batches, None)
-        state.batch += 1
-        if self._upcoming is None:
-            state.epoch, state.batch = state.epoch + 1, 0
-        return key
 
     def backward(self, batches: Sequence[Dict[str, np.ndarray]]) -> Dict[str, float]:
         """Compute the gradients of the mean losses over the rows of mini-batches.
@@ -262,7 +239,8 @@ class Trainer:
         losses: Dict[str, List[mx.nd.NDArray]] = {}
         with autograd.record():
             shares = split_rows(rows_of(batch), len(self.devices) * self.workers.count)
-            for (start, end), ctx in zip(self.workers.share(shares), self.devices):
+            own = shares[self.workers.rank * len(self.devices) :]
+            for (start, end), ctx in zip(own, self.devices):
                 part, weight = slice(start, end), 1.0
                 if start == end:
                     # An idle device repeats the first row with weight 0, so that its gradients
@@ -374,3 +352,25 @@ class Trainer:
         # A resumed run keeps its settings, and so would diverge again.
         hint = "train again into another directory, with a lower learning_rate or with clip_norm"
         raise TrainingDiverged(f"update {self.state.update}", problem, expected, hint)
+
+
+def batches_of_updates(
+    task: Task, config: TrainingConfig, tokens: int, state: State
+) -> Iterator[Tuple[List[Any], int, int]]:
+    """Keys of the mini-batches of each update after a state, then its next epoch and batch.
+
+    The mini-batches of an update are of one epoch.
+    """
+    epoch, batch = state.epoch, state.batch
+    while True:
+        plan = iter(task.plan(tokens, order_of_epoch(config.seed, epoch)))
+        planned = itertools.islice(plan, batch, None)
+        upcoming = list(itertools.islice(planned, config.accumulate))
+        if not upcoming:
+            raise DataError("training data", "an epoch without a batch", "at least one")
+        while upcoming:
+            keys, upcoming = upcoming, list(itertools.islice(planned, config.accumulate))
+            batch += len(keys)
+            if not upcoming:
+                epoch, batch = epoch + 1, 0
+            yield keys, epoch, batch

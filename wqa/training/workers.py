@@ -11,7 +11,6 @@ when one has ended (`recipes/scale/launch.sh`; Slurm and Kubernetes have options
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import ctypes
 import json
@@ -20,14 +19,14 @@ import math
 import os
 import sys
 import traceback
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 import mxnet as mx
 import numpy as np
 from mxnet import gluon
 from mxnet.base import _LIB, check_call
 
-from wqa.errors import OptionError, Stopped, WqaError, shorten
+from wqa.errors import OptionError, Stopped, WqaError
 
 T = TypeVar("T")
 
@@ -66,42 +65,8 @@ class Workers:
         """Value of worker 0, which the others wait for; their own does not count."""
         return self.gather(value)[0]
 
-    def union(self, numbers: Set[int]) -> Set[int]:
-        """Union of the workers' sets."""
-        return set().union(*self.gather(sorted(numbers)))
-
-    def sums(self, values: Dict[str, float]) -> Dict[str, float]:
-        """Sums of the workers' values, such as of their shares of a loss."""
-        totals: Dict[str, float] = collections.defaultdict(float)
-        for share in self.gather(values):
-            for name, value in share.items():
-                totals[name] += value
-        return totals
-
-    @contextlib.contextmanager
-    def in_turn(self) -> Iterator[None]:
-        """Let worker 0 do the ``with`` block before the others."""
-        if self.rank:
-            self.gather(None)
-        yield
-        if not self.rank:
-            self.gather(None)
-
-    def share(self, parts: Sequence[T]) -> Sequence[T]:
-        """This worker's part of a sequence that is as long for each."""
-        length = len(parts) // self.count
-        return parts[self.rank * length : (self.rank + 1) * length]
-
-    def check_equal(self, what: str, value: Any, expected: str, hint: str) -> None:
-        """Check that all workers have the value of worker 0."""
-        values = self.gather(value)
-        for rank, theirs in enumerate(values):
-            if theirs != values[0]:
-                problem = f"{shorten(theirs)} on worker {rank}, {shorten(values[0])} on worker 0"
-                raise OptionError(what, problem, expected, hint)
-
-    def start(self, trainer: gluon.Trainer) -> None:
-        """Give all workers the parameters of worker 0, before the first update."""
+    def wait(self) -> None:
+        """Wait until all workers have read the parameters of worker 0."""
 
 
 class _Group(Workers):
@@ -133,9 +98,7 @@ class _Group(Workers):
         self.store.pull(key, out=array)
         return array.asnumpy()
 
-    def start(self, trainer: gluon.Trainer) -> None:
-        trainer._init_kvstore()
-        trainer._init_params()
+    def wait(self) -> None:
         # The store holds the parameters until the first gradient replaces them. A worker must have
         # read them by then, or it would take that gradient for its parameters.
         mx.nd.waitall()
@@ -208,6 +171,9 @@ class AdamTrainer(gluon.Trainer):
             kvstore=self._workers.store,
             update_on_kvstore=False,
         )
+        self._init_kvstore()
+        self._init_params()
+        self._workers.wait()
 
     def keep_gradients(self) -> None:
         """Add the fresh gradients of a mini-batch to those that were kept.
@@ -247,29 +213,19 @@ class AdamTrainer(gluon.Trainer):
         pairs = zip(self.names, self._params)
         return {name: one for name, one in pairs if one.list_data()[0]._fresh_grad}
 
-    def restore(
-        self,
-        updates: int,
-        counts: Mapping[str, Sequence[int]],
-        states: Mapping[str, Tuple[np.ndarray, ...]],
-    ) -> None:
-        """Restore the number of updates, those of each parameter by device, and its moments."""
-        # As MXNet's load_states does, once the parameters have their values.
-        if not self._kv_initialized:
-            self._init_kvstore()
-        if self._params_to_init:
-            self._init_params()
+    def restore(self, updates: int, states: Sequence[Tuple[str, int, Any]]) -> None:
+        """Restore the number of updates, and name, number of updates and moments of parameters."""
         self._optimizer.num_update = updates
         updater, device = self._updaters[0], self.devices[0]
         updater.states, updater.states_synced = {}, {}
         self._optimizer._all_index_update_counts[device.device_id] = {}
         # It holds the counts of the first device, which have just been replaced.
         self._optimizer._set_current_context(device.device_id)
-        for name, arrays in states.items():
+        for name, count, arrays in states:
             index = self.names.index(name)
             updater.states[index] = tuple(mx.nd.array(array, ctx=device) for array in arrays)
             updater.states_synced[index] = True
-            self.counts[index] = counts[name][0]  # runs of 0.2 have a count for each device
+            self.counts[index] = count
 
     def _allreduce_grads(self) -> None:
         if self._kvstore is None:
@@ -279,7 +235,7 @@ class AdamTrainer(gluon.Trainer):
             if any(array._fresh_grad for array in parameter.list_data()):
                 fresh.add(index)
         # A store waits for the gradient of every worker.
-        for index in sorted(self._workers.union(fresh)):
+        for index in sorted(set().union(*self._workers.gather(sorted(fresh)))):
             parameter = self._params[index]
             gradients = parameter.list_grad()
             for array, gradient in zip(parameter.list_data(), gradients):

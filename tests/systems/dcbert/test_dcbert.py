@@ -340,9 +340,6 @@ def test_work_is_that_of_the_interaction_alone():
     network = decoupled(layers=3, exits=(1,))
     assert network.stage_work() == [work, 2 * work] and network.full_work() == 3 * work
     assert decoupled(interaction="linear").stage_work() == [0]
-    # Layers whose parameters a run holds: those of both encoders too.
-    assert network.own_config.layers_of(network.config) == 3 + 3 + 3
-    assert decoupled(interaction="linear").own_config.layers_of(network.config) == 3 + 3
     assert decoupled(interaction="lstm").stage_work() == [2 * 2 * 4 * 16 * 48]
 
 

@@ -18,7 +18,7 @@ from wqa.data.probe import BaselineName
 from wqa.errors import InputError
 from wqa.inference.dropping import FREE
 from wqa.inference.ranker import Capabilities, Ranker
-from wqa.inference.ranking import Ranking, check_candidates, question_name
+from wqa.inference.ranking import Ranking, check_candidates, question_name, ranking_of
 from wqa.retrieval.methods import BM25, ngrams, tokenize
 from wqa.text.words import split_words
 
@@ -57,18 +57,11 @@ class Baseline(Ranker):
         ranked = zip(question.candidates, question.ranks)
         candidates = [candidate._replace(rank=rank) for candidate, rank in ranked]
         left = tuple(itertools.compress(candidates, non_blank))
-        scores = np.full(len(non_blank), -np.inf)
+        scores = np.full(len(non_blank), np.nan)
         if left:
             scores[non_blank] = self.scores(question._replace(candidates=left))
-        return Ranking(
-            order=np.argsort(-scores, kind="stable"),
-            scores=scores,
-            exits=non_blank.astype(int),
-            truncated=np.zeros(len(non_blank), dtype=bool),
-            blank=~non_blank,
-            cost=FREE,
-            exit_scores=np.where(non_blank, scores, np.nan)[None],
-        )
+        is_whole = np.zeros(len(non_blank), dtype=bool)
+        return ranking_of(scores[None], [1], is_whole, FREE, self.calibration)
 
     def scores(self, question: Question) -> Sequence[float]:
         """Score the candidates of a question.

@@ -68,11 +68,10 @@ class ListRanker(InputsRanker):
             texts, count = encoded.words, len(encoded.order)
             scores, positions = next(scored) if count else (np.zeros(0), 0.0)
             ranking = self._ranking_of_stage(
+                encoded,
                 encoded.order,
                 scores,
-                encoded.question,
                 layer=1,
-                truncated=encoded.truncated,
                 tokens=len(texts.words) + len(texts.question) * count,
                 positions=positions,
             )

@@ -108,10 +108,6 @@ class DCBERTConfig(NetworkConfig):
         if self.exits:
             check_exits(self.exits, self.layers)
 
-    def layers_of(self, backbone: BackboneConfig) -> int:
-        interaction = self.layers if self.interaction == "transformer" else 0
-        return 2 * backbone.num_layers + interaction
-
 
 class DecoupledPath(HybridBlock):
     """Both encoders and an interaction: from token ids to the scores of its exits.

@@ -19,7 +19,6 @@ from wqa.errors import EncoderError
 from wqa.models import Network
 from wqa.pretrained.names import (
     HUGGINGFACE,
-    CheckpointLayout,
     Names,
     array_names,
     huggingface_names,
@@ -30,17 +29,22 @@ from wqa.pretrained.names import (
 BODY, HEADS, CORE = "cerberus_shared_encoder.layer", "cerberus_heads", "core_base_model"
 
 
-class StudentLayout(CheckpointLayout):
-    """Names in ``cerberus_model.pt``."""
+class StudentLayout:
+    """Names in ``cerberus_model.pt``.
+
+    A file's tensors have plain names, which `names` uses, by `plain_names`.
+    """
 
     system = "mhs"
     file_name = "cerberus_model.pt"
     family = "electra"
 
     def recognizes(self, tensors: Collection[str]) -> bool:
+        """Whether a file is of this form."""
         return any(name.startswith(f"{HEADS}.") for name in tensors)
 
     def plain_names(self, tensors: Collection[str]) -> Dict[str, str]:
+        """Plain names of a file's tensors."""
         family, plain = HUGGINGFACE[self.family], {name: name for name in tensors}
         # The repeated encoder alone has the projection of narrow embeddings.
         projection = rf"{CORE}\.(?:{family.prefix}\.)?({family.projection}\..*)"
@@ -51,6 +55,7 @@ class StudentLayout(CheckpointLayout):
         return plain
 
     def options(self, path: pathlib.Path, tensors: Collection[str]) -> Dict[str, Any]:
+        """Read the configuration of the system from the names of the tensors."""
         numbers: Dict[str, Set[int]] = collections.defaultdict(set)
         for name in tensors:
             for start in (BODY, HEADS, rf"{HEADS}\.\d{{1,6}}\.layer"):
@@ -65,6 +70,7 @@ class StudentLayout(CheckpointLayout):
         return {**options, "head_layers": depths[0]}
 
     def names(self, network: Network) -> Names:
+        """Names of the tensors of a network."""
         names: Names = {}
         for ours, theirs in huggingface_names(network.encoders[0].config).items():
             body = [re.sub(r"^encoder\.layer\.", f"{BODY}.", name) for name in theirs]

@@ -83,6 +83,7 @@ class MHSConfig(ExitConfig):
             raise OptionError("head_weights", "0 for all heads", "a weight above 0")
 
     def layers_of(self, backbone: BackboneConfig) -> int:
+        """Number of layers that the network builds."""
         body = self.body or backbone.num_layers - self.head_layers
         return body + self.heads * self.head_layers
 

@@ -130,11 +130,10 @@ class JointRanker(InputsRanker):
             for candidates, row in zip(encoded.groups, scores[start:end]):
                 values.append(row[: len(candidates)])
             ranking = self._ranking_of_stage(
+                encoded,
                 np.concatenate([np.zeros(0, int), *encoded.groups]),
                 np.concatenate(values),
-                encoded.question,
                 layer=self.network.num_layers,
-                truncated=encoded.truncated,
                 # Tokens of a question count once in each of its groups.
                 tokens=sum(joint.length for joint in encoded.joints),
                 positions=positions[start:end].sum(),
