@@ -28,14 +28,12 @@ from wqa.io.files import PathLike, sha256
 from wqa.models import Network, library_versions, parse_devices
 from wqa.pretrained.configs import check_layers
 from wqa.pretrained.load import load_parameters, stored_layout
-from wqa.systems.checkpoints import load_held
+from wqa.systems.checkpoints import open_classifier
 from wqa.systems.exported import load_inputs
 from wqa.systems.registry import find_system, own_config
 from wqa.text import PairInputs, load_tokenizer
 
 _HINT = "restore the file from its run"
-#: Greatest length of a pair, for a classifier whose files do not record it.
-MAX_LENGTH = 128
 
 
 class LoadedRun(NamedTuple):
@@ -118,13 +116,14 @@ def _load_classifier(path: pathlib.Path, engine: EngineConfig, long_questions: s
         problem = f"int8 of {path}, another library's directory"
         raise OptionError("precision", problem, "a run of `wqa convert` and `wqa quantize`")
     with encoder_directory(path) as folder:
-        system, network = load_held(folder, parse_devices(engine.ctx))
+        opened = open_classifier(folder, parse_devices(engine.ctx))
+        network = opened.model
         tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(network.config, path)
-    max_length = min(MAX_LENGTH, network.config.max_positions)
+    max_length = min(opened.max_length, network.config.max_positions)
     inputs = network.text_inputs(tokenizer, max_length, long_questions)
     config = RunConfig(
-        system=system,
+        system=opened.system,
         backbone=network.config,
         network=as_json(network.own_config),
         max_length=max_length,
