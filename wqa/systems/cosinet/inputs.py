@@ -177,7 +177,7 @@ class ListEngineInputs(EngineInputs):
         self.is_traced = network.own_config.recurrent == "none"
 
     def blocks(self) -> List[Any]:
-        return super().blocks() if self.is_traced else [self.network.by_pairs()]
+        return super().blocks() if self.is_traced else [self.network.by_pairs]
 
     def arrays(self, pairs: Sequence[Any]) -> Dict[str, np.ndarray]:
         lists = [one.pairs() for one in pairs]
