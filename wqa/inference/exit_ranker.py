@@ -42,6 +42,16 @@ class QuestionPairs(NamedTuple):
     originals: Sequence[int]  # index of the first candidate with the text of each
 
 
+class StageInputs(NamedTuple):
+    """A question as a network of one stage reads it."""
+
+    inputs: Any
+    indices: np.ndarray  # candidates that are scored, in the order of their scores
+    truncated: np.ndarray  # of all candidates
+    tokens: int  # that the stage reads for all of them
+    question: Question
+
+
 class InputsRanker(GroupRanker):
     """A ranker of one network: it tokenizes questions, and its engine ranks groups of them.
 
@@ -136,20 +146,14 @@ class InputsRanker(GroupRanker):
         raise NotImplementedError
 
     def _ranking_of_stage(
-        self,
-        indices: np.ndarray,
-        scores: np.ndarray,
-        question: Question,
-        layer: int,
-        truncated: np.ndarray,
-        tokens: int,
-        positions: float,
+        self, encoded: StageInputs, scores: np.ndarray, positions: float, layer: int
     ) -> Ranking:
         """Ranking by one stage, which scored some of the candidates; the others are blank.
 
-        ``indices`` are the candidates of ``scores``, both (n,). ``tokens`` are those that the stage
-        read for all of them, ``positions`` the same with padding.
+        ``positions`` are the tokens that it read for all of them, with padding. Shapes: `scores`
+        (n,).
         """
+        _, indices, truncated, tokens, question = encoded
         cost = FREE
         if len(indices):
             work, of_lists = self._full_work, len(indices) * self._list_work

@@ -33,6 +33,8 @@ from wqa.systems.exported import load_inputs
 from wqa.systems.registry import find_system, own_config
 from wqa.text import PairInputs, load_tokenizer
 
+#: File of a run's 8-bit weights.
+QUANTIZED = "int8.safetensors"
 _HINT = "restore the file from its run"
 
 
@@ -159,15 +161,10 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str) -> Network:
     return network
 
 
-def quantized_path(folder: pathlib.Path) -> pathlib.Path:
-    """File of a run's 8-bit weights."""
-    return folder / "int8.safetensors"
-
-
 def _load_quantized(
     folder: pathlib.Path, config: RunConfig, network: Network
 ) -> Optional[QuantizedLayers]:
-    path, hint = quantized_path(folder), f"quantize the run with `wqa quantize {folder}`"
+    path, hint = folder / QUANTIZED, f"quantize the run with `wqa quantize {folder}`"
     if packing_obstacle(network):
         return None  # the engine says why it cannot compute the network
     depth = len(network.quantized_layers())

@@ -37,8 +37,6 @@ from wqa.io.progress import progress_bar, with_bar
 from wqa.systems.text_encoder import TextEncoder, load_text_encoder
 from wqa.text.words import split_words
 
-#: Function that makes a table.
-Make = Callable[[], WordVectors]
 #: Default number of elements, and default length, of vectors that are made: those of Numberbatch.
 UNITS, LENGTH = 300, 1.0
 #: Greatest length of a word of a vocabulary in characters; longer ones stay unknown.
@@ -136,7 +134,7 @@ def embed_words(
     if vectors is not None:
         kind = tell_format(vectors)
         settings: Dict[str, Any] = {"kind": kind, "source_sha256": sha256(vectors)}
-        make: Make = functools.partial(read_vector_file, vectors, counts.words, progress)
+        make: Any = functools.partial(read_vector_file, vectors, counts.words, progress)
     else:
         config = engine or EngineConfig()
         settings, make = _from_encoder(str(encoder), units or UNITS, config, counts.words, progress)
@@ -218,7 +216,7 @@ def encode_words(
 
 def _from_encoder(
     name: str, units: int, engine: EngineConfig, words: List[str], progress: bool
-) -> Tuple[Dict[str, Any], Make]:
+) -> Tuple[Dict[str, Any], Callable[[], WordVectors]]:
     """Settings of static vectors of an encoder, and the function that makes them."""
     encoder = load_text_encoder(f"cosine:{name}", engine, _MOST_TOKENS)
     check_range("units", units, 1, encoder.identity["units"])

@@ -356,15 +356,14 @@ class PairInputs:
             # Of a long question only the start is tokenized.
             tokens = f"{self.needed} or more"
         room = max(self._room(count), 0)
-        raise self._too_long(f"question {shorten(name)}", tokens, room)
+        problem, expected = self._too_long(tokens, room)
+        hint = 'shorten the question, or set long_questions="truncate"'
+        raise QuestionTooLong(f"question {shorten(name)}", problem, expected, hint)
 
-    def _too_long(self, where: str, tokens: str, room: int) -> QuestionTooLong:
-        return QuestionTooLong(
-            where,
-            f"its {tokens} tokens leave {room} of {self.max_length} for candidates",
-            f"at least {LEAST_CANDIDATE_TOKENS}",
-            'shorten the question, or set long_questions="truncate"',
-        )
+    def _too_long(self, tokens: str, room: int) -> Tuple[str, str]:
+        """What is wrong with a question of so many tokens, and what is expected."""
+        problem = f"its {tokens} tokens leave {room} of {self.max_length} for candidates"
+        return problem, f"at least {LEAST_CANDIDATE_TOKENS}"
 
 
 def pad_pairs(

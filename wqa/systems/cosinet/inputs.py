@@ -9,8 +9,8 @@ import numpy as np
 
 from wqa.config.training import LONG_QUESTIONS
 from wqa.engines.inputs import EngineInputs
-from wqa.errors import QuestionTooLong, check_choice, check_range
-from wqa.text.batching import BUCKET, bucketed
+from wqa.errors import check_choice, check_range
+from wqa.text.batching import BUCKET, bucketed, order_of, pad_rows
 from wqa.text.inputs import PairInputs, TokenIds
 from wqa.text.tokenizers import Tokenizer
 
@@ -90,13 +90,8 @@ class ListInputs(PairInputs):
     def _room(self, question_tokens: int) -> int:
         return self.max_length
 
-    def _too_long(self, where: str, tokens: str, room: int) -> QuestionTooLong:
-        return QuestionTooLong(
-            where,
-            f"{tokens} words",
-            f"at most {self.max_length}",
-            'shorten the question, or set long_questions="truncate"',
-        )
+    def _too_long(self, tokens: str, room: int) -> Tuple[str, str]:
+        return f"{tokens} words", f"at most {self.max_length}"
 
     @property
     def longest(self) -> int:
@@ -151,15 +146,12 @@ class ListInputs(PairInputs):
         lengths = [[len(pair.candidate) for pair in pairs] for pairs in lists]
         width = bucketed(max(map(max, lengths)))
         questions = [pairs[0].question for pairs in lists]
-        question_width = bucketed(max(map(len, questions)))
-        question_ids = np.zeros((len(lists), question_width), dtype=np.int32)
+        question_ids = pad_rows(questions, bucketed(max(map(len, questions))))
         candidate_ids = np.zeros((len(lists), max(counts), width), dtype=np.int32)
         candidate_valid = np.zeros((len(lists), max(counts)), dtype=np.float32)
         for row, pairs in enumerate(lists):
-            question_ids[row, : len(questions[row])] = questions[row]
             candidate_valid[row, : counts[row]] = lengths[row]
-            for column, pair in enumerate(pairs):
-                candidate_ids[row, column, : len(pair.candidate)] = pair.candidate
+            candidate_ids[row, : counts[row]] = pad_rows([pair.candidate for pair in pairs], width)
         return (
             question_ids,
             np.array([len(ids) for ids in questions], dtype=np.float32),
@@ -203,7 +195,7 @@ def plan_lists(
     """
     if not len(candidates):
         return []
-    order = _order(len(candidates), rng)
+    order = order_of(len(candidates), rng)
     widths = np.asarray(lengths, dtype=np.int64)
     widths = -(-widths // BUCKET) * BUCKET
     counts = np.asarray(candidates, dtype=np.int64)
@@ -222,11 +214,4 @@ def plan_lists(
             first = second = 0
         first, second = max(first, question), max(second, candidate)
     batches.append(order[start:])
-    return [batches[index] for index in _order(len(batches), rng)]
-
-
-def _order(count: int, rng: Optional[np.random.Generator]) -> np.ndarray:
-    """Indices from 0 on, shuffled if there is a generator."""
-    if rng is None:
-        return np.arange(count)
-    return rng.permutation(count)
+    return [batches[index] for index in order_of(len(batches), rng)]

@@ -6,13 +6,13 @@ lengths. With one, lists do.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
 from wqa.engines.engine import MicroBatch
-from wqa.inference.exit_ranker import InputsRanker
+from wqa.inference.exit_ranker import InputsRanker, StageInputs
 from wqa.inference.loop import micro_batches, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
@@ -20,15 +20,6 @@ from wqa.systems.cosinet.inputs import ListEngineInputs, WordList, WordPair, pla
 
 #: Default number of padded words of a micro-batch of lists.
 LIST_WORDS = 32768
-
-
-class QuestionList(NamedTuple):
-    """Words of a question with its candidates."""
-
-    words: WordList
-    order: np.ndarray  # candidates with words, in their original order
-    truncated: np.ndarray  # of all candidates, in the order in which they come
-    question: Question
 
 
 class ListRanker(InputsRanker):
@@ -49,34 +40,27 @@ class ListRanker(InputsRanker):
         """One stage without exits. A recurrent layer reads the candidates together."""
         return Capabilities(self._system, joint=self.network.own_config.recurrent != "none")
 
-    def _encode(self, question: Question) -> Tuple[QuestionList, int]:
+    def _encode(self, question: Question) -> Tuple[StageInputs, int]:
         """Tokenize a question; returns its number of words, with each candidate, too."""
         order = np.array(question.original_order)
         texts = [question.candidates[index].text for index in order]
         words, non_blank, truncated = self.inputs.encode_list(question.question, texts, question.id)
         by_candidate = np.empty_like(truncated)
         by_candidate[order] = truncated
-        encoded = QuestionList(words, order[non_blank], by_candidate, question)
-        size = len(words.words) + len(words.question) * len(texts)
-        return encoded, size
+        indices, read = order[non_blank], len(words.words)
+        tokens = read + len(words.question) * len(indices)
+        encoded = StageInputs(words, indices, by_candidate, tokens, question)
+        return encoded, read + len(words.question) * len(texts)
 
-    def _rank_group(self, group: Sequence[QuestionList]) -> List[Ranking]:
-        lists = [encoded.words for encoded in group if len(encoded.order)]
+    def _rank_group(self, group: Sequence[StageInputs]) -> List[Ranking]:
+        lists = [encoded.inputs for encoded in group if len(encoded.indices)]
         scored = zip(*self._scores(lists))
         rankings = []
         for encoded in group:
-            texts, count = encoded.words, len(encoded.order)
-            scores, positions = next(scored) if count else (np.zeros(0), 0.0)
-            ranking = self._ranking_of_stage(
-                encoded.order,
-                scores,
-                encoded.question,
-                layer=1,
-                truncated=encoded.truncated,
-                tokens=len(texts.words) + len(texts.question) * count,
-                positions=positions,
-            )
-            rankings.append(ranking)
+            scores, positions = np.zeros(0), 0.0
+            if len(encoded.indices):
+                scores, positions = next(scored)
+            rankings.append(self._ranking_of_stage(encoded, scores, positions, layer=1))
         return rankings
 
     def _scores(self, lists: Sequence[WordList]) -> Tuple[List[np.ndarray], np.ndarray]:

@@ -244,10 +244,6 @@ class Member(Network):
         layers = self.backbone.layers + branch.layers
         self.path = Stage(self.backbone.embeddings, layers, branch.head, last=True)
 
-    @property
-    def heads(self) -> List[Head]:
-        return [self.path.head]
-
     def encoder_stages(self) -> List[Stage]:
         return [self.path]
 

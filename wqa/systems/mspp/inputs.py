@@ -14,7 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from wqa.engines.inputs import EngineInputs
-from wqa.errors import OptionError, QuestionTooLong, check_choice, check_range
+from wqa.errors import OptionError, check_choice, check_range
 from wqa.text.batching import bucketed, pad_rows
 from wqa.text.split_inputs import SplitInputs, SplitPair
 from wqa.text.tokenizers import Tokenizer
@@ -92,13 +92,9 @@ class JointInputs(SplitInputs):
             names.insert(2, "positions")
         self.names = tuple(names)
 
-    def _too_long(self, where: str, tokens: str, room: int) -> QuestionTooLong:
-        return QuestionTooLong(
-            where,
-            f"{tokens} tokens",
-            f"at most {room}, as a segment has {self.max_length} with its special tokens",
-            'shorten the question, or set long_questions="truncate"',
-        )
+    def _too_long(self, tokens: str, room: int) -> Tuple[str, str]:
+        segment = f"as a segment has {self.max_length} with its special tokens"
+        return f"{tokens} tokens", f"at most {room}, {segment}"
 
     def settings(self) -> Dict[str, Any]:
         return self._settings

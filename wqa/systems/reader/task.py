@@ -22,11 +22,11 @@ from tqdm import tqdm
 from wqa.data import Question, filter_questions, read_questions
 from wqa.data.formats import data_digest
 from wqa.data.records import known_labels
-from wqa.errors import DataError, QuestionTooLong, check_choice, shorten
+from wqa.errors import DataError, QuestionTooLong, shorten
 from wqa.evaluation import reading_evaluator
 from wqa.io.progress import note_counts
 from wqa.models import Network
-from wqa.systems.reader.reader import Reader, Window, occurrences, tokens_of, windows_of
+from wqa.systems.reader.reader import Window, occurrences, tokens_of, windows_of
 from wqa.text import (
     Located,
     PairInputs,
@@ -38,7 +38,6 @@ from wqa.text import (
     plan_by_question,
 )
 from wqa.training.losses import span_cross_entropy
-from wqa.training.pairs import SHUFFLES
 from wqa.training.task import Arrays, Setup, Task
 
 
@@ -160,7 +159,6 @@ class ReaderTask(Task):
         shuffle: str = "pair",
         digest: str = "",
     ) -> None:
-        check_choice("shuffle", shuffle, SHUFFLES)
         self.network, self.inputs, self.examples = network, inputs, examples
         self.max_length, self.digest = inputs.max_length, digest
         self._shuffle = shuffle
@@ -217,9 +215,5 @@ class ReaderTask(Task):
 
 def evaluate_answers(dev: Any, inputs: Any) -> Any:
     """Make the evaluator of answers; ``dev`` is a `wqa.systems.development.Development`."""
-
-    def build(network: Any) -> Any:
-        return Reader(network, inputs, dev.engine)
-
     read = getattr(dev.own_config, "read", 0)  # where the system has this option
-    return reading_evaluator(dev.questions(inputs), build, dev.is_live, read)
+    return reading_evaluator(dev.questions(inputs), dev.user_of(inputs), dev.is_live, read)
