@@ -7,16 +7,7 @@ import dataclasses
 import os
 import pathlib
 import tempfile
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    NamedTuple,
-    Optional,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, NamedTuple, Optional, Union
 
 from wqa.config import EngineConfig
 from wqa.config.systems import KINDS, import_part
@@ -248,9 +239,9 @@ def _load_baseline(name: BaselineName, loading: _Loading) -> Ranker:
         if not name.with_bm25:
             return similarity
         names = ["bm25", str(name._replace(with_bm25=False))]
-        rankers = [import_part(BASELINES["bm25"])(BaselineName("bm25")), similarity]
+        rankers = [import_part(BASELINES["bm25"])(), similarity]
         return EnsembleRanker(rankers, names=names, combine="scores")
-    return import_part(BASELINES[name.rule])(name)
+    return import_part(BASELINES[name.rule])(name.seed)
 
 
 def rank_all(

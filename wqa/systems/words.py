@@ -150,7 +150,12 @@ def embed_words(
         scaled = table.vectors if length is None else _of_length(table.vectors, length)
         write_word_vectors(out, WordVectors(table.words, scaled, {**table.meta, **settings}))
     seconds = 0.0 if stored else time.perf_counter() - start
-    return _report(read_word_vectors(out), counts, seconds)
+    made = read_word_vectors(out)
+    words, count = set(made.words), len(counts.words)
+    keys = [table_keys([word], made.masks_digits) for word in counts.words]
+    has_vector = [not words.isdisjoint(of_word) for of_word in keys]
+    coverage = int(counts.counts[has_vector].sum()) / counts.total
+    return TableReport(made, count, sum(has_vector), coverage, seconds)
 
 
 def _of_length(vectors: np.ndarray, length: float) -> np.ndarray:
@@ -158,15 +163,6 @@ def _of_length(vectors: np.ndarray, length: float) -> np.ndarray:
     exact = vectors.astype(np.float64)
     norms = np.sqrt(np.square(exact).sum(axis=1, keepdims=True))
     return (exact * (length / np.maximum(norms, 1e-12))).astype(np.float32)
-
-
-def _report(table: WordVectors, counts: WordCounts, seconds: float) -> TableReport:
-    words = set(table.words)
-    has_vector = [
-        not words.isdisjoint(table_keys([word], table.masks_digits)) for word in counts.words
-    ]
-    coverage = int(counts.counts[has_vector].sum()) / counts.total
-    return TableReport(table, len(counts.words), sum(has_vector), coverage, seconds)
 
 
 def read_texts(paths: Sequence[PathLike], progress: bool = False) -> Iterator[str]:

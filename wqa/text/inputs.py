@@ -93,22 +93,22 @@ class PairInputs:
 
     #: Names of the arrays of `pad`, in the order in which a network takes them.
     names: Tuple[str, ...] = ("token_ids", "token_types", "valid_length")
-    #: Whether question and candidate are one input, as in the stores of `wqa tokenize`.
-    joins_pairs = True
+    #: Whether question and candidate are one input, as in stores; whether it has special tokens.
+    joins_pairs = has_specials = True
 
     def __init__(
         self, tokenizer: Tokenizer, max_length: int = 128, long_questions: str = "error"
     ) -> None:
         check_choice("long_questions", long_questions, LONG_QUESTIONS)
-        if tokenizer.pair_form not in PAIR_FORMS:
+        if self.has_specials and tokenizer.pair_form not in PAIR_FORMS:
             problem = f"one of {tokenizer.pair_form}, without special tokens"
             expected = "the tokenizer of a pretrained encoder, or of a run that has one"
             raise EncoderError("tokenizer", problem, expected)
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.long_questions = long_questions
-        self.form = PAIR_FORMS[tokenizer.pair_form]
-        # One id more than fits, so that longer texts are told from those that fit.
+        if self.has_specials:
+            self.form = PAIR_FORMS[tokenizer.pair_form]
         self.needed = max_length + 1
         self._longest_question = self._most_question_tokens()
 

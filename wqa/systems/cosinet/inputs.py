@@ -7,12 +7,10 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
-from wqa.config.training import LONG_QUESTIONS
 from wqa.engines.inputs import EngineInputs
-from wqa.errors import check_choice, check_range
+from wqa.errors import check_range
 from wqa.text.batching import BUCKET, bucketed, order_of, pad_rows
 from wqa.text.inputs import PairInputs, TokenIds
-from wqa.text.tokenizers import Tokenizer
 
 
 class WordPair(NamedTuple):
@@ -74,18 +72,11 @@ class ListInputs(PairInputs):
         "candidate_valid",
         "list_valid",
     )
-    joins_pairs = False
+    joins_pairs = has_specials = False
 
-    def __init__(
-        self, tokenizer: Tokenizer, max_length: int = 128, long_questions: str = "error"
-    ) -> None:
-        check_choice("long_questions", long_questions, LONG_QUESTIONS)
-        check_range("max_length", max_length, 1)
-        self.tokenizer = tokenizer
-        self.max_length = max_length
-        self.long_questions = long_questions
-        self.needed = max_length + 1
-        self._longest_question = max_length
+    def _most_question_tokens(self) -> int:
+        check_range("max_length", self.max_length, 1)
+        return self.max_length
 
     def _room(self, question_tokens: int) -> int:
         return self.max_length

@@ -22,7 +22,7 @@ from mxnet.gluon import Parameter, nn
 
 from wqa.config import BackboneConfig
 from wqa.config.systems import option, without_option
-from wqa.errors import OptionError, check_choice, check_range
+from wqa.errors import OptionError, check_choice
 from wqa.models.backbone import real_positions
 from wqa.models.heads import KINDS, Recurrence
 from wqa.models.network import Network, NetworkConfig
@@ -83,8 +83,6 @@ class ListConfig(NetworkConfig):
     def __post_init__(self) -> None:
         for name, known in self.CHOICES.items():
             check_choice(name, getattr(self, name), known)
-        check_range("rows", self.rows, 0)
-        check_range("width", self.width, 0)
         if self.loss == "pointwise" and self.recurrent != "none":
             expected = "listwise, as a recurrent layer learns from whole lists"
             raise OptionError("loss and recurrent", f"pointwise and {self.recurrent}", expected)

@@ -73,8 +73,9 @@ class ListRanker(InputsRanker):
             scores, positions = score_inputs(self._engine, pairs, 1)
             sums = np.concatenate([[0], np.cumsum(positions)])
             ends = np.cumsum(counts)
-            return np.split(scores[:, 0], ends[:-1]), sums[ends] - sums[ends - counts]
-        of_lists: List[np.ndarray] = [np.zeros(0)] * len(lists)
+            of_lists = np.split(scores[:, 0], ends[:-1])
+            return of_lists, sums[ends] - sums[ends - counts]
+        of_lists = [np.zeros(0)] * len(lists)
         positions = np.zeros(len(lists))
         works = self._list_batches(lists, counts)
         for work, done in zip(works, self._engine.run_all(works)):

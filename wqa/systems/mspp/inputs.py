@@ -14,7 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from wqa.engines.inputs import EngineInputs
-from wqa.errors import OptionError, check_choice, check_range
+from wqa.errors import check_choice, check_range
 from wqa.text.batching import bucketed, pad_rows
 from wqa.text.split_inputs import SplitInputs, SplitPair
 from wqa.text.tokenizers import Tokenizer
@@ -127,8 +127,6 @@ class JointInputs(SplitInputs):
 
     def join(self, pairs: Sequence[SplitPair]) -> JointInput:
         """Join the segments of a question and at most k candidates to one input."""
-        if len(pairs) > self.k:
-            raise OptionError("candidates", len(pairs), f"at most k={self.k}")
         segments = [pairs[0].question.token_ids]
         segments += [pair.document.token_ids for pair in pairs]
         if self._settings["missing"] == "visible":
