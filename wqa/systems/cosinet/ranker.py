@@ -47,10 +47,12 @@ class ListRanker(InputsRanker):
         words, non_blank, truncated = self.inputs.encode_list(question.question, texts, question.id)
         by_candidate = np.empty_like(truncated)
         by_candidate[order] = truncated
-        indices, read = order[non_blank], len(words.words)
-        tokens = read + len(words.question) * len(indices)
+        indices = order[non_blank]
+        question_words = len(words.question)
+        tokens = len(words.words) + question_words * len(indices)
         encoded = StageInputs(words, indices, by_candidate, tokens, question)
-        return encoded, read + len(words.question) * len(texts)
+        size = len(words.words) + question_words * len(texts)
+        return encoded, size
 
     def _rank_group(self, group: Sequence[StageInputs]) -> List[Ranking]:
         lists = [encoded.inputs for encoded in group if len(encoded.indices)]
@@ -89,7 +91,9 @@ class ListRanker(InputsRanker):
         if getattr(self._engine, "takes_lists", False):
             lengths = np.array([words.length for words in lists], dtype=int)
             return micro_batches(self._engine, lists, lengths)
-        longest = [(len(words.question), int(words.lengths.max())) for words in lists]
+        widths = np.zeros((len(lists), 2), dtype=int)
+        for row, words in zip(widths, lists):
+            row[:] = len(words.question), words.lengths.max()
         most = self._config.batch_tokens or LIST_WORDS
-        batches = plan_lists(counts, np.array(longest).reshape(-1, 2), most)
+        batches = plan_lists(counts, widths, most)
         return [MicroBatch([0], batch, [lists[index] for index in batch]) for batch in batches]

@@ -78,7 +78,8 @@ class ClaimTask(MSPPTask):
         if self.network.own_config.missing == "visible":
             missing = (groups < 0).sum(axis=1)
             lengths = lengths + SPECIALS * missing
-        rows = plan_rows(lengths, tokens // self.max_length, rng)
+        size = tokens // self.max_length
+        rows = plan_rows(lengths, size, rng)
         return [groups[indices] for indices in rows]
 
     def losses(self, batch: Arrays, update: int) -> Arrays:
