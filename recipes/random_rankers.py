@@ -12,7 +12,8 @@ import numpy as np
 from wqa.config import EngineConfig
 from wqa.engines.choice import choose_engine, packing_obstacle
 from wqa.models import parse_devices
-from wqa.systems.load import build_ranker, quantize_network
+from wqa.systems.load import build_ranker
+from wqa.systems.quantize import quantize_network
 from wqa.systems.registry import DEFAULT, build_network
 from wqa.text import SplitPair, TextInput
 

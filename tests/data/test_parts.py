@@ -38,6 +38,7 @@ class Squares(PartTask):
         self.data, self.out, self.power = str(data), str(out), power
         self.computed = []
 
+    @property
     def settings(self):
         return {"power": self.power, "data": pathlib.Path(self.data).read_text()[:20]}
 

@@ -122,7 +122,8 @@ def _rank_random_pairs(engine: str, precision: str) -> None:
     from mxnet.initializer import Normal
 
     from wqa.engines.choice import choose_engine
-    from wqa.systems.load import build_ranker, quantize_network
+    from wqa.systems.load import build_ranker
+    from wqa.systems.quantize import quantize_network
     from wqa.systems.registry import DEFAULT, build_network
     from wqa.text import TextInput
 

@@ -72,7 +72,7 @@ def run_on_devices(
         for _, process in processes.values():
             process.terminate()
             process.join()
-    report, parts = PartsReport(task.finished(task.settings())), read_parts(task)
+    report, parts = PartsReport(task.finished(task.settings)), read_parts(task)
     if parts is not None:  # the merge was locked when the last process looked
         report = merge_if_whole(parts, progress, stop)
     computed = sum(report.computed for report in reports)

@@ -91,7 +91,7 @@ def run_on_ray(
         As `wqa.data.parts.run_parts` raises it.
     """
     stop = stop or StopRequest()
-    meta = task.finished(task.settings())
+    meta = task.finished(task.settings)
     if meta is not None:
         return PartsReport(meta)
     with _connect(cluster, threads, on_gpus) as ray:
@@ -102,7 +102,7 @@ def run_on_ray(
         _wait_for_manifest(ray, remote.remote(task, folder), task, stop)
         parts = read_parts(task)
         if parts is None:
-            meta = task.finished(task.settings())
+            meta = task.finished(task.settings)
             if meta is None:
                 problem = "the workers have written a manifest, but it is not here"
                 expected = "a folder that all machines share"

@@ -55,21 +55,18 @@ class PartTask(abc.ABC):
         File that is divided.
     out : str
         Folder to make of the results.
+    settings : dict
+        Digests and options that the results depend on, in values of JSON. No model is loaded for
+        them.
     verb, unit : str
         What is done, such as "score", and what a part is counted in, such as "candidate".
     """
 
     data: str
     out: str
+    settings: Any
     verb: ClassVar[str]
     unit: ClassVar[str]
-
-    @abc.abstractmethod
-    def settings(self) -> Dict[str, Any]:
-        """Digests and options that the results depend on, in values of JSON.
-
-        No model is loaded for them.
-        """
 
     def loaded_settings(self) -> Dict[str, Any]:
         """Further settings, which only the loaded model tells."""
@@ -188,14 +185,14 @@ def run_parts(
     """
     stop = stop or StopRequest()
     with contextlib.ExitStack() as stack:
-        if shard == (1, 1) and task.finished(task.settings()) is None:
+        if shard == (1, 1) and task.finished(task.settings) is None:
             stack.enter_context(lock_output(_folder(task)))
             begun = read_parts(task)
             if begun is not None and len(begun.missing()) == len(begun.partitions):
                 remove_parts(begun.folder)  # of a command that failed, perhaps with other settings
         parts = open_parts(task)
         if parts is None:
-            return PartsReport(task.finished(task.settings()))
+            return PartsReport(task.finished(task.settings))
         computed, seconds = _compute(parts, shard, progress, stop)
     report = merge_if_whole(parts, progress, stop)
     return report._replace(computed=computed, seconds=round(seconds, 3))
@@ -255,16 +252,16 @@ def open_parts(task: PartTask) -> Optional[Parts]:
     """
     path = _folder(task) / MANIFEST
     while True:
-        if task.finished(task.settings()) is not None:
+        if task.finished(task.settings) is not None:
             remove_parts(path.parent)  # those that a killed merge has left
             return None
         parts = read_parts(task)
         if parts is not None:
-            parts.check({**task.settings(), **task.loaded_settings()}, task.machine_settings())
+            parts.check({**task.settings, **task.loaded_settings()}, task.machine_settings())
             return parts
         try:
             with lock_output(path):
-                if not path.is_file() and task.finished(task.settings()) is None:
+                if not path.is_file() and task.finished(task.settings) is None:
                     _write_manifest(task, path)
         except OutputLocked:
             time.sleep(PAUSE)
@@ -280,7 +277,7 @@ def _write_manifest(task: PartTask, path: pathlib.Path) -> None:
         part.unlink()
     manifest = {
         "format": FORMAT,
-        "settings": {**task.settings(), **task.loaded_settings()},
+        "settings": {**task.settings, **task.loaded_settings()},
         "machine": task.machine_settings(),
         "partitions": list(task.divide()),
     }

@@ -42,6 +42,16 @@ class QuestionPairs(NamedTuple):
     originals: Sequence[int]  # index of the first candidate with the text of each
 
 
+class StageInputs(NamedTuple):
+    """A question as a network of one stage reads it."""
+
+    inputs: Any
+    indices: np.ndarray  # candidates that are scored, in the order of their scores
+    truncated: np.ndarray  # of all candidates
+    tokens: int  # that the stage reads for all of them
+    question: Question
+
+
 class InputsRanker(GroupRanker):
     """A ranker of one network: it tokenizes questions, and its engine ranks groups of them.
 
@@ -136,20 +146,14 @@ class InputsRanker(GroupRanker):
         raise NotImplementedError
 
     def _ranking_of_stage(
-        self,
-        encoded: Any,
-        indices: np.ndarray,
-        scores: np.ndarray,
-        layer: int,
-        tokens: int,
-        positions: float,
+        self, encoded: StageInputs, scores: np.ndarray, positions: float, layer: int
     ) -> Ranking:
         """Ranking by one stage, which scored some of the candidates; the others are blank.
 
-        ``encoded`` has the ``question``, and which candidates are ``truncated``. ``indices`` are
-        the candidates of ``scores``, both (n,). ``tokens`` are those that the stage read for all of
-        them, ``positions`` the same with padding.
+        ``positions`` are the tokens that it read for all of them, with padding. Shapes: `scores`
+        (n,).
         """
+        _, indices, truncated, tokens, question = encoded
         cost = FREE
         if len(indices):
             work, of_lists = self._full_work, len(indices) * self._list_work
@@ -157,7 +161,6 @@ class InputsRanker(GroupRanker):
             multiply_adds = float(tokens * work + of_lists)
             padded = float(positions * work + of_lists)
             cost = Cost(1.0, one_token, one_token, multiply_adds, padded, multiply_adds)
-        question, truncated = encoded.question, encoded.truncated
         where = f"{question_name(question)}, scores"
         check_finite(scores, lambda index: (where, candidate_name(question, int(indices[index]))))
         exit_scores = np.full((1, len(truncated)), np.nan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Callable, Collection, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -14,9 +14,22 @@ from wqa.errors import EncoderError, OptionError
 from wqa.io.encoder_directories import PathLike, encoder_directory
 from wqa.models import Network
 from wqa.pretrained.load import Devices, initialize, with_gradients
-from wqa.pretrained.source import DirectoryLayout, Source, TensorMap
+from wqa.pretrained.source import Source, TensorMap, read_sizes
 from wqa.pretrained.weights import Weights
 from wqa.systems.registry import SYSTEMS, build_network
+
+#: Greatest length of an input, for files that record none.
+MAX_LENGTH = 128
+
+
+class Opened(NamedTuple):
+    """Files whose tensors were checked, the model that they fill, and how they do it."""
+
+    files: TensorMap
+    model: Any
+    system: str
+    fill: Callable[[], None]
+    max_length: int = MAX_LENGTH
 
 
 class Checkpoint(TensorMap):
@@ -25,43 +38,45 @@ class Checkpoint(TensorMap):
     remedy = "name the encoder that the checkpoint was trained from"
     fetch = f"fetch the file again, or {remedy}"
 
-    def __init__(
-        self, path: pathlib.Path, encoder: Callable[[Collection[str]], BackboneConfig]
-    ) -> None:
-        weights = Weights(path)
-        layout = _recognize(path, weights)
-        plain = layout.plain_names(weights.shapes)
-        options = layout.options(path, plain)
-        config = encoder(weights.shapes)
-        if config.layout != layout.family:
-            problem = f"an encoder of the family {config.family.name}"
-            expected = f"{layout.family}, the family of {path}"
-            raise EncoderError("encoder", problem, expected, self.remedy)
-        self.network = _build(layout.system, config, options, path, self.remedy)
-        super().__init__(path, weights, plain, layout.names(self.network))
-        self.system = layout.system
+
+def open_checkpoint(path: pathlib.Path, folder: pathlib.Path) -> Opened:
+    """Open an authors' checkpoint, by the configuration of its encoder."""
+    weights, remedy = Weights(path), Checkpoint.remedy
+    layout = _recognize(path, weights)
+    plain = layout.plain_names(weights.shapes)
+    options = layout.options(path, plain)
+    config = read_sizes(folder, weights.shapes)
+    if config.layout != layout.family:
+        problem = f"an encoder of the family {config.family.name}"
+        expected = f"{layout.family}, the family of {path}"
+        raise EncoderError("encoder", problem, expected, remedy)
+    network = _build(layout.system, config, options, path, remedy)
+    files = Checkpoint(path, weights, plain, layout.names(network))
+    files.check(network)
+    return Opened(files, network, layout.system, lambda: files.fill(network))
 
 
-def find_layout(files: Source) -> Optional[DirectoryLayout]:
-    """Find the layout of a directory that holds the network of a system."""
-    for layout in _layouts("directory"):
-        if layout.recognizes(files):
-            return layout
-    return None
+def open_network(files: Source) -> Optional[Opened]:
+    """Open the network of a system that a directory holds, if it holds one."""
+    layouts = [layout for layout in _layouts("directory") if layout.recognizes(files)]
+    if not layouts:
+        return None
+    layout, path = layouts[0], files.where / "config.json"
+    network = _build(layout.system, files.config, layout.options(files), path, files.remedy)
+    files.check(network.encoders[0])
+
+    def fill() -> None:
+        files.fill(network.encoders[0])
+        layout.fill(network, files)
+
+    length = max(MAX_LENGTH, layout.max_length(network))
+    return Opened(files, network, layout.system, fill, length)
 
 
 def _layouts(part: str) -> List[Any]:
     """Layouts of all systems that have one."""
     types = [system.part(part) for system in SYSTEMS.values()]
     return [layout() for layout in types if layout is not None]
-
-
-def build_held(layout: DirectoryLayout, files: Source) -> Network:
-    """Build the network that a directory holds, without memory for its parameters yet."""
-    options, path = layout.options(files), files.where / "config.json"
-    network = _build(layout.system, files.config, options, path, files.remedy)
-    files.check(network.encoders[0])
-    return network
 
 
 def _build(
@@ -74,29 +89,22 @@ def _build(
         raise EncoderError(path, f"{error.where}: {error.found}", error.expected, remedy) from None
 
 
-def fill_held(layout: DirectoryLayout, network: Network, files: Source) -> None:
-    """Write a directory's tensors into its network."""
-    files.fill(network.encoders[0])
-    layout.fill(network, files)
-
-
-def load_held(directory: PathLike, ctx: Devices = None) -> Tuple[str, Network]:
-    """Load the network that scores candidates in a directory; returns its system too."""
+def open_classifier(directory: PathLike, ctx: Devices = None) -> Opened:
+    """Load the network that scores candidates in a directory."""
     with encoder_directory(directory) as folder:
         files = Source(folder)
-        layout = find_layout(files)
-        network = None if layout is None else build_held(layout, files)
-        if layout is None or network is None or network.computes != "scores":
+        opened = open_network(files)
+        if opened is None or opened.model.computes != "scores":
             problem = "an encoder without a classifier"
             expected = "a fine-tuned classifier, or a run"
             if files.labels() > 2:
                 problem = f"a classifier of {files.labels()} outputs"
                 expected = "1 or 2: wrong and right candidates"
             raise EncoderError(directory, problem, expected)
-        initialize(network, mx.init.Zero(), ctx)
-        fill_held(layout, network, files)
-    with_gradients(network)
-    return layout.system, network
+        initialize(opened.model, mx.init.Zero(), ctx)
+        opened.fill()
+    with_gradients(opened.model)
+    return opened
 
 
 def load_classifier(directory: PathLike, ctx: Devices = None) -> Network:
@@ -122,7 +130,7 @@ def load_classifier(directory: PathLike, ctx: Devices = None) -> Network:
     EncoderError
         If there is no classifier of one or two outputs, or a tensor is missing or of another shape.
     """
-    return load_held(directory, ctx)[1]
+    return open_classifier(directory, ctx).model
 
 
 def _recognize(path: pathlib.Path, weights: Weights) -> Any:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import pathlib
-from typing import Any, Callable, List, NamedTuple, Optional
+from typing import List, Optional
 
 import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 
@@ -20,14 +19,11 @@ from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike
 from wqa.models import Backbone, library_versions
 from wqa.pretrained.load import initialize
-from wqa.pretrained.source import Source, TensorMap, read_sizes
+from wqa.pretrained.source import Source
 from wqa.pretrained.weights import FORMATS
-from wqa.systems.checkpoints import Checkpoint, build_held, fill_held, find_layout
+from wqa.systems.checkpoints import Opened, open_checkpoint, open_network
 from wqa.systems.saving import write_run
 from wqa.text import load_tokenizer
-
-#: Greatest length of a pair that a converted run records.
-MAX_LENGTH = 128
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +108,7 @@ def convert(
         expected = f"that of a checkpoint, a file that ends in {', '.join(FORMATS)}, and no other"
         raise OptionError("encoder", f"{encoder or 'none'} for {source}", expected)
     with encoder_directory(encoder or source) as folder:
-        opened = _open_checkpoint(path, folder) if is_checkpoint else _open_directory(folder)
+        opened = open_checkpoint(path, folder) if is_checkpoint else _open_directory(folder)
         tokenizer = load_tokenizer(folder)
         files, model = opened.files, opened.model
         tokenizer.check_fits(model.config, folder)
@@ -141,35 +137,12 @@ def convert(
     )
 
 
-class _Opened(NamedTuple):
-    """Files whose tensors were checked, the model that they fill, and how they do it."""
-
-    files: TensorMap
-    model: Any
-    system: str
-    fill: Callable[[], None]
-    max_length: int = MAX_LENGTH
-
-
-def _open_checkpoint(path: pathlib.Path, folder: pathlib.Path) -> _Opened:
-    """Open an authors' checkpoint, by the configuration of its encoder."""
-    files = Checkpoint(path, functools.partial(read_sizes, folder))
-    network = files.network
-    files.check(network)
-    fill = functools.partial(files.fill, network)
-    return _Opened(files, network, files.system, fill)
-
-
-def _open_directory(folder: pathlib.Path) -> _Opened:
+def _open_directory(folder: pathlib.Path) -> Opened:
     """Open the network that a directory holds, else its encoder."""
     files = Source(folder)
-    layout = find_layout(files)
-    if layout is None:
-        model = PretrainedEncoder(files.config, files.has_pooler())
-        files.check(model.backbone)
-        fill = functools.partial(model.fill, files)
-        return _Opened(files, model, "encoder", fill)
-    network = build_held(layout, files)
-    fill = functools.partial(fill_held, layout, network, files)
-    length = max(MAX_LENGTH, layout.max_length(network))
-    return _Opened(files, network, layout.system, fill, length)
+    opened = open_network(files)
+    if opened is not None:
+        return opened
+    model = PretrainedEncoder(files.config, files.has_pooler())
+    files.check(model.backbone)
+    return Opened(files, model, "encoder", lambda: model.fill(files))

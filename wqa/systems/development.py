@@ -7,6 +7,7 @@ training also evaluates what ranks without it, and writes an ensemble of these r
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import logging
 import os
@@ -25,7 +26,7 @@ from wqa.evaluation import dev_evaluator, evaluate
 from wqa.evaluation.reliability import note_few_questions
 from wqa.io.encoder_directories import INSTALLED
 from wqa.io.files import write_json
-from wqa.systems.load import build_ranker, load_ranker
+from wqa.systems.load import load_ranker
 from wqa.systems.registry import find_system, run_kind
 from wqa.text import naming_file, note_long_questions, prepare_questions
 from wqa.training.checkpoint import MetricsFile
@@ -59,6 +60,11 @@ class Development:
     def is_live(self) -> bool:
         """Whether the engine reads the current parameters, as MXNet's alone does."""
         return self.engine.engine == "mxnet"
+
+    def user_of(self, inputs: Any) -> Callable[[Any], Any]:
+        """Function that builds what uses a network: a ranker, a reader or a verifier."""
+        build = find_system(self.system).ranker_type(self.own_config.computes)
+        return functools.partial(build, inputs=inputs, engine=self.engine)
 
     def evaluator(self, inputs: Any) -> Evaluator:
         """Make the evaluator of networks with these inputs."""
@@ -104,10 +110,7 @@ def evaluate_rankings(dev: Development, inputs: Any) -> Evaluator:
         expected = "development questions with candidates of label 1"
         raise DataError("questions", problem, expected, "check its labels, or train without --dev")
 
-    def build(network: Any) -> Any:
-        return build_ranker(dev.system, network, inputs, engine=dev.engine)
-
-    return dev_evaluator(questions, build, live=dev.is_live, progress=True)
+    return dev_evaluator(questions, dev.user_of(inputs), live=dev.is_live, progress=True)
 
 
 class Comparison:

@@ -102,7 +102,8 @@ class EncodingTask(PartTask):
         return PartitionReader(self.data, parse_document, LONGEST_DOCUMENT, read_documents)
 
     @functools.cached_property
-    def _settings(self) -> Dict[str, Any]:
+    def settings(self) -> Dict[str, Any]:
+        """What the encodings depend on: digests and options."""
         return {
             "documents_sha256": _digest(self.data),
             "run_sha256": ranker_digest(self.run),
@@ -111,10 +112,6 @@ class EncodingTask(PartTask):
             "tokens": self.first_tokens,
             "partition_tokens": self.partition_tokens,
         }
-
-    def settings(self) -> Dict[str, Any]:
-        """What the encodings depend on: digests and options."""
-        return self._settings
 
     def loaded_settings(self) -> Dict[str, Any]:
         """Digests of the encoder and its tokenizer, and the length limit."""

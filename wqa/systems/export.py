@@ -116,10 +116,11 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
 def huggingface_tensors(model: ExitNetwork) -> Dict[str, np.ndarray]:
     """Parameters of a monolithic ranker by Hugging Face's names."""
     family, tensors = HUGGINGFACE[model.config.layout], {}
-    parameters = model.backbone._collect_params_with_prefix()
+    # The layers above the exit are left out.
+    parameters = model.path(0)._collect_params_with_prefix()
     names = huggingface_names(model.config)
     for ours, theirs in names.items():
-        if theirs and ours in parameters and _is_exported(ours, model):
+        if theirs and ours in parameters:
             values = parameters[ours].data().asnumpy()
             if ours == "embeddings.word.weight" and not names["embeddings.token_type.weight"]:
                 # The family has no token types, so the one row, which training changes, is added
@@ -134,13 +135,6 @@ def huggingface_tensors(model: ExitNetwork) -> Dict[str, np.ndarray]:
         for kind, parameter in getattr(model.head(0), ours)._collect_params_with_prefix().items():
             tensors[f"{start}.{kind}"] = parameter.data().asnumpy()
     return tensors
-
-
-def _is_exported(name: str, model: ExitNetwork) -> bool:
-    """Whether a parameter is below the exit; the layers above it are left out."""
-    part, number = name.split(".")[:2]
-    is_layer = part == "layers" and number.isdigit() and not model.config.shared_layers
-    return not is_layer or int(number) < model.exits[-1]
 
 
 def _tokenizer_config(run: LoadedRun) -> Dict[str, Union[str, int, List[str]]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import pathlib
-import tempfile
 import types
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
@@ -121,15 +120,3 @@ def load_inputs(
         problem = f"inputs that do not fit the system ({error})"
         expected = "those of the installed version of the system"
         raise RunDirectoryError(folder / "config.json", problem, expected, hint) from None
-
-
-def load_temporary(
-    export: Callable[[pathlib.Path], Any], engine: EngineConfig, options: Dict[str, Any]
-) -> Ranker:
-    """Load the ranker of graphs that ``export`` writes to a temporary folder."""
-    temporary = tempfile.TemporaryDirectory(prefix="wqa_onnx_")  # noqa: SIM115 - as the ranker
-    folder = pathlib.Path(temporary.name) / "exported"
-    export(folder)
-    ranker: Any = load_exported(folder, engine, options)
-    ranker.network.temporary = temporary  # sessions map the weights
-    return ranker

@@ -6,17 +6,8 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Union,
-)
+import tempfile
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, NamedTuple, Optional, Union
 
 from wqa.config import EngineConfig
 from wqa.config.systems import KINDS, import_part
@@ -33,12 +24,11 @@ from wqa.inference.ranking import Ranking
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.windows import WindowRanker
 from wqa.io.files import PathLike
-from wqa.systems.exported import load_exported, load_temporary
+from wqa.systems.exported import load_exported
 from wqa.systems.registry import BASELINES, find_system, read_tuned
 from wqa.text import PairInputs
 
 if TYPE_CHECKING:
-    from wqa.engines.onednn.quantize import QuantizedLayers
     from wqa.models import Network
 
 
@@ -71,14 +61,6 @@ def build_ranker(system: str, network: Network, inputs: PairInputs, **options: A
         raise OptionError("system", f"{system}, which is {what}", "a system that ranks")
     build = find_system(system).ranker_type()
     return build(network, inputs, system=system, **options)
-
-
-def quantize_network(system: str, network: Network, pairs: Sequence[Any]) -> QuantizedLayers:
-    """Quantize the products of a network as the ranker of its system computes them."""
-    from wqa.engines.onednn.quantize import quantize_network as quantize  # needs MXNet
-
-    owner = find_system(system).ranker_type(network.computes)
-    return quantize(owner.engine_inputs(network), pairs)
 
 
 def load_ranker(
@@ -211,10 +193,20 @@ def _load(source: Probe, drops: Dict[str, Any], loading: _Loading) -> Ranker:
     if source.kind == "export":
         return load_exported(source.path, engine, own)
     if engine.engine == "onnxruntime":
-        from wqa.systems.export_onnx import export_onnx  # needs MXNet
-
-        return load_temporary(lambda folder: export_onnx(source.path, folder), engine, own)
+        return _load_graphs(source, engine, own)
     return _load_network(source, engine, own)
+
+
+def _load_graphs(source: Probe, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
+    """Load the ranker of a run's graphs, which are exported to a temporary folder."""
+    from wqa.systems.export_onnx import export_onnx  # needs MXNet
+
+    temporary = tempfile.TemporaryDirectory(prefix="wqa_onnx_")  # noqa: SIM115 - as the ranker
+    folder = pathlib.Path(temporary.name) / "exported"
+    export_onnx(source.path, folder)
+    ranker: Any = load_exported(folder, engine, options)
+    ranker.network.temporary = temporary  # sessions map the weights
+    return ranker
 
 
 def _load_network(source: Probe, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
@@ -247,9 +239,9 @@ def _load_baseline(name: BaselineName, loading: _Loading) -> Ranker:
         if not name.with_bm25:
             return similarity
         names = ["bm25", str(name._replace(with_bm25=False))]
-        rankers = [import_part(BASELINES["bm25"])(BaselineName("bm25")), similarity]
+        rankers = [import_part(BASELINES["bm25"])(), similarity]
         return EnsembleRanker(rankers, names=names, combine="scores")
-    return import_part(BASELINES[name.rule])(name)
+    return import_part(BASELINES[name.rule])(name.seed)
 
 
 def rank_all(

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-from typing import Iterable
+from typing import Any, Iterable, Sequence
 
 from wqa.config.training import STRENGTH
 from wqa.data import Question
 from wqa.data.digests import forget_digests, record_digests
 from wqa.data.probe import DESCRIPTIONS, probe
 from wqa.engines.choice import packing_obstacle
-from wqa.engines.onednn.quantize import write_quantized
+from wqa.engines.onednn import quantize as products
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.io.files import PathLike, atomic_writer, lock_output, sha256
-from wqa.systems.load import quantize_network
-from wqa.systems.run_directory import load_run, quantized_path
+from wqa.models import Network
+from wqa.systems.registry import find_system
+from wqa.systems.run_directory import QUANTIZED, load_run
 from wqa.text import note_long_questions, prepare_questions
+
+
+def quantize_network(system: str, network: Network, pairs: Sequence[Any]) -> Any:
+    """Quantize the products of a network as the ranker of its system computes them."""
+    owner = find_system(system).ranker_type(network.computes)
+    return products.quantize_network(owner.engine_inputs(network), pairs)
 
 
 def quantize(
@@ -47,10 +54,9 @@ def quantize(
             "pairs": str(len(pairs)),
             "strength": str(STRENGTH),
         }
-        path = quantized_path(folder)
-        forget_digests(folder, [path.name])
-        with atomic_writer(path, "wb") as file:
-            file.write(write_quantized(quantized, record))
-        record_digests(folder, [path.name])
+        forget_digests(folder, [QUANTIZED])
+        with atomic_writer(folder / QUANTIZED, "wb") as file:
+            file.write(products.write_quantized(quantized, record))
+        record_digests(folder, [QUANTIZED])
     note_long_questions(prepared.truncated, prepared.skipped)
     return len(pairs)

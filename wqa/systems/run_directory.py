@@ -27,14 +27,14 @@ from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike, sha256
 from wqa.models import Network, library_versions, parse_devices
 from wqa.pretrained.load import load_parameters
-from wqa.systems.checkpoints import load_held
+from wqa.systems.checkpoints import open_classifier
 from wqa.systems.exported import load_inputs
 from wqa.systems.registry import find_system, own_config
 from wqa.text import PairInputs, load_tokenizer
 
+#: File of a run's 8-bit weights.
+QUANTIZED = "int8.safetensors"
 _HINT = "restore the file from its run"
-#: Greatest length of a pair, for a classifier whose files do not record it.
-MAX_LENGTH = 128
 
 
 class LoadedRun(NamedTuple):
@@ -117,13 +117,14 @@ def _load_classifier(path: pathlib.Path, engine: EngineConfig, long_questions: s
         problem = f"int8 of {path}, another library's directory"
         raise OptionError("precision", problem, "a run of `wqa convert` and `wqa quantize`")
     with encoder_directory(path) as folder:
-        system, network = load_held(folder, parse_devices(engine.ctx))
+        opened = open_classifier(folder, parse_devices(engine.ctx))
+        network = opened.model
         tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(network.config, path)
-    max_length = min(MAX_LENGTH, network.config.max_positions)
+    max_length = min(opened.max_length, network.config.max_positions)
     inputs = network.text_inputs(tokenizer, max_length, long_questions)
     config = RunConfig(
-        system=system,
+        system=opened.system,
         backbone=network.config,
         network=as_json(network.own_config),
         max_length=max_length,
@@ -154,15 +155,10 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str) -> Network:
     return network
 
 
-def quantized_path(folder: pathlib.Path) -> pathlib.Path:
-    """File of a run's 8-bit weights."""
-    return folder / "int8.safetensors"
-
-
 def _load_quantized(
     folder: pathlib.Path, config: RunConfig, network: Network
 ) -> Optional[QuantizedLayers]:
-    path, hint = quantized_path(folder), f"quantize the run with `wqa quantize {folder}`"
+    path, hint = folder / QUANTIZED, f"quantize the run with `wqa quantize {folder}`"
     if packing_obstacle(network):
         return None  # the engine says why it cannot compute the network
     depth = len(network.quantized_layers())

@@ -134,7 +134,8 @@ class ScoringTask(PartTask):
         return PartitionReader(self.data)
 
     @functools.cached_property
-    def _settings(self) -> Dict[str, Any]:
+    def settings(self) -> Dict[str, Any]:
+        """What the scores depend on, but for the machine; None for defaults."""
         options, tokens = self.options, self.partition_tokens
         precision, cache = options.get("precision", "float32"), options.get("cache")
         settings = {
@@ -151,10 +152,6 @@ class ScoringTask(PartTask):
             value = options.get(name, default)
             settings[name] = None if value == default else value
         return json.loads(json.dumps(settings))
-
-    def settings(self) -> Dict[str, Any]:
-        """What the scores depend on, but for the machine; None for defaults."""
-        return self._settings
 
     def loaded_settings(self) -> Dict[str, Any]:
         """The system of the ranker."""

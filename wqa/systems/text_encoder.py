@@ -145,24 +145,22 @@ def load_text_encoder(
     """Load the encoder of a run's documents; longer texts than `most_tokens` are cut."""
     check_choice("precision", engine.precision, PRECISIONS)
     check_engine(engine)
-    backbone, tokenizer, max_length = _load(run, engine.ctx)
+    baseline = parse_baseline(run)
+    if baseline is not None and baseline.is_similarity:
+        _, backbone, tokenizer, max_length = load_encoders(baseline.encoder, engine.ctx)
+    else:
+        expected = "a run directory, or an encoder such as minilm"
+        loaded = load_run(run, EngineConfig(ctx=engine.ctx), expected=expected)
+        backbone, tokenizer = loaded.network.document_encoder, loaded.inputs.tokenizer
+        if backbone is None:
+            problem = (
+                f"a run of {loaded.config.system}, which reads question and candidate together"
+            )
+            raise RunDirectoryError(run, problem, "a system that encodes documents by themselves")
+        max_length = loaded.config.max_length
     max_length = min(max_length, most_tokens or max_length)
     return TextEncoder(
         SingleInputs(tokenizer, max_length),
         DocumentEncoder(backbone, tokenizer, max_length, engine),
         encodings_identity(backbone, tokenizer, max_length),
     )
-
-
-def _load(run: Union[str, os.PathLike[str]], ctx: str) -> Tuple[Backbone, Tokenizer, int]:
-    """The encoder of the documents of a run, its tokenizer, and the greatest length."""
-    baseline = parse_baseline(run)
-    if baseline is not None and baseline.is_similarity:
-        return load_encoders(baseline.encoder, ctx)[1:]
-    expected = "a run directory, or an encoder such as minilm"
-    loaded = load_run(run, EngineConfig(ctx=ctx), expected=expected)
-    backbone = loaded.network.document_encoder
-    if backbone is None:
-        problem = f"a run of {loaded.config.system}, which reads question and candidate together"
-        raise RunDirectoryError(run, problem, "a system that encodes documents by themselves")
-    return backbone, loaded.inputs.tokenizer, loaded.config.max_length

@@ -37,8 +37,6 @@ from wqa.io.progress import progress_bar, with_bar
 from wqa.systems.text_encoder import TextEncoder, load_text_encoder
 from wqa.text.words import split_words
 
-#: Function that makes a table.
-Make = Callable[[], WordVectors]
 #: Default number of elements, and default length, of vectors that are made: those of Numberbatch.
 UNITS, LENGTH = 300, 1.0
 #: Greatest length of a word of a vocabulary in characters; longer ones stay unknown.
@@ -136,7 +134,7 @@ def embed_words(
     if vectors is not None:
         kind = tell_format(vectors)
         settings: Dict[str, Any] = {"kind": kind, "source_sha256": sha256(vectors)}
-        make: Make = functools.partial(read_vector_file, vectors, counts.words, progress)
+        make: Any = functools.partial(read_vector_file, vectors, counts.words, progress)
     else:
         config = engine or EngineConfig()
         settings, make = _from_encoder(str(encoder), units or UNITS, config, counts.words, progress)
@@ -152,7 +150,12 @@ def embed_words(
         scaled = table.vectors if length is None else _of_length(table.vectors, length)
         write_word_vectors(out, WordVectors(table.words, scaled, {**table.meta, **settings}))
     seconds = 0.0 if stored else time.perf_counter() - start
-    return _report(read_word_vectors(out), counts, seconds)
+    made = read_word_vectors(out)
+    words, count = set(made.words), len(counts.words)
+    keys = [table_keys([word], made.masks_digits) for word in counts.words]
+    has_vector = [not words.isdisjoint(of_word) for of_word in keys]
+    coverage = int(counts.counts[has_vector].sum()) / counts.total
+    return TableReport(made, count, sum(has_vector), coverage, seconds)
 
 
 def _of_length(vectors: np.ndarray, length: float) -> np.ndarray:
@@ -160,15 +163,6 @@ def _of_length(vectors: np.ndarray, length: float) -> np.ndarray:
     exact = vectors.astype(np.float64)
     norms = np.sqrt(np.square(exact).sum(axis=1, keepdims=True))
     return (exact * (length / np.maximum(norms, 1e-12))).astype(np.float32)
-
-
-def _report(table: WordVectors, counts: WordCounts, seconds: float) -> TableReport:
-    words = set(table.words)
-    has_vector = [
-        not words.isdisjoint(table_keys([word], table.masks_digits)) for word in counts.words
-    ]
-    coverage = int(counts.counts[has_vector].sum()) / counts.total
-    return TableReport(table, len(counts.words), sum(has_vector), coverage, seconds)
 
 
 def read_texts(paths: Sequence[PathLike], progress: bool = False) -> Iterator[str]:
@@ -218,7 +212,7 @@ def encode_words(
 
 def _from_encoder(
     name: str, units: int, engine: EngineConfig, words: List[str], progress: bool
-) -> Tuple[Dict[str, Any], Make]:
+) -> Tuple[Dict[str, Any], Callable[[], WordVectors]]:
     """Settings of static vectors of an encoder, and the function that makes them."""
     encoder = load_text_encoder(f"cosine:{name}", engine, _MOST_TOKENS)
     check_range("units", units, 1, encoder.identity["units"])

@@ -81,17 +81,17 @@ def plan_batches(
         return []
     padded = -(-padded // BUCKET) * BUCKET
     padded = padded.reshape(len(padded), -1)  # (N, k)
-    samples = _order(len(padded), rng)
+    samples = order_of(len(padded), rng)
     shuffled = padded[samples]
     by_length = np.lexsort(shuffled.T)
     samples = samples[by_length]
     batches = []
     for start, end in _spans(padded[samples], tokens):
         batches.append(samples[start:end])
-    return [batches[index] for index in _order(len(batches), rng)]
+    return [batches[index] for index in order_of(len(batches), rng)]
 
 
-def _order(count: int, rng: Rng) -> np.ndarray:
+def order_of(count: int, rng: Rng) -> np.ndarray:
     """Indices from 0 on, shuffled if there is a generator."""
     if rng is None:
         return np.arange(count)
@@ -164,7 +164,7 @@ def plan_by_question(
     starts = _block_starts(in_all, questions, tokens * batches_a_block)
     ends = np.append(starts[1:], len(lengths))
     plan = []
-    for block in _order(len(starts), rng):
+    for block in order_of(len(starts), rng):
         start = starts[block]
         end = ends[block]
         for batch in plan_batches(lengths[start:end], tokens, rng):

@@ -93,22 +93,22 @@ class PairInputs:
 
     #: Names of the arrays of `pad`, in the order in which a network takes them.
     names: Tuple[str, ...] = ("token_ids", "token_types", "valid_length")
-    #: Whether question and candidate are one input, as in the stores of `wqa tokenize`.
-    joins_pairs = True
+    #: Whether question and candidate are one input, as in stores; whether it has special tokens.
+    joins_pairs = has_specials = True
 
     def __init__(
         self, tokenizer: Tokenizer, max_length: int = 128, long_questions: str = "error"
     ) -> None:
         check_choice("long_questions", long_questions, LONG_QUESTIONS)
-        if tokenizer.pair_form not in PAIR_FORMS:
+        if self.has_specials and tokenizer.pair_form not in PAIR_FORMS:
             problem = f"one of {tokenizer.pair_form}, without special tokens"
             expected = "the tokenizer of a pretrained encoder, or of a run that has one"
             raise EncoderError("tokenizer", problem, expected)
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.long_questions = long_questions
-        self.form = PAIR_FORMS[tokenizer.pair_form]
-        # One id more than fits, so that longer texts are told from those that fit.
+        if self.has_specials:
+            self.form = PAIR_FORMS[tokenizer.pair_form]
         self.needed = max_length + 1
         self._longest_question = self._most_question_tokens()
 
@@ -356,15 +356,14 @@ class PairInputs:
             # Of a long question only the start is tokenized.
             tokens = f"{self.needed} or more"
         room = max(self._room(count), 0)
-        raise self._too_long(f"question {shorten(name)}", tokens, room)
+        problem, expected = self._too_long(tokens, room)
+        hint = 'shorten the question, or set long_questions="truncate"'
+        raise QuestionTooLong(f"question {shorten(name)}", problem, expected, hint)
 
-    def _too_long(self, where: str, tokens: str, room: int) -> QuestionTooLong:
-        return QuestionTooLong(
-            where,
-            f"its {tokens} tokens leave {room} of {self.max_length} for candidates",
-            f"at least {LEAST_CANDIDATE_TOKENS}",
-            'shorten the question, or set long_questions="truncate"',
-        )
+    def _too_long(self, tokens: str, room: int) -> Tuple[str, str]:
+        """What is wrong with a question of so many tokens, and what is expected."""
+        problem = f"its {tokens} tokens leave {room} of {self.max_length} for candidates"
+        return problem, f"at least {LEAST_CANDIDATE_TOKENS}"
 
 
 def pad_pairs(

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from wqa.errors import OptionError, QuestionTooLong
+from wqa.errors import OptionError
 from wqa.text.batching import bucketed
 from wqa.text.inputs import PairInputs, TextInput, TokenIds, pad_pairs
 from wqa.text.tokenizers import Tokenizer
@@ -190,13 +190,9 @@ class SplitInputs(PairInputs):
     def _room(self, question_tokens: int) -> int:
         return self.document.room
 
-    def _too_long(self, where: str, tokens: str, room: int) -> QuestionTooLong:
-        return QuestionTooLong(
-            where,
-            f"{tokens} tokens",
-            f"at most {self.question.room}, and {SPECIALS} special tokens",
-            'shorten the question, or set long_questions="truncate"',
-        )
+    def _too_long(self, tokens: str, room: int) -> Tuple[str, str]:
+        expected = f"at most {self.question.room}, and {SPECIALS} special tokens"
+        return f"{tokens} tokens", expected
 
     @property
     def longest(self) -> int:

@@ -190,13 +190,10 @@ class _Tokenizing(PartTask):
     def __init__(self, data: str, out: str, inputs: PairInputs) -> None:
         self.data, self.out = data, out
         self._inputs = inputs
-        self._settings = {"source_sha256": data_digest(data), **_settings(inputs)}
+        self.settings = {"source_sha256": data_digest(data), **_settings(inputs)}
         self._types = array_types(inputs.tokenizer.vocab_size)
         self._output = output_of(out, FORMAT, "store", list(self._types))
         self._reader = PartitionReader(data)
-
-    def settings(self) -> Dict[str, Any]:
-        return self._settings
 
     def loaded_settings(self) -> Dict[str, Any]:
         # Not among `settings`, as a whole store may fit several options.
@@ -214,7 +211,7 @@ class _Tokenizing(PartTask):
         return {**pairs.arrays, "counts": np.array(counts, np.int64)}
 
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-        if reusable_folder(self._output, self._settings) is None:
+        if reusable_folder(self._output, self.settings) is None:
             return None
         store = PairStore(self.out)
         store.check_fits(self._inputs)

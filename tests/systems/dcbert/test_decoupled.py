@@ -16,7 +16,7 @@ from wqa.inference.document_cache import (
     write_cache,
 )
 from wqa.inference.document_encoder import encodings_identity
-from wqa.systems.dcbert.engines import DecoupledEngineInputs
+from wqa.systems.dcbert.ranker import DecoupledEngineInputs
 from wqa.systems.encode import encode_documents
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.quantize import quantize

@@ -15,8 +15,8 @@ from wqa.engines.choice import packing_obstacle
 from wqa.errors import ScoreError
 from wqa.pretrained import read_backbone_config
 from wqa.systems.export import export_mxnet
-from wqa.systems.load import build_ranker, load_ranker, quantize_network
-from wqa.systems.quantize import quantize
+from wqa.systems.load import build_ranker, load_ranker
+from wqa.systems.quantize import quantize, quantize_network
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import load_tokenizer

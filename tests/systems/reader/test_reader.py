@@ -25,8 +25,7 @@ from wqa.pretrained.configs import to_huggingface
 from wqa.retrieval import build_index
 from wqa.systems.export import huggingface_tensors
 from wqa.systems.pairwise.network import PairwiseTransformer
-from wqa.systems.reader.inputs import Window, WindowInputs, occurrences
-from wqa.systems.reader.reader import Reader, decode_spans
+from wqa.systems.reader.reader import Reader, Window, decode_spans, occurrences, windows_of
 from wqa.systems.reader.task import ReaderTask, SpanExamples
 from wqa.systems.registry import build_network
 from wqa.systems.run_directory import load_reader
@@ -105,9 +104,8 @@ def tokenizer():
     max_length=st.integers(36, 60),
 )
 def test_windows_cover_every_token_and_fit(tokenizer, tokens, question, stride, max_length):
-    windows = WindowInputs(PairInputs(tokenizer, max_length), stride)
     document = Located(np.arange(tokens), np.arange(tokens), np.arange(tokens) + 1)
-    made = windows.windows([7] * question, [document])
+    made = windows_of(PairInputs(tokenizer, max_length), [7] * question, [document], stride)
     room = max_length - 3 - question
     assert {token for window in made for token in range(window.start, window.end)} == set(
         range(tokens)
@@ -274,8 +272,7 @@ def river_questions():
 
 
 def examples_of(questions, tokenizer, max_length=40, stride=0, **options):
-    windows = WindowInputs(PairInputs(tokenizer, max_length), stride)
-    return SpanExamples(questions, windows, **options)
+    return SpanExamples(questions, PairInputs(tokenizer, max_length), stride, **options)
 
 
 def tokens_of(example):
@@ -355,7 +352,7 @@ def test_a_batch_marks_what_can_be_read_and_where_the_answer_is(tokenizer):
     candidates = (Candidate("It runs past Basel .", 1), Candidate("It snows .", 0))
     question = Question("Q1", "where ?", candidates, ("Basel",))
     inputs = PairInputs(tokenizer, 80)
-    examples = SpanExamples([question], WindowInputs(inputs))
+    examples = SpanExamples([question], inputs)
     network = build_network("reader", tiny_config(vocab_size=1300))
     batch = ReaderTask(network, inputs, examples).batch(np.array([0, 1]))
     pairs = inputs.encode(question.question, question.texts)

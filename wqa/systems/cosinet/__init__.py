@@ -3,9 +3,13 @@
 from wqa.config.systems import System
 
 #: What builds rankers by the rules of section 2.1, random, and BM25.
-BASELINES = dict.fromkeys(
-    ("rr", "wo", "wo+rr", "random", "bm25"), "wqa.systems.cosinet.baselines.build_baseline"
-)
+BASELINES = {
+    "rr": "wqa.systems.cosinet.baselines.OriginalRank",
+    "wo": "wqa.systems.cosinet.baselines.WordOverlap",
+    "wo+rr": "wqa.systems.cosinet.baselines.WordOverlapByRank",
+    "random": "wqa.systems.cosinet.baselines.RandomScores",
+    "bm25": "wqa.systems.cosinet.baselines.CandidateBM25",
+}
 
 #: Records of the systems of this package.
 SYSTEMS = tuple(

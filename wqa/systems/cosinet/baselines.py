@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Type
+from typing import Callable, Iterable, Iterator, List, Sequence
 
 import numpy as np
 
 from wqa.data import Question
-from wqa.data.probe import BaselineName
 from wqa.errors import InputError
 from wqa.inference.dropping import FREE
 from wqa.inference.ranker import Capabilities, Ranker
@@ -197,26 +196,3 @@ class CandidateBM25(Baseline):
 
 def _terms(text: str, method: BM25) -> List[str]:
     return ngrams(tokenize(text), method.longest)
-
-
-#: Baselines by the name of their rule.
-BASELINES: Dict[str, Type[Baseline]] = {
-    baseline.rule: baseline
-    for baseline in (OriginalRank, WordOverlap, WordOverlapByRank, RandomScores, CandidateBM25)
-}
-
-
-def build_baseline(name: BaselineName) -> Baseline:
-    """Build the ranker of a baseline.
-
-    Parameters
-    ----------
-    name : BaselineName
-        Its rule, and its seed.
-
-    Returns
-    -------
-    Baseline
-        The ranker.
-    """
-    return BASELINES[name.rule](name.seed)

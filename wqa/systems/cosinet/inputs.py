@@ -7,12 +7,10 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
-from wqa.config.training import LONG_QUESTIONS
 from wqa.engines.inputs import EngineInputs
-from wqa.errors import QuestionTooLong, check_choice, check_range
-from wqa.text.batching import BUCKET, bucketed
+from wqa.errors import check_range
+from wqa.text.batching import BUCKET, bucketed, order_of, pad_rows
 from wqa.text.inputs import PairInputs, TokenIds
-from wqa.text.tokenizers import Tokenizer
 
 
 class WordPair(NamedTuple):
@@ -74,29 +72,17 @@ class ListInputs(PairInputs):
         "candidate_valid",
         "list_valid",
     )
-    joins_pairs = False
+    joins_pairs = has_specials = False
 
-    def __init__(
-        self, tokenizer: Tokenizer, max_length: int = 128, long_questions: str = "error"
-    ) -> None:
-        check_choice("long_questions", long_questions, LONG_QUESTIONS)
-        check_range("max_length", max_length, 1)
-        self.tokenizer = tokenizer
-        self.max_length = max_length
-        self.long_questions = long_questions
-        self.needed = max_length + 1
-        self._longest_question = max_length
+    def _most_question_tokens(self) -> int:
+        check_range("max_length", self.max_length, 1)
+        return self.max_length
 
     def _room(self, question_tokens: int) -> int:
         return self.max_length
 
-    def _too_long(self, where: str, tokens: str, room: int) -> QuestionTooLong:
-        return QuestionTooLong(
-            where,
-            f"{tokens} words",
-            f"at most {self.max_length}",
-            'shorten the question, or set long_questions="truncate"',
-        )
+    def _too_long(self, tokens: str, room: int) -> Tuple[str, str]:
+        return f"{tokens} words", f"at most {self.max_length}"
 
     @property
     def longest(self) -> int:
@@ -151,15 +137,12 @@ class ListInputs(PairInputs):
         lengths = [[len(pair.candidate) for pair in pairs] for pairs in lists]
         width = bucketed(max(map(max, lengths)))
         questions = [pairs[0].question for pairs in lists]
-        question_width = bucketed(max(map(len, questions)))
-        question_ids = np.zeros((len(lists), question_width), dtype=np.int32)
+        question_ids = pad_rows(questions, bucketed(max(map(len, questions))))
         candidate_ids = np.zeros((len(lists), max(counts), width), dtype=np.int32)
         candidate_valid = np.zeros((len(lists), max(counts)), dtype=np.float32)
         for row, pairs in enumerate(lists):
-            question_ids[row, : len(questions[row])] = questions[row]
             candidate_valid[row, : counts[row]] = lengths[row]
-            for column, pair in enumerate(pairs):
-                candidate_ids[row, column, : len(pair.candidate)] = pair.candidate
+            candidate_ids[row, : counts[row]] = pad_rows([pair.candidate for pair in pairs], width)
         return (
             question_ids,
             np.array([len(ids) for ids in questions], dtype=np.float32),
@@ -177,7 +160,7 @@ class ListEngineInputs(EngineInputs):
         self.is_traced = network.own_config.recurrent == "none"
 
     def blocks(self) -> List[Any]:
-        return super().blocks() if self.is_traced else [self.network.by_pairs()]
+        return super().blocks() if self.is_traced else [self.network.by_pairs]
 
     def arrays(self, pairs: Sequence[Any]) -> Dict[str, np.ndarray]:
         lists = [one.pairs() for one in pairs]
@@ -203,7 +186,7 @@ def plan_lists(
     """
     if not len(candidates):
         return []
-    order = _order(len(candidates), rng)
+    order = order_of(len(candidates), rng)
     widths = np.asarray(lengths, dtype=np.int64)
     widths = -(-widths // BUCKET) * BUCKET
     counts = np.asarray(candidates, dtype=np.int64)
@@ -222,11 +205,4 @@ def plan_lists(
             first = second = 0
         first, second = max(first, question), max(second, candidate)
     batches.append(order[start:])
-    return [batches[index] for index in _order(len(batches), rng)]
-
-
-def _order(count: int, rng: Optional[np.random.Generator]) -> np.ndarray:
-    """Indices from 0 on, shuffled if there is a generator."""
-    if rng is None:
-        return np.arange(count)
-    return rng.permutation(count)
+    return [batches[index] for index in order_of(len(batches), rng)]

@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from wqa.models.runtime import Tensor
 
 import mxnet as mx
 import numpy as np
-from mxnet.gluon import HybridBlock, Parameter, nn
+from mxnet.gluon import Parameter, nn
 
 from wqa.config import BackboneConfig
 from wqa.config.systems import option, without_option
-from wqa.errors import OptionError, check_choice, check_range
+from wqa.errors import OptionError, check_choice
 from wqa.models.backbone import real_positions
-from wqa.models.embeddings import break_cycles
 from wqa.models.heads import KINDS, Recurrence
 from wqa.models.network import Network, NetworkConfig
 from wqa.systems.cosinet.inputs import ListInputs
@@ -84,8 +83,6 @@ class ListConfig(NetworkConfig):
     def __post_init__(self) -> None:
         for name, known in self.CHOICES.items():
             check_choice(name, getattr(self, name), known)
-        check_range("rows", self.rows, 0)
-        check_range("width", self.width, 0)
         if self.loss == "pointwise" and self.recurrent != "none":
             expected = "listwise, as a recurrent layer learns from whole lists"
             raise OptionError("loss and recurrent", f"pointwise and {self.recurrent}", expected)
@@ -248,9 +245,28 @@ class ListNetwork(Network):
                     work += math.prod(parameter.shape)
         return work
 
-    def by_pairs(self) -> ListsByPairs:
-        """The network as MXNet ranks lists by it, which a recurrent layer reads together."""
-        return ListsByPairs(self)
+    def by_pairs(self, *inputs: mx.nd.NDArray) -> mx.nd.NDArray:
+        """Score lists whose pairs are encoded a few at a time, as MXNet ranks by the network.
+
+        So the pairs of a long list are padded to others of their length, and memory does not grow
+        with the longest. It takes the inputs of the network.
+        """
+        ctx = inputs[0].context
+        vectors = self.vectors.data(ctx)
+        questions, question_valid, candidates, valid = (array.asnumpy() for array in inputs[:-1])
+        rows, columns = np.nonzero(valid)
+        lengths = np.stack([question_valid[rows], valid[rows, columns]], axis=1).astype(int)
+        encoded = np.zeros((*valid.shape, self.pair_units), np.float32)
+        for batch in plan_batches(lengths, WORDS):
+            row, column = rows[batch], columns[batch]
+            # The arrays are padded to multiples of a bucket too.
+            question_words, words = (bucketed(int(most)) for most in lengths[batch].max(axis=0))
+            given = [questions[row, :question_words], question_valid[row]]
+            given += [candidates[row, column, None, :words], valid[row, column, None]]
+            arrays = [mx.nd.array(array, ctx, array.dtype) for array in given]
+            pairs = self.encode(mx.nd, *arrays, vectors=vectors)  # (pairs, 1, C)
+            encoded[row, column] = pairs.asnumpy()[:, 0]
+        return self.score(mx.nd, mx.nd.array(encoded, ctx), inputs[-1])
 
     def stage_work(self) -> List[float]:
         return [float(self.word_work())]
@@ -293,55 +309,6 @@ class ListNetwork(Network):
         real = F.expand_dims(real_positions(F, ids, valid), axis=2)  # (texts, L, 1)
         words = F.BlockGrad(F.broadcast_mul(words, real))
         return self.encode_words(F, words, real)
-
-
-class ListsByPairs:
-    """A network whose pairs are encoded a few at a time by MXNet, and then the lists of them.
-
-    So the pairs of a long list are padded to others of their length, and memory does not grow with
-    the longest. It takes the inputs of the network.
-    """
-
-    def __init__(self, network: ListNetwork) -> None:
-        self._pairs = _Part(network, network.encode, False)
-        self._lists = _Part(network, network.score, True)
-        self._pairs.vectors = network.vectors
-        self._pairs.params.update({network.vectors.name: network.vectors})
-        for part in (self._pairs, self._lists):
-            part.hybridize()
-
-    def __call__(self, *inputs: mx.nd.NDArray) -> mx.nd.NDArray:
-        questions, question_valid, candidates, valid = (array.asnumpy() for array in inputs[:-1])
-        rows, columns = np.nonzero(valid)
-        lengths = np.stack([question_valid[rows], valid[rows, columns]], axis=1).astype(int)
-        encoded = None
-        for batch in plan_batches(lengths, WORDS):
-            row, column = rows[batch], columns[batch]
-            # The arrays are padded to multiples of a bucket too.
-            question_words, words = (bucketed(int(most)) for most in lengths[batch].max(axis=0))
-            given = [questions[row, :question_words], question_valid[row]]
-            given += [candidates[row, column, None, :words], valid[row, column, None]]
-            arrays = [mx.nd.array(array, inputs[0].context, array.dtype) for array in given]
-            pairs = self._pairs(*arrays).asnumpy()  # (pairs, 1, C)
-            if encoded is None:
-                encoded = np.zeros((*valid.shape, pairs.shape[2]), np.float32)
-            encoded[row, column] = pairs[:, 0]
-        return self._lists(mx.nd.array(encoded, inputs[0].context), inputs[-1])
-
-
-class _Part(HybridBlock):
-    """A method of a network as a block, with those of its blocks that the method uses."""
-
-    def __init__(self, network: ListNetwork, method: Callable[..., Tensor], lists: bool) -> None:
-        super().__init__(prefix=network.prefix)
-        self._method = (method,)  # in a tuple, so that the network is no child
-        for name, child in network._children.items():
-            if (name in ("recurrent", "out")) == lists and child is not None:
-                self.register_child(child, name)
-        break_cycles(self)
-
-    def hybrid_forward(self, F, *inputs: Tensor, **constants: Tensor) -> Tensor:
-        return self._method[0](F, *inputs, **constants)
 
 
 def _for_each(F, rows: Tensor, candidates: Tensor) -> Tensor:

@@ -6,13 +6,13 @@ lengths. With one, lists do.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
 from wqa.engines.engine import MicroBatch
-from wqa.inference.exit_ranker import InputsRanker
+from wqa.inference.exit_ranker import InputsRanker, StageInputs
 from wqa.inference.loop import micro_batches, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
@@ -20,15 +20,6 @@ from wqa.systems.cosinet.inputs import ListEngineInputs, WordList, WordPair, pla
 
 #: Default number of padded words of a micro-batch of lists.
 LIST_WORDS = 32768
-
-
-class QuestionList(NamedTuple):
-    """Words of a question with its candidates."""
-
-    words: WordList
-    order: np.ndarray  # candidates with words, in their original order
-    truncated: np.ndarray  # of all candidates, in the order in which they come
-    question: Question
 
 
 class ListRanker(InputsRanker):
@@ -49,33 +40,29 @@ class ListRanker(InputsRanker):
         """One stage without exits. A recurrent layer reads the candidates together."""
         return Capabilities(self._system, joint=self.network.own_config.recurrent != "none")
 
-    def _encode(self, question: Question) -> Tuple[QuestionList, int]:
+    def _encode(self, question: Question) -> Tuple[StageInputs, int]:
         """Tokenize a question; returns its number of words, with each candidate, too."""
         order = np.array(question.original_order)
         texts = [question.candidates[index].text for index in order]
         words, non_blank, truncated = self.inputs.encode_list(question.question, texts, question.id)
         by_candidate = np.empty_like(truncated)
         by_candidate[order] = truncated
-        encoded = QuestionList(words, order[non_blank], by_candidate, question)
-        size = len(words.words) + len(words.question) * len(texts)
+        indices = order[non_blank]
+        question_words = len(words.question)
+        tokens = len(words.words) + question_words * len(indices)
+        encoded = StageInputs(words, indices, by_candidate, tokens, question)
+        size = len(words.words) + question_words * len(texts)
         return encoded, size
 
-    def _rank_group(self, group: Sequence[QuestionList]) -> List[Ranking]:
-        lists = [encoded.words for encoded in group if len(encoded.order)]
+    def _rank_group(self, group: Sequence[StageInputs]) -> List[Ranking]:
+        lists = [encoded.inputs for encoded in group if len(encoded.indices)]
         scored = zip(*self._scores(lists))
         rankings = []
         for encoded in group:
-            texts, count = encoded.words, len(encoded.order)
-            scores, positions = next(scored) if count else (np.zeros(0), 0.0)
-            ranking = self._ranking_of_stage(
-                encoded,
-                encoded.order,
-                scores,
-                layer=1,
-                tokens=len(texts.words) + len(texts.question) * count,
-                positions=positions,
-            )
-            rankings.append(ranking)
+            scores, positions = np.zeros(0), 0.0
+            if len(encoded.indices):
+                scores, positions = next(scored)
+            rankings.append(self._ranking_of_stage(encoded, scores, positions, layer=1))
         return rankings
 
     def _scores(self, lists: Sequence[WordList]) -> Tuple[List[np.ndarray], np.ndarray]:
@@ -88,8 +75,9 @@ class ListRanker(InputsRanker):
             scores, positions = score_inputs(self._engine, pairs, 1)
             sums = np.concatenate([[0], np.cumsum(positions)])
             ends = np.cumsum(counts)
-            return np.split(scores[:, 0], ends[:-1]), sums[ends] - sums[ends - counts]
-        of_lists: List[np.ndarray] = [np.zeros(0)] * len(lists)
+            of_lists = np.split(scores[:, 0], ends[:-1])
+            return of_lists, sums[ends] - sums[ends - counts]
+        of_lists = [np.zeros(0)] * len(lists)
         positions = np.zeros(len(lists))
         works = self._list_batches(lists, counts)
         for work, done in zip(works, self._engine.run_all(works)):
@@ -103,7 +91,9 @@ class ListRanker(InputsRanker):
         if getattr(self._engine, "takes_lists", False):
             lengths = np.array([words.length for words in lists], dtype=int)
             return micro_batches(self._engine, lists, lengths)
-        longest = [(len(words.question), int(words.lengths.max())) for words in lists]
+        widths = np.zeros((len(lists), 2), dtype=int)
+        for row, words in zip(widths, lists):
+            row[:] = len(words.question), words.lengths.max()
         most = self._config.batch_tokens or LIST_WORDS
-        batches = plan_lists(counts, np.array(longest).reshape(-1, 2), most)
+        batches = plan_lists(counts, widths, most)
         return [MicroBatch([0], batch, [lists[index] for index in batch]) for batch in batches]

@@ -80,11 +80,9 @@ class ListTask(PairTask):
         self.without_positive = 0
         self._is_listwise = self.network.own_config.loss == "listwise"
         self._start: Optional[Start] = None
-        if self._is_listwise:
-            self._collect_lists()
-
-    def _collect_lists(self) -> None:
-        """Find the pairs of each question with a positive, and the sizes of its list."""
+        if not self._is_listwise:
+            return
+        # The pairs of each question with a positive, and the sizes of its list.
         pairs = self.pairs
         starts = np.flatnonzero(np.diff(pairs.questions, prepend=-1))
         counts = np.diff(starts, append=len(pairs))

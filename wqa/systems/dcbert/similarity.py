@@ -126,33 +126,31 @@ class Similarity(HybridBlock):
         self._interaction = interaction
 
     def hybrid_forward(self, F, *texts: Tensor) -> Tensor:
-        compare = self._maxsim if self._interaction == "maxsim" else self._cosine
+        compare = _maxsim if self._interaction == "maxsim" else _cosine
         return SCALE * (compare(F, *texts) - MIDPOINT)
 
-    @staticmethod
-    def _cosine(
-        F, question: Tensor, question_valid: Tensor, document: Tensor, document_valid: Tensor
-    ) -> Tensor:
-        question = F.L2Normalization(_sum_of_rows(F, question, question_valid))
-        document = F.L2Normalization(_sum_of_rows(F, document, document_valid))
-        return F.sum(question * document, axis=1)
 
-    @staticmethod
-    def _maxsim(
-        F, question: Tensor, question_valid: Tensor, document: Tensor, document_valid: Tensor
-    ) -> Tensor:
-        # `batch_dot` is several times as fast with the documents first.
-        cosines = F.batch_dot(document, question, transpose_b=True)  # (B, M, N)
-        cosines = F.broadcast_div(cosines, _lengths_of_rows(F, document))
-        cosines = F.broadcast_div(cosines, F.swapaxes(_lengths_of_rows(F, question), 1, 2))
-        cosines = F.broadcast_add(cosines, padding_of(F, document, document_valid))
-        greatest = F.max(cosines, axis=1)  # (B, N)
-        # The mean excludes the question's special tokens, as the MAP on WikiQA's dev is higher
-        # without them (recipes/cascade/logs/untrained_dev.txt).
-        last = question_valid - 1
-        greatest = F.SequenceMask(greatest, last, use_sequence_length=True, axis=1)
-        of_tokens = F.slice_axis(greatest, axis=1, begin=1, end=None)  # (B, N - 1)
-        return F.sum(of_tokens, axis=1) / (last - 1)
+def _cosine(F, *texts: Tensor) -> Tensor:
+    question, question_valid, document, document_valid = texts
+    question = F.L2Normalization(_sum_of_rows(F, question, question_valid))
+    document = F.L2Normalization(_sum_of_rows(F, document, document_valid))
+    return F.sum(question * document, axis=1)
+
+
+def _maxsim(F, *texts: Tensor) -> Tensor:
+    question, question_valid, document, document_valid = texts
+    # `batch_dot` is several times as fast with the documents first.
+    cosines = F.batch_dot(document, question, transpose_b=True)  # (B, M, N)
+    cosines = F.broadcast_div(cosines, _lengths_of_rows(F, document))
+    cosines = F.broadcast_div(cosines, F.swapaxes(_lengths_of_rows(F, question), 1, 2))
+    cosines = F.broadcast_add(cosines, padding_of(F, document, document_valid))
+    greatest = F.max(cosines, axis=1)  # (B, N)
+    # The mean excludes the question's special tokens, as the MAP on WikiQA's dev is higher without
+    # them (recipes/cascade/logs/untrained_dev.txt).
+    last = question_valid - 1
+    greatest = F.SequenceMask(greatest, last, use_sequence_length=True, axis=1)
+    of_tokens = F.slice_axis(greatest, axis=1, begin=1, end=None)  # (B, N - 1)
+    return F.sum(of_tokens, axis=1) / (last - 1)
 
 
 def _sum_of_rows(F, rows: Tensor, valid_length: Tensor) -> Tensor:

@@ -9,6 +9,6 @@ SYSTEMS = (
         help="the Multiple-Heads Student",
         network="wqa.systems.mhs.network.MultipleHeadsStudent",
         task="wqa.systems.mhs.task.MHSTask",
-        checkpoint="wqa.systems.mhs.checkpoint.StudentLayout",
+        checkpoint="wqa.systems.mhs.network.StudentLayout",
     ),
 )

@@ -14,7 +14,7 @@ SYSTEMS = (
             "labels": "wqa.systems.mspp.claims.Verifier",
         },
         inputs="wqa.systems.mspp.inputs.JointInputs",
-        directory="wqa.systems.mspp.checkpoint.JointLayout",
+        directory="wqa.systems.mspp.network.JointLayout",
     ),
     System(
         name="mspp_pretraining",

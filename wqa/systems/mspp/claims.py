@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-import wqa.models.runtime  # noqa: F401 - before MXNet is imported
-
 import numpy as np
 
 from wqa.config import TrainingConfig
@@ -30,18 +28,18 @@ from wqa.training.pairs import TrainingPairs
 from wqa.training.task import Arrays
 
 
-def pieces_of(claim: Claim, k: int) -> Tuple[List[int], int]:
-    """Indices of the evidence of a claim that is read, and the number of further pieces."""
+def pieces_of(claim: Claim, k: int) -> Tuple[List[int], List[str], int]:
+    """Indices and texts of the evidence of a claim that is read, and the number of other pieces."""
     non_blank = [index for index, text in enumerate(claim.evidence) if text.strip()]
-    unread = max(len(non_blank) - k, 0)
-    return non_blank[:k], unread
+    read = non_blank[:k]
+    texts = [claim.evidence[index] for index in read] or [NO_EVIDENCE]
+    return read, texts, len(non_blank) - len(read)
 
 
 def question_of(claim: Claim, k: int) -> Question:
     """A claim as a question, whose candidates are its evidence with the claim's label."""
     label: Any = LABELS.index(str(claim.label))
-    read, _ = pieces_of(claim, k)
-    texts = [claim.evidence[index] for index in read] or [NO_EVIDENCE]
+    _, texts, _ = pieces_of(claim, k)
     candidates = [Candidate(text, label) for text in texts]
     return Question(claim.id, claim.claim, tuple(candidates))
 
@@ -80,7 +78,8 @@ class ClaimTask(MSPPTask):
         if self.network.own_config.missing == "visible":
             missing = (groups < 0).sum(axis=1)
             lengths = lengths + SPECIALS * missing
-        rows = plan_rows(lengths, tokens // self.max_length, rng)
+        size = tokens // self.max_length
+        rows = plan_rows(lengths, size, rng)
         return [groups[indices] for indices in rows]
 
     def losses(self, batch: Arrays, update: int) -> Arrays:
@@ -208,8 +207,7 @@ class Verifier(JointRanker):
         if isinstance(evidence, str) or not all(are_texts):
             expected = "one claim and a list of its evidence"
             raise InputError(name, "not a string and a list of strings", expected)
-        read, unread = pieces_of(claim, self.inputs.k)
-        texts = [evidence[index] for index in read] or [NO_EVIDENCE]
+        read, texts, unread = pieces_of(claim, self.inputs.k)
         segments = self.inputs.segments(claim.claim, texts, claim.id)
         pairs = [self.inputs.assemble(segments.question, ids) for ids in segments.candidates]
         # Text without a token, such as a control character, is left out beside other evidence.
@@ -234,16 +232,12 @@ def _verdict(claim: ClaimInput, logits: np.ndarray) -> Verdict:
     shares = np.exp(logits - logits.max())
     shares = shares / shares.sum()
     probabilities = dict(zip(LABELS, shares.tolist()))
-    label = LABELS[int(logits.argmax())]
+    best = int(logits.argmax())
+    label = LABELS[best]
     return Verdict(label, probabilities, claim.truncated, claim.unread, claim.claim_truncated)
 
 
 def evaluate_labels(dev: Any, inputs: Any) -> Any:
     """Make the evaluator on claims; ``dev`` is a `wqa.systems.development.Development`."""
-
-    def build(network: Any) -> Any:
-        return Verifier(network, inputs, engine=dev.engine)
-
-    claims = list(read_claims(dev.data))
-    claims = dev.prepared(claims, inputs)
-    return claim_evaluator(claims, build, dev.is_live)
+    claims = dev.prepared(read_claims(dev.data), inputs)
+    return claim_evaluator(claims, dev.user_of(inputs), dev.is_live)

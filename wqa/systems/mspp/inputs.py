@@ -14,7 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from wqa.engines.inputs import EngineInputs
-from wqa.errors import OptionError, QuestionTooLong, check_choice, check_range
+from wqa.errors import check_choice, check_range
 from wqa.text.batching import bucketed, pad_rows
 from wqa.text.split_inputs import SplitInputs, SplitPair
 from wqa.text.tokenizers import Tokenizer
@@ -92,13 +92,9 @@ class JointInputs(SplitInputs):
             names.insert(2, "positions")
         self.names = tuple(names)
 
-    def _too_long(self, where: str, tokens: str, room: int) -> QuestionTooLong:
-        return QuestionTooLong(
-            where,
-            f"{tokens} tokens",
-            f"at most {room}, as a segment has {self.max_length} with its special tokens",
-            'shorten the question, or set long_questions="truncate"',
-        )
+    def _too_long(self, tokens: str, room: int) -> Tuple[str, str]:
+        segment = f"as a segment has {self.max_length} with its special tokens"
+        return f"{tokens} tokens", f"at most {room}, {segment}"
 
     def settings(self) -> Dict[str, Any]:
         return self._settings
@@ -131,8 +127,6 @@ class JointInputs(SplitInputs):
 
     def join(self, pairs: Sequence[SplitPair]) -> JointInput:
         """Join the segments of a question and at most k candidates to one input."""
-        if len(pairs) > self.k:
-            raise OptionError("candidates", len(pairs), f"at most k={self.k}")
         segments = [pairs[0].question.token_ids]
         segments += [pair.document.token_ids for pair in pairs]
         if self._settings["missing"] == "visible":

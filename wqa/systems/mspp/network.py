@@ -21,7 +21,7 @@ units, V tokens.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from wqa.models.runtime import Tensor
 
@@ -30,11 +30,14 @@ from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import check_length
-from wqa.errors import OptionError
+from wqa.errors import EncoderError, OptionError, shorten
+from wqa.models import Network
 from wqa.models.backbone import activate
 from wqa.models.exits import OneHeadNetwork
 from wqa.models.heads import Head
-from wqa.systems.mspp.config import SINGLE_LABEL, ClaimConfig, MSPPConfig, PretrainingConfig
+from wqa.pretrained.names import Names, array_names
+from wqa.pretrained.source import DirectoryLayout, Source
+from wqa.systems.mspp.config import HEADS, SINGLE_LABEL, ClaimConfig, MSPPConfig, PretrainingConfig
 from wqa.systems.mspp.inputs import JointInputs
 from wqa.text import Tokenizer
 
@@ -264,3 +267,56 @@ class ClaimTransformer(JointTransformer):
     """
 
     Config = ClaimConfig
+
+
+#: Start of the names of the head's tensors.
+HEAD = "classifier.classifier"
+
+
+class JointLayout(DirectoryLayout):
+    """Directories of the joint models of MSPP's authors.
+
+    Their PyTorch code (amazon-science/wqa-multi-sentence-inference) saves classes
+    ``JointRoberta...`` as Hugging Face's library does. ``config.json`` is that of RoBERTa with
+    ``k``, ``sentence_msl`` (L) and ``head_type``, and the token-type table has k + 1 rows. The head
+    is one classifier inside another. A model from pre-training also holds the head of masked
+    language modelling, which nothing here takes.
+    """
+
+    system = "mspp"
+
+    def recognizes(self, files: Source) -> bool:
+        # One of masked language modelling alone is an encoder with k + 1 token types.
+        has_head = any(name.startswith("classifier.") for name in files.shapes())
+        return has_head and "sentence_msl" in files.settings and "head_type" in files.settings
+
+    def options(self, files: Source) -> Dict[str, Any]:
+        path, settings = files.where / "config.json", files.settings
+        head = settings["head_type"]
+        if head not in HEADS:
+            expected = "one of " + ", ".join(HEADS)
+            raise EncoderError(path, f"head_type {shorten(head)}", expected)
+        options: Dict[str, Any] = {"head": head}
+        for ours, theirs in (("k", "k"), ("segment_length", "sentence_msl")):
+            value = settings.get(theirs)
+            if type(value) is not int:
+                problem = f"{theirs} {shorten(value)}"
+                raise EncoderError(path, problem, "a whole number", "fetch the file again")
+            options[ours] = value
+        labels = files.shapes().get(f"{HEAD}.out_proj.bias", (0,))[0]
+        if head in SINGLE_LABEL:
+            options["labels"] = labels
+        elif labels != 2:
+            problem = f"a head {head} of {labels} labels"
+            raise EncoderError(path, problem, "2: wrong and right candidates")
+        # What the model was trained with, so that it keeps its scores.
+        return {**options, "positions": "tokens", "missing": "visible", "aggregation": "sum"}
+
+    def max_length(self, network: Network) -> int:
+        return network.own_config.segment_length
+
+    def names(self, network: Network) -> Names:
+        return {
+            **array_names("head.dense", [f"{HEAD}.dense"]),
+            **array_names("head.out", [f"{HEAD}.out_proj"]),
+        }

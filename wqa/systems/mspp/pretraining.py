@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional
 
-import wqa.models.runtime  # noqa: F401 - before MXNet is imported
-
 import numpy as np
 
 from wqa.systems.mspp.task import MSPPTask

@@ -10,13 +10,13 @@ Behind another ranker in a sequence, with ``keep`` of k, a question is one group
 
 from __future__ import annotations
 
-from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
 from wqa.errors import InputError, check_choice
-from wqa.inference.exit_ranker import InputsRanker
+from wqa.inference.exit_ranker import InputsRanker, StageInputs
 from wqa.inference.loop import check_ids, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking, question_name
@@ -39,15 +39,6 @@ def check_input(network: Any, joint: JointInput, where: str) -> None:
 
 #: Seed of the shuffle of a question's candidates.
 SHUFFLE_SEED = 0
-
-
-class QuestionGroups(NamedTuple):
-    """A question and its candidates in groups."""
-
-    joints: List[JointInput]
-    groups: List[np.ndarray]  # candidates of each input
-    truncated: np.ndarray  # of all candidates
-    question: Question
 
 
 class JointRanker(InputsRanker):
@@ -90,54 +81,46 @@ class JointRanker(InputsRanker):
             self._system, exits=network.exits, num_layers=network.num_layers, joint=True
         )
 
-    def _of_pairs(self, pairs: Sequence[SplitPair], question: Question) -> QuestionGroups:
+    def _of_pairs(self, pairs: Sequence[SplitPair], question: Question) -> StageInputs:
         return self._grouped(pairs, range(len(pairs)), question)
 
-    def _encode(self, question: Question) -> Tuple[QuestionGroups, int]:
+    def _encode(self, question: Question) -> Tuple[StageInputs, int]:
         """Tokenize a question; returns its number of tokens too."""
         pairs = self.inputs.split(question.question, question.texts, question.id)
         encoded = self._grouped(pairs, question.original_order, question)
-        return encoded, sum(joint.length for joint in encoded.joints)
+        return encoded, encoded.tokens
 
     def _grouped(
         self, pairs: Sequence[SplitPair], retrieved: Iterable[int], question: Question
-    ) -> QuestionGroups:
+    ) -> StageInputs:
         """Divide the candidates of a question, in their order of retrieval, into groups."""
         k = self.inputs.k
         order = np.array([index for index in retrieved if not pairs[index].empty], dtype=int)
         if self._order == "shuffled":
             rng = np.random.default_rng(SHUFFLE_SEED)
             order = order[rng.permutation(len(order))]
-        groups = [order[start : start + k] for start in range(0, len(order), k)]
         joints = []
-        for group in groups:
-            joints.append(self.inputs.join([pairs[index] for index in group]))
-        truncated = np.array([pair.truncated for pair in pairs])
-        for joint in joints:
+        for start in range(0, len(order), k):
+            joint = self.inputs.join([pairs[index] for index in order[start : start + k]])
             check_input(self.network, joint, question_name(question))
-        return QuestionGroups(joints, groups, truncated, question)
+            joints.append(joint)
+        truncated = np.array([pair.truncated for pair in pairs])
+        # Tokens of a question count once in each of its groups.
+        tokens = sum(joint.length for joint in joints)
+        return StageInputs(joints, order, truncated, tokens, question)
 
-    def _rank_group(self, group: Sequence[QuestionGroups]) -> List[Ranking]:
+    def _rank_group(self, group: Sequence[StageInputs]) -> List[Ranking]:
         joints: List[JointInput] = []
         for encoded in group:
-            joints += encoded.joints
+            joints += encoded.inputs
         scores, positions = score_inputs(self._engine, joints, self.inputs.k)
         rankings = []
         start = 0
         for encoded in group:
-            end = start + len(encoded.joints)
-            values = [np.zeros(0)]
-            for candidates, row in zip(encoded.groups, scores[start:end]):
-                values.append(row[: len(candidates)])
-            ranking = self._ranking_of_stage(
-                encoded,
-                np.concatenate([np.zeros(0, int), *encoded.groups]),
-                np.concatenate(values),
-                layer=self.network.num_layers,
-                # Tokens of a question count once in each of its groups.
-                tokens=sum(joint.length for joint in encoded.joints),
-                positions=positions[start:end].sum(),
-            )
-            rankings.append(ranking)
-            start = end
+            own = slice(start, start + len(encoded.inputs))
+            # The last of a question's inputs alone may have fewer than k candidates.
+            values = scores[own].ravel()[: len(encoded.indices)]
+            read, layer = positions[own].sum(), self.network.num_layers
+            rankings.append(self._ranking_of_stage(encoded, values, read, layer))
+            start = own.stop
         return rankings

@@ -9,22 +9,62 @@ Decoding of spans: the best texts of documents by the logits of their tokens' st
 
 from __future__ import annotations
 
-import functools
+import re
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data import Candidate, Question
-from wqa.engines.choice import build_engine
-from wqa.engines.inputs import EngineInputs
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError, check_range
+from wqa.inference.exit_ranker import InputsRanker
 from wqa.inference.loop import check_finite, micro_batches, read_ahead
 from wqa.inference.ranking import candidate_name, question_name
 from wqa.models import Network
-from wqa.systems.reader.inputs import Window, WindowInputs
-from wqa.text import Located, PairInputs, PreparedQuestions, prepare_questions
+from wqa.text import Located, PairInputs, TextInput
+from wqa.text.windows import token_windows
+
+
+class Window(NamedTuple):
+    """Neighbouring tokens of a document, paired with a question."""
+
+    document: int
+    start: int
+    end: int
+    pair: TextInput
+
+
+def windows_of(
+    inputs: PairInputs, question_ids: Sequence[int], documents: Sequence[Located], stride: int
+) -> List[Window]:
+    """Pair a question with overlapping windows of documents, so that all tokens are read."""
+    room = inputs.max_length - inputs.form.specials - len(question_ids)
+    windows = []
+    for index, document in enumerate(documents):
+        token_ids = document.token_ids
+        for start, end in token_windows(len(token_ids), room, stride):
+            pair = inputs.assemble(question_ids, token_ids[start:end])
+            windows.append(Window(index, start, end, pair))
+    return windows
+
+
+def occurrences(text: str, answers: Sequence[str]) -> Iterator[Tuple[int, int]]:
+    """Find where answers occur in a text: as whole words, in any case, over any white space."""
+    patterns = []
+    for answer in sorted(set(answers), key=len, reverse=True):
+        words = map(re.escape, answer.split())
+        patterns.append(r"\s+".join(words))
+    pattern = rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)"
+    for match in re.finditer(pattern, text, re.IGNORECASE):
+        yield match.span()
+
+
+def tokens_of(document: Located, start: int, end: int) -> Tuple[int, int]:
+    """Tokens of a document that cover characters of it."""
+    _, starts, ends = document
+    covering = np.flatnonzero((starts < end) & (ends > start) & (ends > starts)).tolist()
+    return (covering[0], covering[-1]) if covering else (-1, -1)
 
 
 class Answer(NamedTuple):
@@ -104,14 +144,17 @@ def decode_spans(
     return list(answers.values())
 
 
-class Reader:
+class Reader(InputsRanker):
     """Reads answers from documents by a network that computes spans.
+
+    It is a ranker that reads in place of ranking: it has the engines of one, and `read` and
+    `read_all` in place of ``rank`` and ``rank_all``.
 
     Parameters
     ----------
     network : Network
         Network with its parameters on the engine's device. ``stride`` of its configuration, if it
-        has one, divides long documents, as `wqa.systems.reader.inputs.WindowInputs` takes it.
+        has one, is the number of tokens between the starts of windows of a long document.
     inputs : PairInputs
         Token ids of questions and windows, as pairs.
     engine : EngineConfig, optional
@@ -130,9 +173,6 @@ class Reader:
         If an option is out of range, or does not fit the network or this machine.
     """
 
-    #: How the engines read the inputs.
-    engine_inputs = EngineInputs
-
     def __init__(
         self,
         network: Network,
@@ -143,35 +183,10 @@ class Reader:
         group_tokens: int = 16384,
     ) -> None:
         check_range("max_answer_tokens", max_answer_tokens, 1)
-        self.network, self.inputs = network, inputs
+        super().__init__(network, inputs, engine=engine, quantized=quantized)
         # A system may leave the stride to the default.
-        self._windows = WindowInputs(inputs, getattr(network.own_config, "stride", 0))
-        self._most_tokens, self._group_tokens = max_answer_tokens, group_tokens
-        config = engine or EngineConfig(engine="mxnet")
-        self._engine = build_engine(self.engine_inputs(network, inputs), config, quantized)
-
-    def prepare(self, questions: Iterable[Question]) -> PreparedQuestions:
-        """Apply the rule for over-long questions, before they are read.
-
-        Parameters
-        ----------
-        questions : iterable of Question
-            Questions, with their documents as candidates.
-
-        Returns
-        -------
-        PreparedQuestions
-            The questions to read, and the number of those that are truncated and skipped.
-
-        Raises
-        ------
-        QuestionTooLong
-            If a question leaves too few tokens for a document, and is neither truncated nor
-            skipped.
-        DataError
-            If all questions are skipped.
-        """
-        return prepare_questions(questions, [self.inputs])
+        self._stride = getattr(network.own_config, "stride", 0)
+        self._most_tokens, self._group_size = max_answer_tokens, group_tokens
 
     def read(self, question: str, documents: Sequence[str], n_best: int = 1) -> List[Answer]:
         """Read the answers of one question.
@@ -227,15 +242,14 @@ class Reader:
             As `read` raises them; after the answers of the questions before it.
         """
         check_range("n_best", n_best, 1)
-        read = functools.partial(self._read, n_best=n_best)
-        for group in read_ahead(questions, self._encode, self._group_tokens):
-            yield from read(group)
+        for group in read_ahead(questions, self._encode, self._group_size):
+            yield from self._read(group, n_best)
 
     def _encode(self, question: Question) -> Tuple[_QuestionWindows, int]:
         """Divide the documents of a question into windows; returns the number of tokens too."""
         question_ids = self.inputs.segments(question.question, [""], question.id).question
         documents = self.inputs.tokenizer.locate(question.texts)
-        windows = self._windows.windows(question_ids, documents)
+        windows = windows_of(self.inputs, question_ids, documents, self._stride)
         size = sum(len(window.pair.token_ids) for window in windows)
         return _QuestionWindows(question, documents, windows), size
 

@@ -16,21 +16,19 @@ import collections
 import sys
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-import wqa.models.runtime  # noqa: F401 - before MXNet is imported
-
 import numpy as np
 from tqdm import tqdm
 
 from wqa.data import Question, filter_questions, read_questions
 from wqa.data.formats import data_digest
 from wqa.data.records import known_labels
-from wqa.errors import DataError, QuestionTooLong, check_choice, shorten
+from wqa.errors import DataError, QuestionTooLong, shorten
 from wqa.evaluation import reading_evaluator
 from wqa.io.progress import note_counts
 from wqa.models import Network
-from wqa.systems.reader.inputs import WindowInputs, occurrences, tokens_of
-from wqa.systems.reader.reader import Reader
+from wqa.systems.reader.reader import Window, occurrences, tokens_of, windows_of
 from wqa.text import (
+    Located,
     PairInputs,
     TextInput,
     is_store,
@@ -40,7 +38,6 @@ from wqa.text import (
     plan_by_question,
 )
 from wqa.training.losses import span_cross_entropy
-from wqa.training.pairs import SHUFFLES
 from wqa.training.task import Arrays, Setup, Task
 
 
@@ -56,9 +53,13 @@ class SpanExamples:
     """Windows of the candidates of training questions, with and without an answer."""
 
     def __init__(
-        self, questions: Iterable[Question], windows: WindowInputs, negatives: float = 1.0
+        self,
+        questions: Iterable[Question],
+        inputs: PairInputs,
+        stride: int = 0,
+        negatives: float = 1.0,
     ) -> None:
-        self._windows, self._negatives = windows, negatives
+        self._inputs, self._stride, self._negatives = inputs, stride, negatives
         self.examples: List[Example] = []
         #: What the questions lack.
         self.counts: collections.Counter = collections.Counter()
@@ -68,18 +69,11 @@ class SpanExamples:
             problem = "no candidate with label 1 contains an answer"
             raise DataError("training questions", problem, "at least one", "check the labels")
 
-    def note(self, path: str) -> None:
-        """Print on standard error which questions are too long, and what has no span."""
-        counts = self.counts
-        note_long_questions(counts["truncated"], counts["skipped"], path)
-        lacking = (counts["without span"], "candidate", "with label 1 that contains no answer")
-        note_counts(path, [lacking])
-
     def _add(self, question: Question) -> None:
         if not question.answers:
             where, expected = f"question {shorten(question.id)}", "the texts of its answers"
             raise DataError(where, "no answers", expected)
-        labels, inputs, counts = known_labels(question), self._windows.inputs, self.counts
+        labels, inputs, counts = known_labels(question), self._inputs, self.counts
         try:
             segments = inputs.segments(question.question, [""], question.id)
         except QuestionTooLong:
@@ -103,9 +97,8 @@ class SpanExamples:
 
     def _add_positive(self, question_ids: List[int], text: str, span: Tuple[int, int]) -> None:
         """Add the window of a candidate in which an answer has the most context."""
-        [document] = self._windows.inputs.tokenizer.locate([text])
+        document, windows = self._windows(question_ids, text)
         first, last = tokens_of(document, *span)
-        windows = self._windows.windows(question_ids, [document])
         contexts = [min(first - window.start, window.end - 1 - last) for window in windows]
         if max(contexts, default=-1) < 0:  # an answer that is too long for a window
             return
@@ -118,13 +111,18 @@ class SpanExamples:
         """Add windows without an answer, while the corpus has too few of them."""
         if not self._lacks_negatives():
             return
-        [document] = self._windows.inputs.tokenizer.locate([text])
+        document, windows = self._windows(question_ids, text)
         answers = [tokens_of(document, *span) for span in spans]
-        for window in self._windows.windows(question_ids, [document]):
+        for window in windows:
             if any(first < window.end and last >= window.start for first, last in answers):
                 continue
             if self._lacks_negatives():
                 self._append("negative", window.pair, None)
+
+    def _windows(self, question_ids: List[int], text: str) -> Tuple[Located, List[Window]]:
+        """Tokens of a candidate, and its windows."""
+        documents = self._inputs.tokenizer.locate([text])
+        return documents[0], windows_of(self._inputs, question_ids, documents, self._stride)
 
     def _lacks_negatives(self) -> bool:
         return self.counts["negative"] + 1 <= self._negatives * self.counts["positive"]
@@ -161,7 +159,6 @@ class ReaderTask(Task):
         shuffle: str = "pair",
         digest: str = "",
     ) -> None:
-        check_choice("shuffle", shuffle, SHUFFLES)
         self.network, self.inputs, self.examples = network, inputs, examples
         self.max_length, self.digest = inputs.max_length, digest
         self._shuffle = shuffle
@@ -177,12 +174,14 @@ class ReaderTask(Task):
         tokenizer = setup.start.tokenizer()
         network = setup.network()
         inputs = network.text_inputs(tokenizer, setup.max_length, config.long_questions)
-        windows = WindowInputs(inputs, own_config.stride)
         questions = filter_questions(read_questions(train_file), config.train_filter)
         bar = tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)
         with naming_file(train_file):
-            examples = SpanExamples(bar, windows, own_config.negatives)
-        examples.note(train_file)
+            examples = SpanExamples(bar, inputs, own_config.stride, own_config.negatives)
+        counts = examples.counts
+        note_long_questions(counts["truncated"], counts["skipped"], train_file)
+        lacking = (counts["without span"], "candidate", "with label 1 that contains no answer")
+        note_counts(train_file, [lacking])
         return cls(network, inputs, examples, config.shuffle, data_digest(train_file))
 
     def size(self) -> Dict[str, int]:
@@ -216,9 +215,5 @@ class ReaderTask(Task):
 
 def evaluate_answers(dev: Any, inputs: Any) -> Any:
     """Make the evaluator of answers; ``dev`` is a `wqa.systems.development.Development`."""
-
-    def build(network: Any) -> Any:
-        return Reader(network, inputs, dev.engine)
-
     read = getattr(dev.own_config, "read", 0)  # where the system has this option
-    return reading_evaluator(dev.questions(inputs), build, dev.is_live, read)
+    return reading_evaluator(dev.questions(inputs), dev.user_of(inputs), dev.is_live, read)
