@@ -320,28 +320,24 @@ class Operations:
         return self._bind(kernel, src=source, dst=out, **norm._asdict())
 
     def norm_with_gradient(
-        self,
-        source: Memory,
-        norm: Norm,
-        out: Memory,
-        of_out: Memory,
-        of_source: Memory,
-        statistics: Dict[str, Memory],
-        of_norm: Dict[str, Memory],
+        self, norm: Norm, source: Tuple[Memory, Memory], out: Tuple[Memory, Memory], *others: Memory
     ) -> Tuple[Call, Call]:
         """Bind a layer normalisation in training, and its gradients.
 
-        Shapes: `source, out` (rows, width); `statistics` are ``mean`` and ``variance``, (rows,),
-        and `of_norm` are ``diff_gamma`` and ``diff_beta``, (width,).
+        ``source`` and ``out`` are the values and their gradient, (rows, width); the ``others`` are
+        the mean and the variance, (rows,), and the gradients of gain and offset, (width,).
         """
-        numbers = (statistics["mean"], self._epsilon, _NORM_FLAGS)
-        first = (engine, _TRAINING, source, out, *numbers)
+        (value, of_value), (result, of_result) = source, out
+        mean, variance, of_gain, of_offset = others
+        numbers = mean, self._epsilon, _NORM_FLAGS
+        first = engine, _TRAINING, value, result, *numbers
         forward = self._kernel("layer_normalization_forward", *first)
-        second = (engine, _BACKWARD, of_out, of_out, source, *numbers, forward)
+        second = engine, _BACKWARD, of_result, of_result, value, *numbers, forward
         backward = self._kernel("layer_normalization_backward", *second)
-        arrays = {"src": source, **norm._asdict(), **statistics}
-        gradients = {"diff_dst": of_out, "diff_src": of_source, **of_norm}
-        return self._bind(forward, dst=out, **arrays), self._bind(backward, **arrays, **gradients)
+        arrays = {"src": value, "mean": mean, "variance": variance, **norm._asdict()}
+        gradients = {"diff_src": of_value, "diff_gamma": of_gain, "diff_beta": of_offset}
+        run_backward = self._bind(backward, diff_dst=of_result, **arrays, **gradients)
+        return self._bind(forward, dst=result, **arrays), run_backward
 
     def activation_with_gradient(
         self, name: str, source: Memory, out: Memory, of_out: Memory, of_source: Memory
