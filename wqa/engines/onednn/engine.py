@@ -18,14 +18,7 @@ import numpy as np
 from mxnet.gluon import nn
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import (
-    MXNET_LOCK,
-    Engine,
-    MicroBatch,
-    Readings,
-    in_mxnet_thread,
-    store_encodings,
-)
+from wqa.engines.engine import Engine, MicroBatch, Readings, store_encodings
 from wqa.engines.inputs import EngineInputs, as_float32
 from wqa.engines.onednn.last_layer import ATTENDING
 from wqa.engines.onednn.layers import PackedLayers
@@ -42,7 +35,7 @@ from wqa.engines.onednn.library import (
 from wqa.engines.onednn.operations import Dense, Operations
 from wqa.engines.onednn.packed_rows import PackedBatch, round_up
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.engines.threads import in_threads
+from wqa.engines.threads import MXNET_LOCK, in_mxnet_thread, in_threads
 from wqa.models import Head, LayerStack
 from wqa.models.embeddings import break_cycles
 from wqa.text import pack_batches
