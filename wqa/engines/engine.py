@@ -16,7 +16,6 @@ attached to the network inside MXNet's autograd graph (`wqa.engines.choice.attac
 
 from __future__ import annotations
 
-import itertools
 import threading
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
@@ -93,8 +92,6 @@ class Engine:
         Lock that engines share; one of its own by default.
     """
 
-    #: Micro-batches that `_run_some` takes.
-    _at_once = 1
     #: Element type of stored encodings.
     kind = "float32"
 
@@ -136,12 +133,8 @@ class Engine:
         Readings
             Those of each micro-batch, in order.
         """
-        remaining = iter(batches)
-        while True:
-            some = list(itertools.islice(remaining, self._at_once))
-            if not some:
-                return
-            yield from self._exclusively(self._run_some, some)
+        for batch in batches:
+            yield self._exclusively(self._run, batch)
 
     def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         """Scores of a stage.
@@ -159,10 +152,6 @@ class Engine:
             (pairs,) log-odds, or the numbers of a head that computes others.
         """
         return self._exclusively(self._scores, stage, rows)
-
-    def _run_some(self, batches: Sequence[MicroBatch]) -> List[Readings]:
-        """`run_all` of at most `_at_once` micro-batches, while no other thread uses the engine."""
-        return [self._run(batch) for batch in batches]
 
     def _run(self, batch: MicroBatch) -> Readings:
         """`run_all` of one micro-batch, while no other thread uses the engine."""

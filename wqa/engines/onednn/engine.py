@@ -10,8 +10,9 @@ cores of a Xeon rank twice as many candidates a second with MiniLM.
 
 from __future__ import annotations
 
+import itertools
 import queue
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -269,6 +270,11 @@ class OneDNNEngine(Engine):
     def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
         with openmp_threads(self._threads):
             return super()._exclusively(function, *arguments)
+
+    def run_all(self, batches: Iterable[MicroBatch]) -> Iterator[Readings]:
+        remaining = iter(batches)
+        while some := list(itertools.islice(remaining, self._at_once)):
+            yield from self._exclusively(self._run_some, some)
 
     def _run_some(self, batches: Sequence[MicroBatch]) -> List[Readings]:
         """Run micro-batches; the stores are read and written in their order."""

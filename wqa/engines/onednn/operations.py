@@ -149,12 +149,12 @@ class Dense:
 
     def packed(self, kernel: Kernel, backward: bool = False) -> Memory:
         """The weight, prepacked in the layout that a kernel has chosen."""
-        layout = kernel.layout_of(_QUERY_WEIGHTS)
+        layout, size = kernel.layout_of(_QUERY_WEIGHTS)
         with self._lock:
             for packed in self._packed[backward]:
                 if library().dnnl_memory_desc_equal(packed.layout.handle, layout.handle):
                     return packed
-            packed = Memory(layout, zeros((layout.size(),), "int8"))
+            packed = Memory(layout, zeros((size,), "int8"))
             weight = self._read()
             pack = Operations().convert(Memory.of(weight if backward else weight.T), packed)
             pack()
@@ -231,10 +231,11 @@ class Kernel(Handle):
         self.scratch = self.layout_of(_QUERY_SCRATCH)
         super().__init__("primitive", create("primitive_create", description))
 
-    def layout_of(self, query: int) -> Layout:
-        """Layout that the operation has chosen for an operand."""
+    def layout_of(self, query: int) -> Tuple[Handle, int]:
+        """Layout that the operation has chosen for an operand, and its number of bytes."""
         known = library().dnnl_primitive_desc_query_md(self.description.handle, query, 0)
-        return Layout.copy(Pointer(known))
+        layout = Handle("memory_desc", create("memory_desc_clone", Pointer(known)))
+        return layout, library().dnnl_memory_desc_get_size(layout.handle)
 
 
 def _handle(argument: Any) -> Any:
@@ -286,9 +287,9 @@ class Operations:
         bound = {ARGUMENTS[name]: array for name, array in arrays.items()}
         operands = [operand for _, operand in steps if isinstance(operand, Memory)]
         bound.update(zip(kernel.operands, operands))
-        size = kernel.scratch.size()
+        layout, size = kernel.scratch
         if size:
-            bound[_SCRATCH] = Memory(kernel.scratch, self.scratch.take(size))
+            bound[_SCRATCH] = Memory(layout, self.scratch.take(size))
         return Call(kernel, bound)
 
     def product(self, left: Memory, right: Memory, out: Memory, *steps: Step) -> Call:
