@@ -280,7 +280,7 @@ def test_without_training_nothing_is_dropped():
 
 def masks_of(engine):
     """Masks of all that an engine has compiled: a tuple of the threads' chunks each."""
-    parts = [part for compiled in engine._compiled.values() for part in compiled.parts]
+    parts = [part for compiled in engine._cache.values() for part in compiled.parts]
     return [masks for part in parts for masks in zip(*(tape.masks for tape in part[1]))]
 
 

@@ -6,7 +6,7 @@ from typing import List, Optional
 
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.config.training import ENGINES
-from wqa.engines.engine import MXNET_LOCK, Engine, check_process
+from wqa.engines.engine import Engine
 from wqa.engines.inputs import EngineInputs
 from wqa.engines.mxnet import MXNetEngine
 from wqa.engines.onednn import GradientEngine
@@ -14,6 +14,7 @@ from wqa.engines.onednn.engine import OneDNNEngine
 from wqa.engines.onednn.library import available, check_precision, library
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.engines.sparse.engine import SparseEngine
+from wqa.engines.threads import MXNET_LOCK, check_process
 from wqa.errors import OptionError, check_choice
 from wqa.models import Network, parse_devices
 

@@ -16,82 +16,18 @@ attached to the network inside MXNet's autograd graph (`wqa.engines.choice.attac
 
 from __future__ import annotations
 
-import functools
-import itertools
-import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    TypeVar,
-)
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.engines.inputs import EngineInputs, pad_encodings, real_rows
-from wqa.errors import ProcessError
+from wqa.engines.threads import check_process
 from wqa.text import plan_batches
 
 #: Default number of tokens of a padded micro-batch, padding included.
 TOKENS = 2048
-
-#: Lock of all that MXNet computes for rankers: networks share blocks, whose tracing is not safe in
-#: several threads. A thread may take it while it holds that of an engine, never the reverse.
-MXNET_LOCK = threading.RLock()
-
-Result = TypeVar("Result")
-
-#: Set in a child that was forked from a process with an engine.
-_is_forked = threading.Event()
-
-
-@functools.lru_cache(maxsize=None)
-def _note_forks() -> None:
-    os.register_at_fork(after_in_child=_is_forked.set)
-
-
-def check_process() -> None:
-    """Check that engines can compute in this process.
-
-    The threads of MXNet, OpenMP and ONNX Runtime, and what they hold, are not in a forked child.
-    """
-    if _is_forked.is_set():
-        raise ProcessError(
-            "engine",
-            "the process was forked from one that had loaded an engine",
-            "a process of its own",
-            'start it by multiprocessing.get_context("spawn"), or fork before anything is loaded',
-        )
-    _note_forks()
-
-
-def in_mxnet_thread(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function that computes by MXNet: in the main thread, or in one other thread.
-
-    MXNet keeps some megabytes for each thread that computes, also after the thread has ended. So
-    all threads but the main one share a single thread.
-    """
-    check_process()  # a forked child does not have that thread
-    if threading.current_thread() is threading.main_thread():
-        return function(*arguments)
-    return _mxnet_thread().submit(function, *arguments).result()
-
-
-@functools.lru_cache(maxsize=None)
-def _mxnet_thread() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="wqa MXNet")
-
 
 #: Encodings of pairs between two runs, (length, C) each, by the numbers of the pairs.
 Encodings = Dict[int, np.ndarray]
@@ -156,8 +92,6 @@ class Engine:
         Lock that engines share; one of its own by default.
     """
 
-    #: Micro-batches that `_run_some` takes.
-    _at_once = 1
     #: Element type of stored encodings.
     kind = "float32"
 
@@ -199,12 +133,8 @@ class Engine:
         Readings
             Those of each micro-batch, in order.
         """
-        remaining = iter(batches)
-        while True:
-            some = list(itertools.islice(remaining, self._at_once))
-            if not some:
-                return
-            yield from self._exclusively(self._run_some, some)
+        for batch in batches:
+            yield self._exclusively(self._run, batch)
 
     def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         """Scores of a stage.
@@ -222,10 +152,6 @@ class Engine:
             (pairs,) log-odds, or the numbers of a head that computes others.
         """
         return self._exclusively(self._scores, stage, rows)
-
-    def _run_some(self, batches: Sequence[MicroBatch]) -> List[Readings]:
-        """`run_all` of at most `_at_once` micro-batches, while no other thread uses the engine."""
-        return [self._run(batch) for batch in batches]
 
     def _run(self, batch: MicroBatch) -> Readings:
         """`run_all` of one micro-batch, while no other thread uses the engine."""
@@ -272,9 +198,7 @@ class PaddedEngine(Engine):
             store_encodings(batch.next_store, batch.numbers, lengths, rows)
         return Readings(np.full(len(lengths), positions), scores)
 
-    def _compute(
-        self, batch: MicroBatch, arrays: Mapping[str, np.ndarray]
-    ) -> Tuple[Any, List[np.ndarray]]:
+    def _compute(self, batch: MicroBatch, arrays: Dict[str, np.ndarray]) -> Sequence[Any]:
         """Encodings after the last stage, where they are stored, and the scores of the stages.
 
         Shapes: the encodings (B, L, C).

@@ -10,14 +10,9 @@ import mxnet as mx
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import (
-    MXNET_LOCK,
-    MicroBatch,
-    PaddedEngine,
-    check_process,
-    in_mxnet_thread,
-)
+from wqa.engines.engine import MicroBatch, PaddedEngine
 from wqa.engines.inputs import EngineInputs
+from wqa.engines.threads import MXNET_LOCK, check_process, in_mxnet_thread
 from wqa.models.embeddings import break_cycles
 
 

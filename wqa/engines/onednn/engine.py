@@ -10,22 +10,16 @@ cores of a Xeon rank twice as many candidates a second with MiniLM.
 
 from __future__ import annotations
 
+import itertools
 import queue
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import nn
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import (
-    MXNET_LOCK,
-    Engine,
-    MicroBatch,
-    Readings,
-    in_mxnet_thread,
-    store_encodings,
-)
+from wqa.engines.engine import Engine, MicroBatch, Readings, store_encodings
 from wqa.engines.inputs import EngineInputs, as_float32
 from wqa.engines.onednn.last_layer import ATTENDING
 from wqa.engines.onednn.layers import PackedLayers
@@ -42,7 +36,7 @@ from wqa.engines.onednn.library import (
 from wqa.engines.onednn.operations import Dense, Operations
 from wqa.engines.onednn.packed_rows import PackedBatch, round_up
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.engines.threads import in_threads
+from wqa.engines.threads import MXNET_LOCK, in_mxnet_thread, in_threads
 from wqa.models import Head, LayerStack
 from wqa.models.embeddings import break_cycles
 from wqa.text import pack_batches
@@ -276,6 +270,11 @@ class OneDNNEngine(Engine):
     def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
         with openmp_threads(self._threads):
             return super()._exclusively(function, *arguments)
+
+    def run_all(self, batches: Iterable[MicroBatch]) -> Iterator[Readings]:
+        remaining = iter(batches)
+        while some := list(itertools.islice(remaining, self._at_once)):
+            yield from self._exclusively(self._run_some, some)
 
     def _run_some(self, batches: Sequence[MicroBatch]) -> List[Readings]:
         """Run micro-batches; the stores are read and written in their order."""

@@ -218,18 +218,6 @@ class Layout(Handle):
             handle = create("memory_desc_create_with_strides", axes, sizes, number, steps)
         super().__init__("memory_desc", handle)
 
-    @classmethod
-    def copy(cls, known: Pointer) -> Layout:
-        """A layout that oneDNN has chosen, whose strides are its own matter."""
-        layout = cls.__new__(cls)
-        layout._key = (id(layout),)
-        Handle.__init__(layout, "memory_desc", create("memory_desc_clone", known))
-        return layout
-
-    def size(self) -> int:
-        """Bytes of an array."""
-        return library().dnnl_memory_desc_get_size(self.handle)
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and self._key == other._key
 
@@ -240,7 +228,7 @@ class Layout(Handle):
 class Memory(Handle):
     """Memory that operations read and write, in a layout that oneDNN may have chosen."""
 
-    def __init__(self, layout: Layout, data: np.ndarray) -> None:
+    def __init__(self, layout: Any, data: np.ndarray) -> None:
         self.layout, self.data, self.address = layout, data, data.ctypes.data
         handle = create("memory_create", layout.handle, engine(), Pointer(self.address))
         super().__init__("memory", handle)
@@ -305,10 +293,8 @@ class _Argument(ctypes.Structure):
     _fields_ = [("number", ctypes.c_int), ("memory", Pointer)]
 
 
-@functools.lru_cache(maxsize=None)
-def _argument_array(count: int) -> Any:
-    """ctypes' type of several arguments, kept: the types are cycles of references."""
-    return _Argument * count
+#: Arguments of an operation; none has as many. One type, as ctypes' types are cycles of references.
+_Arguments = _Argument * 16
 
 
 class Call:
@@ -319,9 +305,8 @@ class Call:
     def __init__(self, kernel: Handle, arrays: Dict[int, Memory]) -> None:
         self.kernel, self.arrays = kernel, arrays
         arguments = [_Argument(number, array.handle) for number, array in arrays.items()]
-        array = _argument_array(len(arrays))(*arguments)
         self._execute = library().dnnl_primitive_execute
-        self._arguments = (kernel.handle, stream(), len(arrays), array)
+        self._arguments = (kernel.handle, stream(), len(arrays), _Arguments(*arguments))
 
     def __call__(self) -> None:
         status = self._execute(*self._arguments)

@@ -149,12 +149,12 @@ class Dense:
 
     def packed(self, kernel: Kernel, backward: bool = False) -> Memory:
         """The weight, prepacked in the layout that a kernel has chosen."""
-        layout = kernel.layout_of(_QUERY_WEIGHTS)
+        layout, size = kernel.layout_of(_QUERY_WEIGHTS)
         with self._lock:
             for packed in self._packed[backward]:
                 if library().dnnl_memory_desc_equal(packed.layout.handle, layout.handle):
                     return packed
-            packed = Memory(layout, zeros((layout.size(),), "int8"))
+            packed = Memory(layout, zeros((size,), "int8"))
             weight = self._read()
             pack = Operations().convert(Memory.of(weight if backward else weight.T), packed)
             pack()
@@ -231,10 +231,11 @@ class Kernel(Handle):
         self.scratch = self.layout_of(_QUERY_SCRATCH)
         super().__init__("primitive", create("primitive_create", description))
 
-    def layout_of(self, query: int) -> Layout:
-        """Layout that the operation has chosen for an operand."""
+    def layout_of(self, query: int) -> Tuple[Handle, int]:
+        """Layout that the operation has chosen for an operand, and its number of bytes."""
         known = library().dnnl_primitive_desc_query_md(self.description.handle, query, 0)
-        return Layout.copy(Pointer(known))
+        layout = Handle("memory_desc", create("memory_desc_clone", Pointer(known)))
+        return layout, library().dnnl_memory_desc_get_size(layout.handle)
 
 
 def _handle(argument: Any) -> Any:
@@ -286,9 +287,9 @@ class Operations:
         bound = {ARGUMENTS[name]: array for name, array in arrays.items()}
         operands = [operand for _, operand in steps if isinstance(operand, Memory)]
         bound.update(zip(kernel.operands, operands))
-        size = kernel.scratch.size()
+        layout, size = kernel.scratch
         if size:
-            bound[_SCRATCH] = Memory(kernel.scratch, self.scratch.take(size))
+            bound[_SCRATCH] = Memory(layout, self.scratch.take(size))
         return Call(kernel, bound)
 
     def product(self, left: Memory, right: Memory, out: Memory, *steps: Step) -> Call:
@@ -320,28 +321,24 @@ class Operations:
         return self._bind(kernel, src=source, dst=out, **norm._asdict())
 
     def norm_with_gradient(
-        self,
-        source: Memory,
-        norm: Norm,
-        out: Memory,
-        of_out: Memory,
-        of_source: Memory,
-        statistics: Dict[str, Memory],
-        of_norm: Dict[str, Memory],
+        self, norm: Norm, source: Tuple[Memory, Memory], out: Tuple[Memory, Memory], *others: Memory
     ) -> Tuple[Call, Call]:
         """Bind a layer normalisation in training, and its gradients.
 
-        Shapes: `source, out` (rows, width); `statistics` are ``mean`` and ``variance``, (rows,),
-        and `of_norm` are ``diff_gamma`` and ``diff_beta``, (width,).
+        ``source`` and ``out`` are the values and their gradient, (rows, width); the ``others`` are
+        the mean and the variance, (rows,), and the gradients of gain and offset, (width,).
         """
-        numbers = (statistics["mean"], self._epsilon, _NORM_FLAGS)
-        first = (engine, _TRAINING, source, out, *numbers)
+        (value, of_value), (result, of_result) = source, out
+        mean, variance, of_gain, of_offset = others
+        numbers = mean, self._epsilon, _NORM_FLAGS
+        first = engine, _TRAINING, value, result, *numbers
         forward = self._kernel("layer_normalization_forward", *first)
-        second = (engine, _BACKWARD, of_out, of_out, source, *numbers, forward)
+        second = engine, _BACKWARD, of_result, of_result, value, *numbers, forward
         backward = self._kernel("layer_normalization_backward", *second)
-        arrays = {"src": source, **norm._asdict(), **statistics}
-        gradients = {"diff_dst": of_out, "diff_src": of_source, **of_norm}
-        return self._bind(forward, dst=out, **arrays), self._bind(backward, **arrays, **gradients)
+        arrays = {"src": value, "mean": mean, "variance": variance, **norm._asdict()}
+        gradients = {"diff_src": of_value, "diff_gamma": of_gain, "diff_beta": of_offset}
+        run_backward = self._bind(backward, diff_dst=of_result, **arrays, **gradients)
+        return self._bind(forward, dst=result, **arrays), run_backward
 
     def activation_with_gradient(
         self, name: str, source: Memory, out: Memory, of_out: Memory, of_source: Memory

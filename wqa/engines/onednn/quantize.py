@@ -9,6 +9,8 @@ a scale an output. Embeddings, normalisations, attention and heads are left in f
 
 from __future__ import annotations
 
+import collections
+import itertools
 import pathlib
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -23,7 +25,6 @@ from wqa.engines.onednn.layers import PackedLayers
 from wqa.engines.onednn.operations import PRODUCTS, Quantized
 from wqa.engines.onednn.packed_rows import PackedBatch, product_parameter
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.models.backbone import EncoderLayer
 from wqa.text import pack_batches
 
 #: Tokens of a micro-batch while calibrating.
@@ -74,42 +75,32 @@ def _quantize_stages(
 ) -> QuantizedLayers:
     """Quantize the products of the stages of one network."""
     config, stages = inputs.network.config, inputs.network.encoder_stages()
-    layers: List[EncoderLayer] = []
-    branches: List[range] = []
+    layers: List[Any] = []
     for stage in stages:
-        start = len(layers) + len(stage.layers)
-        for branch in [] if stage.head is None else stage.head.branches():
-            branches.append(range(start, start + len(branch.layers)))
-            start += len(branch.layers)
         layers += stage.all_layers()
     if not layers:
         return []
     rows = max(_BATCH_TOKENS, config.max_positions)
     packed = PackedLayers(config, stages[0].embeddings, layers, inputs.typed, "float32", rows)
+    magnitudes = _magnitudes(packed, inputs, pairs)
     quantized = []
-    for layer, magnitudes in zip(layers, _magnitudes(packed, len(layers), branches, inputs, pairs)):
+    for index, layer in enumerate(layers):
         weights = {name: product_parameter(layer, name, "weight", config) for name in PRODUCTS}
-        quantized.append(quantize_layer(weights, magnitudes, strength))
+        quantized.append(quantize_layer(weights, magnitudes[index], strength))
     return quantized
 
 
 def _magnitudes(
-    layers: PackedLayers,
-    depth: int,
-    branches: Sequence[range],
-    inputs: EngineInputs,
-    pairs: Sequence[Any],
-) -> List[Dict[str, np.ndarray]]:
+    layers: PackedLayers, inputs: EngineInputs, pairs: Sequence[Any]
+) -> Dict[int, Dict[str, np.ndarray]]:
     """Largest magnitude of each input channel, by layer and step."""
-    magnitudes: List[Dict[str, np.ndarray]] = [{} for _ in range(depth)]
+    magnitudes: Dict[int, Dict[str, np.ndarray]] = collections.defaultdict(dict)
 
     def watch(layer: int, step: str, rows: np.ndarray) -> None:
         largest = np.abs(rows).max(axis=0)
         known = magnitudes[layer].get(step, largest)
         magnitudes[layer][step] = np.maximum(known, largest)
 
-    starts = {branch.start for branch in branches}
-    ends = {branch.stop for branch in branches}
     ordered = sorted(pairs, key=lambda pair: pair.length)
     lengths = np.array([pair.length for pair in ordered])
     for indices in pack_batches(lengths, _BATCH_TOKENS):
@@ -117,11 +108,14 @@ def _magnitudes(
         batch = PackedBatch(lengths[indices], inputs.read_positions(own))
         inputs.embed(layers, own, batch)
         encodings = layers.encodings[: batch.tokens]
-        for layer in range(depth):
-            if layer in starts:
+        numbers = itertools.count()
+        for stage in inputs.network.encoder_stages():
+            for _, number in zip(stage.layers, numbers):
+                layers.layer(number, batch, watch)
+            for branch in [] if stage.head is None else stage.head.branches():
                 before = encodings.copy()
-            layers.layer(layer, batch, watch)
-            if layer + 1 in ends:
+                for _, number in zip(branch.layers, numbers):
+                    layers.layer(number, batch, watch)
                 encodings[:] = before
     return magnitudes
 

@@ -32,8 +32,13 @@ import numpy as np
 from mxnet import autograd
 
 from wqa.config import BackboneConfig
-from wqa.engines.engine import check_process
-from wqa.engines.onednn.library import Memory, count_streams, count_threads, openmp_threads
+from wqa.engines.onednn.library import (
+    Memory,
+    cached,
+    count_streams,
+    count_threads,
+    openmp_threads,
+)
 from wqa.engines.onednn.operations import Operations, address, view
 from wqa.engines.onednn.training_memory import (
     ADD,
@@ -45,7 +50,7 @@ from wqa.engines.onednn.training_memory import (
     record,
 )
 from wqa.engines.onednn.training_tape import Operation, Tape, Targets, accumulate
-from wqa.engines.threads import in_threads
+from wqa.engines.threads import check_process, in_threads
 from wqa.errors import OptionError
 from wqa.models.backbone import MASKED_SCORE, LayerStack, at_marks
 from wqa.models.embeddings import Embeddings
@@ -61,8 +66,8 @@ class Compiled(NamedTuple):
     out: Tuple[Memory, Memory]
     #: Rows that are read, (B, n); None where all are.
     positions: Optional[np.ndarray] = None
-    #: Biases by relative position, and each thread's sum of their gradients, (n, H, L, L).
-    biases: Optional[np.ndarray] = None
+    #: Biases by relative position, and each thread's sum of their gradients, (n, H, L, L), if any.
+    biases: Any = ()
 
     def blocks(self) -> List[Trained]:
         """Each block once, in the order of their parameters among MXNet's inputs."""
@@ -95,7 +100,7 @@ class GradientEngine:
         siblings = [own.sibling() for _ in range(1, count_streams(self._threads))]
         self._operations = [own, *siblings]
         self._trained: Dict[mx.gluon.Block, Any] = {}
-        self._compiled: Dict[tuple, Compiled] = {}
+        self._cache: Dict[tuple, Compiled] = {}
         self._lock = threading.Lock()  # MXNet may run two slices backward at once
         self._masks_seed, self._masks_drawn = 0, 0  # of the pass
         self._seed: Optional[int] = None
@@ -131,7 +136,7 @@ class GradientEngine:
         whole = self._chunk(sums)
         with self._lock:
             [trained] = self._parameters([block], TrainedEmbeddings)
-            compiled = self._compile(self._compile_embeddings, trained, self._begin(), whole)
+            compiled = self._compile_embeddings(trained, self._begin(), whole)
             return self._run(compiled, sums, whole)
 
     def layers(
@@ -169,7 +174,7 @@ class GradientEngine:
         biases = [] if stack.relative_positions is None else [stack.relative_positions(hidden)]
         with self._lock:
             layers = tuple(self._parameters(stack, TrainedLayer))
-            compiled = self._compile(self._compile_layers, layers, self._begin(), keys, queries)
+            compiled = self._compile_layers(layers, self._begin(), keys, queries)
             if compiled.positions is not None:
                 starts = np.arange(0, keys.rows, keys.length)
                 np.add(read, starts[:, None], out=compiled.positions)
@@ -199,17 +204,16 @@ class GradientEngine:
 
     def _parameters(self, blocks: Sequence[mx.gluon.Block], kind: Callable[..., Any]) -> List[Any]:
         """Parameters of blocks, packed as they are now."""
-        stale = []
-        for block in dict.fromkeys(blocks):
-            trained = self._trained.get(block)
-            if trained is None or trained.moved():
-                self._trained[block] = kind(block)
-                if trained is not None:
-                    self._compiled.clear()  # it reads the old addresses
-            else:
-                stale.append(trained)
-        in_threads(lambda trained: trained.refresh(), stale, len(self._operations))
-        return [self._trained[block] for block in blocks]
+        known = self._trained
+        if any(block in known and known[block].moved() for block in blocks):
+            known.clear()
+            self._cache.clear()  # it reads the old addresses
+        for block in blocks:
+            if block not in known:
+                known[block] = kind(block)
+        trained = [known[block] for block in blocks]
+        in_threads(Trained.refresh, list(dict.fromkeys(trained)), len(self._operations))
+        return trained
 
     def _begin(self) -> int:
         """Number of a call in its pass; each call of a pass has activations of its own."""
@@ -224,49 +228,45 @@ class GradientEngine:
         self._calls += 1
         return self._calls - 1
 
-    def _compile(self, function: Callable[..., Compiled], *arguments: Any) -> Compiled:
-        """What is compiled for layers or embeddings, the number of a call, and a mini-batch."""
-        if arguments not in self._compiled:
-            count = min(arguments[-1].pairs, len(self._operations))
-            with openmp_threads(self._threads // count):
-                self._compiled[arguments] = function(count, *arguments)
-        return self._compiled[arguments]
+    def _tapes(self, pairs: int) -> List[Tape]:
+        """A tape for each thread, of at least one of the pairs."""
+        operations, memory = self._operations[:pairs], self._memory
+        threads = len(operations)
+        return [Tape(memory, own, pairs, part, threads) for part, own in enumerate(operations)]
 
-    def _tapes(self, threads: int) -> List[Tape]:
-        operations = enumerate(self._operations[:threads])
-        return [Tape(self._memory, own, thread, threads) for thread, own in operations]
-
-    def _compile_embeddings(
-        self, threads: int, trained: TrainedEmbeddings, call: int, whole: Chunk
-    ) -> Compiled:
-        own, tapes = self._memory.embeddings(call), self._tapes(threads)
-        for tape in tapes:
-            tape.embeddings(trained, own, whole)
+    @cached
+    def _compile_embeddings(self, trained: TrainedEmbeddings, call: int, whole: Chunk) -> Compiled:
+        own, tapes = self._memory.embeddings(call), self._tapes(whole.pairs)
+        with openmp_threads(self._threads // len(tapes)):
+            for tape in tapes:
+                tape.embeddings(trained, own, whole.length)
         out = own.embedded if trained.projection is None else own.projected
-        source = self._memory.pair(own.sums, whole)
-        return Compiled([(trained, tapes)], source, self._memory.pair(out, whole))
+        return Compiled([(trained, tapes)], own.sums.rows(whole), out.rows(whole))
 
+    @cached
     def _compile_layers(
-        self, threads: int, layers: Sequence[TrainedLayer], call: int, keys: Chunk, queries: Chunk
+        self, layers: Sequence[TrainedLayer], call: int, keys: Chunk, queries: Chunk
     ) -> Compiled:
         """Compile layers for each thread, the last one for the positions that are read."""
-        memory, positions, biases = self._memory, None, None
+        memory, heads, positions = self._memory, self._memory.config.num_heads, None
+        parts = [(layer, self._tapes(keys.pairs)) for layer in layers]
+        threads = len(parts[0][1])
+        biases: Any = ()
+        if memory.config.family.relative_buckets:
+            biases = memory.biases.part(Chunk(1 + threads, 1), heads, keys.length, keys.length)
         if queries != keys:
             positions = np.zeros((queries.pairs, queries.length), np.intp)
-        if memory.config.family.relative_buckets:
-            biases = memory.biases(keys.length, threads)
-        parts = []
-        for index, layer in enumerate(layers):
-            is_last = index == len(layers) - 1
-            of_keys = memory.activations(call, index, False)
-            own = memory.activations(call, index, is_last and queries != keys)
-            wholes = keys, queries if is_last else keys
-            tapes = self._tapes(threads)
-            for tape in tapes:
-                tape.layer(layer, of_keys, own, wholes, positions if is_last else None, biases)
-            parts.append((layer, tapes))
-        source = memory.pair(memory.activations(call, 0, False).x, keys)
-        return Compiled(parts, source, memory.pair(own.after, queries), positions, biases)
+        for index, (layer, tapes) in enumerate(parts):
+            of_keys = own = memory.activations(call, index, False)
+            lengths, read = (keys.length, keys.length), None
+            if index == len(layers) - 1 and queries != keys:
+                own = memory.activations(call, index, True)
+                lengths, read = (keys.length, queries.length), positions
+            with openmp_threads(self._threads // threads):
+                for tape in tapes:
+                    tape.layer(layer, of_keys, own, lengths, read, biases)
+        source = memory.activations(call, 0, False).x
+        return Compiled(parts, source.rows(keys), own.after.rows(queries), positions, biases)
 
     # Running
 
@@ -278,15 +278,13 @@ class GradientEngine:
         for array in (hidden, result, *biases):
             array.wait_to_read()
         self._convert(_rows_of(hidden), compiled.source[0])
-        if compiled.biases is not None:
-            compiled.biases[0] = biases[0].asnumpy()
+        for bias in biases:
+            compiled.biases[0][:] = bias.asnumpy()
         self._forward(compiled)
         self._convert(compiled.out[0], _rows_of(result))
         if autograd.is_recording():
-            inputs = [hidden]
-            for trained in compiled.blocks():
-                inputs += trained.data
-            inputs += biases
+            parameters = [array for trained in compiled.blocks() for array in trained.data]
+            inputs = [hidden, *parameters, *biases]
             record(inputs, result, functools.partial(self._backward, compiled))
         return result
 
@@ -329,27 +327,25 @@ class GradientEngine:
             self._backward_began = True
             gradient = compiled.out[1]
             self._convert(Memory.of(view(of_out, *gradient.layout.shape)), gradient)
-            if compiled.biases is not None:
-                compiled.biases[1:] = 0
-            self._run_backward(compiled, targets[1:])
+            for total in compiled.biases[1:]:
+                total[:] = 0
+            remaining, by_block = iter(targets[1:]), {}
+            for trained in compiled.blocks():
+                by_block[trained] = list(itertools.islice(remaining, len(trained.data)))
+            for trained, tapes in reversed(compiled.parts):
+                own = by_block[trained]
+                self._in_threads(_call_all, [tape.backward for tape in tapes])
+                with openmp_threads(self._threads // len(tapes)):
+                    calls = [tape.gradient_calls(own) for tape in tapes]
+                self._in_threads(_call_all, calls)
+                for norm in trained.norms:
+                    for (start, request), by_thread in zip(own[norm.gain :], norm.gradients):
+                        accumulate(start, request, by_thread[: len(tapes)].sum(axis=0))
+                # A shared layer sums the gradients of its uses.
+                by_block[trained] = [(start, request and ADD) for start, request in own]
             accumulate(*targets[0], compiled.source[1].data)
-            if compiled.biases is not None:
-                accumulate(*targets[-1], compiled.biases[1:].sum(axis=0))
-
-    def _run_backward(self, compiled: Compiled, targets: Targets) -> None:
-        """Run parts backward, each with the gradients of its parameters."""
-        remaining = iter(targets)
-        by_block = {}
-        for trained in compiled.blocks():
-            by_block[trained] = list(itertools.islice(remaining, len(trained.data)))
-        for trained, tapes in reversed(compiled.parts):
-            self._in_threads(_call_all, [tape.backward for tape in tapes])
-            own = by_block[trained]
-            with openmp_threads(self._threads // len(tapes)):
-                calls = [tape.gradient_calls(own) for tape in tapes]
-            self._in_threads(_call_all, calls)
-            # A shared layer sums the gradients of its uses.
-            by_block[trained] = [(start, request and ADD) for start, request in own]
+            for target in remaining:
+                accumulate(*target, compiled.biases[1:].sum(axis=0))
 
 
 def _rows_of(array: mx.nd.NDArray) -> Memory:

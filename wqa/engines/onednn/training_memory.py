@@ -14,6 +14,7 @@ gradients to a callable, which writes them where the optimizer reads them.
 from __future__ import annotations
 
 import ctypes
+import math
 import traceback
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -60,21 +61,20 @@ class Buffer:
     def __init__(self, rows: int, width: int, kind: str) -> None:
         self.width, self.kind, self.data = width, kind, zeros((rows * width,), kind)
 
+    def part(self, chunk: Chunk, *shape: int) -> np.ndarray:
+        """What a chunk has: an array of a shape for each of its pairs, (B, ...)."""
+        size = math.prod(shape)
+        own = self.data[chunk.first * size : (chunk.first + chunk.pairs) * size]
+        return own.reshape(chunk.pairs, *shape)
+
     def rows(self, chunk: Chunk) -> np.ndarray:
         """Rows of a chunk, (B L, width)."""
-        start = chunk.first * chunk.length * self.width
-        return self.data[start : start + chunk.rows * self.width].reshape(chunk.rows, self.width)
+        return self.part(chunk, chunk.length, self.width).reshape(chunk.rows, self.width)
 
-    def heads(self, chunk: Chunk, heads: int) -> np.ndarray:
-        """Rows of a chunk by attention head, (B, H, L, C / H)."""
-        rows = self.rows(chunk).reshape(chunk.pairs, chunk.length, heads, self.width // heads)
-        return rows.swapaxes(1, 2)
 
-    def scores(self, queries: Chunk, length: int, heads: int) -> np.ndarray:
-        """Attention scores of a chunk's queries for keys of a length, (B, H, Q, L)."""
-        size = heads * queries.length * length
-        own = self.data[queries.first * size : (queries.first + queries.pairs) * size]
-        return own.reshape(queries.pairs, heads, queries.length, length)
+def operand(buffer: Optional[Buffer], chunk: Chunk) -> Any:
+    """Rows of a chunk as an operand; None without a buffer."""
+    return None if buffer is None else Memory.of(buffer.rows(chunk))
 
 
 class Tensor(NamedTuple):
@@ -83,6 +83,10 @@ class Tensor(NamedTuple):
     value: Buffer
     gradient: Buffer
     rounded: Optional[Buffer] = None  # the gradient where a product reads it
+
+    def rows(self, chunk: Chunk) -> Tuple[Memory, Memory]:
+        """Rows of a chunk, and their gradient."""
+        return operand(self.value, chunk), operand(self.gradient, chunk)
 
 
 class TrainingMemory:
@@ -97,25 +101,9 @@ class TrainingMemory:
         self.ones.data[:] = one(kind)
         self.gradients = Gradients(self)
         items = config.num_heads * length**2 if config.family.relative_buckets else 0
-        self._biases = Buffer(1 + STREAMS, items, "float32")
-        self._operands: Dict[tuple, Memory] = {}
+        #: Biases by relative position, and each thread's sum of their gradients.
+        self.biases = Buffer(1 + STREAMS, items, "float32")
         self._cache: Dict[tuple, Any] = {}
-
-    def operand(self, values: np.ndarray) -> Memory:
-        """A view of a buffer as an operand."""
-        key = (values.ctypes.data, values.shape, values.strides, values.dtype)
-        if key not in self._operands:
-            self._operands[key] = Memory.of(values)
-        return self._operands[key]
-
-    def pair(self, tensor: Tensor, chunk: Chunk) -> Tuple[Memory, Memory]:
-        """A chunk's rows of a tensor, and their gradient."""
-        return self.operand(tensor.value.rows(chunk)), self.operand(tensor.gradient.rows(chunk))
-
-    def biases(self, length: int, threads: int) -> np.ndarray:
-        """Biases by relative position and each thread's sum of their gradients, (n, H, L, L)."""
-        shape = (1 + threads, self.config.num_heads, length, length)
-        return self._biases.data[: np.prod(shape)].reshape(shape)
 
     def row(self, kind: str = "", width: int = 0) -> Buffer:
         """Rows of C, or of another width."""
@@ -130,9 +118,9 @@ class TrainingMemory:
         kind = "float32" if rounded else self.kind
         return Tensor(self.row(kind, gradient.width), gradient, rounded)
 
-    def statistics(self) -> Dict[str, Buffer]:
-        """What a normalisation keeps of each row."""
-        return {name: self.row("float32", 1) for name in ("mean", "variance")}
+    def statistics(self) -> Tuple[Buffer, Buffer]:
+        """Mean and variance of each row, which a normalisation keeps."""
+        return self.row("float32", 1), self.row("float32", 1)
 
     @cached
     def activations(self, call: int, index: int, is_read: bool) -> Activations:
@@ -171,8 +159,7 @@ class Gradients:
         self.value, self.context = row(), row()
         self.inner, self.active = row("", wide), row("", wide)
         self.weights, self.kept, self.scores = scores(), scores(), scores()
-        self.raw = scores("float32")
-        self.raw_read = scores("float32")
+        self.raw, self.raw_read = scores("float32"), scores("float32")
 
 
 class Activations:
@@ -190,20 +177,18 @@ class Activations:
         self.inner, self.active = tensor(g.inner), tensor(g.active)
         self.raw = g.raw_read if is_read else g.raw
         self.weights, self.kept, self.kept_mask = scores(), scores(), scores("float32")
-        self.attention_mask = memory.row("float32")
-        self.ffn_mask = memory.row("float32")
-        self.attention_statistics = memory.statistics()
-        self.ffn_statistics = memory.statistics()
+        self.attention_mask, self.ffn_mask = memory.row("float32"), memory.row("float32")
+        self.attention_statistics, self.ffn_statistics = memory.statistics(), memory.statistics()
 
 
 class EmbeddingTensors:
     """What the embeddings compute, and the gradients."""
 
     def __init__(self, memory: TrainingMemory) -> None:
-        wide = [memory.row("float32", memory.width) for _ in range(7)]
-        self.mask, self.dropped = wide[:2]
-        self.sums, self.normed = Tensor(*wide[2:4]), Tensor(*wide[4:6])
-        self.embedded = Tensor(memory.row(width=memory.width), wide[6])
+        wide = [memory.row("float32", memory.width) for _ in range(6)]
+        self.mask = wide[0]
+        self.sums, self.normed = Tensor(*wide[1:3]), Tensor(*wide[3:5])
+        self.embedded = Tensor(memory.row(width=memory.width), wide[5])
         self.projected = Tensor(memory.row(), memory.row())
         self.statistics = memory.statistics()
 
@@ -236,23 +221,17 @@ def record(
     callbacks = [Function._bwd_functype(call_backward), Function._del_functype(delete)]
     generic = c_array(_Generic, [ctypes.cast(callback, _Generic) for callback in callbacks])
     states = c_array(ctypes.c_void_p, [None] * len(callbacks))
-    entry = MXCallbackList(
-        len(callbacks),
-        ctypes.cast(generic, ctypes.POINTER(_Generic)),
-        ctypes.cast(states, ctypes.POINTER(ctypes.c_void_p)),
-    )
+    entry = MXCallbackList(len(callbacks), generic, states)
     key = id(entry)
-    _kept[key] = (entry, callbacks, generic, states)
-    outputs = c_handle_array([out])
-    counted = ctypes.c_int(len(inputs)), c_handle_array(inputs), ctypes.c_int(1), outputs
+    _kept[key] = entry
+    counted = len(inputs), c_handle_array(inputs), 1, c_handle_array([out])
     check_call(_LIB.MXCustomFunctionRecord(*counted, ctypes.byref(entry)))
 
 
 class TrainedProduct(NamedTuple):
-    """A dense layer whose weight has so many rows."""
+    """A dense layer, and where its parameters are."""
 
     dense: Dense
-    rows: int
     weight: int  # index of the weight among the parameters of the block; the bias follows
     first: int  # first of the parameter's rows
 
@@ -274,6 +253,7 @@ class Trained:
         self.data: List[mx.nd.NDArray] = [parameter.data() for parameter in self._parameters]
         self._values = [view(address(array.handle), *array.shape) for array in self.data]
         self._products: List[TrainedProduct] = []
+        self.norms: List[TrainedNorm] = []
 
     def moved(self) -> bool:
         """Whether a parameter has another array, as after an initialisation."""
@@ -293,13 +273,15 @@ class Trained:
             values, bias = split_queries(values)[third], split_queries(bias)[third]
             first = third * len(values)
         dense = Dense(lambda: values, bias, refreshable=True)
-        self._products.append(TrainedProduct(dense, len(values), weight, first))
+        self._products.append(TrainedProduct(dense, weight, first))
         return self._products[-1]
 
     def _norm(self, gain: int) -> TrainedNorm:
         """The normalisation of a gain and the offset after it."""
         gamma, beta = map(vector, self._values[gain : gain + 2])
-        return TrainedNorm(Norm(gamma, beta), gain, zeros((2, STREAMS, gamma.data.size), "float32"))
+        gradients = zeros((2, STREAMS, gamma.data.size), "float32")
+        self.norms.append(TrainedNorm(Norm(gamma, beta), gain, gradients))
+        return self.norms[-1]
 
 
 class TrainedLayer(Trained):

@@ -19,7 +19,7 @@ from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import MXNET_LOCK, Engine, MicroBatch, Readings
+from wqa.engines.engine import Engine, MicroBatch, Readings
 from wqa.engines.onednn.library import count_threads
 from wqa.engines.sparse.rows import (
     TABLE_BYTES,
@@ -29,7 +29,7 @@ from wqa.engines.sparse.rows import (
     stretches,
     window_outputs,
 )
-from wqa.engines.threads import in_threads
+from wqa.engines.threads import MXNET_LOCK, in_threads
 
 #: Positions whose outputs are computed at once, so that they stay in a processor's cache.
 POSITIONS = 2560
