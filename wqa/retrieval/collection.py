@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import pathlib
-import tempfile
 from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 import numpy as np
@@ -22,7 +21,7 @@ from wqa.errors import DataError, OptionError
 from wqa.io.arrays import ArrayWriter, output_of, reusable_folder, write_arrays
 from wqa.io.files import PathLike, lock_output, scratch_folder, storage_errors
 from wqa.io.progress import with_bar
-from wqa.retrieval.index import FORMAT, KIND, TEXTS, TYPES, Index, array_types
+from wqa.retrieval.index import FORMAT, KIND, TYPES, Index, array_types
 from wqa.retrieval.methods import BUCKETS, Method, contains_spans, count_terms, joined, method_of
 
 #: Documents whose texts are written at once.
@@ -212,9 +211,9 @@ def _by_term(pieces: List[np.ndarray]) -> np.ndarray:
 def _write_texts(
     writer: ArrayWriter, documents: List[Document], splitter: Optional[SentenceSplitter]
 ) -> None:
-    """Append the ids, titles, texts, ``meta`` and sentences of documents."""
-    for name in TEXTS:
-        writer.append_texts(name, [_content(document, name) for document in documents])
+    """Append documents and their sentences."""
+    contents = [json.dumps(document, ensure_ascii=False) for document in documents]
+    writer.append_texts("document", [content.encode("utf-8") for content in contents])
     if splitter is None:
         return
     spans = [splitter.spans(document.text) for document in documents]
@@ -223,14 +222,6 @@ def _write_texts(
     writer.append("document_sentences", ends)
     writer.append("sentence_starts", bounds[:, 0])
     writer.append("sentence_ends", bounds[:, 1])
-
-
-def _content(document: Document, name: str) -> bytes:
-    """A field of a document as bytes; ``meta`` as JSON."""
-    value = getattr(document, name)
-    if name == "meta":
-        value = "" if value is None else json.dumps(value, ensure_ascii=False)
-    return value.encode("utf-8")
 
 
 @contextlib.contextmanager
@@ -261,10 +252,9 @@ def open_collection(path: PathLike, progress: bool = False) -> Iterator[Index]:
     if is_index or not (is_collection(path) or os.path.isfile(path)):
         yield Index(path)
         return
-    with tempfile.TemporaryDirectory(prefix="wqa-") as folder:
-        made = os.path.join(folder, "index")
-        build_index(path, made, progress=progress, sentences=True)
-        yield Index(made)
+    with scratch_folder("collection") as folder:
+        build_index(path, folder / "index", progress=progress, sentences=True)
+        yield Index(folder / "index")
 
 
 #: Documents that a question retrieves by default, as in the paper (section 3).
