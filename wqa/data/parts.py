@@ -34,7 +34,7 @@ from wqa.io.progress import StopRequest, progress_bar, with_bar
 LOGGER = logging.getLogger(__name__)
 
 #: Changes whenever older manifests, or files of parts, can no longer be read.
-FORMAT = 4
+FORMAT = 5
 MANIFEST = "manifest.json"
 #: Pattern of the names of parts.
 PARTS = "[0-9]*.npz"

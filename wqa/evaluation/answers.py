@@ -15,7 +15,7 @@ import string
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 from wqa.data import Question
-from wqa.data.documents import LABELS, Claim, check_label
+from wqa.data.documents import LABELS, Claim, label_of
 from wqa.errors import DataError, shorten
 from wqa.evaluation.rankers import built_of
 from wqa.evaluation.report import table
@@ -252,10 +252,10 @@ def label_accuracy(predictions: Mapping[str, str], claims: Iterable[Claim]) -> L
             raise DataError(where, "no label", "one of " + ", ".join(LABELS))
         if claim.id not in predictions:
             raise DataError(where, "no prediction", "a predicted label for each claim")
-        check_label(predictions[claim.id], f"prediction for {where}")
-        predicted = LABELS.index(predictions[claim.id])
+        label = label_of(predictions[claim.id], "label", f"prediction for {where}")
+        predicted = LABELS.index(label)
         confusion[LABELS.index(claim.label)][predicted] += 1
-        correct += predictions[claim.id] == claim.label
+        correct += label == claim.label
         count += 1
     if not count:
         raise DataError("claims", "none", "at least one with its label")

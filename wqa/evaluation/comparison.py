@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import (
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from wqa.data import DEFAULT_FILTER, Question
 from wqa.errors import DataError, OptionError, printable
@@ -215,7 +204,7 @@ def _compared(results: Sequence[_Result]) -> Comparisons:
     return {"rows": [result.row for result in results], "comparisons": comparisons}
 
 
-def comparison_table(comparison: Mapping[str, Any]) -> str:
+def comparison_table(comparison: Row) -> str:
     """Lay a comparison out as text.
 
     Parameters

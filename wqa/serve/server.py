@@ -25,11 +25,10 @@ from wqa.config.systems import option, without_option
 from wqa.data.probe import parse_baseline
 from wqa.errors import (
     DataError,
-    MissingDependency,
     OptionError,
     RunDirectoryError,
     check_range,
-    how_to_install,
+    not_installed,
     shorten,
 )
 
@@ -225,8 +224,7 @@ def check_installed() -> None:
     """Check that the libraries of the service are installed."""
     for name in _LIBRARIES:
         if importlib.util.find_spec(name) is None:
-            problem, hint = f"{name} is not installed", how_to_install("serve")
-            raise MissingDependency("serve", problem, "its libraries", hint)
+            raise not_installed(name, "the libraries of the service", "serve")
 
 
 def serve(

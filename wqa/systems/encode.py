@@ -22,7 +22,6 @@ from wqa.data.documents import (
     Document,
     parse_document,
     read_documents,
-    read_placed_documents,
 )
 from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import CHARACTERS, Partition, PartitionReader, partitions_of
@@ -131,8 +130,7 @@ class EncodingTask(PartTask):
     def divide(self) -> Iterator[Partition]:
         """Divide the documents."""
         self.encoder  # noqa: B018 - a run that encodes no documents is an error before the file is read
-        placed = read_placed_documents(self.data)
-        divided = partitions_of(placed, _size, self.partition_tokens)
+        divided = partitions_of(read_documents(self.data), _size, self.partition_tokens)
         return (partition for partition, _ in divided)
 
     def compute(self, partition: Partition) -> Arrays:

@@ -19,7 +19,7 @@ import numpy as np
 from wqa.config.environment import installed_version, library_versions, openmp_threads
 from wqa.data import FILTERS, Question
 from wqa.data.digests import ranker_digest
-from wqa.data.formats import data_digest, read_placed_questions
+from wqa.data.formats import data_digest, read_questions
 from wqa.data.partitions import (
     PARTITION_TOKENS,
     Partition,
@@ -170,9 +170,9 @@ class ScoringTask(PartTask):
 
     def divide(self) -> Iterator[Partition]:
         """Divide the corpus. A question that cannot be ranked is an error before any is scored."""
-        placed = read_placed_questions(self.data)
+        read = read_questions(self.data)
         remaining = 0
-        for partition, questions in partitions_of(placed, self._size, self.partition_tokens):
+        for partition, questions in partitions_of(read, self._size, self.partition_tokens):
             with naming_file(self.data):
                 remaining += len(_prepare(self.ranker, questions).questions)
             if self.output == "trec":
