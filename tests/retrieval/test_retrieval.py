@@ -242,7 +242,7 @@ def test_documents_that_tie_are_in_the_order_of_the_collection(build):
 def test_an_index_that_is_written_in_blocks_is_the_same(build, monkeypatch, method):
     whole = build(method=method)
     monkeypatch.setattr("wqa.retrieval.collection._BLOCK_DOCUMENTS", 2)
-    monkeypatch.setattr("wqa.retrieval.collection._PART_POSTINGS", 3)
+    monkeypatch.setattr("wqa.retrieval.collection._RANGES", 3)
     blocks = build(method=method, name="blocks")
     for question in ("ice caves melt", "rivers freeze", "volcanoes"):
         assert blocks.search(question) == whole.search(question)

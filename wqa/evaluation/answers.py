@@ -107,9 +107,8 @@ def score_answers(
     matches = overlaps = 0.0
     for question in questions:
         if not question.answers:
-            raise DataError(
-                f"question {shorten(question.id)}", "no answers", "the texts of its answers"
-            )
+            where = f"question {shorten(question.id)}"
+            raise DataError(where, "no answers", "the texts of its answers")
         count += 1
         if question.id in predictions:
             prediction = predictions[question.id]

@@ -218,11 +218,8 @@ def metrics_of(
         elif ranks is not None:
             values[name] = function(ranked, ranks)
         else:
-            raise OptionError(
-                "metrics",
-                f"{name} of a TREC run, which lacks the order of retrieval",
-                "the ranker and its questions",
-            )
+            problem = f"{name} of a TREC run, which lacks the order of retrieval"
+            raise OptionError("metrics", problem, "the ranker and its questions")
     return values
 
 

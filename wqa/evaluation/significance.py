@@ -109,12 +109,9 @@ def paired(
         for run, names in only.items():
             if names:
                 counts.append(f"{len(names)} only in the {run}, such as {shorten(min(names))}")
-        raise DataError(
-            "the two runs",
-            "questions differ: " + ", ".join(counts) if counts else "no question in common",
-            "both on the same questions",
-            "a paired test needs a value of each run for each question",
-        )
+        problem = "questions differ: " + ", ".join(counts) if counts else "no question in common"
+        hint = "a paired test needs a value of each run for each question"
+        raise DataError("the two runs", problem, "both on the same questions", hint)
     return np.array(list(first.values())), np.array([second[qid] for qid in first])
 
 
@@ -340,11 +337,8 @@ def over_seeds(rows: Sequence[Mapping[str, float]]) -> Dict[str, Tuple[float, fl
     first = rows[0]
     for number, row in enumerate(rows[1:], 2):
         if set(row) != set(first) or row.get("questions") != first.get("questions"):
-            raise DataError(
-                f"run {number}",
-                "other figures or questions than the first",
-                "runs scored on the same questions",
-            )
+            problem = "other figures or questions than the first"
+            raise DataError(f"run {number}", problem, "runs scored on the same questions")
     spread = {}
     for name in first:
         if name != "questions":
