@@ -11,19 +11,8 @@ from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple, Optional,
 from wqa.data.ir_names import is_ir_name, read_dataset_documents
 from wqa.data.records import check_id
 from wqa.errors import DataError, shorten
+from wqa.io import lines
 from wqa.io.files import PathLike
-from wqa.io.lines import (
-    Check,
-    fields_of,
-    filled_text,
-    filled_texts,
-    json_value,
-    meta_of,
-    read_records,
-    record_lines,
-    text_of,
-    write_lines,
-)
 
 #: Greatest length of a line, a document, in bytes.
 LONGEST_DOCUMENT = 1 << 26
@@ -83,22 +72,27 @@ def read_documents(path: PathLike) -> Iterator[Document]:
             check_id(name, f"{path}, document {shorten(name)}")
             yield Document(name, text)
         return
-    yield from read_records(path, "document", parse_document, LONGEST_DOCUMENT)
+    yield from lines.read_records(path, "document", parse_document, LONGEST_DOCUMENT)
 
 
 def _id_of(value: Any, name: str, where: str) -> str:
     """Take a value as the id of a document."""
-    check_id(text_of(value, name, where), where)
+    check_id(lines.text_of(value, name, where), where)
     return value
 
 
-_FIELDS = {"id": _id_of, "text": filled_text, "title": filled_text, "meta": meta_of}
+_FIELDS = {
+    "id": _id_of,
+    "text": lines.filled_text,
+    "title": lines.filled_text,
+    "meta": lines.meta_of,
+}
 _NEEDED = {"id", "text"}
 
 
 def parse_document(line: str, where: str) -> Document:
     """Parse one line of a file of documents."""
-    return Document(**fields_of(json_value(line, where), _FIELDS, _NEEDED, where))
+    return Document(**lines.fields_of(lines.json_value(line, where), _FIELDS, _NEEDED, where))
 
 
 def write_documents(path: PathLike, documents: Iterable[Document]) -> None:
@@ -118,7 +112,7 @@ def write_documents(path: PathLike, documents: Iterable[Document]) -> None:
     StorageError
         If the file cannot be written.
     """
-    write_lines(path, record_lines(documents, "document", _fields))
+    lines.write_lines(path, lines.record_lines(documents, "document", _fields))
 
 
 def _fields(document: Document, where: str) -> Dict[str, Any]:
@@ -127,7 +121,7 @@ def _fields(document: Document, where: str) -> Dict[str, Any]:
         fields["title"] = document.title
     if document.meta is not None:
         fields["meta"] = document.meta
-    return fields_of(fields, _FIELDS, _NEEDED, where)
+    return lines.fields_of(fields, _FIELDS, _NEEDED, where)
 
 
 #: Labels of FEVER (Thorne et al. 2018), in the order of a network's outputs.
@@ -184,7 +178,7 @@ def read_claims(path: PathLike, labelled: bool = True) -> Iterator[Claim]:
         At the first line that is no claim, whose label is unknown or missing, or whose id is that
         of a line before; the message names file and line. Also if there is no line.
     """
-    return read_records(path, "claim", functools.partial(_parse_claim, labelled=labelled))
+    return lines.read_records(path, "claim", functools.partial(_parse_claim, labelled=labelled))
 
 
 def label_of(value: Any, name: str, where: str) -> str:
@@ -195,10 +189,10 @@ def label_of(value: Any, name: str, where: str) -> str:
 
 
 _HINT = f"give {NO_EVIDENCE!r} where nothing was retrieved"
-_CLAIM: Dict[str, Check] = {
-    "id": filled_text,
-    "claim": filled_text,
-    "evidence": functools.partial(filled_texts, hint=_HINT),
+_CLAIM: Dict[str, lines.Check] = {
+    "id": lines.filled_text,
+    "claim": lines.filled_text,
+    "evidence": functools.partial(lines.filled_texts, hint=_HINT),
     "label": label_of,
 }
 _UNLABELLED = {"id", "claim", "evidence"}
@@ -206,7 +200,7 @@ _UNLABELLED = {"id", "claim", "evidence"}
 
 def _parse_claim(line: str, where: str, labelled: bool) -> Claim:
     needed = set(_CLAIM) if labelled else _UNLABELLED
-    return Claim(**fields_of(json_value(line, where), _CLAIM, needed, where))
+    return Claim(**lines.fields_of(lines.json_value(line, where), _CLAIM, needed, where))
 
 
 def write_claims(path: PathLike, claims: Iterable[Claim]) -> None:
@@ -226,11 +220,11 @@ def write_claims(path: PathLike, claims: Iterable[Claim]) -> None:
     StorageError
         If the file cannot be written.
     """
-    write_lines(path, record_lines(claims, "claim", _claim_fields))
+    lines.write_lines(path, lines.record_lines(claims, "claim", _claim_fields))
 
 
 def _claim_fields(claim: Claim, where: str) -> Dict[str, Any]:
     fields = claim._asdict()
     if claim.label is None:
         del fields["label"]
-    return fields_of(fields, _CLAIM, _UNLABELLED, where)
+    return lines.fields_of(fields, _CLAIM, _UNLABELLED, where)

@@ -15,20 +15,8 @@ from wqa.data.ir_names import is_ir_name, read_dataset
 from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.data.tables import is_table, read_question_table
 from wqa.errors import DataError, check_choice, shorten
+from wqa.io import lines
 from wqa.io.files import PathLike, sha256
-from wqa.io.lines import (
-    Check,
-    checked_utf8,
-    fields_of,
-    filled_text,
-    filled_texts,
-    json_value,
-    meta_of,
-    read_records,
-    text_lines,
-    text_of,
-    write_lines,
-)
 
 #: Greatest length of a line, a question with its candidates, in bytes.
 LONGEST_QUESTION = 1 << 28
@@ -65,7 +53,7 @@ def read_questions(path: PathLike, with_candidates: bool = True) -> Iterator[Que
         read = read_dataset if is_ir_name(path) else read_question_table
         return read(str(path), with_candidates)
     parse = functools.partial(parse_question, with_candidates=with_candidates)
-    return read_records(path, "question", parse, LONGEST_QUESTION)
+    return lines.read_records(path, "question", parse, LONGEST_QUESTION)
 
 
 def data_digest(path: PathLike) -> str:
@@ -115,9 +103,9 @@ def read_candidates(path: PathLike) -> List[Candidate]:
         At the first line that is no candidate, or if an id repeats or there is no line.
     """
     candidates = []
-    for number, line in text_lines(path, LONGEST_QUESTION):
+    for number, line in lines.text_lines(path, LONGEST_QUESTION):
         where = f"{path}, line {number}"
-        candidates.append(_candidate(json_value(line, where), where))
+        candidates.append(_candidate(lines.json_value(line, where), where))
     if not candidates:
         raise DataError(path, "the file holds no candidate", "one JSON object a line")
     check_document_ids(Question("", "", tuple(candidates)), str(path))
@@ -131,12 +119,12 @@ def _label_of(value: Any, name: str, where: str) -> int:
     return value
 
 
-_CANDIDATE = {"text": text_of, "label": _label_of, "id": text_of, "meta": meta_of}
+_CANDIDATE = {"text": lines.text_of, "label": _label_of, "id": lines.text_of, "meta": lines.meta_of}
 _NEEDED = {"text"}
 
 
 def _candidate(value: Any, where: str) -> Candidate:
-    return Candidate(**fields_of(value, _CANDIDATE, _NEEDED, where))
+    return Candidate(**lines.fields_of(value, _CANDIDATE, _NEEDED, where))
 
 
 def _candidates_of(values: Any, name: str, where: str) -> Tuple[Candidate, ...]:
@@ -147,18 +135,18 @@ def _candidates_of(values: Any, name: str, where: str) -> Tuple[Candidate, ...]:
 
 
 _HINT = "leave answers out where they are not known"
-_QUESTION: Dict[str, Check] = {
-    "id": filled_text,
-    "question": filled_text,
+_QUESTION: Dict[str, lines.Check] = {
+    "id": lines.filled_text,
+    "question": lines.filled_text,
     "candidates": _candidates_of,
-    "answers": functools.partial(filled_texts, hint=_HINT),
+    "answers": functools.partial(lines.filled_texts, hint=_HINT),
 }
 
 
 def parse_question(line: str, where: str, with_candidates: bool = True) -> Question:
     """Parse one line of canonical JSONL."""
     needed = {"id", "question", "candidates"} if with_candidates else {"id", "question"}
-    fields = fields_of(json_value(line, where), _QUESTION, needed, where)
+    fields = lines.fields_of(lines.json_value(line, where), _QUESTION, needed, where)
     question = Question(**{"candidates": (), **fields})
     check_document_ids(question, where)
     return question
@@ -173,14 +161,14 @@ def to_line(question: Question) -> str:
         values = candidate._replace(rank=None)._asdict()
         fields = {name: value for name, value in values.items() if value is not None}
         if "meta" in fields:
-            meta_of(candidate.meta, "meta", f"{where}, candidate {number}")
+            lines.meta_of(candidate.meta, "meta", f"{where}, candidate {number}")
         candidates.append(fields)
     fields = {"id": question.id, "question": question.question}
     if candidates:
         fields["candidates"] = candidates
     if question.answers:
         fields["answers"] = list(question.answers)
-    return checked_utf8(json.dumps(fields, ensure_ascii=False), where)
+    return lines.checked_utf8(json.dumps(fields, ensure_ascii=False), where)
 
 
 def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
@@ -200,7 +188,7 @@ def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
     StorageError
         If the file cannot be written.
     """
-    write_lines(path, map(to_line, questions))
+    lines.write_lines(path, map(to_line, questions))
 
 
 #: The small corpus that was written for this project: 100 / 25 / 25 questions.

@@ -194,20 +194,11 @@ def check_made_with(
 class ArrayWriter:
     """Appends to the arrays of a folder; `write_arrays` makes it."""
 
-    def __init__(
-        self,
-        output: Output,
-        folder: pathlib.Path,
-        types: Types,
-        made_with: Mapping[str, Any],
-        stack: contextlib.ExitStack,
-    ) -> None:
-        self._output, self._folder, self._made_with = output, folder, made_with
-        self._types = {name: np.dtype(element) for name, element in types.items()}
-        self._files: Dict[str, IO[bytes]] = {}
-        for name in types:
-            self._files[name] = stack.enter_context((folder / f"{name}.bin").open("wb"))
+    def __init__(self, files: Mapping[str, IO[bytes]], types: Types) -> None:
+        self._files, self._types = files, types
         self._digests = {name: hashlib.sha256() for name in types}
+        #: Facts of ``meta.json``.
+        self.meta: Dict[str, Any] = {}
 
     def count(self, name: str) -> int:
         """Number of elements of an array so far."""
@@ -232,11 +223,10 @@ class ArrayWriter:
         self.append(f"{name}_ends", ends)
 
     def finish(self, facts: Mapping[str, Any]) -> None:
-        """Write ``meta.json``, after the last element."""
+        """Note the facts of ``meta.json``, after the last element."""
         sizes = {name: file.tell() for name, file in self._files.items()}
         digests = {name: digest.hexdigest() for name, digest in self._digests.items()}
-        written = {"files": sizes, "sha256": digests}
-        self._output.write_meta(self._folder, {**self._made_with, **facts, **written})
+        self.meta = {**facts, "files": sizes, "sha256": digests}
 
 
 @contextlib.contextmanager
@@ -245,4 +235,9 @@ def write_arrays(
 ) -> Iterator[ArrayWriter]:
     """Write a folder of arrays, which has its name when the block ends; it calls `finish`."""
     with output.writing() as folder, contextlib.ExitStack() as stack:
-        yield ArrayWriter(output, folder, types, made_with, stack)
+        files = {}
+        for name in types:
+            files[name] = stack.enter_context((folder / f"{name}.bin").open("wb"))
+        writer = ArrayWriter(files, types)
+        yield writer
+        output.write_meta(folder, {**made_with, **writer.meta})
