@@ -142,13 +142,8 @@ def best_threshold(relevance: np.ndarray, is_right: np.ndarray, answerable: int)
         threshold = value
     precision = right[best] / answered[best]
     recall = right[best] / answerable
-    return Triggering(
-        float(threshold),
-        float(precision),
-        float(recall),
-        float(f1[best]),
-        int(answered[best]),
-    )
+    figures = map(float, (threshold, precision, recall, f1[best]))
+    return Triggering(*figures, int(answered[best]))
 
 
 def wilson_interval(mean: float, count: int) -> Tuple[float, float]:
