@@ -140,10 +140,9 @@ def best_threshold(relevance: np.ndarray, is_right: np.ndarray, answerable: int)
     threshold = (value + next_value) / 2
     if threshold <= next_value:  # there is no number between them
         threshold = value
-    precision = right[best] / answered[best]
-    recall = right[best] / answerable
-    figures = map(float, (threshold, precision, recall, f1[best]))
-    return Triggering(*figures, int(answered[best]))
+    precision = float(right[best] / answered[best])
+    recall = float(right[best] / answerable)
+    return Triggering(float(threshold), precision, recall, float(f1[best]), int(answered[best]))
 
 
 def wilson_interval(mean: float, count: int) -> Tuple[float, float]:

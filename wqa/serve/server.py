@@ -23,14 +23,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from wqa.config.systems import option, without_option
 from wqa.data.probe import parse_baseline
-from wqa.errors import (
-    DataError,
-    OptionError,
-    RunDirectoryError,
-    check_range,
-    not_installed,
-    shorten,
-)
+from wqa.errors import DataError, OptionError, RunDirectoryError, check_range, not_installed
 
 LOGGER = logging.getLogger(__name__)
 #: Environment variable with the key that clients send.
@@ -213,7 +206,7 @@ def served_runs(run: Any, config: ServeConfig) -> Dict[str, Any]:
     for model in config.models:
         name, _, path = model.partition("=")
         if not name.strip() or not path:
-            raise OptionError("model", shorten(model), "NAME=RUN")
+            raise OptionError("model", repr(model), "NAME=RUN")
         if name in runs:
             raise OptionError("model", f"{name} twice", "a name of its own for each ranker")
         runs[name] = path

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import json
 import os
 from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
@@ -23,10 +21,10 @@ from wqa.data.documents import (
     parse_document,
     read_documents,
 )
-from wqa.data.ir_names import is_ir_name
+from wqa.data.folders import collection_digest
 from wqa.data.partitions import CHARACTERS, Partition, PartitionReader, partitions_of
 from wqa.data.parts import Arrays, PartTask, run_whole
-from wqa.errors import DataError, check_choice, check_range
+from wqa.errors import check_choice, check_range
 from wqa.inference.document_cache import (
     STORES,
     cache_output,
@@ -35,7 +33,7 @@ from wqa.inference.document_cache import (
     write_cache,
 )
 from wqa.io.arrays import reusable_folder
-from wqa.io.files import PathLike, sha256
+from wqa.io.files import PathLike
 from wqa.io.progress import StopRequest
 from wqa.systems.scores import machine_settings
 from wqa.systems.text_encoder import TextEncoder, load_text_encoder
@@ -103,7 +101,7 @@ class EncodingTask(PartTask):
     @functools.cached_property
     def _settings(self) -> Dict[str, Any]:
         return {
-            "documents_sha256": _digest(self.data),
+            "documents_sha256": collection_digest(self.data),
             "run_sha256": ranker_digest(self.run),
             "precision": self.engine.precision,
             "store": self.store,
@@ -154,20 +152,6 @@ class EncodingTask(PartTask):
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
         """Write the cache."""
         write_cache(self.out, settings, parts)
-
-
-def _digest(documents: str) -> str:
-    """SHA-256 of a file of documents, or of the documents of a dataset."""
-    if is_ir_name(documents):
-        digest = hashlib.sha256()
-        for document in read_documents(documents):
-            digest.update(json.dumps([document.id, document.full_text]).encode("ascii"))
-        return digest.hexdigest()
-    try:
-        return sha256(documents)
-    except OSError as error:
-        found = f"cannot be read ({error.strerror})"
-        raise DataError(documents, found, "a file", "check the path") from None
 
 
 def _size(document: Document) -> Tuple[int, int]:
