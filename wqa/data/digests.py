@@ -79,8 +79,9 @@ def check_digest(
         raise RunDirectoryError(path, problem, "a file of the run", hint) from None
     if digest != expected:
         hint += "; if you changed it yourself, delete its line of sha256 in config.json"
-        problem, recorded = f"has changed: its SHA-256 is {digest[:12]}...", f"{expected[:12]}..."
-        raise RunDirectoryError(path, problem, f"{recorded}, as config.json records", hint)
+        problem = f"has changed: its SHA-256 is {digest[:12]}..."
+        expected = f"{expected[:12]}..., as config.json records"
+        raise RunDirectoryError(path, problem, expected, hint)
 
 
 def record_digests(run: PathLike, names: Iterable[str] = RUN_FILES) -> None:

@@ -50,11 +50,12 @@ def read_rows(
     suffix = suffix_of(path)
     if suffix not in TABLES:
         raise DataError(path, f"ends in {suffix or 'nothing'}", f"a table, {' or '.join(TABLES)}")
-    delimiter, quoting = TABLES[suffix], csv.QUOTE_MINIMAL
+    delimiter = TABLES[suffix]
     csv.field_size_limit(LONGEST_CELL)
     if delimiter == "\t" and not _is_quoted(path):  # quotation marks are text there
-        quoting = csv.QUOTE_NONE
-    rows = csv.reader(_lines(path), delimiter=delimiter, quoting=quoting, strict=True)
+        rows = csv.reader(_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
+    else:
+        rows = csv.reader(_lines(path), delimiter=delimiter, strict=True)
     number = 0
     try:
         header = next(rows, [])
