@@ -120,11 +120,10 @@ def _label_of(value: Any, name: str, where: str) -> int:
 
 
 _CANDIDATE = {"text": lines.text_of, "label": _label_of, "id": lines.text_of, "meta": lines.meta_of}
-_NEEDED = {"text"}
 
 
 def _candidate(value: Any, where: str) -> Candidate:
-    return Candidate(**lines.fields_of(value, _CANDIDATE, _NEEDED, where))
+    return Candidate(**lines.fields_of(value, _CANDIDATE, {"text"}, where))
 
 
 def _candidates_of(values: Any, name: str, where: str) -> Tuple[Candidate, ...]:

@@ -204,12 +204,9 @@ def read_run(path: PathLike) -> Run:
 
 def _score(fields: Sequence[str], where: str) -> float:
     score = fields[4]
-    value = math.nan
-    if _NUMBER.fullmatch(score):
-        value = float(score)
-    if not math.isfinite(value):
+    if not _NUMBER.fullmatch(score) or math.isinf(float(score)):
         raise DataError(where, f"score {shorten(score)}", "a finite number")
-    return value
+    return float(score)
 
 
 def read_qrels(path: PathLike) -> Qrels:
@@ -353,8 +350,7 @@ def _falling(scores: Sequence[float]) -> List[np.float32]:
     # The bits of the lowest finite score; those of the next higher score are one less. A score
     # leaves room for all that follow it, even if several are minus infinity.
     lowest = np.uint32(0xFF7FFFFF)
-    behind = np.arange(len(scores), dtype=np.uint32)
-    behind = behind[::-1]
+    behind = np.arange(len(scores), dtype=np.uint32)[::-1]
     floors = (lowest - behind).view(np.float32)
     below = np.float32(-np.inf)
     falling = []

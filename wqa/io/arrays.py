@@ -1,9 +1,9 @@
 """A folder of arrays on disk: written whole, block by block, and memory-mapped when it is read.
 
-The folder holds one file ``NAME.bin`` an array, which is the bare values, and ``meta.json``: the
-mark of the package, what the arrays were computed from, facts about them, and the size of every
-file in bytes and its SHA-256. It gets its name when it is whole: its sizes are compared when it is
-opened, its digests by `ArrayFolder.check`.
+The folder holds one file ``NAME.bin`` an array, which is the bare values, or the file of a text,
+and ``meta.json``: the mark of the package, what the arrays were computed from, facts about them,
+and the size of every file in bytes and its SHA-256. It gets its name when it is whole: its sizes
+are compared when it is opened, its digests by `ArrayFolder.check`.
 
 The mark is the key ``wqa`` of ``meta.json``, with the kind of the folder and its version. A folder
 without it is not the package's own, and is not replaced.
@@ -92,7 +92,12 @@ def _is_of_kind(meta: Any, kind: str) -> bool:
 
 def output_of(path: PathLike, version: int, kind: str, types: Iterable[str]) -> Output:
     """The folder of arrays that a command writes."""
-    return Output(path, kind, version, (f"{name}.bin" for name in types))
+    return Output(path, kind, version, map(file_of, types))
+
+
+def file_of(name: str) -> str:
+    """Name of the file of an array; a name with an ending, such as a text's, is that already."""
+    return name if "." in name else f"{name}.bin"
 
 
 class ArrayFolder:
@@ -119,7 +124,7 @@ class ArrayFolder:
             raise DataError(self.path, problem, f"format {version}", hint)
         self._files: Dict[str, np.ndarray] = {}
         for name, size in sizes.items():
-            array_file = self.path / f"{name}.bin"
+            array_file = self.path / file_of(name)
             actual = array_file.stat().st_size if array_file.is_file() else None
             if actual != size:
                 problem = "is missing" if actual is None else f"{actual} bytes"
@@ -142,7 +147,7 @@ class ArrayFolder:
             rows, rest = divmod(size, element.itemsize)
             if rest:
                 problem, expected = f"{size} bytes", f"{element.itemsize} an element"
-                raise DataError(self.path / f"{name}.bin", problem, expected, self._hint)
+                raise DataError(self.path / file_of(name), problem, expected, self._hint)
             # A plain array: slices of a memmap are slow to make.
             arrays[name] = np.ndarray((rows,), element, self._files[name])
         return arrays
@@ -152,11 +157,11 @@ class ArrayFolder:
         for name, values in arrays.items():
             if len(values) != lengths[name]:
                 problem, expected = f"{len(values)} elements", f"{lengths[name]} elements"
-                raise DataError(self.path / f"{name}.bin", problem, expected, self._hint)
+                raise DataError(self.path / file_of(name), problem, expected, self._hint)
 
     def check(self, name: str) -> None:
         """Read an array once, and compare its digest with that of ``meta.json``."""
-        path, expected = self.path / f"{name}.bin", self.meta.get("sha256", {}).get(name)
+        path, expected = self.path / file_of(name), self.meta.get("sha256", {}).get(name)
         digest = sha256(path)
         if digest != expected:
             raise DataError(path, f"SHA-256 {digest}", expected, self._hint)
@@ -237,7 +242,7 @@ def write_arrays(
     with output.writing() as folder, contextlib.ExitStack() as stack:
         files = {}
         for name in types:
-            files[name] = stack.enter_context((folder / f"{name}.bin").open("wb"))
+            files[name] = stack.enter_context((folder / file_of(name)).open("wb"))
         writer = ArrayWriter(files, types)
         yield writer
         output.write_meta(folder, {**made_with, **writer.meta})
