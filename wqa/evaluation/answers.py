@@ -68,8 +68,11 @@ def f1(prediction: str, answers: Sequence[str]) -> float:
         in SQuAD 2.0's script.
     """
     words = normalize_answer(prediction).split()
-    scores = [_f1(words, normalize_answer(answer).split()) for answer in answers]
-    return max(scores, default=0.0)
+    best = 0.0
+    for answer in answers:
+        expected = normalize_answer(answer).split()
+        best = max(best, _f1(words, expected))
+    return best
 
 
 def _f1(predicted: List[str], expected: List[str]) -> float:

@@ -140,9 +140,15 @@ def best_threshold(relevance: np.ndarray, is_right: np.ndarray, answerable: int)
     threshold = (value + next_value) / 2
     if threshold <= next_value:  # there is no number between them
         threshold = value
-    precision = float(right[best] / answered[best])
-    recall = float(right[best] / answerable)
-    return Triggering(float(threshold), precision, recall, float(f1[best]), int(answered[best]))
+    precision = right[best] / answered[best]
+    recall = right[best] / answerable
+    return Triggering(
+        float(threshold),
+        float(precision),
+        float(recall),
+        float(f1[best]),
+        int(answered[best]),
+    )
 
 
 def wilson_interval(mean: float, count: int) -> Tuple[float, float]:

@@ -78,7 +78,10 @@ def per_question_of_run(run: Run, qrels: Qrels, metrics: Sequence[str] = METRICS
 
 
 def _by_metric(rows: Mapping[str, Mapping[str, float]], metrics: Sequence[str]) -> PerQuestion:
-    return {name: {qid: row[name] for qid, row in rows.items()} for name in metrics}
+    values = {}
+    for name in metrics:
+        values[name] = {qid: row[name] for qid, row in rows.items()}
+    return values
 
 
 def paired(
@@ -239,7 +242,8 @@ def _wilcoxon(changes: np.ndarray) -> float:
 
 def _spearman(one: np.ndarray, two: np.ndarray) -> Tuple[float, float]:
     """Rho between the values of two runs, and its p-value."""
-    one, two = _tied(one, np.abs(one).max()), _tied(two, np.abs(two).max())
+    one = _tied(one, np.abs(one).max())
+    two = _tied(two, np.abs(two).max())
     if len(one) < 3 or not np.ptp(one) or not np.ptp(two):
         return float("nan"), float("nan")
     correlation = stats.spearmanr(one, two)

@@ -204,9 +204,12 @@ def read_run(path: PathLike) -> Run:
 
 def _score(fields: Sequence[str], where: str) -> float:
     score = fields[4]
-    if not _NUMBER.fullmatch(score) or math.isinf(float(score)):
+    value = math.nan
+    if _NUMBER.fullmatch(score):
+        value = float(score)
+    if not math.isfinite(value):
         raise DataError(where, f"score {shorten(score)}", "a finite number")
-    return float(score)
+    return value
 
 
 def read_qrels(path: PathLike) -> Qrels:
@@ -350,7 +353,8 @@ def _falling(scores: Sequence[float]) -> List[np.float32]:
     # The bits of the lowest finite score; those of the next higher score are one less. A score
     # leaves room for all that follow it, even if several are minus infinity.
     lowest = np.uint32(0xFF7FFFFF)
-    behind = np.arange(len(scores), dtype=np.uint32)[::-1]
+    behind = np.arange(len(scores), dtype=np.uint32)
+    behind = behind[::-1]
     floors = (lowest - behind).view(np.float32)
     below = np.float32(-np.inf)
     falling = []

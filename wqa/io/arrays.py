@@ -46,7 +46,8 @@ class Output:
 
     def __init__(self, path: PathLike, kind: str, version: int, files: Iterable[str]) -> None:
         self.path = pathlib.Path(os.path.realpath(path))  # a link stays, its folder is replaced
-        self.kind, self.version, self._own = kind, version, {"meta.json", *files}
+        self.kind, self.version = kind, version
+        self._own = {"meta.json", *files}
 
     def meta(self) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the folder, whole or not; None for one that is absent or empty.
@@ -156,7 +157,8 @@ class ArrayFolder:
         """Check the number of elements of each array."""
         for name, values in arrays.items():
             if len(values) != lengths[name]:
-                problem, expected = f"{len(values)} elements", f"{lengths[name]} elements"
+                problem = f"{len(values)} elements"
+                expected = f"{lengths[name]} elements"
                 raise DataError(self.path / file_of(name), problem, expected, self._hint)
 
     def check(self, name: str) -> None:
@@ -200,7 +202,8 @@ class ArrayWriter:
     """Appends to the arrays of a folder; `write_arrays` makes it."""
 
     def __init__(self, files: Mapping[str, IO[bytes]], types: Types) -> None:
-        self._files, self._types = files, types
+        self._files = files
+        self._types = types
         self._digests = {name: hashlib.sha256() for name in types}
         #: Facts of ``meta.json``.
         self.meta: Dict[str, Any] = {}
