@@ -21,7 +21,7 @@ from corpus import make_main, refuse_empty
 from releases import expecting, lines_of, members, note
 
 from wqa.data import parse_json
-from wqa.data.documents import LABELS, NO_EVIDENCE, Claim, check_label, write_claims
+from wqa.data.documents import LABELS, NO_EVIDENCE, Claim, label_of, write_claims
 from wqa.errors import DataError
 from wqa.io.lines import text_of
 
@@ -57,7 +57,7 @@ def read_claim(line, where, labelled=True):
         fields = parse_json(line)
         label = fields["label"] if labelled else fields.get("label")
         if label is not None or labelled:
-            check_label(label, where)
+            label_of(label, "label", where)
         evidence = []
         for number, (title, _, sentence, *_) in enumerate(fields["evidence"], 1):
             place = f"{where}, evidence {number}"

@@ -52,7 +52,8 @@ def read_paragraphs(path):
     """Yield the documents of a file, plain or .gz."""
     for number, line in text_lines(path):
         where = f"{path}, line {number}"
-        fields = object_of(json_value(line, where), {"id", "paragraphs"}, set(), where)
+        keys = {"id", "paragraphs"}
+        fields = object_of(json_value(line, where), keys, keys, where)
         name = text_of(fields["id"], "id", where)
         with expecting(where, "paragraphs, lists of sentences, none of them empty"):
             paragraphs = tuple(map(_paragraph, fields["paragraphs"]))

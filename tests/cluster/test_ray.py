@@ -41,11 +41,11 @@ def failing_task(data, tmp_path, fails):
     mark = str(tmp_path / "mark")
 
     whole = ScoringTask("wo", str(data), "", partition_tokens=SMALL)
-    second = list(whole.divide())[1].line
+    second = list(whole.divide())[1].start
 
     class Failing(ScoringTask):
         def compute(self, partition):
-            if partition.line == second:
+            if partition.start == second:
                 fails(mark)
             return ScoringTask.compute(self, partition)
 

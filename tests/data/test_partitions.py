@@ -1,6 +1,5 @@
-"""Partitions of a corpus: every question once, in order, within bounds; read again by bytes."""
+"""Partitions of a corpus: every question once, in order, within bounds; read again."""
 
-import gzip
 import json
 
 import pytest
@@ -8,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wqa.data import Candidate, Question, read_questions, write_questions
-from wqa.data.formats import read_placed_questions
 from wqa.data.partitions import (
     Partition,
     PartitionReader,
@@ -42,6 +40,10 @@ def has_answer(question):
     return question.labels[0] == 1
 
 
+def tokens_of(group):
+    return sum(question_size(question)[1] for question in group)
+
+
 def answered_size(question):
     return question_size(question) if has_answer(question) else None
 
@@ -50,28 +52,25 @@ def answered_size(question):
 @given(QUESTIONS, st.integers(1, 60))
 def test_every_question_is_in_one_group_in_order_and_within_bounds(parts, limit):
     questions = questions_of(parts)
-    placed = [(question, index) for index, question in enumerate(questions)]
-    groups = list(partitions_of(placed, answered_size, limit))
+    groups = list(partitions_of(questions, answered_size, limit))
     kept = [question for _, group in groups for question in group]
     assert kept == list(filter(has_answer, questions))
     assert sum(part.read for part, _ in groups) == len(questions)
     for part, group in groups:
-        assert part.read >= 1 and part.records == len(group)
-        assert part.tokens == sum(question_size(question)[1] for question in group)
+        assert part.read >= 1 and part.texts == sum(len(question.candidates) for question in group)
         # A question of more tokens is alone, without those that count none.
-        assert part.tokens <= limit or part.read == 1
-    for (part, _), (_, following) in zip(groups, groups[1:]):
+        assert tokens_of(group) <= limit or part.read == 1
+    for (_, group), (_, following) in zip(groups, groups[1:]):
         # No group ends early: the next question would have exceeded the limit.
-        tokens = [question_size(question)[1] for question in following[:1]]
-        assert part.tokens + sum(tokens) > limit
+        assert tokens_of(group) + tokens_of(following[:1]) > limit
 
 
 @settings(max_examples=40)
 @given(QUESTIONS, st.integers(1, 60))
 def test_the_groups_after_one_do_not_depend_on_those_before(parts, limit):
-    placed = [(question, 0) for question in questions_of(parts)]
-    groups = list(partitions_of(placed, answered_size, limit))
-    rest = list(partitions_of(placed[groups[0][0].read :], answered_size, limit))
+    questions = questions_of(parts)
+    groups = list(partitions_of(questions, answered_size, limit))
+    rest = list(partitions_of(questions[groups[0][0].read :], answered_size, limit))
     assert [group for _, group in rest] == [group for _, group in groups[1:]]
 
 
@@ -85,54 +84,40 @@ def test_partitions_are_read_again_in_any_order(tmp_path_factory, parts, limit, 
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     if form == "no end":
         path.write_bytes(path.read_bytes()[:-1])
-    divided = partitions_of(read_placed_questions(path), question_size, limit)
+    divided = partitions_of(read_questions(path), question_size, limit)
     partitions = [partition for partition, _ in divided]
-    content = path.read_bytes()
-    if form == "gz":
-        content = gzip.decompress(content)
-    assert (partitions[0].start, partitions[-1].end) == (0, len(content))
-    assert [part.start for part in partitions[1:]] == [part.end for part in partitions[:-1]]
-    first_line = 0
-    reader = PartitionReader(path)
+    reader, start = PartitionReader(path), 0
     for part in partitions:
-        assert part.line == first_line + 1
-        expected = questions[first_line : first_line + part.read]
-        assert part.texts == sum(len(question.candidates) for question in expected)
-        assert reader.read(part) == expected
-        first_line += part.read
-    assert first_line == len(questions)
+        assert part.start == start
+        assert reader.read(part) == questions[start : start + part.read]
+        start += part.read
+    assert start == len(questions)
     assert reader.read(partitions[0]) == questions[: partitions[0].read]
+    last = partitions[-1]
+    assert reader.read(last) == PartitionReader(path).read(last) == questions[last.start :]
 
 
 def test_a_corpus_is_not_held_in_memory(tmp_path):
     """The groups that are gone are freed: the generator holds one."""
     path = tmp_path / "many.jsonl"
     write_questions(path, [Question(f"q{n}", "who ?", (Candidate("rain"),)) for n in range(50)])
-    placed = read_placed_questions(path)
-    first, questions = next(partitions_of(placed, question_size, 20))
+    read = read_questions(path)
+    _, questions = next(partitions_of(read, question_size, 20))
     # Four questions of 5 tokens each; the fifth is read ahead.
-    assert (len(questions), first.tokens) == (4, 20)
-    assert next(placed)[0].id == "q5"
+    assert len(questions) == 4
+    assert next(read).id == "q5"
 
 
 def test_errors_name_the_line_of_the_file(jsonl):
     line = json.dumps({"id": "q", "question": "who ?", "candidates": [{"text": "rain"}]})
     path = jsonl(line, line.replace('"q"', '"r"'), "{")
-    start = len(line) + 1
     reader = PartitionReader(path)
-    assert reader.read(Partition(start, 2 * start, 2, 1, 1, 1, 4))[0].id == "r"
+    assert reader.read(Partition(1, 1, 1))[0].id == "r"
     with pytest.raises(DataError, match="line 3: malformed JSON"):
-        reader.read(Partition(start, 2 * start + 2, 2, 2, 2, 2, 8))
+        reader.read(Partition(1, 2, 2))
     with pytest.raises(DataError, match="no.jsonl: cannot be read"):
-        PartitionReader("no.jsonl").read(Partition(0, 5, 1, 1, 1, 1, 4))
+        PartitionReader("no.jsonl").read(Partition(0, 1, 1))
     damaged = jsonl(line, name="damaged.jsonl.gz")
     damaged.write_bytes(damaged.read_bytes()[:-12])
     with pytest.raises(DataError, match="damaged.jsonl.gz: cannot be read"):
-        PartitionReader(damaged).read(Partition(100_000, 200_000, 2, 1, 1, 1, 4))
-
-
-def test_positions_do_not_change_what_is_read(jsonl):
-    line = json.dumps({"id": "é", "question": "who ?", "candidates": [{"text": "rain"}]})
-    path = jsonl(line)
-    [(question, end)] = read_placed_questions(path)
-    assert [question] == list(read_questions(path)) and end == len(path.read_bytes())
+        PartitionReader(damaged).read(Partition(1, 1, 1))

@@ -52,12 +52,13 @@ class Squares(PartTask):
         count = len(pathlib.Path(self.data).read_text().split())
         for start in range(0, count, 2):
             size = min(2, count - start)
-            yield Partition(start, start + size, start + 1, size, size, size, size)
+            yield Partition(start, size, size)
 
     def compute(self, partition):
         numbers = pathlib.Path(self.data).read_text().split()
         self.computed.append(partition.start // 2)
-        values = [int(number) ** self.power for number in numbers[partition.start : partition.end]]
+        end = partition.start + partition.read
+        values = [int(number) ** self.power for number in numbers[partition.start : end]]
         return {"values": np.array(values, np.int64)}
 
     def _output(self):

@@ -242,7 +242,7 @@ def test_documents_that_tie_are_in_the_order_of_the_collection(build):
 def test_an_index_that_is_written_in_blocks_is_the_same(build, monkeypatch, method):
     whole = build(method=method)
     monkeypatch.setattr("wqa.retrieval.collection._BLOCK_DOCUMENTS", 2)
-    monkeypatch.setattr("wqa.retrieval.collection._PART_POSTINGS", 3)
+    monkeypatch.setattr("wqa.retrieval.collection._RANGES", 3)
     blocks = build(method=method, name="blocks")
     for question in ("ice caves melt", "rivers freeze", "volcanoes"):
         assert blocks.search(question) == whole.search(question)
@@ -418,7 +418,7 @@ def arrays_of(folder):
 def test_a_damaged_index_is_refused(build, tmp_path, capsys):
     documents = [*COLLECTION, Document("D6", "snow", "Snow", {"page": 3})]
     folder = build(documents, sentences=True).path
-    assert len(arrays_of(folder)) == 15
+    assert len(arrays_of(folder)) == 9
     for path in arrays_of(folder):
         whole = path.read_bytes()
         middle = len(whole) // 2
@@ -437,7 +437,7 @@ def test_a_damaged_index_is_refused(build, tmp_path, capsys):
         path.write_bytes(whole)
     assert main(["doctor", str(folder)]) == 0
     for change, message in (
-        ({"format": 0}, "format 0; expected format 2"),
+        ({"format": 0}, "format 0; expected format 3"),
         ({"method": "other"}, "'other'"),
     ):
         meta = json.loads((folder / "meta.json").read_text())

@@ -189,7 +189,7 @@ def _error_of(failed: Dict[int, str], parts: Parts) -> ClusterError:
     named: List[str] = []
     for index in sorted(failed)[:_NAMED]:
         part = parts.partitions[index]
-        lines = f"lines {part.line} to {part.line + part.read - 1} of {parts.task.data}"
+        lines = f"lines {part.start + 1} to {part.start + part.read} of {parts.task.data}"
         named.append(f"partition {index}, {lines}: {failed[index]}")
     if len(failed) > _NAMED:
         named.append(f"and {len(failed) - _NAMED} more")

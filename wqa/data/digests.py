@@ -78,12 +78,10 @@ def check_digest(
             problem = "the file is missing"
         raise RunDirectoryError(path, problem, "a file of the run", hint) from None
     if digest != expected:
-        raise RunDirectoryError(
-            path,
-            f"has changed: its SHA-256 is {digest[:12]}...",
-            f"{expected[:12]}..., as config.json records",
-            f"{hint}; if you changed it yourself, delete its line of sha256 in config.json",
-        )
+        hint += "; if you changed it yourself, delete its line of sha256 in config.json"
+        problem = f"has changed: its SHA-256 is {digest[:12]}..."
+        expected = f"{expected[:12]}..., as config.json records"
+        raise RunDirectoryError(path, problem, expected, hint)
 
 
 def record_digests(run: PathLike, names: Iterable[str] = RUN_FILES) -> None:

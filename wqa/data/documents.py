@@ -11,18 +11,8 @@ from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple, Optional,
 from wqa.data.ir_names import is_ir_name, read_dataset_documents
 from wqa.data.records import check_id
 from wqa.errors import DataError, shorten
+from wqa.io import lines
 from wqa.io.files import PathLike
-from wqa.io.lines import (
-    filled_text,
-    filled_texts,
-    json_value,
-    meta_of,
-    object_of,
-    read_records,
-    record_lines,
-    text_of,
-    write_lines,
-)
 
 #: Greatest length of a line, a document, in bytes.
 LONGEST_DOCUMENT = 1 << 26
@@ -77,35 +67,32 @@ def read_documents(path: PathLike) -> Iterator[Document]:
         At the first line that is no document, whose text is blank, or whose id is that of a line
         before; the message names file and line. Also if there is no line.
     """
-    for document, _ in read_placed_documents(path):
-        yield document
-
-
-def read_placed_documents(path: PathLike) -> Iterator[Tuple[Document, int]]:
-    """Read a file of documents as `read_documents` does, with the position of each."""
     if is_ir_name(path):
         for name, text in read_dataset_documents(str(path)):
             check_id(name, f"{path}, document {shorten(name)}")
-            yield Document(name, text), 0
+            yield Document(name, text)
         return
-    yield from read_records(path, "document", parse_document, LONGEST_DOCUMENT)
+    yield from lines.read_records(path, "document", parse_document, LONGEST_DOCUMENT)
+
+
+def _id_of(value: Any, name: str, where: str) -> str:
+    """Take a value as the id of a document."""
+    check_id(lines.text_of(value, name, where), where)
+    return value
+
+
+_FIELDS = {
+    "id": _id_of,
+    "text": lines.filled_text,
+    "title": lines.filled_text,
+    "meta": lines.meta_of,
+}
+_NEEDED = {"id", "text"}
 
 
 def parse_document(line: str, where: str) -> Document:
     """Parse one line of a file of documents."""
-    fields = object_of(json_value(line, where), {"id", "text"}, {"title", "meta"}, where)
-    return Document(**_checked(fields, where))
-
-
-def _checked(fields: Dict[str, Any], where: str) -> Dict[str, Any]:
-    """Check the fields of a document, each of which is absent or valid."""
-    check_id(text_of(fields["id"], "id", where), where)
-    for name in ("text", "title"):
-        if name in fields:
-            filled_text(fields[name], name, where)
-    if "meta" in fields:
-        meta_of(fields["meta"], where)
-    return fields
+    return Document(**lines.fields_of(lines.json_value(line, where), _FIELDS, _NEEDED, where))
 
 
 def write_documents(path: PathLike, documents: Iterable[Document]) -> None:
@@ -125,7 +112,7 @@ def write_documents(path: PathLike, documents: Iterable[Document]) -> None:
     StorageError
         If the file cannot be written.
     """
-    write_lines(path, record_lines(documents, "document", _fields))
+    lines.write_lines(path, lines.record_lines(documents, "document", _fields))
 
 
 def _fields(document: Document, where: str) -> Dict[str, Any]:
@@ -134,7 +121,7 @@ def _fields(document: Document, where: str) -> Dict[str, Any]:
         fields["title"] = document.title
     if document.meta is not None:
         fields["meta"] = document.meta
-    return _checked(fields, where)
+    return lines.fields_of(fields, _FIELDS, _NEEDED, where)
 
 
 #: Labels of FEVER (Thorne et al. 2018), in the order of a network's outputs.
@@ -191,30 +178,29 @@ def read_claims(path: PathLike, labelled: bool = True) -> Iterator[Claim]:
         At the first line that is no claim, whose label is unknown or missing, or whose id is that
         of a line before; the message names file and line. Also if there is no line.
     """
-    for claim, _ in read_records(path, "claim", functools.partial(_parse_claim, labelled=labelled)):
-        yield claim
+    return lines.read_records(path, "claim", functools.partial(_parse_claim, labelled=labelled))
+
+
+def label_of(value: Any, name: str, where: str) -> str:
+    """Take a value as the label of a claim."""
+    if value not in LABELS:
+        raise DataError(where, f"{name} is {shorten(value)}", "one of " + ", ".join(LABELS))
+    return value
+
+
+_HINT = f"give {NO_EVIDENCE!r} where nothing was retrieved"
+_CLAIM: Dict[str, lines.Check] = {
+    "id": lines.filled_text,
+    "claim": lines.filled_text,
+    "evidence": functools.partial(lines.filled_texts, hint=_HINT),
+    "label": label_of,
+}
+_UNLABELLED = {"id", "claim", "evidence"}
 
 
 def _parse_claim(line: str, where: str, labelled: bool) -> Claim:
-    needed = {"id", "claim", "evidence", "label"} if labelled else {"id", "claim", "evidence"}
-    fields = object_of(json_value(line, where), needed, {"label"}, where)
-    return _claim(fields, where)
-
-
-def _claim(fields: Dict[str, Any], where: str) -> Claim:
-    for name in ("id", "claim"):
-        filled_text(fields[name], name, where)
-    hint = f"give {NO_EVIDENCE!r} where nothing was retrieved"
-    evidence = filled_texts(fields["evidence"], "evidence", where, hint)
-    if "label" in fields:
-        check_label(fields["label"], where)
-    return Claim(fields["id"], fields["claim"], evidence, fields.get("label"))
-
-
-def check_label(label: object, where: str) -> None:
-    """Check the label of a claim."""
-    if label not in LABELS:
-        raise DataError(where, f"label is {shorten(label)}", "one of " + ", ".join(LABELS))
+    needed = set(_CLAIM) if labelled else _UNLABELLED
+    return Claim(**lines.fields_of(lines.json_value(line, where), _CLAIM, needed, where))
 
 
 def write_claims(path: PathLike, claims: Iterable[Claim]) -> None:
@@ -234,12 +220,11 @@ def write_claims(path: PathLike, claims: Iterable[Claim]) -> None:
     StorageError
         If the file cannot be written.
     """
-    write_lines(path, record_lines(claims, "claim", _claim_fields))
+    lines.write_lines(path, lines.record_lines(claims, "claim", _claim_fields))
 
 
 def _claim_fields(claim: Claim, where: str) -> Dict[str, Any]:
     fields = claim._asdict()
     if claim.label is None:
         del fields["label"]
-    _claim(fields, where)
-    return fields
+    return lines.fields_of(fields, _CLAIM, _UNLABELLED, where)

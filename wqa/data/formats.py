@@ -14,20 +14,9 @@ from typing import Any, Dict, Iterable, Iterator, List, Tuple
 from wqa.data.ir_names import is_ir_name, read_dataset
 from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.data.tables import is_table, read_question_table
-from wqa.errors import DataError, OptionError, shorten
+from wqa.errors import DataError, check_choice, shorten
+from wqa.io import lines
 from wqa.io.files import PathLike, sha256
-from wqa.io.lines import (
-    checked_utf8,
-    filled_text,
-    filled_texts,
-    json_value,
-    meta_of,
-    object_of,
-    read_records,
-    text_lines,
-    text_of,
-    write_lines,
-)
 
 #: Greatest length of a line, a question with its candidates, in bytes.
 LONGEST_QUESTION = 1 << 28
@@ -60,26 +49,11 @@ def read_questions(path: PathLike, with_candidates: bool = True) -> Iterator[Que
     MissingDependency
         If the name is one of `ir_datasets`, which is not installed.
     """
-    for question, _ in read_placed_questions(path, with_candidates):
-        yield question
-
-
-def read_placed_questions(
-    path: PathLike, with_candidates: bool = True
-) -> Iterator[Tuple[Question, int]]:
-    """Read questions as `read_questions` does, with the position after each line of JSONL."""
     if is_ir_name(path) or is_table(path):
         read = read_dataset if is_ir_name(path) else read_question_table
-        for question in read(str(path), with_candidates):
-            yield question, 0
-        return
+        return read(str(path), with_candidates)
     parse = functools.partial(parse_question, with_candidates=with_candidates)
-    yield from read_records(path, "question", parse, LONGEST_QUESTION)
-
-
-def parse_question(line: str, where: str, with_candidates: bool = True) -> Question:
-    """Parse one line of canonical JSONL."""
-    return _question(json_value(line, where), where, with_candidates)
+    return lines.read_records(path, "question", parse, LONGEST_QUESTION)
 
 
 def data_digest(path: PathLike) -> str:
@@ -129,47 +103,52 @@ def read_candidates(path: PathLike) -> List[Candidate]:
         At the first line that is no candidate, or if an id repeats or there is no line.
     """
     candidates = []
-    for number, line in text_lines(path, LONGEST_QUESTION):
+    for number, line in lines.text_lines(path, LONGEST_QUESTION):
         where = f"{path}, line {number}"
-        candidates.append(_candidate(json_value(line, where), where))
+        candidates.append(_candidate(lines.json_value(line, where), where))
     if not candidates:
         raise DataError(path, "the file holds no candidate", "one JSON object a line")
     check_document_ids(Question("", "", tuple(candidates)), str(path))
     return candidates
 
 
-def _question(value: Any, where: str, with_candidates: bool) -> Question:
-    needed = {"id", "question", "candidates"} if with_candidates else {"id", "question"}
-    fields = object_of(value, needed, {"candidates", "answers"}, where)
-    for name in ("id", "question"):
-        filled_text(fields[name], name, where)
-    candidates: List[Candidate] = []
-    if "candidates" in fields:
-        items = fields["candidates"]
-        if not isinstance(items, list) or not items:
-            expected = "a list of at least one candidate"
-            raise DataError(where, f"candidates is {shorten(items)}", expected)
-        for number, item in enumerate(items, 1):
-            candidates.append(_candidate(item, f"{where}, candidate {number}"))
-    answers: Tuple[str, ...] = ()
-    if "answers" in fields:
-        hint = "leave answers out where they are not known"
-        answers = filled_texts(fields["answers"], "answers", where, hint)
-    question = Question(fields["id"], fields["question"], tuple(candidates), answers)
-    check_document_ids(question, where)
-    return question
+def _label_of(value: Any, name: str, where: str) -> int:
+    if type(value) is not int or value not in (0, 1):
+        expected = "0 or 1, or no label where it is not known"
+        raise DataError(where, f"{name} is {shorten(value)}", expected)
+    return value
+
+
+_CANDIDATE = {"text": lines.text_of, "label": _label_of, "id": lines.text_of, "meta": lines.meta_of}
 
 
 def _candidate(value: Any, where: str) -> Candidate:
-    fields = object_of(value, {"text"}, {"label", "id", "meta"}, where)
-    text = text_of(fields["text"], "text", where)
-    label = fields.get("label")
-    if "label" in fields and (type(label) is not int or label not in (0, 1)):
-        expected = "0 or 1, or no label where it is not known"
-        raise DataError(where, f"label is {shorten(label)}", expected)
-    document_id = text_of(fields["id"], "id", where) if "id" in fields else None
-    meta = meta_of(fields["meta"], where) if "meta" in fields else None
-    return Candidate(text, label, document_id, meta=meta)
+    return Candidate(**lines.fields_of(value, _CANDIDATE, {"text"}, where))
+
+
+def _candidates_of(values: Any, name: str, where: str) -> Tuple[Candidate, ...]:
+    if not isinstance(values, list) or not values:
+        raise DataError(where, f"{name} is {shorten(values)}", "a list of at least one candidate")
+    numbered = enumerate(values, 1)
+    return tuple(_candidate(value, f"{where}, candidate {number}") for number, value in numbered)
+
+
+_HINT = "leave answers out where they are not known"
+_QUESTION: Dict[str, lines.Check] = {
+    "id": lines.filled_text,
+    "question": lines.filled_text,
+    "candidates": _candidates_of,
+    "answers": functools.partial(lines.filled_texts, hint=_HINT),
+}
+
+
+def parse_question(line: str, where: str, with_candidates: bool = True) -> Question:
+    """Parse one line of canonical JSONL."""
+    needed = {"id", "question", "candidates"} if with_candidates else {"id", "question"}
+    fields = lines.fields_of(lines.json_value(line, where), _QUESTION, needed, where)
+    question = Question(**{"candidates": (), **fields})
+    check_document_ids(question, where)
+    return question
 
 
 def to_line(question: Question) -> str:
@@ -178,20 +157,17 @@ def to_line(question: Question) -> str:
     check_document_ids(question, where)
     candidates = []
     for number, candidate in enumerate(question.candidates, 1):
-        fields: Dict[str, Any] = {"text": candidate.text}
-        if candidate.label is not None:
-            fields["label"] = candidate.label
-        if candidate.id is not None:
-            fields["id"] = candidate.id
-        if candidate.meta is not None:
-            fields["meta"] = meta_of(candidate.meta, f"{where}, candidate {number}")
+        values = candidate._replace(rank=None)._asdict()
+        fields = {name: value for name, value in values.items() if value is not None}
+        if "meta" in fields:
+            lines.meta_of(candidate.meta, "meta", f"{where}, candidate {number}")
         candidates.append(fields)
     fields = {"id": question.id, "question": question.question}
     if candidates:
         fields["candidates"] = candidates
     if question.answers:
         fields["answers"] = list(question.answers)
-    return checked_utf8(json.dumps(fields, ensure_ascii=False), where)
+    return lines.checked_utf8(json.dumps(fields, ensure_ascii=False), where)
 
 
 def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
@@ -211,7 +187,7 @@ def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
     StorageError
         If the file cannot be written.
     """
-    write_lines(path, map(to_line, questions))
+    lines.write_lines(path, map(to_line, questions))
 
 
 #: The small corpus that was written for this project: 100 / 25 / 25 questions.
@@ -236,6 +212,5 @@ def builtin_path(split: str) -> pathlib.Path:
     OptionError
         If there is no such split.
     """
-    if split not in BUILTIN_SPLITS:
-        raise OptionError("split", shorten(split), "one of " + ", ".join(BUILTIN_SPLITS))
+    check_choice("split", split, BUILTIN_SPLITS)
     return BUILTIN / f"{split}.jsonl"

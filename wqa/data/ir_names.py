@@ -161,13 +161,9 @@ def _reading(name: str) -> Iterator[None]:
 
 def _ranked(dataset: Any) -> Dict[str, List[str]]:
     """Ids of the documents of each question, best first; those of one score stay in order."""
-    scored: Dict[str, List[Tuple[float, str]]] = {}
-    for row in dataset.scoreddocs_iter():
-        scored.setdefault(row.query_id, []).append((-row.score, row.doc_id))
-    ranked = {}
-    for query_id, rows in scored.items():
-        rows.sort(key=lambda row: row[0])
-        ranked[query_id] = [document_id for _, document_id in rows]
+    ranked: Dict[str, List[str]] = {}
+    for row in sorted(dataset.scoreddocs_iter(), key=lambda row: row.score, reverse=True):
+        ranked.setdefault(row.query_id, []).append(row.doc_id)
     return ranked
 
 

@@ -1,21 +1,22 @@
 """Partitions of a file: consecutive records of about as many tokens, which are computed together.
 
-A partition is read again by the bytes at which it begins and ends. Its size is an estimate from the
-numbers of characters, so that no tokenizer needs to read the corpus first. Of questions that is
-`CHARACTERS` a token, and `SPECIAL` tokens a pair; the question is read again beside each candidate.
-Texts that a ranker truncates count in full, so that a partition of long texts takes less time than
-others.
+The size of a partition is an estimate from the numbers of characters, so that no tokenizer needs to
+read the corpus first. Of questions that is `CHARACTERS` a token, and `SPECIAL` tokens a pair; the
+question is read again beside each candidate. Texts that a ranker truncates count in full, so that
+a partition of long texts takes less time than others.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import IO, Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
 from wqa.data.formats import LONGEST_QUESTION, parse_question, read_questions
+from wqa.data.ir_names import is_ir_name
 from wqa.data.records import Question
+from wqa.data.tables import is_table
 from wqa.io.files import PathLike
-from wqa.io.lines import bounded_lines, damage_errors, decoded_lines, open_bytes
+from wqa.io.lines import bounded_lines, decoded_lines, open_bytes
 
 #: Characters of a token. The estimate is 11 % above the tokens of BERT's tokenizer on the built-in
 #: training questions, and 18 % above them on WikiQA's test questions.
@@ -29,15 +30,11 @@ T = TypeVar("T")
 
 
 class Partition(NamedTuple):
-    """Consecutive records of a file, such as questions or documents."""
+    """Consecutive records of a file: index of the first, their number, and that of their texts."""
 
     start: int
-    end: int
-    line: int
     read: int
-    records: int
     texts: int
-    tokens: int
 
 
 def question_size(question: Question) -> Tuple[int, int]:
@@ -48,7 +45,7 @@ def question_size(question: Question) -> Tuple[int, int]:
 
 
 def partitions_of(
-    placed: Iterable[Tuple[T, int]],
+    records: Iterable[T],
     size_of: Callable[[T], Optional[Tuple[int, int]]],
     limit: int = PARTITION_TOKENS,
 ) -> Iterator[Tuple[Partition, List[T]]]:
@@ -58,29 +55,27 @@ def partitions_of(
     ends before the record that exceeds the limit. So those after one of them do not depend on those
     before it, and a corpus is divided alike from there on.
     """
-    start, line, end = 0, 1, 0
-    records: List[T] = []
-    read = texts = tokens = 0
-    for record, record_end in placed:
+    start = read = texts = tokens = 0
+    kept: List[T] = []
+    for record in records:
         size = size_of(record)
         record_texts, record_tokens = size or (0, 0)
         if read and tokens + record_tokens > limit:
-            yield Partition(start, end, line, read, len(records), texts, tokens), records
-            start, line = end, line + read
-            records, read, texts, tokens = [], 0, 0, 0
+            yield Partition(start, read, texts), kept
+            start += read
+            kept, read, texts, tokens = [], 0, 0, 0
         if size is not None:
-            records.append(record)
-        read, end = read + 1, record_end
-        texts, tokens = texts + record_texts, tokens + record_tokens
+            kept.append(record)
+        read, texts, tokens = read + 1, texts + record_texts, tokens + record_tokens
     if read:
-        yield Partition(start, end, line, read, len(records), texts, tokens), records
+        yield Partition(start, read, texts), kept
 
 
 class PartitionReader:
     """Reads the records of partitions from a file, which stays open.
 
-    A packed file is unpacked up to a partition, and records without positions, such as those of a
-    table, are read up to it; one after another, in order, they cost one pass.
+    Partitions in order cost one pass. Lines between them are not parsed; records of tables and
+    of `ir_datasets` are read.
     """
 
     def __init__(
@@ -91,33 +86,25 @@ class PartitionReader:
         read_all: Callable[[PathLike], Iterator[Any]] = read_questions,
     ) -> None:
         self._path, self._parse, self._longest = path, parse, longest
-        self._read_all = read_all
-        self._file: Optional[IO[bytes]] = None
-        self._records: Optional[Iterator[Any]] = None  # those without positions
+        self._read_all = None
+        if is_ir_name(path) or is_table(path):
+            self._read_all = read_all
+        self._items: Optional[Iterator[Any]] = None  # records, or lines with their numbers
         self._next = 0  # index of the next of them
 
     def read(self, partition: Partition) -> List[Any]:
         """Read the records of a partition, those that a filter leaves out among them."""
-        if not partition.end:
-            return self._read_in_order(partition)
-        if self._file is None:
-            self._file = open_bytes(self._path)
-        file = self._file
-        with damage_errors(self._path):
-            file.seek(partition.start)
-        lines = bounded_lines(file, self._path, self._longest, first=partition.line)
-        records: List[Any] = []
-        for number, line in decoded_lines(lines, self._path):
-            records.append(self._parse(line, f"{self._path}, line {number}"))
-            if file.tell() >= partition.end:
-                break
-        return records
+        if self._items is None or partition.start < self._next:
+            self._items, self._next = self._open(), 0
+        skipped = partition.start - self._next
+        items = list(itertools.islice(self._items, skipped, skipped + partition.read))
+        self._next = partition.start + partition.read
+        if self._read_all is not None:
+            return items
+        lines = decoded_lines(items, self._path)
+        return [self._parse(line, f"{self._path}, line {number}") for number, line in lines]
 
-    def _read_in_order(self, partition: Partition) -> List[Any]:
-        """Read records without positions."""
-        first = partition.line - 1
-        if self._records is None or first < self._next:
-            self._records, self._next = self._read_all(self._path), 0
-        records = list(itertools.islice(self._records, first - self._next + partition.read))
-        self._next = first + partition.read
-        return records[-partition.read :]
+    def _open(self) -> Iterator[Any]:
+        if self._read_all is not None:
+            return self._read_all(self._path)
+        return bounded_lines(open_bytes(self._path), self._path, self._longest)

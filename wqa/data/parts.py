@@ -28,13 +28,14 @@ import numpy as np
 from wqa.config import read_json
 from wqa.data.partitions import Partition
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, printable, shorten
+from wqa.io.arrays import check_made_with
 from wqa.io.files import atomic_writer, lock_output
 from wqa.io.progress import StopRequest, progress_bar, with_bar
 
 LOGGER = logging.getLogger(__name__)
 
 #: Changes whenever older manifests, or files of parts, can no longer be read.
-FORMAT = 4
+FORMAT = 5
 MANIFEST = "manifest.json"
 #: Pattern of the names of parts.
 PARTS = "[0-9]*.npz"
@@ -343,13 +344,10 @@ class Parts:
 
         A setting that only one side has counts as None on the other.
         """
-        stored, expected = {**self.settings, **self._machine}, {**settings, **machine}
-        for name in {**stored, **expected}:
-            if stored.get(name) != expected.get(name):
-                problem = f"made with {name} {shorten(stored.get(name), 70)}"
-                hint = f"repeat the command that began it, or delete {self.folder}"
-                wanted = shorten(expected.get(name), 70)
-                raise DataError(self.folder / MANIFEST, problem, wanted, hint)
+        stored = {**self.settings, **self._machine}
+        expected = {**dict.fromkeys(stored), **settings, **machine}
+        hint = f"repeat the command that began it, or delete {self.folder}"
+        check_made_with(self.folder / MANIFEST, stored, expected, hint)
 
     def path(self, index: int) -> pathlib.Path:
         """File of a part."""

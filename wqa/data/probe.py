@@ -63,16 +63,14 @@ class BaselineName(NamedTuple):
 def parse_baseline(run: PathLike, folder: PathLike = "") -> Optional[BaselineName]:
     """Parse the name of a baseline."""
     name = os.fspath(run)
-    if name.startswith(_WITH_BM25) and not os.path.exists(os.path.join(folder, name)):
+    if os.path.exists(os.path.join(folder, name)):
+        return None
+    if name.startswith(_WITH_BM25):
         similarity = parse_baseline(name[len(_WITH_BM25) :], folder)
         if similarity is None or not similarity.is_similarity or similarity.with_bm25:
             raise OptionError("run", shorten(name), "bm25+minilm or bm25+maxsim:ENCODER")
         return similarity._replace(with_bm25=True)
     rule, _, argument = name.partition(":")
-    if name not in (*_PLAIN, *INSTALLED) and rule not in (_RANDOM, *SIMILARITIES):
-        return None
-    if os.path.exists(os.path.join(folder, name)):
-        return None
     if name in INSTALLED:
         return BaselineName("maxsim", encoder=name)
     if rule in SIMILARITIES:
@@ -83,6 +81,8 @@ def parse_baseline(run: PathLike, folder: PathLike = "") -> Optional[BaselineNam
         return BaselineName(rule, encoder=path if os.path.exists(path) else argument)
     if name in (*_PLAIN, _RANDOM):
         return BaselineName(name)
+    if rule != _RANDOM:
+        return None
     if not re.fullmatch("[0-9]{1,18}", argument):
         raise OptionError("run", shorten(name), "random:SEED, a whole number from 0")
     return BaselineName(rule, int(argument))

@@ -106,10 +106,9 @@ def check_document_ids(question: Question, where: str) -> None:
     if all(candidate.id is None for candidate in question.candidates):
         return
     numbers: Dict[str, int] = {}
-    for number, candidate in enumerate(question.candidates, 1):
-        if candidate.id is not None:
-            check_id(candidate.id, f"{where}, candidate {number}", _CANDIDATE_ID)
     for number, document_id in enumerate(question.document_ids, 1):
+        if question.candidates[number - 1].id is not None:
+            check_id(document_id, f"{where}, candidate {number}", _CANDIDATE_ID)
         if document_id in numbers:
             first = numbers[document_id]
             problem = f"document id {shorten(document_id)} belongs to candidate {first} too"

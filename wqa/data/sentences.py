@@ -29,6 +29,8 @@ _HEADING = re.compile(r"\s*#{1,6}\s")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _ROW = re.compile(r"\s*\|(?P<cells>.*?)\|?\s*$")
 _WORD = re.compile(r"\w")
+#: A text without the white space at its ends.
+_CONTENT = re.compile(r"\S(?:.*\S)?", re.DOTALL)
 
 #: Changes whenever the sentences of a text do, or the texts that folders give.
 RULES = 3
@@ -128,8 +130,8 @@ class SentenceSplitter:
             if not is_row:
                 inside = self.split(text[start:end])
             spans += [(start + first, start + last) for first, last in inside]
-        stripped = [_strip(text, *span) for span in spans]
-        return [span for span in stripped if _WORD.search(text, *span)]
+        contents = [_CONTENT.search(text, *span) for span in spans]
+        return [content.span() for content in contents if content and _WORD.search(content[0])]
 
 
 def _blocks(text: str) -> Iterator[Tuple[int, int, bool]]:
@@ -169,9 +171,3 @@ def code_lines(lines: Sequence[str]) -> List[bool]:
             is_code[first : number + 1] = [True] * (number + 1 - first)
             opening = ""
     return is_code
-
-
-def _strip(text: str, start: int, end: int) -> Span:
-    """A span without the white space at its ends."""
-    part = text[start:end]
-    return start + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))

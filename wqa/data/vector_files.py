@@ -29,9 +29,6 @@ _ENGLISH, _CONCEPT = "/c/en/", "/c/"
 _HEADER = re.compile(rb"\s*([0-9]{1,12})[ \t]+([0-9]{1,12})\s*")
 _HINT = "fetch the file again"
 
-#: A row of a file: where it is, its word and its numbers.
-_Row = Tuple[str, bytes, bytes]
-
 
 def read_vector_file(
     path: PathLike, vocabulary: Collection[str], progress: bool = False
@@ -149,8 +146,8 @@ def tell_format(path: PathLike) -> str:
     return "word2vec" if header else "glove"
 
 
-def _rows(file: IO[bytes], path: PathLike) -> Iterator[_Row]:
-    """Rows of a file; the header, or else the first row, tells the number of elements."""
+def _rows(file: IO[bytes], path: PathLike) -> Iterator[Tuple[str, bytes, bytes]]:
+    """Place, word and numbers of each row; the header, or else the first row, tells how many."""
     lines = bounded_lines(file, path, _LONGEST_LINE)
     number, first = next(lines, (0, b""))
     if not number:

@@ -15,7 +15,7 @@ import string
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 from wqa.data import Question
-from wqa.data.documents import LABELS, Claim, check_label
+from wqa.data.documents import LABELS, Claim, label_of
 from wqa.errors import DataError, shorten
 from wqa.evaluation.rankers import built_of
 from wqa.evaluation.report import table
@@ -70,7 +70,8 @@ def f1(prediction: str, answers: Sequence[str]) -> float:
     words = normalize_answer(prediction).split()
     best = 0.0
     for answer in answers:
-        best = max(best, _f1(words, normalize_answer(answer).split()))
+        expected = normalize_answer(answer).split()
+        best = max(best, _f1(words, expected))
     return best
 
 
@@ -107,9 +108,8 @@ def score_answers(
     matches = overlaps = 0.0
     for question in questions:
         if not question.answers:
-            raise DataError(
-                f"question {shorten(question.id)}", "no answers", "the texts of its answers"
-            )
+            where = f"question {shorten(question.id)}"
+            raise DataError(where, "no answers", "the texts of its answers")
         count += 1
         if question.id in predictions:
             prediction = predictions[question.id]
@@ -252,10 +252,10 @@ def label_accuracy(predictions: Mapping[str, str], claims: Iterable[Claim]) -> L
             raise DataError(where, "no label", "one of " + ", ".join(LABELS))
         if claim.id not in predictions:
             raise DataError(where, "no prediction", "a predicted label for each claim")
-        check_label(predictions[claim.id], f"prediction for {where}")
-        predicted = LABELS.index(predictions[claim.id])
+        label = label_of(predictions[claim.id], "label", f"prediction for {where}")
+        predicted = LABELS.index(label)
         confusion[LABELS.index(claim.label)][predicted] += 1
-        correct += predictions[claim.id] == claim.label
+        correct += label == claim.label
         count += 1
     if not count:
         raise DataError("claims", "none", "at least one with its label")

@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import (
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from wqa.data import DEFAULT_FILTER, Question
 from wqa.errors import DataError, OptionError, printable
+from wqa.evaluation import significance
 from wqa.evaluation.evaluate import evaluate, filter_qrels, score_run
 from wqa.evaluation.metrics import METRICS
 from wqa.evaluation.rankers import Row, cost_of, questions_that_count, rank_questions
 from wqa.evaluation.report import Cell, table
-from wqa.evaluation.significance import (
-    PerQuestion,
-    compare,
-    over_seeds,
-    per_question,
-    per_question_of_run,
-    rank_correlation,
-)
 from wqa.evaluation.trec import Qrels, Run, break_ties, ties_of, trec_order
 
 #: Rows of figures under ``rows``, and comparisons with the first run under ``comparisons``.
@@ -65,7 +47,7 @@ class _Result(NamedTuple):
 
     title: str
     row: Row
-    values: PerQuestion
+    values: significance.PerQuestion
     orders: Dict[str, List[str]]
 
 
@@ -148,7 +130,7 @@ def evaluate_seeds(
         raise OptionError("runs", f"{len(results)} of them", "at least two, of each seed one")
     rows = [result.row for result in results]
     names = ("questions", *metrics, "cost")
-    spread = over_seeds([{name: row[name] for name in names} for row in rows])
+    spread = significance.over_seeds([{name: row[name] for name in names} for row in rows])
     for index, title in enumerate(("mean", "deviation")):
         row = {**rows[0], "run": title, "drop_ratio": "", "token_cost": None}
         row.update({name: pair[index] for name, pair in spread.items()})
@@ -194,7 +176,7 @@ def compare_trec_runs(
     for name, run in runs:
         row = {"run": name, "filter": filter, **score_run(run, qrels, filter, metrics)}
         orders = {qid: trec_order(run[qid]) for qid in judged if qid in run}
-        values = per_question_of_run(run, judged, metrics)
+        values = significance.per_question_of_run(run, judged, metrics)
         results.append(_Result(name, row, values, orders))
     return _compared(results)
 
@@ -206,16 +188,17 @@ def _compared(results: Sequence[_Result]) -> Comparisons:
     first = results[0]
     comparisons: List[Row] = []
     for second in results[1:]:
-        rho, deviation = rank_correlation(first.orders, second.orders)
+        rho, deviation = significance.rank_correlation(first.orders, second.orders)
         metrics = []
         for name, values in first.values.items():
-            metrics.append(dataclasses.asdict(compare(values, second.values[name], name)))
+            compared = significance.compare(values, second.values[name], name)
+            metrics.append(dataclasses.asdict(compared))
         row: Row = {"first": first.title, "second": second.title, "spearman": rho}
         comparisons.append({**row, "spearman_deviation": deviation, "metrics": metrics})
     return {"rows": [result.row for result in results], "comparisons": comparisons}
 
 
-def comparison_table(comparison: Mapping[str, Any]) -> str:
+def comparison_table(comparison: Row) -> str:
     """Lay a comparison out as text.
 
     Parameters
@@ -302,7 +285,7 @@ def _results(
         for question, order in zip(ranked, orders):
             names = question.document_ids
             documents[question.id] = [names[index] for index in order]
-        values = per_question(orders, ranked, metrics)
+        values = significance.per_question(orders, ranked, metrics)
         row["ties"] = rule
         results.append(_Result(entry.title, row, values, documents))
     if all(result.row["ties"] == "trec" for result in results):

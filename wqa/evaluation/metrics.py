@@ -172,12 +172,8 @@ def ndcg(ranked: Grades, judged: Grades, k: int = 10) -> float:
 
 
 def _dcg(grades: Grades) -> float:
-    total: float = 0
-    for rank, grade in enumerate(grades, 1):
-        if grade > 0:
-            discount = math.log2(rank + 1)
-            total += grade / discount
-    return total
+    gains = [grade / math.log2(rank) for rank, grade in enumerate(grades, 2) if grade > 0]
+    return sum(gains)
 
 
 #: Metrics of a table by default.
@@ -218,11 +214,8 @@ def metrics_of(
         elif ranks is not None:
             values[name] = function(ranked, ranks)
         else:
-            raise OptionError(
-                "metrics",
-                f"{name} of a TREC run, which lacks the order of retrieval",
-                "the ranker and its questions",
-            )
+            problem = f"{name} of a TREC run, which lacks the order of retrieval"
+            raise OptionError("metrics", problem, "the ranker and its questions")
     return values
 
 

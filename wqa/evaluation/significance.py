@@ -78,7 +78,10 @@ def per_question_of_run(run: Run, qrels: Qrels, metrics: Sequence[str] = METRICS
 
 
 def _by_metric(rows: Mapping[str, Mapping[str, float]], metrics: Sequence[str]) -> PerQuestion:
-    return {name: {qid: row[name] for qid, row in rows.items()} for name in metrics}
+    values = {}
+    for name in metrics:
+        values[name] = {qid: row[name] for qid, row in rows.items()}
+    return values
 
 
 def paired(
@@ -109,12 +112,9 @@ def paired(
         for run, names in only.items():
             if names:
                 counts.append(f"{len(names)} only in the {run}, such as {shorten(min(names))}")
-        raise DataError(
-            "the two runs",
-            "questions differ: " + ", ".join(counts) if counts else "no question in common",
-            "both on the same questions",
-            "a paired test needs a value of each run for each question",
-        )
+        problem = "questions differ: " + ", ".join(counts) if counts else "no question in common"
+        hint = "a paired test needs a value of each run for each question"
+        raise DataError("the two runs", problem, "both on the same questions", hint)
     return np.array(list(first.values())), np.array([second[qid] for qid in first])
 
 
@@ -242,7 +242,8 @@ def _wilcoxon(changes: np.ndarray) -> float:
 
 def _spearman(one: np.ndarray, two: np.ndarray) -> Tuple[float, float]:
     """Rho between the values of two runs, and its p-value."""
-    one, two = _tied(one, np.abs(one).max()), _tied(two, np.abs(two).max())
+    one = _tied(one, np.abs(one).max())
+    two = _tied(two, np.abs(two).max())
     if len(one) < 3 or not np.ptp(one) or not np.ptp(two):
         return float("nan"), float("nan")
     correlation = stats.spearmanr(one, two)
@@ -340,11 +341,8 @@ def over_seeds(rows: Sequence[Mapping[str, float]]) -> Dict[str, Tuple[float, fl
     first = rows[0]
     for number, row in enumerate(rows[1:], 2):
         if set(row) != set(first) or row.get("questions") != first.get("questions"):
-            raise DataError(
-                f"run {number}",
-                "other figures or questions than the first",
-                "runs scored on the same questions",
-            )
+            problem = "other figures or questions than the first"
+            raise DataError(f"run {number}", problem, "runs scored on the same questions")
     spread = {}
     for name in first:
         if name != "questions":

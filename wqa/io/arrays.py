@@ -1,9 +1,9 @@
 """A folder of arrays on disk: written whole, block by block, and memory-mapped when it is read.
 
-The folder holds one file ``NAME.bin`` an array, which is the bare values, and ``meta.json``: the
-mark of the package, what the arrays were computed from, facts about them, and the size of every
-file in bytes and its SHA-256. It gets its name when it is whole: its sizes are compared when it is
-opened, its digests by `ArrayFolder.check`.
+The folder holds one file ``NAME.bin`` an array, which is the bare values, or the file of a text,
+and ``meta.json``: the mark of the package, what the arrays were computed from, facts about them,
+and the size of every file in bytes and its SHA-256. It gets its name when it is whole: its sizes
+are compared when it is opened, its digests by `ArrayFolder.check`.
 
 The mark is the key ``wqa`` of ``meta.json``, with the kind of the folder and its version. A folder
 without it is not the package's own, and is not replaced.
@@ -46,7 +46,8 @@ class Output:
 
     def __init__(self, path: PathLike, kind: str, version: int, files: Iterable[str]) -> None:
         self.path = pathlib.Path(os.path.realpath(path))  # a link stays, its folder is replaced
-        self.kind, self.version, self._own = kind, version, {"meta.json", *files}
+        self.kind, self.version = kind, version
+        self._own = {"meta.json", *files}
 
     def meta(self) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the folder, whole or not; None for one that is absent or empty.
@@ -92,7 +93,12 @@ def _is_of_kind(meta: Any, kind: str) -> bool:
 
 def output_of(path: PathLike, version: int, kind: str, types: Iterable[str]) -> Output:
     """The folder of arrays that a command writes."""
-    return Output(path, kind, version, (f"{name}.bin" for name in types))
+    return Output(path, kind, version, map(file_of, types))
+
+
+def file_of(name: str) -> str:
+    """Name of the file of an array; a name with an ending, such as a text's, is that already."""
+    return name if "." in name else f"{name}.bin"
 
 
 class ArrayFolder:
@@ -119,7 +125,7 @@ class ArrayFolder:
             raise DataError(self.path, problem, f"format {version}", hint)
         self._files: Dict[str, np.ndarray] = {}
         for name, size in sizes.items():
-            array_file = self.path / f"{name}.bin"
+            array_file = self.path / file_of(name)
             actual = array_file.stat().st_size if array_file.is_file() else None
             if actual != size:
                 problem = "is missing" if actual is None else f"{actual} bytes"
@@ -142,7 +148,7 @@ class ArrayFolder:
             rows, rest = divmod(size, element.itemsize)
             if rest:
                 problem, expected = f"{size} bytes", f"{element.itemsize} an element"
-                raise DataError(self.path / f"{name}.bin", problem, expected, self._hint)
+                raise DataError(self.path / file_of(name), problem, expected, self._hint)
             # A plain array: slices of a memmap are slow to make.
             arrays[name] = np.ndarray((rows,), element, self._files[name])
         return arrays
@@ -151,12 +157,13 @@ class ArrayFolder:
         """Check the number of elements of each array."""
         for name, values in arrays.items():
             if len(values) != lengths[name]:
-                problem, expected = f"{len(values)} elements", f"{lengths[name]} elements"
-                raise DataError(self.path / f"{name}.bin", problem, expected, self._hint)
+                problem = f"{len(values)} elements"
+                expected = f"{lengths[name]} elements"
+                raise DataError(self.path / file_of(name), problem, expected, self._hint)
 
     def check(self, name: str) -> None:
         """Read an array once, and compare its digest with that of ``meta.json``."""
-        path, expected = self.path / f"{name}.bin", self.meta.get("sha256", {}).get(name)
+        path, expected = self.path / file_of(name), self.meta.get("sha256", {}).get(name)
         digest = sha256(path)
         if digest != expected:
             raise DataError(path, f"SHA-256 {digest}", expected, self._hint)
@@ -194,20 +201,12 @@ def check_made_with(
 class ArrayWriter:
     """Appends to the arrays of a folder; `write_arrays` makes it."""
 
-    def __init__(
-        self,
-        output: Output,
-        folder: pathlib.Path,
-        types: Types,
-        made_with: Mapping[str, Any],
-        stack: contextlib.ExitStack,
-    ) -> None:
-        self._output, self._folder, self._made_with = output, folder, made_with
-        self._types = {name: np.dtype(element) for name, element in types.items()}
-        self._files: Dict[str, IO[bytes]] = {}
-        for name in types:
-            self._files[name] = stack.enter_context((folder / f"{name}.bin").open("wb"))
+    def __init__(self, files: Mapping[str, IO[bytes]], types: Types) -> None:
+        self._files = files
+        self._types = types
         self._digests = {name: hashlib.sha256() for name in types}
+        #: Facts of ``meta.json``.
+        self.meta: Dict[str, Any] = {}
 
     def count(self, name: str) -> int:
         """Number of elements of an array so far."""
@@ -232,11 +231,10 @@ class ArrayWriter:
         self.append(f"{name}_ends", ends)
 
     def finish(self, facts: Mapping[str, Any]) -> None:
-        """Write ``meta.json``, after the last element."""
+        """Note the facts of ``meta.json``, after the last element."""
         sizes = {name: file.tell() for name, file in self._files.items()}
         digests = {name: digest.hexdigest() for name, digest in self._digests.items()}
-        written = {"files": sizes, "sha256": digests}
-        self._output.write_meta(self._folder, {**self._made_with, **facts, **written})
+        self.meta = {**facts, "files": sizes, "sha256": digests}
 
 
 @contextlib.contextmanager
@@ -245,4 +243,9 @@ def write_arrays(
 ) -> Iterator[ArrayWriter]:
     """Write a folder of arrays, which has its name when the block ends; it calls `finish`."""
     with output.writing() as folder, contextlib.ExitStack() as stack:
-        yield ArrayWriter(output, folder, types, made_with, stack)
+        files = {}
+        for name in types:
+            files[name] = stack.enter_context((folder / file_of(name)).open("wb"))
+        writer = ArrayWriter(files, types)
+        yield writer
+        output.write_meta(folder, {**made_with, **writer.meta})

@@ -16,7 +16,7 @@ import functools
 import gzip
 import json
 import pathlib
-from typing import IO, Any, Callable, Dict, Iterable, Iterator, Optional, Set, Tuple
+from typing import IO, Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Set, Tuple
 
 from wqa.config import parse_json
 from wqa.errors import DataError, shorten
@@ -24,6 +24,9 @@ from wqa.io.files import DAMAGE, PathLike, atomic_writer
 
 #: Greatest length of a line, in bytes.
 LONGEST_LINE = 1 << 26
+
+#: Takes the value of a field by its name and its place in a file, which errors say.
+Check = Callable[[Any, str, str], Any]
 
 
 def open_bytes(path: PathLike) -> IO[bytes]:
@@ -40,12 +43,12 @@ def without_mark(content: bytes) -> bytes:
 
 
 def bounded_lines(
-    file: IO[bytes], where: object, longest: int = LONGEST_LINE, first: int = 1
+    file: IO[bytes], where: object, longest: int = LONGEST_LINE
 ) -> Iterator[Tuple[int, bytes]]:
     """Read the lines of an open file, from its position on."""
     read_line = functools.partial(file.readline, longest + 1)
     with damage_errors(where):
-        for number, line in enumerate(iter(read_line, b""), first):
+        for number, line in enumerate(iter(read_line, b""), 1):
             if len(line) > longest:
                 hint = "check that it is a file of this format"
                 problem = f"more than {longest:,} bytes"
@@ -87,16 +90,24 @@ def json_value(line: str, where: str) -> Any:
         raise DataError(where, problem, "one JSON object a line", hint) from None
 
 
-def object_of(value: Any, needed: Set[str], optional: Set[str], where: str) -> Dict[str, Any]:
-    """Take a value as an object that has all needed keys, and only needed or optional keys."""
+def object_of(value: Any, needed: Set[str], known: Iterable[str], where: str) -> Dict[str, Any]:
+    """Take a value as an object that has all needed keys, and only known keys."""
     if not isinstance(value, dict):
         raise DataError(where, shorten(value), "a JSON object with " + ", ".join(sorted(needed)))
-    for key in sorted(needed - set(value)):
+    for key in sorted(needed.difference(value)):
         raise DataError(where, f"no key {key!r}", "the keys " + ", ".join(sorted(needed)))
-    for key in sorted(set(value) - needed - optional):
-        expected = "only " + ", ".join(sorted(needed | optional))
+    for key in sorted(set(value).difference(known)):
+        expected = "only " + ", ".join(sorted(known))
         raise DataError(where, f"unknown key {shorten(key)}", expected)
     return value
+
+
+def fields_of(
+    value: Any, checks: Mapping[str, Check], needed: Set[str], where: str
+) -> Dict[str, Any]:
+    """Take a value as an object of fields, each of which its own check takes."""
+    fields = object_of(value, needed, checks, where)
+    return {name: checks[name](field, name, where) for name, field in fields.items()}
 
 
 class UniqueIds:
@@ -123,16 +134,14 @@ def read_records(
     kind: str,
     parse: Callable[[str, str], Any],
     longest: int = LONGEST_LINE,
-) -> Iterator[Tuple[Any, int]]:
-    """Read the records of a file of lines, whose ids are unique, with the position after each."""
+) -> Iterator[Any]:
+    """Read the records of a file of lines, whose ids are unique."""
     ids, number = UniqueIds(kind), 0
-    with open_bytes(path) as file:
-        has_positions = file.seekable()  # a pipe has none
-        for number, line in decoded_lines(bounded_lines(file, path, longest), path):
-            where = f"{path}, line {number}"
-            record = parse(line, where)
-            ids.add(record.id, where, number)
-            yield record, file.tell() if has_positions else 0
+    for number, line in text_lines(path, longest):
+        where = f"{path}, line {number}"
+        record = parse(line, where)
+        ids.add(record.id, where, number)
+        yield record
     if not number:
         raise DataError(path, f"the file holds no {kind}", "one JSON object a line")
 
@@ -190,7 +199,7 @@ def checked_utf8(text: str, where: str, name: str = "text") -> str:
     return text
 
 
-def meta_of(value: Any, where: str) -> Dict[str, Any]:
+def meta_of(value: Any, name: str, where: str) -> Dict[str, Any]:
     """Take a value as the ``meta`` of a record, which reads back as it was written."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -199,7 +208,7 @@ def meta_of(value: Any, where: str) -> Dict[str, Any]:
     except (TypeError, ValueError, RecursionError):
         reads_back = False
     if not isinstance(value, dict) or not reads_back:
-        raise DataError(where, f"meta is {shorten(value)}", "a JSON object, or no meta")
+        raise DataError(where, f"{name} is {shorten(value)}", f"a JSON object, or no {name}")
     return value
 
 

@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import pathlib
-import tempfile
 from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 import numpy as np
@@ -22,13 +21,13 @@ from wqa.errors import DataError, OptionError
 from wqa.io.arrays import ArrayWriter, output_of, reusable_folder, write_arrays
 from wqa.io.files import PathLike, lock_output, scratch_folder, storage_errors
 from wqa.io.progress import with_bar
-from wqa.retrieval.index import FORMAT, KIND, TEXTS, TYPES, Index, array_types
+from wqa.retrieval.index import FORMAT, KIND, TYPES, Index, array_types
 from wqa.retrieval.methods import BUCKETS, Method, contains_spans, count_terms, joined, method_of
 
-#: Documents whose texts are written at once.
+#: Documents that are read, counted and written at once.
 _BLOCK_DOCUMENTS = 1000
-#: Postings that are in memory: those of a part of the collection, and later of a range of terms.
-_PART_POSTINGS = 1 << 24
+#: Ranges of terms, whose postings are sorted one after another: 20 million of Wikipedia's passages.
+_RANGES = 64
 
 
 def build_index(
@@ -41,10 +40,10 @@ def build_index(
     replace: bool = False,
     **settings: float,
 ) -> Dict[str, Any]:
-    """Index a collection of documents, in memory that grows by 8 bytes a document alone.
+    """Index a collection of documents, in memory of 8 bytes a document and some of the postings.
 
-    Parts of the counts are written to a temporary folder, 16 bytes for each pair of a term and a
-    document that holds it, and merged by ranges of terms.
+    Counts are written to a temporary folder, 12 bytes for each pair of a term and a document that
+    holds it, and sorted by ranges of terms.
 
     Parameters
     ----------
@@ -118,103 +117,66 @@ def _write(
     splitter: Optional[SentenceSplitter],
 ) -> Dict[str, int]:
     """Write all arrays; returns the facts of the index."""
-    waiting: List[Document] = []
     lengths = array.array("q")
-    frequencies = np.zeros(BUCKETS, np.int64)  # by term
+    remaining = iter(documents)
     with scratch_folder("index") as folder, storage_errors(folder):
-        parts = _Parts(folder)
-        for number, document in enumerate(documents):
-            terms, counts = count_terms(document.full_text, method.longest)
-            frequencies[terms] += 1
-            lengths.append(int(counts.sum()))
-            parts.add(np.array([terms, np.full_like(terms, number), counts], np.uint32))
-            waiting.append(document)
-            if len(waiting) == _BLOCK_DOCUMENTS:
-                _write_texts(writer, waiting, splitter)
-                waiting = []
-        _write_texts(writer, waiting, splitter)
-        names = np.flatnonzero(frequencies)
-        if not len(names):
+        while block := list(itertools.islice(remaining, _BLOCK_DOCUMENTS)):
+            postings = []
+            for number, document in enumerate(block, len(lengths)):
+                terms, counts = count_terms(document.full_text, method.longest)
+                lengths.append(int(counts.sum()))
+                columns = [terms, np.full_like(terms, number), counts]
+                postings.append(np.array(columns, np.uint32).T)
+            _append_by_range(folder, np.concatenate(postings))
+            _write_texts(writer, block, splitter)
+        if not any(lengths):
             problem = "its documents hold only stop words and punctuation marks"
             raise DataError(path, problem, "words that questions could find")
-        ends = np.cumsum(frequencies[names])
-        writer.append("terms", names)
-        writer.append("term_ends", ends)
-        idf = method.idf(frequencies[names], len(lengths))
-        relative = np.array(lengths, np.float64)
-        relative /= relative.mean()
-        for terms, documents_of, counts in parts.merged(names, ends):
-            weights = method.in_documents(counts.astype(float), relative[documents_of])
-            columns = np.searchsorted(names, terms)
-            writer.append("posting_documents", documents_of)
-            writer.append("posting_weights", weights * idf[columns])
-    facts = {"documents": len(lengths), "terms": len(names), "postings": int(ends[-1])}
+        _write_postings(writer, folder, method, np.array(lengths, np.float64))
+    facts = {"documents": len(lengths), "terms": writer.count("terms")}
+    facts["postings"] = writer.count("posting_documents")
     if splitter is not None:
         facts["sentences"] = writer.count("sentence_ends")
     return facts
 
 
-class _Parts:
-    """Postings of parts of a collection, each in a file by term and document.
+def _append_by_range(folder: pathlib.Path, postings: np.ndarray) -> None:
+    """Append postings to the files of the ranges of their terms.
 
-    Shapes: (3, postings), a term, a document that holds it, and how often it does.
+    Shapes: `postings` (P, 3), a term, a document that holds it, and how often it does.
     """
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self._folder = folder
-        self._paths: List[pathlib.Path] = []
-        self._waiting: List[np.ndarray] = []
-        self._count = 0
-
-    def add(self, postings: np.ndarray) -> None:
-        """Add the postings of the next document."""
-        self._waiting.append(postings)
-        self._count += postings.shape[1]
-        if self._count >= _PART_POSTINGS:
-            self._write()
-
-    def _write(self) -> None:
-        self._paths.append(self._folder / f"{len(self._paths)}.npy")
-        np.save(self._paths[-1], _by_term(self._waiting))
-        self._waiting, self._count = [], 0
-
-    def merged(self, names: np.ndarray, ends: np.ndarray) -> Iterator[np.ndarray]:
-        """Postings of all parts in the order of terms and documents, a range of terms at a time.
-
-        Shapes: `names, ends` (terms,), the terms and the ends of their postings.
-        """
-        if self._waiting:
-            self._write()
-        parts = [np.load(path, mmap_mode="r") for path in self._paths]
-        starts = [0] * len(parts)
-        first = 0
-        while first < len(names):
-            before = int(ends[first - 1]) if first else 0
-            last = int(np.searchsorted(ends, before + _PART_POSTINGS, side="right"))
-            last = max(last, first + 1)
-            pieces = []
-            # Of the type of the terms, which would be converted, and so read, otherwise.
-            greatest = np.uint32(names[last - 1])
-            for index, part in enumerate(parts):
-                end = int(np.searchsorted(part[0], greatest, side="right"))
-                pieces.append(part[:, starts[index] : end])
-                starts[index] = end
-            yield _by_term(pieces)
-            first = last
+    ranges = postings[:, 0] // (BUCKETS // _RANGES)
+    for number in np.unique(ranges):
+        with open(folder / f"{number:04d}", "ab") as file:
+            postings[ranges == number].tofile(file)
 
 
-def _by_term(pieces: List[np.ndarray]) -> np.ndarray:
-    """Postings by term; the documents of a term stay in their order."""
-    postings = np.concatenate(pieces, axis=1)
-    return np.take(postings, np.argsort(postings[0], kind="stable"), axis=1)
+def _write_postings(
+    writer: ArrayWriter, folder: pathlib.Path, method: Method, lengths: np.ndarray
+) -> None:
+    """Write terms and their weights in documents, a range of terms at a time."""
+    relative = lengths / lengths.mean()
+    for path in sorted(folder.iterdir()):
+        postings = np.fromfile(path, np.uint32).reshape(-1, 3)
+        # The documents of a term stay in their order.
+        order = np.argsort(postings[:, 0], kind="stable")
+        terms, documents, counts = postings[order].T
+        names, frequencies = np.unique(terms, return_counts=True)
+        idf = method.idf(frequencies, len(lengths))
+        weights = method.in_documents(counts.astype(float), relative[documents])
+        ends = writer.count("posting_documents") + np.cumsum(frequencies)
+        writer.append("terms", names)
+        writer.append("term_ends", ends)
+        writer.append("posting_documents", documents)
+        writer.append("posting_weights", weights * np.repeat(idf, frequencies))
 
 
 def _write_texts(
     writer: ArrayWriter, documents: List[Document], splitter: Optional[SentenceSplitter]
 ) -> None:
-    """Append the ids, titles, texts, ``meta`` and sentences of documents."""
-    for name in TEXTS:
-        writer.append_texts(name, [_content(document, name) for document in documents])
+    """Append documents and their sentences."""
+    contents = [json.dumps(document, ensure_ascii=False) for document in documents]
+    writer.append_texts("document", [content.encode("utf-8") for content in contents])
     if splitter is None:
         return
     spans = [splitter.spans(document.text) for document in documents]
@@ -223,14 +185,6 @@ def _write_texts(
     writer.append("document_sentences", ends)
     writer.append("sentence_starts", bounds[:, 0])
     writer.append("sentence_ends", bounds[:, 1])
-
-
-def _content(document: Document, name: str) -> bytes:
-    """A field of a document as bytes; ``meta`` as JSON."""
-    value = getattr(document, name)
-    if name == "meta":
-        value = "" if value is None else json.dumps(value, ensure_ascii=False)
-    return value.encode("utf-8")
 
 
 @contextlib.contextmanager
@@ -261,10 +215,9 @@ def open_collection(path: PathLike, progress: bool = False) -> Iterator[Index]:
     if is_index or not (is_collection(path) or os.path.isfile(path)):
         yield Index(path)
         return
-    with tempfile.TemporaryDirectory(prefix="wqa-") as folder:
-        made = os.path.join(folder, "index")
-        build_index(path, made, progress=progress, sentences=True)
-        yield Index(made)
+    with scratch_folder("collection") as folder:
+        build_index(path, folder / "index", progress=progress, sentences=True)
+        yield Index(folder / "index")
 
 
 #: Documents that a question retrieves by default, as in the paper (section 3).

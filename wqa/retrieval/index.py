@@ -22,12 +22,10 @@ from wqa.retrieval.methods import Method, count_terms, method_of
 
 #: Changes whenever older indexes can no longer be read, or their terms are no longer those of
 #: `wqa.retrieval.methods`.
-FORMAT = 2
+FORMAT = 3
 
 KIND = "document index"
 
-#: Fields of a document, whose texts an index holds; ``meta`` as JSON, empty where there is none.
-TEXTS = ("id", "title", "text", "meta")
 #: Arrays of indexes with sentences.
 SENTENCES = ("sentence_starts", "sentence_ends", "document_sentences")
 
@@ -37,14 +35,8 @@ TYPES: Dict[str, np.dtype] = {
     "term_ends": np.dtype("<i8"),  # end of each term's postings
     "posting_documents": np.dtype("<i4"),
     "posting_weights": np.dtype("<f4"),
-    "id_bytes": np.dtype("u1"),
-    "id_ends": np.dtype("<i8"),
-    "title_bytes": np.dtype("u1"),
-    "title_ends": np.dtype("<i8"),
-    "text_bytes": np.dtype("u1"),
-    "text_ends": np.dtype("<i8"),
-    "meta_bytes": np.dtype("u1"),
-    "meta_ends": np.dtype("<i8"),
+    "document_bytes": np.dtype("u1"),  # JSON of each document: id, text, title and ``meta``
+    "document_ends": np.dtype("<i8"),
     "sentence_starts": np.dtype("<i4"),  # characters of the document's text
     "sentence_ends": np.dtype("<i4"),
     "document_sentences": np.dtype("<i8"),  # end of each document's sentences
@@ -147,16 +139,12 @@ class Index:
         Document
             Its id, text, title and ``meta``.
         """
-        texts = {}
-        for name in TEXTS:
-            start, end = _bounds(self._arrays[f"{name}_ends"], index)
-            content = self._arrays[f"{name}_bytes"][start:end].tobytes()
-            texts[name] = content.decode("utf-8", "replace")
+        span = _span(self._arrays["document_ends"], index)
+        content = self._arrays["document_bytes"][span].tobytes()
         try:
-            meta = json.loads(texts["meta"] or "null")
-        except ValueError as error:
+            return Document(*json.loads(content))
+        except (ValueError, TypeError) as error:
             raise DataError(self.path, f"damaged, document {index} ({error})", "JSON") from None
-        return Document(texts["id"], texts["text"], texts["title"], meta)
 
     def check_sentences(self) -> None:
         """Raise a `DataError` if the index does not hold the sentences of its documents."""
@@ -184,8 +172,8 @@ class Index:
         """
         self.check_sentences()
         starts, ends, counts = (self._arrays[name] for name in SENTENCES)
-        rows = slice(*_bounds(counts, index))
-        return list(zip(starts[rows].tolist(), ends[rows].tolist()))
+        span = _span(counts, index)
+        return list(zip(starts[span].tolist(), ends[span].tolist()))
 
     def scores(self, question: str) -> np.ndarray:
         """Score all documents for a question.
@@ -201,19 +189,20 @@ class Index:
             (N,) float64 scores from 0 on, by document.
         """
         terms, counts = count_terms(question, self.method.longest)
-        indexed, documents = self._arrays["terms"], self._arrays["posting_documents"]
+        indexed = self._arrays["terms"]
         after = np.searchsorted(indexed, terms)
         rows = np.minimum(after, len(indexed) - 1)
         known = indexed[rows] == terms
-        bounds = [_bounds(self._arrays["term_ends"], row) for row in rows[known]]
-        frequencies = np.array([end - start for start, end in bounds])
+        spans = [_span(self._arrays["term_ends"], row) for row in rows[known]]
+        frequencies = np.array([span.stop - span.start for span in spans])
         idf = self.method.idf(frequencies, len(self))
         weights = self.method.in_question(counts[known], idf)
         scores = np.zeros(len(self))
-        for (start, end), weight in zip(bounds, weights):
+        for span, weight in zip(spans, weights):
             # A document occurs once among those of a term.
-            weights_in = self._arrays["posting_weights"][start:end].astype(float)
-            scores[documents[start:end]] += weight * weights_in
+            documents = self._arrays["posting_documents"][span]
+            weights_in = self._arrays["posting_weights"][span].astype(float)
+            scores[documents] += weight * weights_in
         return scores
 
     def search(self, question: str, top: int = 80) -> List[Hit]:
@@ -242,7 +231,8 @@ class Index:
         scores = self.scores(question)
         hits = []
         for index in best(scores, top).tolist():
-            hits.append(Hit(self.document(index), float(scores[index]), index))
+            document = self.document(index)
+            hits.append(Hit(document, float(scores[index]), index))
         return hits
 
 
@@ -254,12 +244,15 @@ def best(scores: np.ndarray, top: int) -> np.ndarray:
     indices = np.flatnonzero(scores > 0)
     if len(indices) > top:
         values = scores[indices]
-        last = np.partition(values, len(values) - top)[len(values) - top]
+        place = len(values) - top
+        last = np.partition(values, place)[place]
         above = indices[values > last]
         level = indices[values == last][: top - len(above)]
         indices = np.concatenate([above, level])
     return indices[np.lexsort((indices, -scores[indices]))]
 
 
-def _bounds(ends: np.ndarray, index: int) -> Tuple[int, int]:
-    return int(ends[index - 1]) if index > 0 else 0, int(ends[index])
+def _span(ends: np.ndarray, index: int) -> slice:
+    """Span of an entry, whose end is at `index` in `ends`."""
+    start = int(ends[index - 1]) if index > 0 else 0
+    return slice(start, int(ends[index]))

@@ -23,15 +23,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from wqa.config.systems import option, without_option
 from wqa.data.probe import parse_baseline
-from wqa.errors import (
-    DataError,
-    MissingDependency,
-    OptionError,
-    RunDirectoryError,
-    check_range,
-    how_to_install,
-    shorten,
-)
+from wqa.errors import DataError, OptionError, RunDirectoryError, check_range, not_installed
 
 LOGGER = logging.getLogger(__name__)
 #: Environment variable with the key that clients send.
@@ -214,7 +206,7 @@ def served_runs(run: Any, config: ServeConfig) -> Dict[str, Any]:
     for model in config.models:
         name, _, path = model.partition("=")
         if not name.strip() or not path:
-            raise OptionError("model", shorten(model), "NAME=RUN")
+            raise OptionError("model", repr(model), "NAME=RUN")
         if name in runs:
             raise OptionError("model", f"{name} twice", "a name of its own for each ranker")
         runs[name] = path
@@ -225,8 +217,7 @@ def check_installed() -> None:
     """Check that the libraries of the service are installed."""
     for name in _LIBRARIES:
         if importlib.util.find_spec(name) is None:
-            problem, hint = f"{name} is not installed", how_to_install("serve")
-            raise MissingDependency("serve", problem, "its libraries", hint)
+            raise not_installed(name, "the libraries of the service", "serve")
 
 
 def serve(

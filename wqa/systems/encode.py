@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import json
 import os
 from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
@@ -22,12 +20,11 @@ from wqa.data.documents import (
     Document,
     parse_document,
     read_documents,
-    read_placed_documents,
 )
-from wqa.data.ir_names import is_ir_name
+from wqa.data.folders import collection_digest
 from wqa.data.partitions import CHARACTERS, Partition, PartitionReader, partitions_of
 from wqa.data.parts import Arrays, PartTask, run_whole
-from wqa.errors import DataError, check_choice, check_range
+from wqa.errors import check_choice, check_range
 from wqa.inference.document_cache import (
     STORES,
     cache_output,
@@ -36,7 +33,7 @@ from wqa.inference.document_cache import (
     write_cache,
 )
 from wqa.io.arrays import reusable_folder
-from wqa.io.files import PathLike, sha256
+from wqa.io.files import PathLike
 from wqa.io.progress import StopRequest
 from wqa.systems.scores import machine_settings
 from wqa.systems.text_encoder import TextEncoder, load_text_encoder
@@ -105,7 +102,7 @@ class EncodingTask(PartTask):
     def settings(self) -> Dict[str, Any]:
         """What the encodings depend on: digests and options."""
         return {
-            "documents_sha256": _digest(self.data),
+            "documents_sha256": collection_digest(self.data),
             "run_sha256": ranker_digest(self.run),
             "precision": self.engine.precision,
             "store": self.store,
@@ -128,8 +125,7 @@ class EncodingTask(PartTask):
     def divide(self) -> Iterator[Partition]:
         """Divide the documents."""
         self.encoder  # noqa: B018 - a run that encodes no documents is an error before the file is read
-        placed = read_placed_documents(self.data)
-        divided = partitions_of(placed, _size, self.partition_tokens)
+        divided = partitions_of(read_documents(self.data), _size, self.partition_tokens)
         return (partition for partition, _ in divided)
 
     def compute(self, partition: Partition) -> Arrays:
@@ -153,20 +149,6 @@ class EncodingTask(PartTask):
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
         """Write the cache."""
         write_cache(self.out, settings, parts)
-
-
-def _digest(documents: str) -> str:
-    """SHA-256 of a file of documents, or of the documents of a dataset."""
-    if is_ir_name(documents):
-        digest = hashlib.sha256()
-        for document in read_documents(documents):
-            digest.update(json.dumps([document.id, document.full_text]).encode("ascii"))
-        return digest.hexdigest()
-    try:
-        return sha256(documents)
-    except OSError as error:
-        found = f"cannot be read ({error.strerror})"
-        raise DataError(documents, found, "a file", "check the path") from None
 
 
 def _size(document: Document) -> Tuple[int, int]:

@@ -19,7 +19,7 @@ import numpy as np
 from wqa.config.environment import installed_version, library_versions, openmp_threads
 from wqa.data import FILTERS, Question
 from wqa.data.digests import ranker_digest
-from wqa.data.formats import data_digest, read_placed_questions
+from wqa.data.formats import data_digest, read_questions
 from wqa.data.partitions import (
     PARTITION_TOKENS,
     Partition,
@@ -35,8 +35,8 @@ from wqa.evaluation.trec import check_run_ids, run_lines
 from wqa.inference.document_cache import cache_digest
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
-from wqa.io.arrays import Output, check_made_with, reusable_folder, write_arrays
-from wqa.io.files import PathLike, sha256
+from wqa.io.arrays import Output, output_of, reusable_folder, write_arrays
+from wqa.io.files import PathLike
 from wqa.io.progress import StopRequest
 from wqa.systems.load import load_ranker
 from wqa.text import PreparedQuestions, naming_file
@@ -167,9 +167,9 @@ class ScoringTask(PartTask):
 
     def divide(self) -> Iterator[Partition]:
         """Divide the corpus. A question that cannot be ranked is an error before any is scored."""
-        placed = read_placed_questions(self.data)
+        read = read_questions(self.data)
         remaining = 0
-        for partition, questions in partitions_of(placed, self._size, self.partition_tokens):
+        for partition, questions in partitions_of(read, self._size, self.partition_tokens):
             with naming_file(self.data):
                 remaining += len(_prepare(self.ranker, questions).questions)
             if self.output == "trec":
@@ -208,54 +208,40 @@ class ScoringTask(PartTask):
                 lines.append(json_line(question, ranking))
         total = sum(map(len, scores))
         counts = [len(prepared.questions), total, blank, prepared.truncated, prepared.skipped]
-        return {
+        arrays = {
             "keys": np.concatenate(keys),
             "scores": np.concatenate(scores),
-            "lines": np.frombuffer("".join(lines).encode("utf-8"), np.uint8),
             "counts": np.array(counts, np.int64),
         }
+        if self.output != "logits":
+            text = "".join(lines).encode("utf-8")
+            arrays[FILES[self.output]] = np.frombuffer(text, np.uint8)
+        return arrays
 
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the merged scores; None where they are not there, or not whole."""
-        output = self._output()
-        if self.output == "logits":
-            stored = reusable_folder(output, settings, _HINT)
-            return None if stored is None else stored.meta
-        meta = output.meta()
-        if meta is None:
-            return None
-        check_made_with(output.path, meta, settings, _HINT)
-        path = output.path / FILES[self.output]
-        is_whole = path.is_file() and path.stat().st_size == meta.get("bytes")
-        return meta if is_whole else None
+        stored = reusable_folder(self._output(), settings, _HINT)
+        return None if stored is None else stored.meta
 
     def _output(self) -> Output:
         if self.output == "logits":
             return scores_output(self.out)
-        return Output(self.out, f"folder of {self.output}", FORMAT, [FILES[self.output]])
+        return output_of(self.out, FORMAT, f"folder of {self.output}", self._types())
+
+    def _types(self) -> Dict[str, np.dtype]:
+        return TYPES if self.output == "logits" else {FILES[self.output]: np.dtype("u1")}
 
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
         """Write the scores in their form, and ``meta.json``."""
         totals = np.zeros(len(COUNTS), np.int64)
-        output = self._output()
+        types = self._types()
         given = {name: value for name, value in settings.items() if value is not None}
-        if self.output == "logits":
-            with write_arrays(output, TYPES, given) as writer:
-                for arrays in parts:
-                    totals += arrays["counts"]
-                    for name in TYPES:
-                        writer.append(name, arrays[name])
-                writer.finish({**dict(zip(COUNTS, totals.tolist())), "run": self.run})
-            return
-        with output.writing() as folder:
-            path = folder / FILES[self.output]
-            with open(path, "wb") as file:
-                for arrays in parts:
-                    totals += arrays["counts"]
-                    file.write(arrays["lines"].tobytes())
-            counts = dict(zip(COUNTS, totals.tolist()))
-            written = {"bytes": path.stat().st_size, "sha256": sha256(path)}
-            output.write_meta(folder, {**given, **counts, "run": self.run, **written})
+        with write_arrays(self._output(), types, given) as writer:
+            for arrays in parts:
+                totals += arrays["counts"]
+                for name in types:
+                    writer.append(name, arrays[name])
+            writer.finish({**dict(zip(COUNTS, totals.tolist())), "run": self.run})
 
 
 def json_line(question: Question, ranking: Ranking) -> str:

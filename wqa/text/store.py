@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, Mapping, Optional
 
 import numpy as np
 
-from wqa.data.formats import data_digest, read_placed_questions
+from wqa.data.formats import data_digest, read_questions
 from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import Partition, PartitionReader, partitions_of, question_size
 from wqa.data.parts import Arrays, PartTask, run_whole
@@ -200,8 +200,8 @@ class _Tokenizing(PartTask):
         return {"long_questions": self._inputs.long_questions}
 
     def divide(self) -> Iterator[Partition]:
-        placed = read_placed_questions(self.data)
-        return (partition for partition, _ in partitions_of(placed, question_size))
+        divided = partitions_of(read_questions(self.data), question_size)
+        return (partition for partition, _ in divided)
 
     def compute(self, partition: Partition) -> Arrays:
         questions = self._reader.read(partition)
