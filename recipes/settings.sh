@@ -108,6 +108,11 @@ system() {  # NAME RUN.trec: adds a system to the next claims; % in the name of 
   for seed in $SEEDS; do systems+=("${2//%/$seed}"); done
 }
 
+logits() {  # RUN CORPUS OUT OPTIONS...: a teacher's logits of training pairs; those of a run that was trained again are refused
+  [ "$3/meta.json" -nt "$1/model.params" ] ||
+    "$wqa" score "$1" --data "$(split_of "$2" train)" --filter "$(filter_of "$2")" --out "$3" --ctx "$CTX" "${@:4}"
+}
+
 json_of() { if [ -d "$1" ]; then echo "$1/test.json"; else echo "${1%.json}.test.json"; fi; }  # RUN: its figures
 evaluate() {  # JSON CORPUS RUN OPTIONS... on the test questions; rankings go to JSON.RATIO.trec, judgements to JSON.qrels
   local json=$1 corpus=$2 run=$3 weights=$3; shift 3

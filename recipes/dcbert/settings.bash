@@ -118,7 +118,7 @@ possible() {  # RANKER...: those whose precision the device has
 # RANKER CORPUS [SEED]: trains it where that was not done, and makes the cache of the documents that it ranks. That of all Wikipedia
 # takes days and terabytes.
 fit() {
-  local name=$1 corpus=$2 seed=${3:-$FIRST_SEED} run logits
+  local name=$1 corpus=$2 seed=${3:-$FIRST_SEED} run
   prepare "$corpus"
   case $name in
     bert) fit_by bert "$corpus" "$seed" pairwise --max-length "$PAIR_TOKENS" ;;
@@ -130,12 +130,9 @@ fit() {
     reader) fit_by reader "$corpus" "$seed" reader ;;
     student)
       fit bert "$corpus"
-      run=$(run_of bert "$corpus") logits=$(run_of bert "$corpus").logits
-      # The teacher's logits of the training pairs; those of a run that was trained again are refused.
-      [ "$logits/meta.json" -nt "$run/model.params" ] ||
-        "$wqa" score "$run" --data "$(train_of "$corpus")" --filter "$(filter_of "$corpus")" --out "$logits" --ctx "$device" \
-          --long-questions truncate
-      fit_by student "$corpus" "$seed" pairwise --exits "$STUDENT_DEPTH" --max-length "$PAIR_TOKENS" --teachers "$logits" \
+      run=$(run_of bert "$corpus")
+      logits "$run" "$corpus" "$run.logits" --long-questions truncate
+      fit_by student "$corpus" "$seed" pairwise --exits "$STUDENT_DEPTH" --max-length "$PAIR_TOKENS" --teachers "$run.logits" \
         --alpha "$ALPHA" --tau "$TAU" ;;
     *)
       fit_apart "$name" "$corpus" "$seed"

@@ -30,7 +30,7 @@ train_of() {
 }
 prepare() {  # ENCODER CORPUS: sets the encoder of the next trainings, and tokenizes ASNQ for it
   encoder=$1
-  mkdir -p "$RUNS/mhs"
+  mkdir -p "$RUNS/mhs/logits"
   if [ "$2" = asnq ]; then tokenize_asnq "$(encoder_of "$encoder")" "$(train_of asnq)"; fi
 }
 
@@ -50,14 +50,7 @@ fine_tune() {  # ENCODER CORPUS [SEED]: a monolithic ranker by TANDA
 }
 
 logits_of() { echo "$RUNS/mhs/logits/$(basename "$1")_on_$2"; }  # RUN CORPUS
-score() {  # RUN CORPUS: a teacher's logits of a corpus's training pairs; those of a run that was trained again are refused
-  local out; out=$(logits_of "$1" "$2")
-  if [ ! "$out/meta.json" -nt "$1/model.params" ]; then
-    echo "== logits of $1 on $2"
-    mkdir -p "$RUNS/mhs/logits"
-    "$wqa" score "$1" --data "$(split_of "$2" train)" --filter "$(filter_of "$2")" --out "$out" --ctx "$CTX"
-  fi
-}
+score() { logits "$1" "$2" "$(logits_of "$1" "$2")"; }  # RUN CORPUS
 teachers() {  # CORPUS ENCODER...: the logits of fine-tuned rankers, separated by commas
   local corpus=$1 names= name; shift
   for name in "$@"; do names=$names${names:+,}$(logits_of "$(ranker_of "$name" "$corpus")" "$corpus"); done
