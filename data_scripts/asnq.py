@@ -25,7 +25,7 @@ import shutil
 import string
 import sys
 
-from corpus import make_parser, run, write_split, write_stats
+from corpus import make_main, write_split
 from releases import TANDA, download, lines_of, note, plain_or_packed
 
 from wqa.data import Candidate, Question
@@ -149,42 +149,34 @@ def grouped(paths, split):
             yield Question(f"{split}-{number}", texts[number], tuple(candidates[number]))
 
 
-def convert(archive, lists, out):
-    """Write the three splits and their counts, and return the counts."""
+def write(archive, lists, out):
+    """Write the three splits, and return their counts."""
     held_out = write_grouped(out, ("dev", "test"), held_out_rows(archive, read_lists(lists)))
     train_rows = (("train", *row) for row in rows_of(archive, "train"))
     train = write_grouped(out, ("train",), train_rows)
-    stats = {**train, **held_out}
-    write_stats(out, stats)
-    return stats
+    return {**train, **held_out}
 
 
-def main(arguments=None):
-    """Run the command line."""
-    parser = make_parser(__doc__)
-    parser.add_argument(
-        "--splits",
-        type=pathlib.Path,
-        help="folder of unique.dev and unique.test, plain or .gz, instead of a download",
-    )
-    options = parser.parse_args(arguments)
-
-    def work():
-        archive = options.archive or options.out / "asnq.tar"
-        if not options.archive and not archive.exists():
+def convert(archive, out, splits=None):
+    """Fetch what is not at hand, write the three splits, and return their counts."""
+    if not archive:
+        archive = out / "asnq.tar"
+        if not archive.exists():
             download(URLS, archive)
-        if options.splits:
-            return convert(archive, options.splits, options.out)
-        if archive.is_dir() and plain_or_packed(archive, "unique.dev", "unique.test"):
-            return convert(archive, archive, options.out)
-        with scratch_folder("corpus") as folder:
-            for split, digest in LISTS.items():
-                urls = [f"{url}/unique.{split}" for url in LISTS_URLS]
-                download(urls, folder / f"unique.{split}", digest, "--splits")
-            return convert(archive, folder, options.out)
+    if archive.is_dir() and plain_or_packed(archive, "unique.dev", "unique.test"):
+        splits = splits or archive
+    if splits:
+        return write(archive, splits, out)
+    with scratch_folder("corpus") as folder:
+        for split, digest in LISTS.items():
+            urls = [f"{url}/unique.{split}" for url in LISTS_URLS]
+            download(urls, folder / f"unique.{split}", digest, "--splits")
+        return write(archive, folder, out)
 
-    return run(work, options.out)
 
+SPLITS_HELP = "folder of unique.dev and unique.test, plain or .gz, instead of a download"
+OPTIONS = {"--splits": {"type": pathlib.Path, "help": SPLITS_HELP}}
+main = make_main(__doc__, convert, options=OPTIONS)
 
 if __name__ == "__main__":
     sys.exit(main())

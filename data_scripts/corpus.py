@@ -43,8 +43,7 @@ class Counts:
         for name, totals in self._totals.items():
             figures[name] = dict(totals)
             for key in ("candidates", "correct"):
-                mean = totals[key] / max(totals["questions"], 1)
-                figures[name][f"{key}_per_question"] = round(mean, 2)
+                figures[name][f"{key}_per_question"] = mean(totals[key], totals["questions"])
         return figures
 
 
@@ -90,14 +89,19 @@ def write_public(out, questions, share):
     one of the two. Development questions become the split test, and one in ``share`` training
     questions becomes the split dev.
     """
-    splits = ["train", "dev"] * ("train" in questions) + ["test"] * ("dev" in questions)
+    return write_splits(out, public_splits(questions), divided(questions, share))
 
-    def divided():
-        for question in questions.get("train", ()):
-            yield "dev" if is_dev(question, share) else "train", question
-        yield from zip(itertools.repeat("test"), questions.get("dev", ()))
 
-    return write_splits(out, splits, divided())
+def public_splits(questions):
+    """Return the splits of `write_public`."""
+    return ["train", "dev"] * ("train" in questions) + ["test"] * ("dev" in questions)
+
+
+def divided(questions, share):
+    """Yield the split of each question of `write_public`, and the question."""
+    for question in questions.get("train", ()):
+        yield "dev" if is_dev(question, share) else "train", question
+    yield from zip(itertools.repeat("test"), questions.get("dev", ()))
 
 
 def is_dev(question, share):
@@ -105,34 +109,31 @@ def is_dev(question, share):
     return int(hashlib.sha256(question.id.encode("utf-8")).hexdigest(), 16) % share == 0
 
 
-def _write_counted(path, write, items, size, names):
-    """Write items one at a time; return their number and mean size by ``names``, and the digest."""
+def write_collection(out, documents, name="documents.jsonl"):
+    """Write a file of documents one at a time, and return its counts."""
     sizes = []
 
     def counted():
-        for item in items:
-            sizes.append(size(item))
-            yield item
+        for document in documents:
+            sizes.append(len(document.text))
+            yield document
 
-    write(path, counted())
-    mean = round(sum(sizes) / max(len(sizes), 1), 2)
-    return {names[0]: len(sizes), names[1]: mean, "sha256": sha256(path)}
-
-
-def write_collection(out, documents, name="documents.jsonl"):
-    """Write a file of documents and return its counts."""
-    names = ("documents", "characters_per_document")
-    return _write_counted(
-        out / name, write_documents, documents, lambda document: len(document.text), names
-    )
+    write_documents(out / name, counted())
+    counts = {"documents": len(sizes), "characters_per_document": mean(sum(sizes), len(sizes))}
+    return {**counts, "sha256": sha256(out / name)}
 
 
 def write_open_questions(out, split, questions):
     """Write the questions of a split, which have answers but no candidates, and return counts."""
-    path, names = out / f"{split}.questions.jsonl", ("questions", "answers_per_question")
-    return _write_counted(
-        path, write_questions, questions, lambda question: len(question.answers), names
-    )
+    path, number = out / f"{split}.questions.jsonl", len(questions)
+    write_questions(path, questions)
+    answers = mean(sum(len(question.answers) for question in questions), number)
+    return {"questions": number, "answers_per_question": answers, "sha256": sha256(path)}
+
+
+def mean(total, number):
+    """Return a mean with two digits behind the point; of nothing it is 0."""
+    return round(total / max(number, 1), 2)
 
 
 def open_question(question):
@@ -143,13 +144,9 @@ def open_question(question):
 
 def write_both(out, splits, documents):
     """Write splits, and the same questions beside the documents of their candidates."""
-    stats, collection = {}, {}
-    for split, questions in splits.items():  # all are there before one is written
-        refuse_empty(split, len(questions))
-    for split, questions in splits.items():
-        stats[split] = write_split(out, split, questions)
-        collection[split] = write_open_questions(out, split, map(open_question, questions))
-    collection["documents"] = write_collection(out, documents)
+    opened = {split: list(map(open_question, questions)) for split, questions in splits.items()}
+    collection = write_open(out, opened, documents)
+    stats = {split: write_split(out, split, questions) for split, questions in splits.items()}
     return {**stats, "collection": collection}
 
 
@@ -178,11 +175,6 @@ def numbers(count):
     return parse
 
 
-def write_stats(out, stats):
-    """Write ``stats.json``."""
-    write_json(out / "stats.json", stats)
-
-
 def show(stats):
     """Print the counts of every split, by filter where it has them."""
     for split, counts in stats.items():
@@ -202,16 +194,21 @@ def _line(figures):
 
 
 def make_parser(doc):
-    """Return a parser with the options of every script that reads an archive."""
-    parser = argparse.ArgumentParser(
+    """Return a parser that prints the documentation of a script as it stands."""
+    return argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+
+
+def archive_parser(doc):
+    """Return a parser with the options of every script that reads an archive."""
+    parser = make_parser(doc)
     parser.add_argument("--out", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument("--archive", type=pathlib.Path, help="local copy instead of a download")
     return parser
 
 
-def make_main(doc, convert, downloads, **options):
+def make_main(doc, convert, downloads=None, options=None):
     """Return the command line of a script.
 
     Parameters
@@ -220,25 +217,24 @@ def make_main(doc, convert, downloads, **options):
         Documentation of the script.
     convert : callable
         Takes an archive, the folder to write to and the options by name; returns the counts.
-    downloads : dict of str to (str or list of str, str)
-        Addresses and SHA-256 of the files of the corpus, by their names.
-    **options : dict
-        Settings of `argparse` for each further option.
+    downloads : dict of str to (str or list of str, str), optional
+        Addresses and SHA-256 of the files of the corpus, by their names. Without them the archive
+        is None where no option names one.
+    options : dict of str to dict, optional
+        Further arguments by name, with their settings of `argparse`.
     """
 
     def main(arguments=None):
         """Run the command line."""
-        parser = make_parser(doc)
-        for name, settings in options.items():
-            parser.add_argument("--" + name.replace("_", "-"), **settings)
+        parser = archive_parser(doc)
+        for name, settings in (options or {}).items():
+            parser.add_argument(name, **settings)
         given = vars(parser.parse_args(arguments))
         archive, out = given.pop("archive"), given.pop("out")
 
         def work():
             with opened(archive, downloads) as source:
-                stats = convert(source, out, **given)
-            write_stats(out, stats)
-            return stats
+                return convert(source, out, **given)
 
         return run(work, out)
 
@@ -262,9 +258,7 @@ def make_named_main(doc, sources, folder, fetch):
 
     def main(arguments=None):
         """Run the command line."""
-        parser = argparse.ArgumentParser(
-            description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        parser = make_parser(doc)
         parser.add_argument("names", nargs="*", metavar="NAME", help="what to fetch, see --list")
         parser.add_argument("--list", action="store_true", help="print the names and their uses")
         parser.add_argument("--out", type=pathlib.Path, default=folder, help=f"folder ({folder})")
@@ -292,7 +286,7 @@ def make_named_main(doc, sources, folder, fetch):
 @contextlib.contextmanager
 def opened(archive, downloads):
     """Yield the local copy of a corpus, or the folder of its downloads, or the only one of them."""
-    if archive:
+    if archive or downloads is None:
         yield archive
         return
     with scratch_folder("corpus") as folder:
@@ -311,8 +305,8 @@ def _has_counts(path):
     return any(names & {"questions", "documents", "claims", "examples"} for names in named)
 
 
-def run(work, out, show=show):
-    """Call ``work``, print the counts that it returns by ``show``, and return the exit status.
+def run(work, out):
+    """Call ``work``, write and print the counts that it returns, and return the exit status.
 
     The folder ``out`` is locked meanwhile, and marked by a hidden file, which a killed script
     leaves. Without the mark and ``stats.json``, files in it are those of somebody else.
@@ -333,6 +327,7 @@ def run(work, out, show=show):
             out.mkdir(parents=True, exist_ok=True)
             mark.touch()
             stats = work()
+            write_json(path, stats)
             mark.unlink()
         show(stats)
 

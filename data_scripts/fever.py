@@ -23,7 +23,7 @@ from releases import expecting, lines_of, members, note
 from wqa.data import parse_json
 from wqa.data.documents import LABELS, NO_EVIDENCE, Claim, label_of, write_claims
 from wqa.errors import DataError
-from wqa.io.lines import text_of
+from wqa.io.lines import filled_text, text_of
 
 URL = "https://thunlp.oss-cn-qingdao.aliyuncs.com/KernelGAT/FEVER/KernelGAT.zip"
 DOWNLOADS = {"KernelGAT.zip": (URL, "")}
@@ -61,19 +61,12 @@ def read_claim(line, where, labelled=True):
         evidence = []
         for number, (title, _, sentence, *_) in enumerate(fields["evidence"], 1):
             place = f"{where}, evidence {number}"
-            title, sentence = non_blank(title, "title", place), text_of(sentence, "sentence", place)
+            title, sentence = filled_text(title, "title", place), text_of(sentence, "text", place)
             evidence.append(f"{title}. {sentence}")
-        key, claim = fields["id"], non_blank(fields["claim"], "claim", where)
-    key = str(key) if type(key) is int else non_blank(key, "id", where)
+        key, claim = fields["id"], filled_text(fields["claim"], "claim", where)
+    key = str(key) if type(key) is int else filled_text(key, "id", where)
     kept = tuple(evidence[:MOST_EVIDENCE]) or (NO_EVIDENCE,)
     return Claim(key, claim, kept, label), len(evidence)
-
-
-def non_blank(value, name, where):
-    """Take a value as text that is not blank."""
-    if not text_of(value, name, where).strip():
-        raise DataError(where, f"{name} is empty", "text")
-    return value
 
 
 def figures(counts, split):

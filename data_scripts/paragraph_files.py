@@ -3,7 +3,6 @@
 A line is {"id": "d1", "paragraphs": [["A sentence.", "Another one."], ["A third one."]]}.
 """
 
-import collections
 import json
 from typing import NamedTuple
 
@@ -38,10 +37,7 @@ def paragraph_files(source):
     """Return the files of a source of documents, a file or a folder."""
     if not source.is_dir():
         return [source]
-    files = []
-    for entry in sorted(source.iterdir()):
-        if entry.name.endswith(SUFFIXES) and not entry.name.startswith(".") and entry.is_file():
-            files.append(entry)
+    files = [path for path in sorted(source.glob("[!.]*")) if path.name.endswith(SUFFIXES)]
     if not files:
         hint = "write them with data_scripts/paragraphs.py, or name another folder"
         raise DataError(source, "holds no file of documents", " or ".join(SUFFIXES), hint)
@@ -66,11 +62,6 @@ def _paragraph(sentences):
     if not isinstance(sentences, list) or not sentences or not all(map(str.strip, sentences)):
         raise ValueError(f"a paragraph is {shorten(sentences)}")
     return tuple(sentences)
-
-
-def new_counts():
-    """Return counts of documents, of which all are 0."""
-    return collections.Counter(dict.fromkeys(FIGURES, 0))
 
 
 def count(document, counts):

@@ -34,15 +34,15 @@ import heapq
 import re
 import sys
 
-from corpus import make_parser, open_splits, opened, run, write_stats
-from paragraph_files import FIGURES, ParagraphDocument, count, new_counts, to_line
+from corpus import make_main, open_splits, opened
+from paragraph_files import FIGURES, ParagraphDocument, count, to_line
 from releases import note
 from selqa import read as read_selqa
 from squad_open import DOWNLOADS as SQUAD
 from squad_open import read as read_squad
 from texts import read_texts
 from wikiqa import DOWNLOADS as WIKIQA
-from wikiqa import rows_of
+from wikiqa import rows_of, sentences_of
 
 from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError
@@ -100,17 +100,10 @@ def documents_of_squad(archive):
 
 
 def documents_of_wikiqa(archive):
-    """Yield the documents of WikiQA's training questions, each of one paragraph.
-
-    A document of several questions is read once.
-    """
-    sentences = {}
-    for row in rows_of(archive, "train"):
-        if row.Sentence.strip():
-            # By their ids, as several questions may name a document.
-            sentences.setdefault(row.DocumentID, {})[row.SentenceID] = row.Sentence.strip()
-    for name, found in sentences.items():
-        yield ParagraphDocument(_SPACE.sub("_", name), (tuple(found.values()),))
+    """Yield the documents of WikiQA's training questions, each of one paragraph."""
+    for name, paragraph in sentences_of(rows_of(archive, "train")).items():
+        if paragraph:
+            yield ParagraphDocument(_SPACE.sub("_", name), (paragraph,))
 
 
 def documents_of_selqa(archive):
@@ -148,17 +141,28 @@ def divided(documents, held_out):
         yield "dev", document
 
 
-def convert(archive, options):
-    """Convert the archive of a corpus, and return the counts."""
-    left_out, held_out = collections.Counter(), options.held_out
-    if options.corpus in WITH_PARAGRAPHS:
-        documents = WITH_PARAGRAPHS[options.corpus](archive)
+def convert(archive, out, corpus, held_out):
+    """Write the splits of a corpus, and return the counts."""
+    if not 0 <= held_out <= MOST_HELD_OUT:
+        raise OptionError("--held-out", held_out, f"a number from 0 to {MOST_HELD_OUT:,}")
+    if corpus not in DOWNLOADS and not archive:
+        expected = "a file, a tar or a folder of its texts"
+        raise OptionError("--archive", f"none for {corpus}", expected)
+    with opened(archive, DOWNLOADS.get(corpus)) as source:
+        return write(source, out, corpus, held_out)
+
+
+def write(archive, out, corpus, held_out):
+    """Write the splits of a corpus, and return the counts."""
+    left_out = collections.Counter()
+    if corpus in WITH_PARAGRAPHS:
+        documents = WITH_PARAGRAPHS[corpus](archive)
     else:
-        documents = documents_of_texts(options.corpus, archive, left_out)
+        documents = documents_of_texts(corpus, archive, left_out)
     splits = ["train", "dev"] if held_out else ["train"]
-    counts = {split: new_counts() for split in splits}
+    counts = {split: collections.Counter() for split in splits}
     documents = with_bar(documents, None, "documents", True, "document")
-    with open_splits(options.out, splits) as files:
+    with open_splits(out, splits) as files:
         for split, document in divided(documents, held_out):
             files[split].write(to_line(document) + "\n")
             count(document, counts[split])
@@ -167,34 +171,18 @@ def convert(archive, options):
             raise DataError("the corpus", found, hint="check the archive, or lower --held-out")
     stats = {split: {name: counts[split][name] for name in FIGURES} for split in splits}
     stats["left_out"] = dict(left_out)
-    write_stats(options.out, stats)
     if left_out:
         parts = [f"{number:,} {reason}" for reason, number in sorted(left_out.items())]
         note("left out: " + ", ".join(parts))
     return stats
 
 
-def main(arguments=None):
-    """Run the command line."""
-    parser = make_parser(__doc__)
-    parser.add_argument("corpus", choices=(*SEPARATORS, *WITH_PARAGRAPHS))
-    parser.add_argument(
-        "--held-out", type=int, default=0, metavar="N", help="write N documents to dev.jsonl"
-    )
-    options = parser.parse_args(arguments)
-
-    def work():
-        if not 0 <= options.held_out <= MOST_HELD_OUT:
-            expected = f"a number from 0 to {MOST_HELD_OUT:,}"
-            raise OptionError("--held-out", options.held_out, expected)
-        if options.corpus not in DOWNLOADS and not options.archive:
-            found = f"none for {options.corpus}"
-            raise OptionError("--archive", found, "a file, a tar or a folder of its texts")
-        with opened(options.archive, DOWNLOADS.get(options.corpus)) as archive:
-            return convert(archive, options)
-
-    return run(work, options.out)
-
+HELD_OUT_HELP = "write N documents to dev.jsonl"
+OPTIONS = {
+    "corpus": {"choices": (*SEPARATORS, *WITH_PARAGRAPHS)},
+    "--held-out": {"type": int, "default": 0, "metavar": "N", "help": HELD_OUT_HELP},
+}
+main = make_main(__doc__, convert, options=OPTIONS)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -28,7 +28,7 @@ from releases import expecting, find_files, json_of
 from wqa.data import Candidate, Question
 from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, shorten
-from wqa.io.lines import UniqueIds, text_of
+from wqa.io.lines import UniqueIds, filled_text, text_of
 
 URL = "https://rajpurkar.github.io/SQuAD-explorer/dataset/"
 DOWNLOADS = {f"{name}.json": (f"{URL}{name}.json", "") for name in ("train-v2.0", "dev-v2.0")}
@@ -74,9 +74,7 @@ def _entry(entry, text, where):
             found = f"answer {shorten(span)} does not stand at {shorten(start)}"
             raise DataError(where, found, "the official file")
         spans.append((start, span))
-    key = text_of(entry["id"], "id", where)
-    if not key.strip():
-        raise DataError(where, "an empty id", "text")
+    key = filled_text(entry["id"], "id", where)
     return Entry(key, text_of(entry["question"], "question", where).strip(), spans)
 
 
@@ -126,12 +124,8 @@ def convert(archive, out, unanswered=False):
     return write_public(out, questions, DEV_SHARE)
 
 
-main = make_main(
-    __doc__,
-    convert,
-    DOWNLOADS,
-    unanswered={"action": "store_true", "help": "keep the questions without an answer"},
-)
+OPTIONS = {"--unanswered": {"action": "store_true", "help": "keep the questions without an answer"}}
+main = make_main(__doc__, convert, DOWNLOADS, OPTIONS)
 
 if __name__ == "__main__":
     sys.exit(main())

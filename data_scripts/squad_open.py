@@ -34,14 +34,14 @@ import sqlite3
 import sys
 from typing import List, NamedTuple
 
-from corpus import is_dev, make_main, numbers, write_open
+from corpus import divided, make_main, numbers, public_splits, write_open
 from releases import find_files, note
 from squad import DEV_SHARE, URL, read_articles, read_paragraph
 
 from wqa.data import Question
 from wqa.data.documents import Document
 from wqa.errors import DataError, shorten
-from wqa.io.lines import UniqueIds, text_lines, text_of
+from wqa.io.lines import UniqueIds, filled_text, text_lines, text_of
 
 SPLITS = ("train", "dev", "test")
 #: SQuAD's files by version, the one of the corpus of the papers first.
@@ -75,7 +75,7 @@ def read(archive):
         articles[split] = []
         for number, (title, paragraphs) in enumerate(read_articles(files[split]), 1):
             where = f"{files[split]}, article {number}"
-            title = _title(title, where)
+            title = title_of(title, where)
             if title in titles:
                 raise DataError(where, f"title {shorten(title)} occurs twice", "each title once")
             titles.add(title)
@@ -83,11 +83,9 @@ def read(archive):
     return articles
 
 
-def _title(value, where):
-    title = text_of(value, "title", where).replace("_", " ").strip()
-    if not title:
-        raise DataError(where, f"title is {shorten(value)}", "text")
-    return title
+def title_of(value, where):
+    """Take a value as the title of an article."""
+    return filled_text(value, "title", where).replace("_", " ").strip()
 
 
 def _article(title, paragraphs, ids, where):
@@ -95,9 +93,7 @@ def _article(title, paragraphs, ids, where):
     for number, paragraph in enumerate(paragraphs, 1):
         place = f"{where}, paragraph {number}"
         text, entries = read_paragraph(paragraph, place)
-        if not text.strip():
-            raise DataError(place, "its text is empty", "text")
-        texts.append(text.strip())
+        texts.append(filled_text(text, "its text", place).strip())
         for entry in entries:
             ids.add(entry.id, place)
             answers = dict.fromkeys(answer.strip() for _, answer in entry.spans)
@@ -126,13 +122,10 @@ def chosen(articles, path):
 
 def divide(articles):
     """Return the questions of each split, as the files divide them."""
-    splits = {}
-    if "train" in articles:
-        splits = {"train": [], "dev": []}
-        for question in _questions(articles["train"]):
-            splits["dev" if is_dev(question, DEV_SHARE) else "train"].append(question)
-    if "dev" in articles:
-        splits["test"] = _questions(articles["dev"])
+    splits = {split: [] for split in public_splits(articles)}
+    questions = {name: _questions(part) for name, part in articles.items()}
+    for split, question in divided(questions, DEV_SHARE):
+        splits[split].append(question)
     return splits
 
 
@@ -177,7 +170,7 @@ def paragraphs_of_dump(path):
         with contextlib.closing(sqlite3.connect(address, uri=True)) as dump:
             for row, title, text in dump.execute(query):
                 where = f"{path}, row {row}"
-                title = _title(title, where)
+                title = title_of(title, where)
                 lines = [line.strip() for line in text_of(text, "text", where).split("\n")]
                 kept = [line for line in lines if line not in ("", title)]
                 for number, paragraph in enumerate(kept):
@@ -192,15 +185,15 @@ def convert(archive, out, collection="squad", articles=None, titles=None):
     known = read(archive)
     if titles:
         known = chosen(known, titles)
-    divided, splits = {}, divide(known)
+    parts, splits = {}, divide(known)
     if articles:
-        divided = divide_articles(known, articles, archive)
-        splits = {split: _questions(part) for split, part in divided.items()}
+        parts = divide_articles(known, articles, archive)
+        splits = {split: _questions(part) for split, part in parts.items()}
     documents, own = paragraphs_of(itertools.chain(*known.values())), None
     if collection == "wikipedia":
         documents = paragraphs_of_dump(archive / DUMP)
-    elif divided:
-        own = paragraphs_of(divided["train"])
+    elif parts:
+        own = paragraphs_of(parts["train"])
     stats = write_open(out, splits, documents, own)
     if "train" not in splits:
         note(
@@ -210,23 +203,20 @@ def convert(archive, out, collection="squad", articles=None, titles=None):
     return stats
 
 
-main = make_main(
-    __doc__,
-    convert,
-    DOWNLOADS,
-    collection={
+OPTIONS = {
+    "--collection": {
         "choices": ("squad", "wikipedia"),
         "default": "squad",
-        "help": "documents: SQuAD's own paragraphs, or those of a dump of Wikipedia in the archive "
-        "(default: squad)",
+        "help": "documents: SQuAD's own paragraphs (default), or those of a dump of Wikipedia",
     },
-    articles={
+    "--articles": {
         "type": numbers(3),
         "metavar": "TRAIN,DEV,TEST",
         "help": "numbers of articles whose questions make each split",
     },
-    titles={"metavar": "FILE", "help": "titles of the articles to take, one a line (default: all)"},
-)
+    "--titles": {"metavar": "FILE", "help": "titles of the articles to take (default: all)"},
+}
+main = make_main(__doc__, convert, DOWNLOADS, OPTIONS)
 
 if __name__ == "__main__":
     sys.exit(main())

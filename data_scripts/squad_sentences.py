@@ -22,13 +22,12 @@ import re
 import sys
 
 from corpus import make_main, numbers, write_open
-from releases import plain_or_packed
+from releases import lines_of, plain_or_packed
 from trecqa import CHARACTERS
 
 from wqa.data import Question
 from wqa.data.documents import Document
 from wqa.errors import DataError
-from wqa.io.lines import text_lines
 
 URL = "https://raw.githubusercontent.com/xinyadu/nqg/master/data/processed/"
 #: Names of the release's files, in the order in which their questions are divided.
@@ -49,37 +48,34 @@ MARK = re.compile("|".join(map(re.escape, MARKS)))
 
 
 def read(archive):
-    """Return the questions of each file of the release that is there, with their sentences."""
+    """Return the questions of each part of the release that is there, with their sentences."""
     files = {}
     for name in NAMES:
-        source, target = (plain_or_packed(archive, f"{side}-{name}.txt") for side in ("src", "tgt"))
-        if source and target:
-            files[name] = _pairs(name, source, target)
-        elif source or target:
-            missing = f"{'tgt' if source else 'src'}-{name}.txt"
-            raise DataError(archive, f"holds no {missing}", "both files of a part")
+        if plain_or_packed(archive, f"src-{name}.txt", f"tgt-{name}.txt"):
+            files[name] = _pairs(archive, name)
     if not files:
         found = "holds none of src-train.txt, src-test.txt and src-dev.txt"
         raise DataError(archive, found, "the release's files, plain or .gz")
     return files
 
 
-def _pairs(name, source, target):
-    """Return the id, question and sentence of each line of two files."""
-    sentences, questions = _lines(source), _lines(target)
+def _pairs(archive, name):
+    """Return the id, question and sentence of each line of the two files of a part."""
+    sentences, questions = (_lines(archive, f"{side}-{name}.txt") for side in ("src", "tgt"))
     if len(sentences) != len(questions):
-        expected = f"{len(sentences):,}, as {source.name} has"
-        raise DataError(target, f"{len(questions):,} lines", expected, "fetch both again")
+        where, found = archive / f"tgt-{name}.txt", f"{len(questions):,} lines"
+        expected = f"{len(sentences):,}, as src-{name}.txt has"
+        raise DataError(where, found, expected, "fetch both again")
     ids = [f"{name}-{number}" for number in range(1, len(questions) + 1)]
     return list(zip(ids, questions, sentences))
 
 
-def _lines(path):
+def _lines(archive, name):
     lines = []
-    for number, line in text_lines(path):
+    for where, line in lines_of(archive, name):
         text = MARK.sub(lambda match: MARKS[match.group()], line).strip()
         if not text:
-            raise DataError(f"{path}, line {number}", "it is empty", "a sentence or a question")
+            raise DataError(where, "it is empty", "a sentence or a question")
         lines.append(text)
     return lines
 
@@ -118,17 +114,15 @@ def convert(archive, out, held_out=(1500, 3000)):
     return write_open(out, splits, documents_of(every), documents_of(splits["train"]))
 
 
-main = make_main(
-    __doc__,
-    convert,
-    DOWNLOADS,
-    held_out={
+OPTIONS = {
+    "--held-out": {
         "type": numbers(2),
         "default": "1500,3000",
         "metavar": "DEV,TEST",
         "help": "numbers of questions of the splits dev and test (default: 1500,3000)",
-    },
-)
+    }
+}
+main = make_main(__doc__, convert, DOWNLOADS, OPTIONS)
 
 if __name__ == "__main__":
     sys.exit(main())

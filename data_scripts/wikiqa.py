@@ -67,14 +67,17 @@ def questions_of(rows):
 
 def documents_of(rows):
     """Yield the documents of tables, each once, with the sentences that its questions have."""
-    titles, sentences = {}, {}
-    for row in rows:
-        titles.setdefault(row.DocumentID, row.DocumentTitle)
-        # By their ids: every question of a document has all of its sentences.
+    titles = {row.DocumentID: row.DocumentTitle for row in rows}
+    for document_id, texts in sentences_of(rows).items():
+        yield Document(document_id, " ".join(texts), titles[document_id])
+
+
+def sentences_of(rows):
+    """Return the sentences of each document, those without text left out."""
+    sentences = {}
+    for row in rows:  # by their ids: every question of a document has all of its sentences
         sentences.setdefault(row.DocumentID, {}).setdefault(row.SentenceID, row.Sentence.strip())
-    for document_id, texts in sentences.items():
-        text = " ".join(filter(None, texts.values()))
-        yield Document(document_id, text, titles[document_id])
+    return {key: tuple(filter(None, texts.values())) for key, texts in sentences.items()}
 
 
 def convert(archive, out):

@@ -32,47 +32,30 @@ COLUMNS = {
 }
 
 
-def all_splits(questions):
-    """The three splits of a corpus, with the same questions of each."""
-    return {split: (split, questions) for split in SPLITS}
-
-
-#: Of each table, corpus and split: the split of stats.json, and the questions that the table seems
-#: to count.
+#: Of each table and corpus: the splits of stats.json, and the questions that it seems to count.
+ALL = "train all, dev all, test all"
+ANSWERED = "train no-all-negative, dev no-all-negative, test no-all-negative"
 COUNTED = {
     "cascade": {
-        "asnq": all_splits("all"),
-        "gpd": all_splits("all"),
-        "trecqa": {
-            "train": ("train-all", "all"),
-            "dev": ("dev-40", "clean"),
-            "test": ("test", "clean"),
-        },
-        "wikiqa": all_splits("no-all-negative"),
+        "asnq": ALL,
+        "gpd": ALL,
+        "trecqa": "train-all all, dev-40 clean, test clean",
+        "wikiqa": ANSWERED,
     },
-    "mhs": {"asnq": all_splits("all"), "wikiqa": all_splits("no-all-negative")},
+    "mhs": {"asnq": ALL, "wikiqa": ANSWERED},
     "mspp": {
-        "asnq": all_splits("all"),
-        "wikiqa": {"train": ("train", "all"), "dev": ("dev", "clean"), "test": ("test", "clean")},
-        "trecqa": {
-            "train": ("train-all", "all"),
-            "dev": ("dev", "clean"),
-            "test": ("test", "clean"),
-        },
+        "asnq": ALL,
+        "wikiqa": "train all, dev clean, test clean",
+        "trecqa": "train-all all, dev clean, test clean",
     },
 }
-
-
-def shown(count):
-    """A count, or a mean with one digit behind the point."""
-    return str(round(count, 1))
 
 
 def main(paper, table, data):
     """Write the table."""
     check_choice("paper", paper, COUNTED)
     rows = {split: {"row": split, "drop_ratio": "-"} for split in SPLITS}
-    for corpus, splits in COUNTED[paper].items():
+    for corpus, counted in COUNTED[paper].items():
         path = pathlib.Path(data) / corpus / "stats.json"
         if not path.exists():
             continue
@@ -80,11 +63,10 @@ def main(paper, table, data):
             stats = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise DataError(path, error, "what a script of data_scripts/ writes") from None
-        for row, (split, questions) in splits.items():
+        for row, (split, questions) in zip(SPLITS, map(str.split, counted.split(", "))):
             if split in stats:
-                counts = stats[split][questions]
                 for column, name in COLUMNS[paper].items():
-                    rows[row][f"{corpus}_{column}"] = shown(counts[name])
+                    rows[row][f"{corpus}_{column}"] = str(round(stats[split][questions][name], 1))
     write_rows(table, list(rows.values()))
 
 

@@ -1,6 +1,5 @@
-# Settings and functions that the recipes of one paper share; they source this file. Every setting is overridable:
+# Settings and functions of all recipes, which source this file. A variable of the environment overrides a setting:
 #   ENCODER=encoders/bert CTX=gpu:0-7 SEEDS="0 1 2" recipes/tanda/transfer.sh
-# SMOKE=1 runs a recipe end to end: a tiny random encoder, a few updates, the built-in corpus for every other.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 paper=${paper:-cascade}                      # the folder of the recipes, set by the file that sources this one
@@ -36,12 +35,10 @@ WIKIQA=${WIKIQA:-$DATA/wikiqa} TRECQA=${TRECQA:-$DATA/trecqa} GPD=${GPD:-$DATA/g
 DEPTHS=${DEPTHS-4 6 8 10 12}                 # of the monolithic rankers (section 4.2)
 EXITS=${EXITS:-4,6,8,10,12}                  # rho(i) = 4 + 2 (i - 1)
 SEEDS=${SEEDS:-0} CTX=${CTX:-cpu} PRECISION=${PRECISION:-float32}
-# Section 5.2: Adam, a triangular schedule with a peak of 1e-6 after 4,000 updates, up to 2,000 tokens a mini-batch, 8 GPUs.
-# Footnote 9: on ASNQ 4,000 updates are 950k pairs, 237 an update; at 67 padded tokens a pair these are the 16,000 tokens of
-# eight mini-batches. Ours: an update has UPDATE_TOKENS on any number of devices. Transfers warm up for 4,000 updates, 4 % of
-# an epoch. WikiQA has 24 such updates an epoch and 1,440 in ADAPT_EPOCHS, so adaptations warm up for WARMUP_SHARE of theirs;
-# WARMUP sets a number of updates for both. The paper names no number of epochs: training ends when the dev MAP has not risen
-# for PATIENCE evaluations after the peak, at the latest after TRANSFER_EPOCHS or ADAPT_EPOCHS.
+# Section 5.2: a peak of 1e-6 after 4,000 updates, up to 2,000 tokens a mini-batch, 8 GPUs. Footnote 9: on ASNQ an update has 237
+# pairs, at 67 padded tokens a pair the 16,000 tokens of eight mini-batches. Adaptations, of 1,440 such updates at most on WikiQA,
+# warm up for WARMUP_SHARE of theirs; WARMUP sets a number of updates for both. The paper names no number of epochs: training ends
+# when the dev MAP has not risen for PATIENCE evaluations after the peak.
 LEARNING_RATE=${LEARNING_RATE:-1e-6} CASCADE_LEARNING_RATE=${CASCADE_LEARNING_RATE:-$LEARNING_RATE}
 ADAPT_RATE=${ADAPT_RATE:-$LEARNING_RATE}     # of TANDA's second step
 CASCADE_OPTIONS=${CASCADE_OPTIONS:-}         # how a cascade trains beyond the paper, such as --trained-exits all
@@ -77,9 +74,7 @@ warmup_of() {  # CORPUS
   fi
 }
 
-# NAME SYSTEM CORPUS OPTIONS... A complete run is left alone, or with COMPARE=1 refused if it had other options; a stopped one
-# goes on.
-train() {
+train() {  # NAME SYSTEM CORPUS OPTIONS... With COMPARE=1 a complete run of other options is refused.
   local name=$1 system=$2 corpus=$3 dev; shift 3
   if [ -e "$RUNS/$name/model.params" ] && [ -z "${COMPARE:-}" ]; then return; fi
   dev=$(dev_of "$corpus")
@@ -90,19 +85,42 @@ train() {
     --precision "$PRECISION" "$@" ${limits[@]+"${limits[@]}"}
 }
 
-# JSON-FILE CORPUS RUN OPTIONS... on the corpus's test questions; rankings go beside as JSON-FILE.RATIO.trec, judgements as
-# JSON-FILE.qrels. Figures of the same run by the same options, which JSON-FILE.options has, stay.
-evaluate() {
-  local json=$1 corpus=$2 run=$3 made arguments; shift 3
-  arguments=("$run" --data "$(test_of "$corpus")" --filter "${TEST_FILTER:-$(filter_of "$corpus")}" --ctx "$device" "$@")
-  if [ -d "$run" ]; then made=$run/model.params; else made=$run; fi
-  if [ "$json" -nt "$made" ] && same_as "$json.options" "${arguments[*]}"; then return; fi
-  echo "== $run on $corpus"
-  rm -f "$json.options"  # until figures and rankings are whole
-  "$wqa" evaluate "${arguments[@]}" --json "$json" --trec-run "$json.{}.trec" --run-metadata --write-qrels "$json.qrels"
-  echo "${arguments[*]}" > "$json.options"
-}
 same_as() { [ "$(cat "$1" 2> /dev/null)" = "$2" ]; }  # FILE TEXT: whether the file holds the text
+once() {  # FILE SOURCE... -- COMMAND...: unless FILE is newer than its sources and of the same command, which FILE.options has
+  local out=$1 is_old=; shift
+  [ -e "$out" ] || is_old=1
+  until [ "$1" = -- ]; do
+    [ "$out" -nt "$1" ] || is_old=1
+    shift
+  done
+  shift
+  if [ -z "$is_old" ] && same_as "$out.options" "$*"; then return; fi
+  echo "== $out"
+  rm -f "$out.options"  # until all that the command writes is whole
+  "$@"
+  echo "$*" > "$out.options"
+}
+
+systems=()
+system() {  # NAME RUN.trec: adds a system to the next claims; % in the name of its rankings stands for a seed
+  local seed
+  systems+=(--system "$1")
+  for seed in $SEEDS; do systems+=("${2//%/$seed}"); done
+}
+
+logits() {  # RUN CORPUS OUT OPTIONS...: a teacher's logits of training pairs; those of a run that was trained again are refused
+  [ "$3/meta.json" -nt "$1/model.params" ] ||
+    "$wqa" score "$1" --data "$(split_of "$2" train)" --filter "$(filter_of "$2")" --out "$3" --ctx "$CTX" "${@:4}"
+}
+
+json_of() { if [ -d "$1" ]; then echo "$1/test.json"; else echo "${1%.json}.test.json"; fi; }  # RUN: its figures
+evaluate() {  # JSON CORPUS RUN OPTIONS... on the test questions; rankings go to JSON.RATIO.trec, judgements to JSON.qrels
+  local json=$1 corpus=$2 run=$3 weights=$3; shift 3
+  if [ -d "$run" ]; then weights=$run/model.params; fi
+  once "$json" "$weights" -- "$wqa" evaluate "$run" --data "$(test_of "$corpus")" \
+    --filter "${TEST_FILTER:-$(filter_of "$corpus")}" --ctx "$device" ${METRICS:+--metrics "$METRICS"} "$@" --json "$json" \
+    --trec-run "$json.{}.trec" --run-metadata --write-qrels "$json.qrels"
+}
 
 keep_run() {  # RUN.trec NAME: puts a TREC run beside the recipe, compressed, without the folders of runs and data
   mkdir -p "$KEPT"
@@ -128,36 +146,35 @@ cascade_run() {  # CORPUS SEED
   if [ "$1" = asnq ]; then echo "$RUNS/cascade/transfer${SUFFIX:-}"; else echo "$RUNS/cascade/$1${SUFFIX:-}_seed$2"; fi
 }
 seeds_of() { if [ "$1" = asnq ]; then echo "${SEEDS%% *}"; else echo "$SEEDS"; fi; }  # CORPUS
-sequence_of() { echo "$RUNS/sr_$1_seed$2"; }  # CORPUS SEED: the sequence of monolithic rankers, without .json
+sequence_of() { echo "$RUNS/sr_$1_seed$2.json"; }  # CORPUS SEED: the sequence of monolithic rankers
+trained() {  # FUNCTION CORPUS ARGUMENTS...: the runs that the function names, with a seed behind, and that are trained
+  local seed run
+  for seed in $(seeds_of "$2"); do
+    run=$("$@" "$seed")
+    if [ -e "$run/model.params" ]; then echo "$run"; fi
+  done
+}
 
 collect() {  # TABLE ROW LABEL CORPUS FILE.json...: figures of the seeds of a system as a row of a table
   local table=$1 row=$2 label=$3 corpus=$4; shift 4
   "$python" recipes/rows.py "$table" "$corpus" map,mrr,p@1,ndcg@10,seeds,cost_reduction --row "$row" "$@" --label "$label"
 }
 
-mono_row() {  # TABLE CORPUS DEPTH: a monolithic ranker, over the seeds that were trained
-  local table=$1 corpus=$2 depth=$3 files=() seed run
-  for seed in $(seeds_of "$corpus"); do
-    run=$(mono_run "$corpus" "$depth" "$seed")
-    if [ -e "$run/model.params" ]; then
-      evaluate "$run/test.json" "$corpus" "$run"
-      files+=("$run/test.json")
-    fi
+row() {  # TABLE ROW CORPUS RUN...: figures on test over the seeds
+  local run files=()
+  for run in "${@:4}"; do
+    files+=("$(json_of "$run")")
+    evaluate "${files[-1]}" "$3" "$run"
   done
-  [ ${#files[@]} = 0 ] || collect "$table" "MT $depth layers${NOTE:-}" 0 "$corpus" "${files[@]}"
+  [ ${#files[@]} = 0 ] || collect "$1" "$2" 0 "$3" "${files[@]}"
 }
 
-# TABLE CORPUS RATIO...: each exit on its own, then the whole cascade at drop ratios, which drops from a whole question, or
-# with POOL=batch from batches of its candidates.
-cascade_rows() {
-  local table=$1 corpus=$2 files=() seed run ratio exit json; shift 2
-  for seed in $(seeds_of "$corpus"); do
-    run=$(cascade_run "$corpus" "$seed")
-    if [ -e "$run/model.params" ]; then
-      json=$run/test${POOL:+_$POOL}.json
-      evaluate "$json" "$corpus" "$run" --per-exit --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5 ${POOL:+--pool "$POOL"}
-      files+=("$json")
-    fi
+cascade_rows() {  # TABLE CORPUS RATIO...: each exit, then the whole cascade; with POOL=batch it drops from batches of candidates
+  local table=$1 corpus=$2 files=() run ratio exit; shift 2
+  for run in $(trained cascade_run "$corpus"); do
+    files+=("$run/test${POOL:+_$POOL}.json")
+    evaluate "${files[-1]}" "$corpus" "$run" --per-exit --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5 \
+      ${POOL:+--pool "$POOL"}
   done
   [ ${#files[@]} = 0 ] && return
   for exit in ${EXITS//,/ }; do

@@ -284,10 +284,7 @@ def main(command, *arguments):
     *arguments : str
         The command's own.
     """
-    commands = {"make": make, "complete": complete, "batches": write_batches}
-    if command not in commands:
-        sys.exit(f"{command}; expected make, complete or batches")
-    commands[command](*arguments)
+    {"make": make, "complete": complete, "batches": write_batches}[command](*arguments)
 
 
 if __name__ == "__main__":

@@ -8,26 +8,14 @@ encoded pairs, and in bfloat16 and int8 the seconds from text to ranking as well
 the two is the same in every precision.
 """
 
-import json
-import os
 import sys
 import time
+
+from machine import answer, resident, say
 
 from wqa.data import read_questions
 from wqa.errors import MissingDependency, PrecisionError
 from wqa.systems.load import load_ranker
-
-
-def resident():
-    """Memory of the process.
-
-    Returns
-    -------
-    float
-        MiB.
-    """
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def timed(function, *arguments):
@@ -89,12 +77,10 @@ def main(run, data, precision, *ratios):
     try:
         ranker = load_ranker(run, precision=precision)
     except (PrecisionError, MissingDependency) as error:
-        print(json.dumps({"left_out": str(error)}), flush=True)
-        return
+        return say(left_out=str(error))
     questions = list(read_questions(data))
-    print(json.dumps({"ready": True}), flush=True)
-    for line in sys.stdin:
-        begin, end = map(int, line.split())
+
+    def work(begin, end):
         chunk = questions[begin:end]
         encode = ranker.inputs.encode
         pairs = [encode(question.question, question.texts, question.id) for question in chunk]
@@ -109,8 +95,10 @@ def main(run, data, precision, *ratios):
             row["scores"] = [scores_of(ranking, drop_ratio) for ranking in rankings]
             rows.append(row)
         tokens = sum(len(pair.token_ids) for question in pairs for pair in question)
-        answer = {"rows": rows, "tokens": tokens, "memory_mib": resident()}
-        print(json.dumps(answer), flush=True)
+        return {"rows": rows, "tokens": tokens, "memory_mib": resident()}
+
+    say(ready=True)
+    return answer(work)
 
 
 if __name__ == "__main__":

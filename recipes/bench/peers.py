@@ -16,6 +16,7 @@ import time
 
 import numpy as np
 import torch
+from machine import answer, resident, say
 from peer_models import MODELS
 
 MAX_LENGTH = 128
@@ -40,8 +41,8 @@ def read(path):
     questions = []
     with open(path, encoding="utf-8") as lines:
         for record in map(json.loads, lines):
-            texts = [candidate["text"] for candidate in record["candidates"]]
-            questions.append([(record["question"], text) for text in texts])
+            candidates = record["candidates"]
+            questions.append([(record["question"], candidate["text"]) for candidate in candidates])
     return questions
 
 
@@ -240,18 +241,16 @@ def main(directory, data, peer, precision):
     try:
         rank = load(directory, questions, peer, precision)
     except Exception as error:  # of any library, such as for instructions that are missing
-        print(json.dumps({"left_out": f"{type(error).__name__}: {error}"}), flush=True)
-        return
-    print(json.dumps({"setting": rank.setting}), flush=True)
-    for line in sys.stdin:
-        begin, end = map(int, line.split())
+        return say(left_out=f"{type(error).__name__}: {error}")
+
+    def work(begin, end):
         start = time.perf_counter()
         scores = rank(begin, end)
-        seconds = time.perf_counter() - start
-        with open("/proc/self/statm", encoding="ascii") as file:
-            memory = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-        rows = [{"drop_ratio": 0.0, "seconds": seconds, "scores": scores}]
-        print(json.dumps({"rows": rows, "memory_mib": memory}), flush=True)
+        row = {"drop_ratio": 0.0, "seconds": time.perf_counter() - start, "scores": scores}
+        return {"rows": [row], "memory_mib": resident()}
+
+    say(setting=rank.setting)
+    return answer(work)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ It is `wqa.train` from a run, with a turn of UPDATES updates between two evaluat
 evaluator reports the seconds of the turn and waits for the next line on standard input.
 """
 
-import json
 import pathlib
 import sys
 import time
+
+from machine import say
 
 from wqa.config import TrainingConfig, read_run_config
 from wqa.errors import MissingDependency, PrecisionError
@@ -44,7 +45,7 @@ class Turns:
         import mxnet as mx  # not before wqa, which sets the threads that MXNet reads when imported
 
         mx.nd.waitall()
-        print(json.dumps({"seconds": time.perf_counter() - self._start}), flush=True)
+        say(seconds=time.perf_counter() - self._start)
         self.wait()
         return {"map": float("-inf")}
 
@@ -79,7 +80,7 @@ def main(run, data, engine, precision, updates, out):
 
     def make_evaluator(inputs):
         """Report that the data is encoded, and wait for the first turn."""
-        print(json.dumps({"ready": True}), flush=True)
+        say(ready=True)
         turns.wait()
         return turns
 
@@ -95,7 +96,7 @@ def main(run, data, engine, precision, updates, out):
             **record.network,
         )
     except (PrecisionError, MissingDependency) as error:
-        print(json.dumps({"left_out": str(error)}), flush=True)
+        say(left_out=str(error))
 
 
 if __name__ == "__main__":

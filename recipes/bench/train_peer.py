@@ -7,13 +7,13 @@ is a line of JSON with the seconds. bfloat16 runs under autocast, as PyTorch adv
 is ``torch.compile`` for shapes that change.
 """
 
-import json
 import os
 import sys
 import time
 
 import numpy as np
 import torch
+from machine import answer, say
 from transformers import AutoModelForSequenceClassification
 
 
@@ -89,15 +89,16 @@ def main(directory, batches, precision, compiled=""):
     try:
         training.backward(0)
     except RuntimeError as error:  # PyTorch has no type of its own for missing instructions
-        print(json.dumps({"left_out": f"{type(error).__name__}: {error}"}), flush=True)
-        return
-    print(json.dumps({"ready": True}), flush=True)
-    for line in sys.stdin:
-        begin, end = map(int, line.split())
+        return say(left_out=f"{type(error).__name__}: {error}")
+
+    def work(begin, end):
         start = time.perf_counter()
         for number in range(begin, end):
             training.update(number)
-        print(json.dumps({"seconds": time.perf_counter() - start}), flush=True)
+        return {"seconds": time.perf_counter() - start}
+
+    say(ready=True)
+    return answer(work)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,6 @@
 #!/usr/bin/env bash
 # The transferred Cascade Transformer adapted to WikiQA and TREC-QA (Soldaini and Moschitti 2020, Table 2, rows "CT") or GPD
-# (Table 3). The transfer is run first where it is missing.
-#
-#   recipes/cascade/adapt.sh                       WikiQA and TREC-QA, seed 0
-#   CORPORA=gpd recipes/cascade/adapt.sh           a collection of one's own under data/gpd/
-#   TRANSFER=0 recipes/cascade/adapt.sh            from the plain encoder, to see what the transfer brings
+# (Table 3). The transfer is run first where it is missing. CORPORA and TRANSFER are those of recipes/tanda/adapt.sh.
 #   SUFFIX=_all CASCADE_OPTIONS="--trained-exits all" recipes/cascade/adapt.sh     another rule of training, under names of its own
 . "$(dirname "$0")/../settings.sh"
 [ "${TRANSFER:-1}" = 0 ] || recipes/cascade/transfer.sh

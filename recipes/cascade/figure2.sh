@@ -1,15 +1,12 @@
 #!/usr/bin/env bash
 # Figure 2 (Soldaini and Moschitti 2020, section 5.5): all 6^4 drop ratios of the cascade on GPD's development questions,
 # against their cost; and, on the test questions, the best that costs no more than drop ratio 0.3 everywhere (BUDGET).
-#
-#   recipes/cascade/figure2.sh                     writes $RESULTS/figure2.png, .tsv and .txt
 #   CORPUS=wikiqa BUDGET=0.7 recipes/cascade/figure2.sh
 . "$(dirname "$0")/../settings.sh"
 needs plots matplotlib
-corpus=${CORPUS:-gpd} name=${NAME:-figure2}
+corpus=${CORPUS:-gpd} name=${NAME:-figure2} run=$(cascade_run "${CORPUS:-gpd}" "${SEEDS%% *}")
 [ "${TRAIN:-1}" = 0 ] || CORPORA=$corpus recipes/cascade/adapt.sh
 
-run=$(cascade_run "$corpus" "${SEEDS%% *}")
 "$wqa" tune "$run" --data "$(dev_of "$corpus")" --filter "$(filter_of "$corpus")" --max-cost "${BUDGET:-0.63}" \
   --out "$RUNS/$name" --ctx "$device" | sed "s|$RUNS/||g" | tee "$RESULTS/$name.txt"
 "$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$device" \

@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
 # Table 3 (Soldaini and Moschitti 2020) on ASNQ and GPD: monolithic rankers of 4 to 12 layers, the sequential ranker over them
-# and the cascade at drop ratios 0.3, 0.4 and 0.5, and each of the cascade's exits. GPD is not public: any collection under
-# data/gpd/ stands in; without one its columns stay empty.
-#
-#   recipes/cascade/table3.sh        RoBERTa-base; settings: recipes/settings.sh
+# and the cascade at drop ratios, and each of the cascade's exits. GPD is not public: any collection under data/gpd/ stands in;
+# without one its columns stay empty. TRAIN=0 evaluates what is trained.
 . "$(dirname "$0")/../settings.sh"
-table=${TABLE:-$RESULTS/table3.tsv}
+table=${TABLE:-$RESULTS/${NAME:-table3}.tsv} ratios=${RATIOS-0.3 0.4 0.5}
 
 for corpus in ${CORPORA:-asnq gpd}; do
   if [ ! -e "$(test_of "$corpus")" ]; then
@@ -13,14 +11,16 @@ for corpus in ${CORPORA:-asnq gpd}; do
     continue
   fi
   if [ "${TRAIN:-1}" = 1 ]; then
-    case $corpus in
-      asnq) recipes/tanda/transfer.sh; recipes/cascade/transfer.sh ;;
-      *) CORPORA=$corpus recipes/tanda/adapt.sh; CORPORA=$corpus recipes/cascade/adapt.sh ;;
-    esac
+    step=adapt
+    if [ "$corpus" = asnq ]; then step=transfer; fi
+    CORPORA=$corpus recipes/tanda/$step.sh
+    CORPORA=$corpus recipes/cascade/$step.sh
   fi
-  for depth in $DEPTHS; do mono_row "$table" "$corpus" "$depth"; done
-  sequences=()
-  for seed in $(seeds_of "$corpus"); do
+  for depth in $DEPTHS; do
+    row "$table" "MT $depth layers${NOTE:-}" "$corpus" $(trained mono_run "$corpus" "$depth")
+  done
+  files=()
+  for seed in ${ratios:+${DEPTHS:+$(seeds_of "$corpus")}}; do
     rankers=
     for depth in $DEPTHS; do
       run=$(mono_run "$corpus" "$depth" "$seed")
@@ -30,17 +30,16 @@ for corpus in ${CORPORA:-asnq gpd}; do
       fi
       rankers="$rankers${rankers:+, }\"${run#"$RUNS"/}\""
     done
-    if [ -z "$DEPTHS" ]; then continue; fi  # the cascade's rows alone
-    file=$(sequence_of "$corpus" "$seed") content="{\"rankers\": [$rankers], \"drop_ratio\": 0.3}"
-    same_as "$file.json" "$content" || echo "$content" > "$file.json"
-    evaluate "$file.test.json" "$corpus" "$file.json" --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5
-    sequences+=("$file.test.json")
+    sequence=$(sequence_of "$corpus" "$seed") content="{\"rankers\": [$rankers], \"drop_ratio\": 0.3}"
+    same_as "$sequence" "$content" || echo "$content" > "$sequence"
+    files+=("$(json_of "$sequence")")
+    evaluate "${files[-1]}" "$corpus" "$sequence" --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5
   done
-  for ratio in 0.3 0.4 0.5; do
-    [ ${#sequences[@]} = 0 ] || collect "$table" SR "$ratio" "$corpus" "${sequences[@]}"
+  for ratio in $ratios; do
+    [ ${#files[@]} = 0 ] || collect "$table" SR "$ratio" "$corpus" "${files[@]}"
   done
-  cascade_rows "$table" "$corpus" 0.3 0.4 0.5
+  cascade_rows "$table" "$corpus" $ratios
   # The paper drops inside batches (section 4.3), which ASNQ's 400 candidates exceed.
-  if [ "$corpus" = asnq ]; then POOL=batch NOTE=" in batches" cascade_rows "$table" "$corpus" 0.3 0.4 0.5; fi
+  if [ "$corpus" = asnq ]; then POOL=batch NOTE=" in batches" cascade_rows "$table" "$corpus" $ratios; fi
 done
 cat "$table"

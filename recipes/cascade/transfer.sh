@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
 # The Cascade Transformer on ASNQ (Soldaini and Moschitti 2020, section 5.2): rows "Cascade transformer" of Table 3 for ASNQ,
 # and the start of every adaptation.
-#
-#   recipes/cascade/transfer.sh        RoBERTa-base, exits 4, 6, 8, 10, 12; settings: recipes/settings.sh
 . "$(dirname "$0")/../settings.sh"
 
 tokenize_asnq

@@ -1,11 +1,7 @@
 #!/usr/bin/env bash
-# Rankers without training, on the questions of the small tables: the similarity of tokens and of means by MiniLM, which its
-# authors trained on a billion pairs of texts, BM25, and word overlap. The files of TREC-QA list correct candidates first, so
-# that the original order counts on WikiQA alone. Writes $RESULTS/untrained.tsv. SIZE=base adds all-mpnet-base-v2 and takes the
-# test questions of both corpora, into $RESULTS/base_untrained.tsv.
-#
-#   DATA=data recipes/cascade/untrained.sh   a minute and a half on two cores
-#   SIZE=base DATA=data recipes/cascade/untrained.sh
+# Rankers without training: the similarity of tokens and of means by MiniLM, BM25, and word overlap. The files of TREC-QA list
+# correct candidates first, so that the original order counts on WikiQA alone. SIZE=base adds all-mpnet-base-v2 and takes the test
+# questions of both corpora, into $RESULTS/base_untrained.tsv.
 if [ "${SMOKE:-0}" != 1 ]; then
   export ENCODER=${ENCODER:-minilm} RUNS=${RUNS:-runs/cascade_minilm} CORPORA=${CORPORA:-wikiqa trecqa}
   [ "${SIZE:-minilm}" = base ] || export TRECQA_TEST=${DATA:-data}/trecqa/dev-clean.jsonl

@@ -31,12 +31,10 @@ def count(data, corpus):
             continue
         counted = len(filter_questions(questions, row["filter"]))
         if counted != int(row["questions"]):
-            raise DataError(
-                data,
-                f"{counted} questions by the filter {row['filter']}",
-                f"{row['questions']}, as {row['source']} counts those of {corpus}",
-                "make the split anew with the script of the corpus in data_scripts/",
-            )
+            found = f"{counted} questions by the filter {row['filter']}"
+            expected = f"{row['questions']}, as {row['source']} counts those of {corpus}"
+            hint = "make the split anew with the script of the corpus in data_scripts/"
+            raise DataError(data, found, expected, hint)
 
 
 def classes_of(run, qrels):

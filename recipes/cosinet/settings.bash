@@ -1,5 +1,4 @@
-# Settings and functions of the recipes of Cosinet (Bonadiman and Moschitti 2020), which source this file; those of
-# recipes/settings.sh hold as well. SMOKE=1 takes the built-in corpus for every other, and a table of a few words.
+# Settings and functions of the recipes of Cosinet (Bonadiman and Moschitti 2020), beside those of recipes/settings.sh.
 paper=cosinet
 if [ "${SMOKE:-0}" = 1 ]; then
   SEEDS=${SEEDS:-0 1} MODELS=${MODELS:-cosinet cosinet_list_birnn bert} UNITS=${UNITS:-12}
@@ -19,11 +18,10 @@ TABLE_KIND=${TABLE_KIND:-numberbatch}   # of word vectors: numberbatch, distille
 UNITS=${UNITS:-300}                     # section 5.2
 WORD_FILE=${WORD_FILE:-vectors/numberbatch-en-19.08.txt.gz}  # python data_scripts/word_vectors.py numberbatch --out vectors
 WORD_ENCODER=${WORD_ENCODER:-minilm}    # whose words are distilled
-# To which the word vectors of Compare-Aggregate are scaled, as words of length 1 leave its attention nearly uniform. The paper does
-# not say which vectors it has; 10 was chosen on WikiQA's dev (recipes/cosinet/logs/README.md).
+# To which the word vectors of Compare-Aggregate are scaled, as words of length 1 leave its attention nearly uniform; chosen on
+# WikiQA's dev (recipes/cosinet/logs/README.md).
 CA_LENGTH=${CA_LENGTH:-10}
-# Section 5.2: three epochs, a slanted triangular schedule, no early stopping; the defaults of `wqa train cosinet` and
-# `compare_aggregate`. The paper says nothing of BERT-base's fine-tuning but its time; these are ours, not tuned.
+# Ours, not tuned. Section 5.2's settings of the other networks are the defaults of `wqa train`.
 BERT_RATE=${BERT_RATE:-2e-5} BERT_EPOCHS=${BERT_EPOCHS:-3}
 FIRST_SEED=${SEEDS%% *}
 METRICS=map,mrr,p@1
@@ -42,11 +40,11 @@ words_of() {  # MODEL CORPUS
   echo "$RUNS/cosinet/words_$2_$TABLE_KIND$length"
 }
 embed() {  # MODEL CORPUS: the table of word vectors, of the words of all splits; no label is read
-  local out options split texts=()
+  local out options file texts=()
   out=$(words_of "$1" "$2")
   if [ -e "$out/meta.json" ]; then return; fi
-  for split in train dev test; do
-    if [ -e "$(split_of "$2" $split)" ]; then texts+=("$(split_of "$2" $split)"); fi
+  for file in "$(train_of "$2")" "$(dev_of "$2")" "$(test_of "$2")"; do
+    if [ -e "$file" ]; then texts+=("$file"); fi
   done
   case $TABLE_KIND in
     distilled) options=(--encoder "$WORD_ENCODER" --units "$UNITS") ;;
@@ -60,7 +58,11 @@ embed() {  # MODEL CORPUS: the table of word vectors, of the words of all splits
 
 # A model is cosinet or ca, _list where the loss is listwise, and its recurrent layer; bert is a fine-tuned encoder.
 run_of() { echo "$RUNS/cosinet/${1}_$2_$3"; }  # MODEL CORPUS SEED
-seeds_of() { case $1 in bert) echo "$FIRST_SEED" ;; ca | ca_*) echo "$CA_SEEDS" ;; *) echo "$SEEDS" ;; esac; }  # MODEL
+seeds_of() { case $1 in  # MODEL or baseline
+  rr | wo* | bert) echo "$FIRST_SEED" ;;
+  ca | ca_*) echo "$CA_SEEDS" ;;
+  *) echo "$SEEDS" ;;
+  esac; }
 fit() {  # MODEL CORPUS SEED: trains it where that was not done; with COMPARE=1 a complete run of other options is refused
   local model=$1 corpus=$2 run options
   run=$(run_of "$@")
@@ -92,22 +94,16 @@ title_of() {  # MODEL: the row of the tables
 all_models() {  # KIND: cosinet or ca, in the order of Table 4
   echo "$1 ${1}_list ${1}_list_rnn ${1}_list_birnn ${1}_list_lstm ${1}_list_bilstm"
 }
-figures_of() {  # MODEL CORPUS: a file a seed, one of a baseline
-  local seed
-  case $1 in rr | wo* | random*) echo "$RUNS/cosinet/${1//:/_}_$2.json"; return ;; esac
-  for seed in $(seeds_of "$1"); do echo "$(run_of "$1" "$2" "$seed")/test.json"; done
+figures_of() {  # MODEL CORPUS SEED; a baseline has one file
+  case $1 in rr | wo* | random*) echo "$RUNS/cosinet/${1//:/_}_$2.json" ;; *) echo "$(run_of "$@")/test.json" ;; esac
 }
 
 baseline() {  # NAME CORPUS: its figures; WO's ties count against the correct candidates, which no TREC run can say
-  local json arguments; json=$(figures_of "$1" "$2")
-  arguments=("$1" --data "$(test_of "$2")" --filter "$(filter_of "$2")" --metrics "$METRICS")
-  if [ "$1" != wo ]; then
-    evaluate "$json" "$2" "$1" --metrics "$METRICS"
-  elif [ ! -e "$json" ] || ! same_as "$json.options" "${arguments[*]}"; then
-    echo "== $1 on $2"
-    "$wqa" evaluate "${arguments[@]}" --json "$json"
-    echo "${arguments[*]}" > "$json.options"
-  fi
+  local json; json=$(figures_of "$1" "$2")
+  case $1 in
+    wo) once "$json" -- "$wqa" evaluate wo --data "$(test_of "$2")" --filter "$(filter_of "$2")" --metrics "$METRICS" --json "$json" ;;
+    *) evaluate "$json" "$2" "$1" ;;
+  esac
 }
 baseline_rows() {  # TABLE CORPUS COLUMNS
   local name
@@ -121,7 +117,7 @@ row() {  # TABLE CORPUS COLUMNS MODEL: figures over the seeds
   for seed in $(seeds_of "$model"); do
     fit "$model" "$corpus" "$seed"
     run=$(run_of "$model" "$corpus" "$seed")
-    evaluate "$run/test.json" "$corpus" "$run" --metrics "$METRICS"
+    evaluate "$run/test.json" "$corpus" "$run"
     runs+=("$run")
   done
   "$python" recipes/rows.py "$table" "$corpus" "$columns,params,epoch_seconds,train_seconds,seeds" --row "$(title_of "$model")" \
@@ -136,18 +132,13 @@ rows_and_claims() {  # TABLE CORPUS COLUMNS CLAIMS: rows of the baselines and of
   claims "$2" | tee "$4"
 }
 claims() {  # CORPUS: tests over questions and seeds; a difference is the second's less the first's
-  local corpus=$1 pair model file files birnn=cosinet_list_birnn systems=() pairs=() added=" "
+  local corpus=$1 pair model birnn=cosinet_list_birnn systems=() pairs=()
+  for model in wo+rr $(all_models cosinet) ca ca_list_birnn; do
+    SEEDS=$(seeds_of "$model") system "$(title_of "$model")" "$(figures_of "$model" "$corpus" %).0.trec"
+  done
   for pair in "wo+rr $birnn" "wo+rr cosinet_list_bilstm" "wo+rr cosinet_list_rnn" "wo+rr cosinet_list_lstm" "cosinet $birnn" \
     "cosinet cosinet_list" "cosinet_list $birnn" "cosinet_list_lstm $birnn" "ca cosinet" "ca_list_birnn $birnn"; do
-    for file in $(figures_of "${pair% *}" "$corpus") $(figures_of "${pair#* }" "$corpus"); do
-      [ -e "$file" ] || continue 2  # not all seeds are there
-    done
-    for model in $pair; do
-      files=($(figures_of "$model" "$corpus"))
-      if [[ $added != *" $model "* ]]; then systems+=(--system "$(title_of "$model")" "${files[@]/%/.0.trec}"); fi
-      added="$added$model "
-    done
     pairs+=(--pair "$(title_of "${pair% *}")" "$(title_of "${pair#* }")")
   done
-  [ ${#pairs[@]} = 0 ] || "$python" recipes/claims.py "${files[0]}.qrels" "$METRICS" "${systems[@]}" "${pairs[@]}"
+  "$python" recipes/claims.py "$(figures_of wo+rr "$corpus").qrels" "$METRICS" "${systems[@]}" "${pairs[@]}"
 }

@@ -1,13 +1,10 @@
 #!/usr/bin/env bash
 # Table 5 in small: the first two thirds of the questions of SQuAD's development set train and the rest test, cut between two
-# paragraphs. Word vectors are distilled from MiniLM. Compare-Aggregate, which takes ten times as long, has one seed. Writes
-# $RESULTS/squad_small.tsv, and tests of the paper's claims over questions and seeds ($RESULTS/squad_small_claims.txt).
-#
+# paragraphs. Word vectors are distilled from MiniLM; Compare-Aggregate has one seed. Writes $RESULTS/squad_small*.
 #   python data_scripts/squad.py --unanswered --out data/squad_sent && DATA=data recipes/cosinet/squad_small.sh
-export CA_SEEDS=${CA_SEEDS:-0}
+export CA_SEEDS=${CA_SEEDS:-0} MODELS=${MODELS:-cosinet cosinet_list cosinet_list_birnn ca ca_list ca_list_birnn}
 if [ "${SMOKE:-0}" != 1 ]; then
   export RUNS=${RUNS:-runs/cosinet_squad} TABLE_KIND=${TABLE_KIND:-distilled}
-  export MODELS=${MODELS:-cosinet cosinet_list cosinet_list_birnn ca ca_list ca_list_birnn}
 else
   export MODELS="cosinet_list cosinet_list_birnn ca_list_birnn"
 fi

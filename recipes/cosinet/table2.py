@@ -18,24 +18,19 @@ from wqa.evaluation.report import read_rows, write_rows
 from wqa.text.words import split_words
 
 
-def words_of(text):
-    """Number of words of a text."""
-    return len(split_words(text))
-
-
 def statistics(questions):
     """The first rows of the table."""
     count = len(questions)
     texts = [text for question in questions for text in question.texts]
     answered = sum(1 in question.labels for question in questions)
-    in_questions = sum(words_of(question.question) for question in questions)
+    in_questions = sum(len(split_words(question.question)) for question in questions)
     return {
         "questions": str(count),
         "sentences": str(len(texts)),
         "% of questions answered": f"{100 * answered / count:.2f}",
         "candidates a question": f"{len(texts) / count:.2f}",
         "words a question": f"{in_questions / count:.2f}",
-        "words a candidate": f"{sum(map(words_of, texts)) / len(texts):.2f}",
+        "words a candidate": f"{sum(map(len, map(split_words, texts))) / len(texts):.2f}",
     }
 
 

@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
 # Table 4 (Bonadiman and Moschitti 2020), and with it Table 3's rule baselines, on WikiQA: Cosinet and Compare-Aggregate,
-# pointwise and listwise, with each recurrent layer. Rows are means and deviations over the seeds, with the trained
-# parameters and the seconds of training. Tests of the paper's claims are over questions and seeds ($RESULTS/claims_wikiqa.txt).
-#
+# pointwise and listwise, with each recurrent layer. Tests of the paper's claims go to $RESULTS/claims_wikiqa.txt.
 #   RUNS=runs/cosinet_distilled MODELS="cosinet cosinet_list_birnn" TABLE_KIND=distilled recipes/cosinet/table4.sh
 . "$(dirname "$0")/settings.bash"
 MODELS=${MODELS:-$(all_models cosinet) $(all_models ca) bert}

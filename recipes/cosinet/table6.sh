@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Table 6 (Bonadiman and Moschitti 2020) on NQ-LA, the paragraphs of Natural Questions' pages. Writes tests of the paper's
-# claims over questions and seeds ($RESULTS/claims_nqla.txt).
+# Table 6 (Bonadiman and Moschitti 2020) on NQ-LA, the paragraphs of Natural Questions' pages, with tests of the paper's claims
+# ($RESULTS/claims_nqla.txt).
 if [ "${SMOKE:-0}" = 1 ]; then SEEDS=0 MODELS=${MODELS:-ca cosinet_list_birnn}; fi
 . "$(dirname "$0")/settings.bash"
 MODELS=${MODELS:-cosinet cosinet_list cosinet_list_birnn ca ca_list ca_list_birnn}
-
 rows_and_claims "${TABLE:-$RESULTS/table6.tsv}" nqla map,mrr,p@1 "$RESULTS/claims_nqla.txt"

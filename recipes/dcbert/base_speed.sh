@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
 # Speed at BERT-base's size with random weights (Zhang et al. 2020, section 3; Table 1 and 3, "Retriever Speedup"): DC-BERT and
-# its linear variant with and without a cache, in turn with the re-ranker of the concatenation, one question at a time. Writes
-# $RESULTS/base_speed_PRECISION.txt and base_speed_linear_PRECISION.txt, what `recipes/bench/random_weights.py` prints.
-#
+# its linear variant with and without a cache, in turn with the re-ranker of the concatenation, one question at a time.
 #   PRECISIONS="float32 bfloat16 int8" recipes/dcbert/base_speed.sh
 paper=dcbert
 . "$(dirname "$0")/../settings.sh"

@@ -1,9 +1,6 @@
 #!/usr/bin/env bash
 # Figure 2 (Zhang et al. 2020) on Natural Questions Open: (a) P@N over N of DC-BERT and its variants, $RESULTS/figure2a.tsv; (b)
-# quality and speed over the number K of interaction layers, $RESULTS/figure2b.tsv. The paper draws these curves without
-# numbers.
-#
-#   INTERACTIONS="1 2 3" recipes/dcbert/figure2.sh
+# quality and speed over the number K of interaction layers, $RESULTS/figure2b.tsv.
 if [ "${SMOKE:-0}" != 1 ]; then CORPORA=${CORPORA:-nq}; fi
 . "$(dirname "$0")/settings.bash"
 name=${NAME:-figure2}

@@ -1,11 +1,8 @@
 #!/usr/bin/env bash
 # Tables 1 to 3 and Figure 2 in small: MiniLM, and 16 of the 35 articles of SQuAD 2.0's development set as an open collection
 # (articles.txt), 646 paragraphs; questions of ten articles to train, three to tune, three to report. The re-ranker and DC-BERT
-# have three seeds. Trains what is missing, nearly three hours on two cores. Writes results/minilm_squad.tsv, with the times of
-# one sitting (speed_minilm_squad.txt), holds the paper's claims to paired tests (minilm_claims.txt), and runs figure2.sh
-# (minilm_figure2*).
-#
-#   DATA=data ARCHIVE=dev-v2.0.json.gz recipes/dcbert/minilm_tables.sh
+# have three seeds. Writes results/minilm_squad.tsv, minilm_claims.txt and minilm_figure2*, with times of one sitting.
+#   DATA=data ARCHIVE=dev-v2.0.json.gz recipes/dcbert/minilm_tables.sh    nearly three hours on two cores
 . "$(dirname "$0")/minilm.bash"
 table=$RESULTS/minilm_squad.tsv speed=$RUNS/dcbert/speed_minilm_squad.json
 columns=p@1,p@5,p@10,pbt@10,ptb@10,map,em,f1,p@1_kept,p@10_kept,em_kept,questions_per_second,speedup

@@ -19,7 +19,7 @@ import numpy as np
 
 from wqa.data import Candidate, read_questions, write_questions
 from wqa.data.documents import read_documents
-from wqa.errors import OptionError, run_script
+from wqa.errors import run_script
 from wqa.retrieval.methods import contains_spans, joined
 
 
@@ -60,18 +60,15 @@ def by_distance(index, length):
                 yield other
 
 
-def main(arguments):
+def main():
     """Write the sampled questions, and print how many documents they have."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("retrieved")
     parser.add_argument("documents")
     parser.add_argument("out")
     for name, default in (("negatives", 1), ("near", 0), ("random", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    options = parser.parse_args(arguments)
-    for name in ("negatives", "near", "random"):
-        if getattr(options, name) < 0:
-            raise OptionError(f"--{name}", getattr(options, name), "a whole number from 0")
+    options = parser.parse_args()
     documents = list(read_documents(options.documents))
     texts = [joined(document.full_text) for document in documents]
     index_of = {document.id: index for index, document in enumerate(documents)}
@@ -85,4 +82,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    run_script(main, None)
+    run_script(main)

@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # Table 3, and K of Figure 2b, in small over a collection on which TF-IDF is far from its limit: SQuAD's questions, and the
-# sentences that answer them as the documents (data_scripts/squad_sentences.py), with MiniLM for BERT-base. DC-BERT learns from
-# random documents beside a retrieved one first, then from more retrieved ones: logs/README.md says why. Trains what is missing,
-# and writes results/sentences.tsv and paired tests of the claims with their intervals, results/sentences_claims.txt.
-#
+# sentences that answer them as the documents, with MiniLM for BERT-base (results/sentences.tsv, sentences_claims.txt). DC-BERT
+# learns from random documents beside a retrieved one first, then from more retrieved ones: logs/README.md says why.
 #   DATA=data ARCHIVE=FOLDER recipes/dcbert/sentences.sh    ARCHIVE is the folder of Du et al. 2017
 #   RANKERS="bert dcbert_1 comparison" recipes/dcbert/sentences.sh
 set -euo pipefail
@@ -38,15 +36,13 @@ done
 # A ranker is bert or apart_NAME, which encodes texts apart and is trained on squad@first before squad.
 rankers=" $RANKERS" rankers=${rankers// / apart_} rankers=${rankers/apart_bert/bert}
 fit() {  # RANKER CORPUS SEED
-  local name=${1#apart_} options
-  case $name in
-    bert) fit_by bert squad "$3" pairwise --max-length "$PAIR_TOKENS"; return ;;
-    dcbert_*) options=(--layers "${name#dcbert_}") ;;
-    comparison) options=(--layers 1 --classifier comparison) ;;
-    linear | lstm) options=(--interaction "$name") ;;
-  esac
-  fit_apart "apart_first_$name" squad@first "$3" "${options[@]}"
-  START=$(run_of "apart_first_$name" squad@first "$3") fit_apart "$1" squad "$3" "${options[@]}"
+  local first=apart_first_${1#apart_}
+  if [ "$1" = bert ]; then
+    fit_by bert squad "$3" pairwise --max-length "$PAIR_TOKENS"
+    return
+  fi
+  fit_apart "$first" squad@first "$3"
+  START=$(run_of "$first" squad@first "$3") fit_apart "$1" squad "$3"
   encode "$1" squad "$3"
 }
 

@@ -1,5 +1,4 @@
-# Settings and functions of the recipes of DC-BERT (Zhang et al. 2020), which source this file; those of recipes/settings.sh
-# hold as well. SMOKE=1 takes the built-in corpus as the collection of every corpus.
+# Settings and functions of the recipes of DC-BERT (Zhang et al. 2020), beside those of recipes/settings.sh.
 paper=dcbert
 if [ "${SMOKE:-0}" = 1 ]; then
   CORPORA=${CORPORA:-squad} TOP=6 TRAIN_TOP=4 READ=3 PAIR_TOKENS=152 QUESTION_TOKENS=24 DOCUMENT_TOKENS=128
@@ -10,8 +9,7 @@ if [ "${SMOKE:-0}" = 1 ]; then
 else
   ENCODER=${ENCODER:-encoders/bert-base}
 fi
-# Section 3: BERT-base ranks, whole-word-masking BERT reads, Adam with a peak of 4e-5, 80 documents of TF-IDF, of which the
-# ranker's best 10 are read. The paper publishes no batch, epochs or lengths, nor the reader's rate. These are ours, not tuned.
+# Section 3 has the ranker's rate; the paper publishes no batch, epochs or lengths, nor the reader's rate: ours, not tuned.
 LEARNING_RATE=${LEARNING_RATE:-4e-5} EPOCHS=${EPOCHS:-2} READER_RATE=${READER_RATE:-3e-5} READER_EPOCHS=${READER_EPOCHS:-2}
 UPDATE_TOKENS=${UPDATE_TOKENS:-8192} TOKENS=${TOKENS:-8192} PATIENCE=${PATIENCE:-0}
 . "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
@@ -120,7 +118,7 @@ possible() {  # RANKER...: those whose precision the device has
 # RANKER CORPUS [SEED]: trains it where that was not done, and makes the cache of the documents that it ranks. That of all Wikipedia
 # takes days and terabytes.
 fit() {
-  local name=$1 corpus=$2 seed=${3:-$FIRST_SEED} run logits
+  local name=$1 corpus=$2 seed=${3:-$FIRST_SEED} run
   prepare "$corpus"
   case $name in
     bert) fit_by bert "$corpus" "$seed" pairwise --max-length "$PAIR_TOKENS" ;;
@@ -132,20 +130,24 @@ fit() {
     reader) fit_by reader "$corpus" "$seed" reader ;;
     student)
       fit bert "$corpus"
-      run=$(run_of bert "$corpus") logits=$(run_of bert "$corpus").logits
-      # The teacher's logits of the training pairs; those of a run that was trained again are refused.
-      [ "$logits/meta.json" -nt "$run/model.params" ] ||
-        "$wqa" score "$run" --data "$(train_of "$corpus")" --filter "$(filter_of "$corpus")" --out "$logits" --ctx "$device" \
-          --long-questions truncate
-      fit_by student "$corpus" "$seed" pairwise --exits "$STUDENT_DEPTH" --max-length "$PAIR_TOKENS" --teachers "$logits" \
+      run=$(run_of bert "$corpus")
+      logits "$run" "$corpus" "$run.logits" --long-questions truncate
+      fit_by student "$corpus" "$seed" pairwise --exits "$STUDENT_DEPTH" --max-length "$PAIR_TOKENS" --teachers "$run.logits" \
         --alpha "$ALPHA" --tau "$TAU" ;;
-    dcbert_*) fit_apart "$name" "$corpus" "$seed" --layers "${name#dcbert_}"; encode "$name" "$corpus" "$seed" ;;
-    linear | lstm) fit_apart "$name" "$corpus" "$seed" --interaction "$name"; encode "$name" "$corpus" "$seed" ;;
+    *)
+      fit_apart "$name" "$corpus" "$seed"
+      encode "$name" "$corpus" "$seed" ;;
   esac
 }
-fit_apart() {  # RANKER CORPUS SEED OPTIONS...: one that encodes questions and documents apart
-  TOKENS=$APART_TOKENS fit_by "${@:1:3}" dcbert --question-length "$QUESTION_TOKENS" --max-length "$DOCUMENT_TOKENS" \
-    --document-pairs "$DOCUMENT_PAIRS" "${@:4}"
+fit_apart() {  # RANKER CORPUS SEED: one that encodes questions and documents apart
+  local name=${1##*apart_} options; name=${name#first_}
+  case $name in
+    dcbert_*) options=(--layers "${name#dcbert_}") ;;
+    comparison) options=(--layers 1 --classifier comparison) ;;
+    linear | lstm) options=(--interaction "$name") ;;
+  esac
+  TOKENS=$APART_TOKENS fit_by "$@" dcbert --question-length "$QUESTION_TOKENS" --max-length "$DOCUMENT_TOKENS" \
+    --document-pairs "$DOCUMENT_PAIRS" "${options[@]}"
 }
 encode() {  # RANKER CORPUS SEED: its cache; encodings of a run that was trained again are of no use
   local run documents; run=$(run_of "$@")
@@ -170,20 +172,15 @@ fit_by() {  # RANKER CORPUS SEED SYSTEM OPTIONS...: from the run START or from t
 rank() {  # RANKER CORPUS SEED: figures on test, and the rankings beside them
   local run; run=$(run_of "$@")
   if [ -e "$run.cache" ]; then set -- "$@" --cache "$run.cache"; fi
-  evaluate "$(figures_of "$1" "$2" "$3" ranked)" "$2" "$run" --metrics "$METRICS" --total "$(total_of "$2")" \
+  evaluate "$(figures_of "$1" "$2" "$3" ranked)" "$2" "$run" --total "$(total_of "$2")" \
     --long-questions truncate --precision "$(precision_of "$1")" "${@:4}"
 }
-read_first() {  # CORPUS QUESTIONS OUT [RUN.trec]: figures of the same reader and documents by the same options stay
-  local corpus=$1 questions=$2 out=$3 ranking=${4:-$2} reader arguments
-  fit reader "$corpus"
-  reader=$(run_of reader "$corpus")
-  arguments=("$questions" "$reader" "$out" --read "$READ" --ctx "$device" --total "$(total_of "$corpus")")
-  arguments+=(--precision "$RANK_PRECISION" ${4:+--run "$4"})
-  if [ "$out" -nt "$reader/model.params" ] && [ "$out" -nt "$ranking" ] && same_as "$out.options" "${arguments[*]}"; then
-    return
-  fi
-  "$python" recipes/dcbert/read.py "${arguments[@]}"
-  echo "${arguments[*]}" > "$out.options"
+read_first() {  # CORPUS QUESTIONS OUT [RUN.trec]
+  local reader
+  fit reader "$1"
+  reader=$(run_of reader "$1")
+  once "$3" "$reader/model.params" "${4:-$2}" -- "$python" recipes/dcbert/read.py "$2" "$reader" "$3" --read "$READ" \
+    --ctx "$device" --total "$(total_of "$1")" --precision "$RANK_PRECISION" ${4:+--run "$4"}
 }
 rows() {  # TABLE CORPUS COLUMNS SPEED RANKER...: figures over the seeds; speed.py's, if any, are of the first seed
   local table=$1 corpus=$2 columns=$3 speed=$4 name seed ranked answered; shift 4
@@ -226,7 +223,7 @@ compare() {  # TITLE RANKER RANKER SEED: tests of a difference, the second's les
 }
 # JSON CORPUS RANKER...: questions a second, in turn; speedups are over the first. tfidf and bm25 retrieve.
 timed() {
-  local json=$1 corpus=$2 name run arguments=() settings; shift 2
+  local json=$1 corpus=$2 name run arguments=(); shift 2
   for name in "$@"; do
     if [[ $name == tfidf || $name == bm25 ]]; then
       run=$(index "$corpus" "$name")
@@ -238,10 +235,7 @@ timed() {
       arguments+=("$name=$run;precision=$(precision_of "$name")")
     fi
   done
-  settings="$QUESTIONS questions, ${ROUNDS:-5} rounds, $device: ${arguments[*]}"
-  if [ ! -e "$json" ] || ! same_as "$json.options" "$settings"; then
-    CTX=$device "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$json" "${arguments[@]}" |
-      tee "$RESULTS/$(basename "$json" .json).txt"
-    echo "$settings" > "$json.options"
-  fi
+  once "$json" -- keep_output "$RESULTS/$(basename "$json" .json).txt" env CTX="$device" QUESTIONS="$QUESTIONS" ROUNDS="${ROUNDS:-5}" \
+    "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$json" "${arguments[@]}"
 }
+keep_output() { "${@:2}" | tee "$1"; }  # FILE COMMAND...

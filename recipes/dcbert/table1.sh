@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # Table 1 (Zhang et al. 2020): re-rank what TF-IDF retrieves, read the best ten. BERT-base on the concatenation, the same in 8
-# bits, its student of two layers, and DC-BERT with a document cache. Writes the times to $RESULTS/speed_table1_CORPUS.txt. The
-# student is `wqa train`'s own distillation in place of DistilBERT's release.
-#
-#   recipes/dcbert/table1.sh         SQuAD Open and Natural Questions Open; settings: recipes/dcbert/settings.bash
-#   CORPORA=nq recipes/dcbert/table1.sh
+# bits, its student of two layers, and DC-BERT with a document cache. The student is `wqa train`'s own distillation in place of
+# DistilBERT's release.
 . "$(dirname "$0")/settings.bash"
 table=${TABLE:-$RESULTS/table1.tsv} rankers=$(possible bert int8 student dcbert_1)
 

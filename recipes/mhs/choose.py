@@ -13,37 +13,23 @@ import pathlib
 import re
 import sys
 
-from wqa.errors import DataError, run_script
+from wqa.errors import run_script
 from wqa.evaluation.report import write_rows
 from wqa.io.files import atomic_writer
-
-
-def best_dev(run):
-    """Best MAP on dev of a run."""
-    figures = []
-    for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
-        entry = json.loads(line)
-        if "dev" in entry:
-            figures.append(entry["dev"]["map"])
-    if not figures:
-        raise DataError(run / "metrics.jsonl", "no evaluation on dev", "at least one")
-    return max(figures)
 
 
 def main(folder):
     """Write the table and the choice."""
     folder = pathlib.Path(folder)
-    points = []
+    points, rows = [], []
     for run in sorted(folder.glob("alpha_*_tau_*")):
         alpha, tau = re.fullmatch(r"alpha_(.+)_tau_(.+)", run.name).groups()
-        points.append((alpha, tau, best_dev(run)))
-    if not points:
-        raise DataError(folder, "no run of a grid", "folders named alpha_A_tau_T")
-    rows = []
-    for alpha, tau, figure in points:
+        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        figure = max(entry["dev"]["map"] for entry in map(json.loads, lines) if "dev" in entry)
+        points.append((figure, alpha, tau))
         rows.append({"alpha": alpha, "tau": tau, "dev_map": f"{100 * figure:.2f}"})
     write_rows(folder / "grid.tsv", rows)
-    alpha, tau, figure = max(points, key=lambda point: point[2])
+    figure, alpha, tau = max(points, key=lambda point: point[0])
     with atomic_writer(folder / "chosen.txt") as file:
         file.write(f"{alpha} {tau}\n")
     print(f"{folder}: alpha {alpha}, tau {tau}, dev MAP {100 * figure:.2f}")

@@ -1,11 +1,8 @@
 #!/usr/bin/env bash
 # The teachers (Matsubara et al. 2022, section 3.1; rows 1 to 3 of Table 2): RoBERTa-large, ELECTRA-large and ALBERT-xxlarge,
 # fine-tuned by TANDA, and their logits of the training pairs. Then alpha and tau of the Multiple-Heads Student, B11_3H1 from
-# three teachers, chosen on dev from the grid of section 3.2. It shows which of the trainings runs. Stopped, it goes on where it
-# was; with other settings in the same folder it is refused.
-#
-#   recipes/mhs/grid.sh              WikiQA; CORPORA="asnq wikiqa" for both; settings: recipes/mhs/settings.bash
-#   ALPHAS="0.1 0.5" TAUS=3 recipes/mhs/grid.sh
+# three teachers, chosen on dev from the grid of section 3.2. With other settings in the same folder it is refused.
+#   CORPORA="asnq wikiqa" ALPHAS="0.1 0.5" TAUS=3 recipes/mhs/grid.sh
 . "$(dirname "$0")/settings.bash"
 
 for corpus in $CORPORA; do

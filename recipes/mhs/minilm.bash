@@ -13,21 +13,17 @@ LAYERS=${LAYERS:-$FULL}  # of a student, one of them a head's
 BODY=$((LAYERS - 1))
 . "$(dirname "${BASH_SOURCE[0]}")/settings.bash"
 if ((LAYERS < 2 || LAYERS > FULL)); then fail "LAYERS is $LAYERS; expected 2 to $FULL, the layers of a student"; fi
-STUDENTS=${STUDENTS:-alone kd kd_sum kd_rr mhs}
-for name in $STUDENTS; do
-  case $name in alone | kd | kd_sum | kd_rr | mhs) ;; *) fail "STUDENTS has $name; expected alone, kd, kd_sum, kd_rr or mhs" ;; esac
-done
 # Names of the students' runs and rows, what every student starts from, and options of those of one head.
 students=minilm note='' start=$RUNS/mhs/minilm_transferred depth=()
 if [ "$LAYERS" != "$FULL" ]; then
   students=minilm_${LAYERS}_layers note=", $LAYERS layers" start=${start}_$LAYERS depth=(--exits "$LAYERS")
 fi
 start_of() { echo "--init $start"; }
-alone_run() {  # SEED: the student that is fine-tuned alone; of all layers and with these seeds it is a teacher
-  case $students/$1 in
-    minilm/0) echo mhs/minilm_teacher_1 ;;
-    minilm/2) echo mhs/minilm_teacher_3 ;;
-    *) echo "mhs/${students}_alone/seed_$1" ;;
+alone_run() {  # CORPUS SEED: the student that is fine-tuned alone; of all layers and with these seeds it is a teacher
+  case $students/$2 in
+    minilm/0) echo "$RUNS/mhs/minilm_teacher_1" ;;
+    minilm/2) echo "$RUNS/mhs/minilm_teacher_3" ;;
+    *) echo "$RUNS/mhs/${students}_alone/seed_$2" ;;
   esac
 }
 first=$(logits_of minilm_teacher_1 wikiqa) three=$first,$(logits_of minilm_teacher_2 wikiqa),$(logits_of minilm_teacher_3 wikiqa)

@@ -1,24 +1,17 @@
 #!/usr/bin/env bash
-# Tables 2 and 3 in small, the figures: evaluates on WikiQA's answered test questions what recipes/mhs/minilm_train.sh trained
-# (results/minilm_wikiqa.tsv), holds the paper's claims to tests over questions and seeds (minilm_claims.txt), times the rankers
-# in turn and counts their parameters (minilm_cost.txt), and counts where heads and teachers agree (minilm_agreement/). Rankings
-# go to runs/. With LAYERS=4 the students are those of four layers; they have rows of their own, and their other files begin
-# with minilm_4_layers.
-#
-#   DATA=data recipes/mhs/minilm_tables.sh
+# Tables 2 and 3 in small, the figures of what recipes/mhs/minilm_train.sh trained on WikiQA's answered test questions
+# (results/minilm_wikiqa.tsv): tests of the paper's claims over questions and seeds (minilm_claims.txt), the rankers' times in turn
+# and their parameters (minilm_cost.txt), and where heads and teachers agree (minilm_agreement/). Rankings go to runs/. With
+# LAYERS=4 the students have rows of their own, and their other files begin with minilm_4_layers.
 . "$(dirname "$0")/minilm.bash"
 [ "${SMOKE:-0}" != 1 ] || recipes/mhs/minilm_train.sh
 table=$RESULTS/minilm_wikiqa.tsv
 teachers=("$RUNS"/mhs/minilm_teacher_{1,2,3}) ensemble=$RUNS/mhs/minilm_ensemble_wikiqa.json
-alone=()
-for seed in $SEEDS; do
-  run=$RUNS/$(alone_run "$seed")
-  [ ! -e "$run/model.params" ] || alone+=("$run")
-done
+alone=($(trained alone_run wikiqa))
 for name in kd kd_sum kd_rr mhs; do
   declare -n runs=$name
   [ -e "$RUNS/mhs/${students}_${name}_wikiqa/chosen.txt" ] || fail "no student $name; expected all of recipes/mhs/minilm_train.sh"
-  mapfile -t runs < <(student_runs "${students}_$name" wikiqa)
+  runs=($(student_runs "${students}_$name" wikiqa))
 done
 
 for number in 1 2 3; do row "$table" "teacher $number" wikiqa "${teachers[number - 1]}"; done
@@ -32,13 +25,13 @@ cat "$table"
 
 # The paper's claims. A difference is the second system's less the first's.
 trec=test.json.0.trec
-"$python" recipes/claims.py "${alone[0]}/test.json.qrels" map,p@1 --system "teacher 1" "${teachers[0]}/$trec" \
-  --system ensemble "$ensemble.$trec" --system alone "${alone[@]/%//$trec}" --system "student of teacher 1" "${kd[@]/%//$trec}" \
+"$python" recipes/claims.py "${alone[0]}/test.json.qrels" map,p@1 --system ensemble "$(json_of "$ensemble").0.trec" \
+  --system "teacher 1" "${teachers[0]}/$trec" --system "teacher 2" "${teachers[1]}/$trec" --system "teacher 3" "${teachers[2]}/$trec" \
+  --system alone "${alone[@]/%//$trec}" --system "student of teacher 1" "${kd[@]/%//$trec}" \
   --system KD_Sum "${kd_sum[@]/%//$trec}" --system KD_RR "${kd_rr[@]/%//$trec}" --system MHS "${mhs[@]/%//$trec}" \
-  --system "teacher 2" "${teachers[1]}/$trec" --system "teacher 3" "${teachers[2]}/$trec" \
-  --pair "teacher 1" ensemble --pair alone "student of teacher 1" --pair alone KD_Sum --pair alone KD_RR --pair alone MHS \
-  --pair "student of teacher 1" MHS --pair KD_Sum MHS --pair KD_RR MHS \
-  --pair "teacher 1" MHS --pair "teacher 2" MHS --pair "teacher 3" MHS --pair ensemble MHS | tee "$RESULTS/${students}_claims.txt"
+  --pair "teacher 1" ensemble --pair alone "student of teacher 1" KD_Sum KD_RR MHS --pair "student of teacher 1" MHS \
+  --pair KD_Sum MHS --pair KD_RR MHS --pair "teacher 1" MHS --pair "teacher 2" MHS --pair "teacher 3" MHS --pair ensemble MHS |
+  tee "$RESULTS/${students}_claims.txt"
 
 ROUNDS=${ROUNDS:-3} QUESTIONS=${QUESTIONS:-30} "$python" recipes/mhs/costs.py "$(dev_of wikiqa)" "${teachers[0]}" "$ensemble" \
   "${kd[0]}" "${mhs[0]}" | tee "$RESULTS/${students}_cost.txt"
@@ -51,7 +44,7 @@ for name in kd kd_sum kd_rr mhs; do
   cp "$RUNS/mhs/${students}_${name}_wikiqa/grid.tsv" "$RESULTS/${students}_grid_$name.txt"
 done
 cp "$ensemble" "$RESULTS/minilm_ensemble.txt"  # its weights, and their figures on dev
-keep_run "$ensemble.test.json.0.trec" minilm_ensemble
+keep_run "$(json_of "$ensemble").0.trec" minilm_ensemble
 for run in "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" "${mhs[@]}"; do
   name=${run#"$RUNS/mhs/"}
   keep_run "$run/test.json.0.trec" "${name//\//_}"

@@ -5,7 +5,7 @@ if [ "${SMOKE:-0}" = 1 ]; then
   LARGE="a b a" BASE="a b a" STUDENT=a BODY=${BODY:-2} ALPHAS=${ALPHAS:-0.5} TAUS=${TAUS:-1} CONFIGURATIONS="1 2"
   TRIALS=3
 fi
-# The paper publishes neither a learning rate nor a batch, epochs or a warm-up. These are ours, not tuned.
+# Ours, not tuned; the paper publishes none of these.
 LEARNING_RATE=${LEARNING_RATE:-1e-5} TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-2} ADAPT_EPOCHS=${ADAPT_EPOCHS:-10}
 PATIENCE=${PATIENCE:-3}
 . "$(dirname "${BASH_SOURCE[0]}")/../settings.sh"
@@ -30,7 +30,7 @@ train_of() {
 }
 prepare() {  # ENCODER CORPUS: sets the encoder of the next trainings, and tokenizes ASNQ for it
   encoder=$1
-  mkdir -p "$RUNS/mhs"
+  mkdir -p "$RUNS/mhs/logits"
   if [ "$2" = asnq ]; then tokenize_asnq "$(encoder_of "$encoder")" "$(train_of asnq)"; fi
 }
 
@@ -50,22 +50,14 @@ fine_tune() {  # ENCODER CORPUS [SEED]: a monolithic ranker by TANDA
 }
 
 logits_of() { echo "$RUNS/mhs/logits/$(basename "$1")_on_$2"; }  # RUN CORPUS
-score() {  # RUN CORPUS: a teacher's logits of a corpus's training pairs; those of a run that was trained again are refused
-  local out; out=$(logits_of "$1" "$2")
-  if [ ! "$out/meta.json" -nt "$1/model.params" ]; then
-    echo "== logits of $1 on $2"
-    mkdir -p "$RUNS/mhs/logits"
-    "$wqa" score "$1" --data "$(split_of "$2" train)" --filter "$(filter_of "$2")" --out "$out" --ctx "$CTX"
-  fi
-}
+score() { logits "$1" "$2" "$(logits_of "$1" "$2")"; }  # RUN CORPUS
 teachers() {  # CORPUS ENCODER...: the logits of fine-tuned rankers, separated by commas
   local corpus=$1 names= name; shift
   for name in "$@"; do names=$names${names:+,}$(logits_of "$(ranker_of "$name" "$corpus")" "$corpus"); done
   echo "$names"
 }
 
-# NAME ENCODER CORPUS SYSTEM OPTIONS...: trains a student for each alpha and tau of the grid with the first seed, and the chosen
-# pair with the other seeds. A training that was stopped goes on; one that is complete must have the same options.
+# NAME ENCODER CORPUS SYSTEM OPTIONS...: trains a student for each alpha and tau with the first seed, the chosen pair with others.
 student() {
   local encoder=$2 corpus=$3 system=$4 folder=mhs/$1_$3 alpha tau seed number=0 total; shift 4
   total=$(($(wc -w <<< "$ALPHAS") * $(wc -w <<< "$TAUS")))
@@ -104,22 +96,13 @@ mhs_options() {  # LAYERS-OF-A-HEAD CORPUS ENCODER...: B_kH_h of DEPTH layers fr
   echo "--body $((DEPTH - $1)) --heads $HEADS --head-layers $1 --teachers $(teachers "${@:2}")"
 }
 ensemble() {  # NAME CORPUS RUN...: weights tuned on dev (section 3.2), again where other runs are chosen
-  local file=$RUNS/mhs/$1_$2.json corpus=$2 run paths= content; shift 2
+  local file=$RUNS/mhs/$1_$2.json corpus=$2 run paths=; shift 2
   for run in "$@"; do paths="$paths${paths:+, }\"${run#"$RUNS/mhs/"}\""; done
-  content="{\"ensemble\": [$paths]}"
-  if [ ! -e "$file" ] || [ "$(cat "$file.runs" 2> /dev/null)" != "$content" ]; then
-    echo "$content" > "$file.untuned.json"
-    "$wqa" tune "$file.untuned.json" --data "$(dev_of "$corpus")" --filter "$(filter_of "$corpus")" --seed 0 \
-      --trials "${TRIALS:-200}" --ctx "$device"
-    mv "$file.untuned.json" "$file"
-    echo "$content" > "$file.runs"
-  fi
+  once "$file" -- weigh "$file" "$corpus" "{\"ensemble\": [$paths]}"
 }
-row() {  # TABLE ROW CORPUS RUN...: figures on test over the seeds
-  local run files=()
-  for run in "${@:4}"; do
-    if [ -d "$run" ]; then files+=("$run/test.json"); else files+=("$run.test.json"); fi
-    evaluate "${files[-1]}" "$3" "$run"
-  done
-  collect "$1" "$2" 0 "$3" "${files[@]}"
+weigh() {  # FILE CORPUS ENSEMBLE
+  echo "$3" > "$1.untuned.json"
+  "$wqa" tune "$1.untuned.json" --data "$(dev_of "$2")" --filter "$(filter_of "$2")" --seed 0 --trials "${TRIALS:-200}" \
+    --ctx "$device"
+  mv "$1.untuned.json" "$1"
 }

@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
 # Table 2 (Matsubara et al. 2022) on ASNQ and WikiQA: the teachers, fine-tuned and distilled base rankers, three ensembles,
 # Hydra and the Multiple-Heads Student. Test questions without an answer are left out, as Table 1 counts them.
-#
-#   recipes/mhs/table2.sh            WikiQA; CORPORA="asnq wikiqa" for both; settings: recipes/mhs/settings.bash
 . "$(dirname "$0")/settings.bash"
 needs tune optuna
 table=${TABLE:-$RESULTS/table2.tsv}

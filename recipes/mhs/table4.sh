@@ -7,11 +7,8 @@ recipes/mhs/grid.sh
 
 for corpus in $CORPORA; do
   for layers in $CONFIGURATIONS; do
-    name=mhs
-    if [ "$layers" != 1 ]; then
-      name=mhs_heads_of_$layers
-      student "$name" "$STUDENT" "$corpus" mhs $(mhs_options "$layers" "$corpus" $LARGE)
-    fi
+    name=mhs_heads_of_$layers
+    if [ "$layers" = 1 ]; then name=mhs; else student "$name" "$STUDENT" "$corpus" mhs $(mhs_options "$layers" "$corpus" $LARGE); fi
     row "$table" "MHS B$((DEPTH - layers))_${HEADS}H$layers" "$corpus" $(student_runs "$name" "$corpus")
   done
 done

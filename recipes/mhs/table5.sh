@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
-# Table 5 (Matsubara et al. 2022, section 5.5): the time of 128 pairs of 128 tokens, with random weights. The rankers take turns
-# in each round. Writes $RESULTS/table5_PRECISION.txt, what `recipes/bench/random_weights.py` prints, for each of PRECISIONS.
-# The paper times a V100; compare ratios.
-#
+# Table 5 (Matsubara et al. 2022, section 5.5): the time of 128 pairs of 128 tokens, with random weights. The paper times a V100;
+# compare ratios.
 #   LARGE= PRECISIONS="float32 bfloat16 int8" recipes/mhs/table5.sh      without the large encoders, which take most of the time
 paper=mhs
 . "$(dirname "$0")/../settings.sh"

@@ -12,7 +12,7 @@ import itertools
 import pathlib
 
 from wqa.data import filter_questions, read_questions, write_questions
-from wqa.errors import OptionError, run_script
+from wqa.errors import run_script
 from wqa.systems.load import load_ranker
 
 
@@ -24,9 +24,7 @@ def first_of(question, ranking, keep):
 
 def main(options):
     """Write the files."""
-    if options.keep < 1:
-        raise OptionError("keep", options.keep, "a whole number from 1")
-    ranker = load_ranker(options.run, ctx=options.ctx, precision=options.precision)
+    ranker = load_ranker(options.run, ctx=options.ctx)
     for data, name, out in options.questions:
         questions = read_questions(data)
         if name != "all":
@@ -42,15 +40,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run")
     parser.add_argument("--keep", type=int, required=True)
-    parser.add_argument(
-        "--questions",
-        nargs=3,
-        action="append",
-        required=True,
-        metavar=("QUESTIONS.jsonl", "FILTER", "OUT.jsonl"),
-    )
+    parser.add_argument("--questions", nargs=3, action="append", required=True)
     parser.add_argument("--ctx", default="cpu")
-    parser.add_argument("--precision", default="float32")
     return parser.parse_args()
 
 

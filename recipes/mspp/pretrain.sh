@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
 # Pre-training of the joint model (Di Liello et al. 2022, sections 3.4 and 4.2, appendix B.1): MSPP and masked tokens from the
-# plain encoder, 100,000 updates of 4,096 examples, once with each of the heads IE_k and AE_k. Stopped, it goes on where it was.
-# The examples are held in memory, some 400 bytes each.
-#
+# plain encoder, 100,000 updates of 4,096 examples, once with each of the heads. The examples are in memory, some 400 bytes each.
 #   mkdir -p data/pretraining
 #   for corpus in wikipedia bookcorpus openwebtext ccnews; do       # archives: data_scripts/paragraphs.py --help
 #     python data_scripts/paragraphs.py $corpus --archive ARCHIVE --out data/$corpus

@@ -1,13 +1,9 @@
 #!/usr/bin/env bash
 # Table 1 in small with candidates that begin with the separator, which tells them apart (--marks separator): MiniLM is
 # pre-trained by MSPP alone on WikiText, SelQA, WikiQA's training documents and half of SQuAD 2.0's development set, thirteen
-# times the paragraphs of minilm_tables.sh. Then, on WikiQA, the pairwise model, and joint models without and with this
-# pre-training, for as many epochs as dev rises; and, to tell what MSPP teaches from what more updates on these texts do, joint
-# models that were pre-trained as long by masked tokens alone (MSPP's loss has weight 0). The settings were chosen on dev by the
-# trials in logs/README.md. Results: separator_wikiqa.tsv, and behind the pairwise model on its first five separator_rerank.tsv
-# (these alone, as the paper counts) and separator_rerank_full.tsv (all candidates). Paired tests of the claims with their
-# intervals: separator_claims.txt, separator_rerank_claims.txt.
-#
+# times the paragraphs of minilm_tables.sh, whose tables these are. To tell what MSPP teaches from what more updates on these texts
+# do, other joint models were pre-trained as long by masked tokens alone (MSPP's loss has weight 0). The settings were chosen on
+# dev by the trials in logs/README.md.
 #   DATA=data ARCHIVES=archives recipes/mspp/separator.sh   ARCHIVES has a folder or an archive of each corpus by its name
 if [ "${SMOKE:-0}" != 1 ]; then
   DATA=${DATA:-data}
@@ -46,7 +42,7 @@ title_of() { case $1 in
 table_of "$RESULTS/separator_wikiqa.tsv" wikiqa "$RESULTS/separator_claims.txt"
 for seed in $SEEDS; do
   for name in pairwise $SYSTEMS; do
-    keep_run "$(figures_of "$name" wikiqa "$seed").0.trec" "separator_${name}_seed$seed"
+    keep_run "$(run_of "$name" wikiqa "$seed")/test.json.0.trec" "separator_${name}_seed$seed"
   done
 done
 

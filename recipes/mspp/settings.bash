@@ -1,17 +1,15 @@
-# Settings and functions of the recipes of MSPP (Di Liello et al. 2022), which source this file; those of recipes/settings.sh
-# hold as well. SMOKE=1 takes the built-in corpus for every other, and pre-trains on it too.
+# Settings and functions of the recipes of MSPP (Di Liello et al. 2022), beside those of recipes/settings.sh.
 paper=mspp
 if [ "${SMOKE:-0}" = 1 ]; then
   SEEDS=${SEEDS:-0 1} LENGTH=24 PRETRAIN_RATE=1e-3 PRETRAIN_WARMUP=1 RATE=1e-3 WARMUP_UPDATES=1
 else
   RUNS=${RUNS:-runs/mspp_paper} SEEDS=${SEEDS:-0 1 2 3 4}
 fi
-# Sections 3.2 and B.1. Batches are of joint inputs, or of pairs; fine-tuning has "the same Adam optimizer". The authors' code
-# shuffles candidates at test time, of which the paper says nothing.
+# Sections 3.2 and B.1; batches are of joint inputs, or of pairs.
 : "${PRETRAIN_RATE:=5e-5}" "${PRETRAIN_CLIP:=1.0}" "${ASNQ_BATCH:=512}" "${BATCH:=32}" "${RATE:=2e-6}" "${DECAY:=0.01}"
 : "${CLIP:=1.0}" "${WARMUP_UPDATES:=1000}" "${POSITIONS:=slots}" "${MISSING:=absent}" "${ROW_DEVIATION:=0.02}" "${AGGREGATION:=mean}"
 PRETRAIN_UPDATES=${PRETRAIN_UPDATES:-100000} PRETRAIN_BATCH=${PRETRAIN_BATCH:-4096} PRETRAIN_WARMUP=${PRETRAIN_WARMUP:-10000}
-ORDER=${ORDER:-shuffled}                # of candidates in ranking
+ORDER=${ORDER:-shuffled}                # of candidates in ranking, as in the authors' code; the paper does not say
 MARKS=${MARKS:-start}                   # first token of a candidate: start, as in the authors' code, or separator
 MASK_RATE=${MASK_RATE:-0.15}            # of the pre-training; 0 for MSPP alone, beyond the paper
 ASNQ_RATE=${ASNQ_RATE:-1e-5} ASNQ_WARMUP=${ASNQ_WARMUP:-5000} ASNQ_EPOCHS=${ASNQ_EPOCHS:-6} EPOCHS=${EPOCHS:-40}
@@ -132,9 +130,8 @@ fit() {  # SYSTEM CORPUS SEED: trains it where that was not done
 figures() {  # SYSTEM CORPUS SEED: of a system on a corpus, all candidates of a question in groups of k
   local run; run=$(run_of "$@")
   fit "$@"
-  TEST_FILTER=$(counted_of "$2") evaluate "$run/test.json" "$2" "$run" --metrics "$METRICS"
+  TEST_FILTER=$(counted_of "$2") evaluate "$run/test.json" "$2" "$run"
 }
-figures_of() { echo "$(run_of "$@")/test.json"; }           # SYSTEM CORPUS SEED
 
 # Re-ranking (Tables 2 and 7).
 first_of() { echo "$RUNS/mspp/first/$1"; }                  # CORPUS@SEED
@@ -148,43 +145,36 @@ rank_first() {  # CORPUS@SEED: the pairwise model's first five, of training, dev
     --questions "$(dev_of "$corpus")" "$TEST_FILTER" "$out/dev.jsonl" \
     --questions "$(test_of "$corpus")" "$TEST_FILTER" "$out/test.jsonl"
 }
-sequence_of() { echo "$(run_of "$1" "$2@$3" "$3").sequence"; }  # SYSTEM CORPUS SEED: behind the pairwise model, without .json
-rerank() {  # SYSTEM CORPUS SEED: figures on the first five alone (figures_of), and on all candidates of the sequence
-  local file run; file=$(sequence_of "$@") run=$(run_of "$1" "$2@$3" "$3")
+rerank() {  # SYSTEM CORPUS SEED: figures on the first five alone, and on all candidates of the sequence
+  local run; run=$(run_of "$1" "$2@$3" "$3")
   figures "$1" "$2@$3" "$3"
-  [ "$file.json" -nt "$run/model.params" ] ||
-    echo "{\"rankers\": [\"$(realpath "$(run_of pairwise "$2" "$3")")\", \"$(realpath "$run")\"], \"keep\": $K}" > "$file.json"
-  TEST_FILTER=$(counted_of "$2") evaluate "$file.test.json" "$2" "$file.json" --metrics "$METRICS"
+  [ "$run.sequence.json" -nt "$run/model.params" ] || echo "{\"rankers\": [\"$(realpath "$(run_of pairwise "$2" "$3")")\"," \
+    "\"$(realpath "$run")\"], \"keep\": $K}" > "$run.sequence.json"
+  TEST_FILTER=$(counted_of "$2") evaluate "$run.sequence.test.json" "$2" "$run.sequence.json"
 }
-sequence_figures_of() { echo "$(sequence_of "$@").test.json"; }
-first_figures_of() { figures_of "$1" "$2@$3" "$3"; }
-pairwise_on_first_of() { echo "$(first_of "$2@$3")/pairwise.test.json"; }
 
 # Tables. A row collects the figures of a system over its seeds, and the claims compare the systems of rows.
-rows=() systems=()
-row() {  # TITLE FIGURES.json...
-  local json
-  rows+=(--row "$@")
-  systems+=(--system "$1")
-  for json in "${@:2}"; do systems+=("$(ls "$json".*.trec)"); done
+rows=()
+row() {  # TITLE FIGURES.json: % stands for a seed
+  local seed
+  rows+=(--row "$1") systems+=(--system "$1")
+  for seed in $SEEDS; do
+    rows+=("${2//%/$seed}")
+    systems+=("$(ls "${2//%/$seed}".*.trec)")
+  done
 }
-row_of() {  # SYSTEM CORPUS [FUNCTION [TITLE]]: over the seeds; FUNCTION SYSTEM CORPUS SEED names a file of figures
-  local seed files=()
-  for seed in $SEEDS; do files+=("$("${3:-figures_of}" "$1" "$2" "$seed")"); done
-  row "${4:-$(title_of "$1")}" "${files[@]}"
-}
-rows_of() {  # CORPUS [FUNCTION]: of the pairwise model and of all systems, by FUNCTION; with nothing before them
+rows_of() {  # CORPUS [CORPUS-OF-JOINT FIGURES]: of the pairwise model and of all systems; with nothing before them
   local name
   rows=() systems=()
-  row_of pairwise "$1"
-  for name in $SYSTEMS; do row_of "$name" "$@"; done
+  row "$(title_of pairwise)" "$(run_of pairwise "$1" %)/test.json"
+  for name in $SYSTEMS; do row "$(title_of "$name")" "$(run_of "$name" "${2:-$1}" %)${3:-/test.json}"; done
 }
 write_rows() {  # TABLE CORPUS [METRICS]
   "$python" recipes/rows.py "$1" "$2" "${3:-$METRICS},questions,seeds" "${rows[@]}"
 }
 claims() {  # FILE CORPUS: each system beside the pairwise model, and beside the same with less pre-training
-  local name less pairs=()
-  for name in $SYSTEMS; do pairs+=(--pair "$(title_of pairwise)" "$(title_of "$name")"); done
+  local name less pairs=(--pair "$(title_of pairwise)")
+  for name in $SYSTEMS; do pairs+=("$(title_of "$name")"); done
   for name in $SYSTEMS; do
     for less in $SYSTEMS; do
       case $less-${name%%_*} in "joint_${name#*_}-masked" | "joint_${name#*_}-mspp" | "masked_${name#*_}-mspp")
@@ -192,7 +182,7 @@ claims() {  # FILE CORPUS: each system beside the pairwise model, and beside the
       esac
     done
   done
-  "$python" recipes/claims.py "$(figures_of pairwise "$2" "$FIRST_SEED").qrels" "$METRICS" "${systems[@]}" "${pairs[@]}" > "$1"
+  "$python" recipes/claims.py "$(run_of pairwise "$2" "$FIRST_SEED")/test.json.qrels" "$METRICS" "${systems[@]}" "${pairs[@]}" > "$1"
 }
 table_of() {  # TABLE CORPUS CLAIMS: figures of all systems, all candidates of a question in groups of k
   local name seed
@@ -209,14 +199,13 @@ rerank_tables() {
   for seed in $SEEDS; do
     figures pairwise "$corpus" "$seed"
     rank_first "$corpus@$seed"
-    TEST_FILTER=all evaluate "$(pairwise_on_first_of pairwise "$corpus" "$seed")" "$corpus@$seed" \
-      "$(run_of pairwise "$corpus" "$seed")" --metrics "$METRICS"
+    TEST_FILTER=all evaluate "$(first_of "$corpus@$seed")/pairwise.test.json" "$corpus@$seed" "$(run_of pairwise "$corpus" "$seed")"
     for name in $SYSTEMS; do rerank "$name" "$corpus" "$seed"; done
   done
-  rows_of "$corpus" first_figures_of
-  row_of pairwise "$corpus" pairwise_on_first_of "$(title_of pairwise), its first five alone"
+  rows_of "$corpus" "$corpus@%"
+  row "$(title_of pairwise), its first five alone" "$(first_of "$corpus@%")/pairwise.test.json"
   write_rows "$1" "$corpus"
-  rows_of "$corpus" sequence_figures_of
+  rows_of "$corpus" "$corpus@%" .sequence.test.json
   write_rows "$2" "$corpus"
   claims "$4" "$corpus"
 }

@@ -1,11 +1,8 @@
 #!/usr/bin/env bash
 # Cost of a joint model (Di Liello et al. 2022, section 4.3 and appendix C.3) at RoBERTa-base's size with random weights. First
 # the five candidates of a question at once beside a pass for each: segments of 64 tokens, all full, and texts of WikiQA's
-# lengths. The paper's theory gives a ratio of (k + 1)^2 / 4k = 1.8 for attention and (k + 1) / 2k = 0.6 for what is linear in
-# the length; it measured 1.14, where a pairwise input is padded too. Then re-ranking: the joint model on the first five behind
-# the pairwise model on 30 candidates, which may add 15 %. Ratios are over the ranker that comes first. Writes
-# $RESULTS/speed_PRECISION.txt.
-#
+# lengths. In theory the ratio is (k + 1)^2 / 4k = 1.8 for attention and (k + 1) / 2k = 0.6 for what is linear in the length; the
+# paper measured 1.14. Then re-ranking: the joint model on the first five behind the pairwise model on 30, which may add 15 %.
 #   PRECISIONS="float32 bfloat16" recipes/mspp/speed.sh
 paper=mspp
 . "$(dirname "$0")/../settings.sh"

@@ -4,14 +4,12 @@
 # table2.tsv has P@1, table7.tsv all metrics. table7_full.tsv counts all positives of a question: the sequence of the two ranks
 # all candidates, those beyond the five in the pairwise model's order. P@1 is the same in both. The joint model of a seed
 # re-ranks the pairwise model of that seed. The tests (table2_claims_CORPUS.txt) are those of the sequences.
-#
-#   CTX=gpu:0-7 recipes/mspp/table2.sh       settings: recipes/mspp/settings.bash
 if [ "${SMOKE:-0}" = 1 ]; then SEEDS=0 SYSTEMS="joint_ie mspp_ie"; fi
 . "$(dirname "$0")/settings.bash"
 
 for corpus in $CORPORA; do
   rerank_tables "$RESULTS/table7.tsv" "$RESULTS/table7_full.tsv" "$corpus" "$RESULTS/table2_claims_$corpus.txt"
-  rows_of "$corpus" first_figures_of
+  rows_of "$corpus" "$corpus@%"
   write_rows "$RESULTS/table2.tsv" "$corpus" p@1
   cat "$RESULTS/table2_claims_$corpus.txt"
 done

@@ -1,11 +1,7 @@
 #!/usr/bin/env bash
 # Tables 3 and 8 (Di Liello et al. 2022): fact verification on FEVER, by a joint model from the plain encoder and by those that
-# MSPP pre-trained, with the heads IE_1 and AE_1. The rows of other authors are not reproduced. Labels of FEVER's test split are
-# not public: $RUNS/mspp/RUN/test.labels.jsonl is what its scorer takes, and the figures are those of dev. Trains what is
-# missing; writes $RESULTS/table3.tsv and table8.tsv with means and deviations over the seeds, and Student's t-tests over seeds
-# and over claims (table3_claims.txt).
-#
-#   CTX=gpu:0-7 recipes/mspp/table3.sh       settings: recipes/mspp/settings.bash
+# MSPP pre-trained, with the heads IE_1 and AE_1. Labels of FEVER's test split are not public: $RUNS/mspp/RUN/test.labels.jsonl is
+# what its scorer takes, and the figures are those of dev.
 if [ "${SMOKE:-0}" = 1 ]; then SEEDS=0 MODELS="joint_IE_1 mspp_IE_k_AE_1" CLAIMS_RATE=1e-3 CLAIMS_WARMUP=1; fi
 . "$(dirname "$0")/settings.bash"
 FEVER=${FEVER:-$DATA/fever}              # python data_scripts/fever.py

@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # Scores of all 23.7 million pairs of ASNQ by one ranker, on a Ray cluster. What is scored stays when a worker, a machine or
 # this command dies; the same command goes on.
-#
 #   RUN=runs/cascade_paper/cascade/transfer CLUSTER=ray://head recipes/scale/asnq_ray.sh
-#   CLUSTER=local recipes/scale/asnq_ray.sh      one worker for each processor of this machine
 . "$(dirname "$0")/settings.bash"
 
 where=(--shard 1/1)

@@ -4,12 +4,10 @@
 #SBATCH --cpus-per-task=4
 #SBATCH --time=08:00:00
 #SBATCH --requeue
-# Scores of all 23.7 million pairs of ASNQ by one ranker, as an array of Slurm's jobs. Each task scores its share of the
-# partitions of each file; whichever ends last merges them. Tasks may be requeued, repeated, and run in any order.
-#
+# Scores of all 23.7 million pairs of ASNQ by one ranker, as an array of Slurm's jobs, which may be requeued, repeated, and run in
+# any order; whichever ends last merges the scores.
 #   RUN=runs/cascade_paper/cascade/transfer sbatch recipes/scale/asnq_slurm.sh
 #   SHARDS=3 recipes/scale/asnq_slurm.sh      without Slurm: all shards here, one after another
-#
 # SHARDS from the environment holds where only some tasks of an array are submitted again: SHARDS=64 sbatch --array=3,9 ... In a
 # Kubernetes job with completionMode Indexed, SHARDS is its number of completions.
 set -euo pipefail

@@ -1,15 +1,10 @@
 #!/usr/bin/env bash
 # Start a training on several processes:
-#
-#   recipes/scale/launch.sh N COMMAND...
 #   recipes/scale/launch.sh 2 wqa train cascade --kvstore dist_sync --train ... --out runs/cascade
 #
-# N workers run here, with one server that sums gradients. On the first machine a scheduler runs too.
-# All of them are COMMAND with another DMLC_ROLE; MXNet decides by it what a process becomes. Where
-# one fails, all are ended, and the exit status is that of the first. SIGINT and SIGTERM let the
-# workers end after their update.
-#
-# With several machines, run this same line on each, with the variables
+# N workers run here, with one server that sums gradients, and a scheduler on the first machine. All are COMMAND with another
+# DMLC_ROLE. Where one fails, all are ended, and the exit status is that of the first. SIGINT and SIGTERM let the workers end after
+# their update. With several machines, run this same line on each, with the variables
 #   MACHINES                number of machines; 1 by default
 #   MACHINE                 number of this one, from 0; by default SLURM_NODEID (srun) or
 #                           JOB_COMPLETION_INDEX (an indexed job of Kubernetes)
@@ -29,9 +24,8 @@ if [[ $machines == 1 ]]; then
     export DMLC_PS_ROOT_URI=127.0.0.1 DMLC_NODE_HOST=127.0.0.1
     export DMLC_PS_ROOT_PORT=$((20000 + RANDOM % 12000))
 else
-    # The name of a pod is known some time after it has started.
+    # The name of a pod is known some time after it has started. The scheduler listens at all addresses.
     until address=$(getent ahostsv4 "${DMLC_PS_ROOT_URI:?is the address of machine 0}"); do sleep 5; done
-    # The scheduler listens at all addresses.
     export DMLC_PS_ROOT_URI=${address%% *} DMLC_USE_KUBERNETES=1
     export DMLC_PS_ROOT_PORT=${DMLC_PS_ROOT_PORT:-9091}
 fi

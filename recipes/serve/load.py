@@ -14,6 +14,7 @@ import argparse
 import collections
 import contextlib
 import http.client
+import itertools
 import json
 import pathlib
 import socket
@@ -53,31 +54,16 @@ def request_of(question: Question) -> bytes:
     return json.dumps({"query": question.question, "documents": question.texts}).encode()
 
 
-class Client:
-    """A connection that is kept, and opened again where it was closed."""
-
-    def __init__(self, port: int) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-
-    def send(self, body: bytes) -> str:
-        """Send a request; returns the status of its answer, ``lost``, or ``not accepted``."""
-        try:
-            if self._connection.sock is None:
-                self._connection.connect()
-        except OSError:
-            return "not accepted"
-        try:
-            self._connection.request("POST", "/v2/rerank", body)
-            response = self._connection.getresponse()
-            response.read()
-            return str(response.status)
-        except (OSError, http.client.HTTPException):
-            self._connection.close()
-            return "lost"
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+def send(connection: http.client.HTTPConnection, body: bytes) -> str:
+    """Send a request; returns the status of its answer, or ``lost``."""
+    try:
+        connection.request("POST", "/v2/rerank", body)
+        response = connection.getresponse()
+        response.read()
+        return str(response.status)
+    except (OSError, http.client.HTTPException):
+        connection.close()  # the next request opens it again
+        return "lost"
 
 
 class Load:
@@ -107,10 +93,13 @@ class Load:
     def _await_answer(self, seconds: float) -> None:
         """Wait for a ranking."""
         start = time.monotonic()
-        while Client(self.port).send(self._requests[0]) != "200":
+        while send(self._connection(), self._requests[0]) != "200":
             if time.monotonic() - start > seconds:
                 raise SystemExit(f"{' '.join(self._command)}: no answer within {seconds:g} s")
             time.sleep(0.05)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
     def requests_a_second(self, clients: int, seconds: float) -> float:
         """Requests a second of clients that send the next one when the last is answered."""
@@ -125,15 +114,15 @@ class Load:
         end = time.monotonic() + seconds
         statuses: Counter[str] = collections.Counter()
 
-        def send(first: int) -> None:
-            client, number = Client(self.port), first
-            while time.monotonic() < end:
-                status = client.send(self._requests[number % len(self._requests)])
-                statuses[status] += 1
-                number += clients
-            client.close()
+        def send_all(first: int) -> None:
+            with contextlib.closing(self._connection()) as connection:
+                for number in itertools.count(first, clients):
+                    if time.monotonic() >= end:
+                        break
+                    body = self._requests[number % len(self._requests)]
+                    statuses[send(connection, body)] += 1
 
-        threads = [threading.Thread(target=send, args=(first,)) for first in range(clients)]
+        threads = [threading.Thread(target=send_all, args=(first,)) for first in range(clients)]
         for thread in threads:
             thread.start()
         for thread in threads:

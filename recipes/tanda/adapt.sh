@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
 # TANDA's second step: the transferred monolithic rankers adapted to WikiQA and TREC-QA (Soldaini and Moschitti 2020, Table 2,
 # rows "TANDA") or GPD (Table 3). The transfer is run first where it is missing.
-#
-#   recipes/tanda/adapt.sh                         all depths, WikiQA and TREC-QA, seed 0
 #   CORPORA=gpd recipes/tanda/adapt.sh             a collection of one's own under data/gpd/
 #   TRANSFER=0 recipes/tanda/adapt.sh              from the plain encoder, to see what the transfer brings
 . "$(dirname "$0")/../settings.sh"

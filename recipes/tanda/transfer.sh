@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
 # TANDA's first step (Garg et al. 2020; Soldaini and Moschitti 2020, section 5.2): monolithic rankers of 4 to 12 layers, cut
 # from one pretrained encoder, fine-tuned on ASNQ. On ASNQ they are themselves rows of Table 3, "Monolithic transformer".
-#
-#   recipes/tanda/transfer.sh        RoBERTa-base; settings: recipes/settings.sh
 . "$(dirname "$0")/../settings.sh"
 
 tokenize_asnq

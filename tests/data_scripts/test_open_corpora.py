@@ -93,7 +93,7 @@ def open_questions(path):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_squad_open_of_its_own_paragraphs(tmp_path, monkeypatch, packed, capsys):
-    monkeypatch.setattr(squad_open, "is_dev", lambda question, share: question.id == "r2")
+    monkeypatch.setattr("corpus.is_dev", lambda question, share: question.id == "r2")
     folder, out = write_squad(tmp_path / "in", packed=packed), tmp_path / "out"
     out.mkdir()
     left = out / "train.documents.jsonl"  # by a conversion with --articles

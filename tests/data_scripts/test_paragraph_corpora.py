@@ -1,6 +1,7 @@
 """Corpora of text to documents as paragraphs of sentences."""
 
 import bz2
+import collections
 import gzip
 import hashlib
 import importlib
@@ -242,7 +243,7 @@ def test_articles_of_half_of_squads_development_set(tmp_path):
     keys = ("documents", "paragraphs", "sentences", "characters", "examples")
     assert [stats["train"][key] for key in keys] == [14, 576, 3220, 486018, 568]
     assert [stats["dev"][key] for key in keys] == [2, 70, 373, 53717, 70]
-    counts = paragraph_files.new_counts()
+    counts = collections.Counter()
     list(paragraph_files.keep_long(read_paragraphs(tmp_path / "train.jsonl"), counts))
     kinds = ("documents", "short document", "single_paragraphs", "paragraphs", "short sentence")
     assert [counts[kind] for kind in kinds] == [14, 0, 0, 576, 36] and counts["examples"] == 568

@@ -207,6 +207,14 @@ def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path, wqa_command):
 
 
 @pytest.mark.nightly
+def test_the_base_size_has_tables_of_its_own(recipe_out, tmp_path, wqa_command):
+    done = run_recipe("cascade/minilm_tables", recipe_out, tmp_path, wqa_command, SIZE="base")
+    assert done.returncode == 0, done.stderr
+    table = recipe_out / "results" / "cascade" / "base_trecqa.tsv"
+    assert "one exit an update" in table.read_text()
+
+
+@pytest.mark.nightly
 def test_students_of_fewer_layers(minilm, recipe_out, tmp_path, wqa_command):
     done = run_recipe("mhs/minilm_tables", recipe_out, tmp_path, wqa_command, LAYERS="2")
     assert done.returncode == 0, done.stderr
@@ -313,8 +321,6 @@ def test_a_grid_is_chosen_by_its_best_evaluation_on_dev(tmp_path):
     assert (tmp_path / "chosen.txt").read_text() == "0.5 3\n"
     rows = [tuple(row.values()) for row in read_rows(tmp_path / "grid.tsv", ("dev_map",))]
     assert rows == [("0.5", "3", "90.00"), ("0.9", "1", "90.00"), ("0", "1", "70.00")]
-    with pytest.raises(AssertionError, match="error: .*no run of a grid; expected folders named"):
-        run_script(script, tmp_path / "alpha_0_tau_1")
 
 
 def test_the_rows_of_dcbert(tmp_path):
@@ -414,9 +420,6 @@ def test_the_documents_that_questions_retrieve(tmp_path):
     files = [tmp_path / name for name in ("questions.jsonl", "documents.jsonl", "out.jsonl")]
     run_script(script, *files)
     assert [(d.id, d.title) for d in read_documents(files[2])] == [("D1", "T"), ("D3", "T")]
-    (tmp_path / "documents.jsonl").write_text("".join(documents[:3]))
-    with pytest.raises(AssertionError, match="error: .*holds no document D3, a candidate of"):
-        run_script(script, *files)
 
 
 def test_answers_from_what_a_run_puts_first(tmp_path, monkeypatch):
@@ -511,14 +514,6 @@ def test_questions_are_divided_between_paragraphs(tmp_path):
     write_questions(source, questions)
     assert run_script(script, source, "0.4", train, test) == "3 questions to train, 3 to test\n"
     assert [*read_questions(train), *read_questions(test)] == questions
-    for share, message in (("0.6", "no question is left to test"), ("1", "SHARE: 1; expected")):
-        done = subprocess.run(
-            [sys.executable, script, source, share, train, test],
-            env=child_environment(),
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 2 and message in done.stderr
 
 
 def test_a_transfer_corpus(tmp_path, wqa_command):
@@ -749,8 +744,6 @@ def test_the_first_candidates_of_a_ranker(tmp_path):
     assert [candidate.id for candidate in some.candidates] == ["d1", "d2"]
     assert some.labels == (0, 0) and some.texts == ("red apple pie", "red apple")
     assert [question.id for question in read_questions(out / "all.jsonl")] == ["q1", "q2"]
-    with pytest.raises(AssertionError, match="error: .*keep"):
-        run_script(MSPP / "first.py", "wo", "--keep", 0, *files)
 
 
 def left_out(name, precision):
