@@ -160,6 +160,65 @@ def child_environment(**variables):
     return environment
 
 
+def run_python(*arguments, variables=(), **options):
+    """Run Python in a process of its own, with variables of its environment; returns its end."""
+    options = {"capture_output": True, "text": True, "timeout": 300, **options}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, env=child_environment(**dict(variables)), **options)
+
+
+def wqa(*arguments):
+    """Exit status of a command line, which runs in this process."""
+    from wqa.cli import main
+
+    return main(list(map(str, arguments)))
+
+
+@pytest.fixture
+def run_main(capsys):
+    """Run a command line in this process; its exit status, output and messages are returned."""
+
+    def run(*arguments):
+        capsys.readouterr()
+        status = wqa(*arguments)
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def refusal(run_main):
+    """The one line of a command that is refused, after notes."""
+
+    def run(*arguments):
+        status, _, printed = run_main(*arguments)
+        lines = [line for line in printed.splitlines() if line.startswith("error: ")]
+        assert (status, len(lines)) == (2, 1) and "Traceback" not in printed, printed
+        return lines[0]
+
+    return run
+
+
+def read_metrics(run):
+    """Lines of a run's metrics.jsonl, without what the clock decides."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line.pop("pairs_per_second", None)
+    return lines
+
+
+def logged(run, name):
+    """Values of a name in the lines of metrics.jsonl that have it, such as "loss" or "dev"."""
+    return [line[name] for line in read_metrics(run) if name in line]
+
+
+def contents(folder):
+    """Bytes of all files of a folder by their paths."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
 @contextlib.contextmanager
 def limited_file_size(size):
     """Let this process write no file beyond a size in bytes, as on a full disk."""
