@@ -36,6 +36,7 @@ sys.path.insert(0, str(ROOT / "recipes"))
 # Tests in different folders import one another's helpers.
 sys.path += sorted({str(path.parent) for path in (ROOT / "tests").rglob("test_*.py")})
 
+from command_server import captured, run_script  # noqa: E402
 from tiny_encoder import write_tiny_encoder  # noqa: E402
 
 #: Where it is set, the oneDNN package is hidden from the tests and from the processes they start.
@@ -167,6 +168,11 @@ def run_python(*arguments, variables=(), **options):
     return subprocess.run(command, env=child_environment(**dict(variables)), **options)
 
 
+def script_result(script, *arguments):
+    """Exit status, output and messages of a Python script, which runs in this process."""
+    return captured(run_script, str(script), *map(str, arguments))
+
+
 def wqa(*arguments):
     """Exit status of a command line, which runs in this process."""
     from wqa.cli import main
@@ -176,11 +182,17 @@ def wqa(*arguments):
 
 @pytest.fixture
 def run_main(capsys):
-    """Run a command line in this process; its exit status, output and messages are returned."""
+    """Run a command line in this process; its exit status, output and messages are returned.
 
-    def run(*arguments):
+    The first argument may be the module of a script.
+    """
+
+    def run(first, *arguments):
         capsys.readouterr()
-        status = wqa(*arguments)
+        if hasattr(first, "main"):
+            status = first.main(list(map(str, arguments)))
+        else:
+            status = wqa(first, *arguments)
         printed = capsys.readouterr()
         return status, printed.out, printed.err
 
@@ -189,10 +201,12 @@ def run_main(capsys):
 
 @pytest.fixture
 def refusal(run_main):
-    """The one line of a command that is refused, after notes."""
+    """The one line of a command that is refused, after notes; it writes no counts to ``out``."""
 
-    def run(*arguments):
-        status, _, printed = run_main(*arguments)
+    def run(*arguments, out=None):
+        output = () if out is None else ("--out", out)
+        status, _, printed = run_main(*arguments, *output)
+        assert out is None or not (out / "stats.json").exists()
         lines = [line for line in printed.splitlines() if line.startswith("error: ")]
         assert (status, len(lines)) == (2, 1) and "Traceback" not in printed, printed
         return lines[0]

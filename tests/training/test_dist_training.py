@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import ROOT, child_environment, needs_precision
+from conftest import ROOT, child_environment, needs_precision, read_metrics
 
 import wqa.models  # noqa: F401 - prepares the process before MXNet is imported
 
@@ -131,8 +131,7 @@ def assert_equal_on_all(notes, updates, devices):
 
 
 def losses(run):
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return {line["update"]: line["loss"] for line in lines if "loss" in line}
+    return {line["update"]: line["loss"] for line in read_metrics(run) if "loss" in line}
 
 
 #: Updates of several mini-batches of few rows, which the workers do not share evenly.
@@ -173,9 +172,7 @@ def test_worker_0_writes_the_run(whole):
     assert result["updates"] == 8 and not result["was_complete"]
     config = json.loads((whole / "run" / "config.json").read_text())
     assert config["workers"] == 2 and config["training"]["kvstore"] == "dist_sync"
-    lines = [
-        json.loads(line) for line in (whole / "run" / "metrics.jsonl").read_text().splitlines()
-    ]
+    lines = read_metrics(whole / "run")
     updates = [line["update"] for line in lines]
     assert updates == sorted(updates) and sum("dev" in line for line in lines) == 3
     names = {path.name for path in (whole / "run").iterdir()}

@@ -1,10 +1,10 @@
 import dataclasses
-import json
 import logging
 
 import mxnet as mx
 import numpy as np
 import pytest
+from conftest import logged, read_metrics
 
 from wqa.cli import main
 from wqa.config import TrainingConfig, read_run_config
@@ -14,7 +14,6 @@ from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.reliability import wilson_interval
 from wqa.systems.load import load_ranker
 from wqa.systems.train import train
-from wqa.training.checkpoint import State
 from wqa.training.schedules import dropout_seed, exit_of_update, slanted_triangular, triangular
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
@@ -81,41 +80,6 @@ def values(model, ctx=None):
     }
 
 
-@pytest.mark.parametrize("clip_norm", [0.0, 0.05])
-def test_two_devices_give_the_update_of_one(make_trainer, clip_norm):
-    # Adam divides a gradient by its own size, noise included, so differences grow with the learning
-    # rate.
-    options = {"dropout": 0.0, "max_updates": 6, "clip_norm": clip_norm, "learning_rate": 5e-5}
-    one = make_trainer("one", tokens_per_batch=400, **options)
-    two = make_trainer("two", tokens_per_batch=200, ctx="cpu:0-1", **options)
-    before = values(one.network)
-    key = one._next_key()
-    assert key.tolist() == two._next_key().tolist()
-    update = next(update for update in range(1, 50) if exit_of_update(0, update, 3) == 2)
-    losses = []
-    for trainer in (one, two):
-        trainer.state.update = update
-        losses.append(trainer.backward([trainer.task.batch(key)])["loss"])
-        trainer.state, trainer._epoch = State(), -1
-    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
-    two._optimizer.allreduce_grads()
-    for ours, theirs in zip(
-        *(trainer.network._collect_params_with_prefix().values() for trainer in (one, two))
-    ):
-        # The other devices copy the parameters of the first.
-        summed = theirs.list_grad()[0].asnumpy()
-        np.testing.assert_allclose(ours.grad().asnumpy(), summed, atol=1e-6)
-    one.fit()
-    two.fit()
-    first, second, other = values(one.network), values(two.network), values(two.network, mx.cpu(1))
-    assert any(abs(first[name] - before[name]).max() > 1e-4 for name in first)
-    for name in first:
-        # The gradients above agree to 1e-6; six of Adam's divisions widen what rounding left, on
-        # some processors.
-        np.testing.assert_allclose(first[name], second[name], atol=3e-6, err_msg=name)
-        np.testing.assert_array_equal(second[name], other[name], err_msg=name)
-
-
 def test_a_batch_with_fewer_rows_than_devices(make_trainer):
     # A budget of one token makes every row a batch of its own.
     one = make_trainer(
@@ -169,8 +133,7 @@ def test_training_learns_and_repeats_bit_for_bit(tiny_encoder, tmp_path):
         begin("pairwise", tmp_path / name, tiny_encoder, config=config)
     first, second = (tmp_path / name / "model.params" for name in ("a", "b"))
     assert first.read_bytes() == second.read_bytes()
-    lines = (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()
-    losses = [json.loads(line)["loss"] for line in lines]
+    losses = logged(tmp_path / "a", "loss")
     assert np.mean(losses[-6:]) < 0.8 * losses[0]
     record = read_run_config(tmp_path / "a" / "config.json")
     assert record.system == "pairwise" and record.network == {"exits": [3]}
@@ -231,7 +194,7 @@ def test_heads_are_kept_where_shapes_agree_and_the_log_says_so(
     config = TrainingConfig(max_updates=1, learning_rate=1e-12, tokens_per_batch=200)
     out = tmp_path / system
     begin(system, out, init=str(tiny_run), exits=exits, config=config)
-    first = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])
+    first = read_metrics(out)[0]
     assert first == {"update": 0, "start": f"encoder of {tiny_run} (cascade); {said}"}
     assert f"start: {first['start']}" in capsys.readouterr().err
     source, target = stored(tiny_run), stored(out)
@@ -285,11 +248,9 @@ def test_train_takes_development_questions_as_the_command_does(tiny_encoder, tmp
     for name, value in settings.items():
         command += ["--" + name.replace("_", "-"), str(value)]
     assert main(command) == 0
-    figures = []
     for run in ("a", "b"):
-        lines = (tmp_path / run / "metrics.jsonl").read_text().splitlines()
-        figures += [line["dev"]["map"] for line in map(json.loads, lines) if "dev" in line]
-    assert figures == [state.best_figure] * 2
+        [figures] = logged(tmp_path / run, "dev")
+        assert figures["map"] == state.best_figure
     with pytest.raises(OptionError, match="dev and make_evaluator: both"):
         train("cascade", data, str(tmp_path / "c"), dev=dev, make_evaluator=print, **options)
 
@@ -302,7 +263,7 @@ def trained_beside_others(tmp_path, caplog, name, count=3, **options):
     run, dev = tmp_path / name, str(tmp_path / "few.jsonl")
     with caplog.at_level(logging.INFO):
         train("cascade", dev, str(run), dev=dev, config=config, exits=(1, 3), **options)
-    return list(map(json.loads, (run / "metrics.jsonl").read_text().splitlines()))
+    return read_metrics(run)
 
 
 def test_a_training_is_compared_with_none(tiny_encoder, tmp_path, caplog):

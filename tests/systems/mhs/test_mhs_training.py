@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import lacks, needs_onednn
 from mxnet import autograd
-from test_cascade_training import gradients_of
+from test_cascade_training import ROWS, Pairs, arrays, gradients_of
 
 from wqa.cli import main
 from wqa.config import EngineConfig, TrainingConfig
@@ -24,23 +24,6 @@ from wqa.training.task import Setup
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
 
-ROWS = {
-    "token_ids": np.array([[2, 9, 8, 3], [2, 7, 3, 0], [2, 5, 6, 3]], np.int32),
-    "token_types": np.array([[0, 0, 1, 1], [0, 1, 1, 0], [0, 0, 1, 1]], np.int32),
-    "valid_length": np.array([4, 3, 4], np.float32),
-    "labels": np.array([1, 0, 0], np.float32),
-}
-
-
-class _Pairs:
-    """An epoch of one batch."""
-
-    def plan(self, tokens, rng=None):
-        return [np.arange(3)]
-
-    def batch(self, key):
-        return [array[key] for array in ROWS.values()]
-
 
 @pytest.fixture
 def make_trainer(new_trainer):
@@ -48,7 +31,7 @@ def make_trainer(new_trainer):
 
     def make(folder, engine="auto", precision="float32", **options):
         settings = {"engine": engine, "precision": precision, "max_updates": 9}
-        options = {"pairs": _Pairs(), "dropout": 0.0, "sigma": 0.2, **options}
+        options = {"pairs": Pairs(), "dropout": 0.0, "sigma": 0.2, **options}
         return new_trainer("mhs", folder, settings, **options)
 
     return make
@@ -56,9 +39,8 @@ def make_trainer(new_trainer):
 
 def gradients_of_head(trainer, index):
     """Gradients of one head's loss alone."""
-    batch = {name: mx.nd.array(array, dtype=array.dtype) for name, array in ROWS.items()}
     with autograd.record():
-        loss = trainer.task.losses(batch, 1)[f"head_{index + 1}"].sum() / 3
+        loss = trainer.task.losses(arrays(), 1)[f"head_{index + 1}"].mean()
     loss.backward()
     return gradients_of(trainer)
 
@@ -88,7 +70,7 @@ def test_a_head_learns_from_its_loss_alone_and_the_body_from_all(
 
 def test_the_losses_are_weighted(tiny_encoder, make_trainer):
     trainer = make_trainer(tiny_encoder, head_weights=(1.0, 0.0, 2.5))
-    batch = {name: mx.nd.array(array, dtype=array.dtype) for name, array in ROWS.items()}
+    batch = arrays()
     inputs = [batch[name] for name in ("token_ids", "token_types", "valid_length")]
     losses = trainer.task.losses(batch, 1)
     for weight, member, loss in zip((1.0, 0.0, 2.5), trainer.network.members(), losses.values()):
