@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from rankers import ranking_of
 
 from wqa.cli import main
 from wqa.config import TrainingConfig
@@ -11,7 +12,7 @@ from wqa.data import Candidate, Question, builtin_path, read_questions, write_qu
 from wqa.errors import OptionError, OutputLocked, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.report import read_rows
-from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker
+from wqa.inference import Capabilities, Cost, Ranker, SequentialRanker
 from wqa.inference.dropping import Drop
 from wqa.io.files import lock_output
 from wqa.systems.load import load_ranker
@@ -37,16 +38,12 @@ class Scored(Ranker):
     def rank_all(self, questions):
         for question in questions:
             self.sizes.append(len(question.candidates))
-            blank = np.array([not text for text in question.texts])
-            scores = np.array([self._scores.get(text, -np.inf) for text in question.texts])
-            if self._joint and len(scores) % 2:
-                scores = -scores
-                scores[blank] = -np.inf
-            work = self._price * np.count_nonzero(~blank)
-            exits = np.where(blank, 0, 1)
-            order = np.argsort(-scores, kind="stable")
-            cost = Cost(1.0, work, work, work, work, work)
-            yield Ranking(order, scores, exits, np.zeros_like(blank), blank, cost, scores[None])
+            sign = -1 if self._joint and len(question.texts) % 2 else 1
+            scores = []
+            for text in question.texts:
+                scores.append(sign * self._scores[text] if text else -np.inf)
+            work = self._price * sum(map(bool, question.texts))
+            yield ranking_of(scores, Cost(1.0, work, work, work, work, work))
 
 
 def make(texts, labels, qid="q"):
