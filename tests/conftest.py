@@ -59,15 +59,6 @@ needs_full_device = pytest.mark.skipif(
     not pathlib.Path("/dev/full").is_char_device(), reason="/dev/full is no device here"
 )
 
-#: Code for a process that a test starts: `peak()` is the most memory that it has taken, in KiB.
-#: The `ru_maxrss` of a process begins with the peak of the process that started it.
-PEAK = """
-def peak():
-    with open("/proc/self/status") as file:
-        [line] = [line for line in file if line.startswith("VmHWM:")]
-    return int(line.split()[1])
-"""
-
 SHARED = pathlib.Path(os.environ.get("WQA_SHARED_DATA", ROOT.parent / "shared" / "data"))
 
 #: Families of encoders at a tiny size, and the stored vocabulary that each takes.
@@ -227,6 +218,12 @@ def logged(run, name):
     return [line[name] for line in read_metrics(run) if name in line]
 
 
+def values_of(block):
+    """Parameters of a block by name, as arrays."""
+    parameters = block._collect_params_with_prefix().items()
+    return {name: item.data(item.list_ctx()[0]).asnumpy() for name, item in parameters}
+
+
 def contents(folder):
     """Bytes of all files of a folder by their paths."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
@@ -353,39 +350,41 @@ def new_trainer(tmp_path):
     return make
 
 
-@pytest.fixture(scope="session")
-def tiny_run(tmp_path_factory, tiny_encoder):
-    """A cascade with exits 1, 2, 3, trained for a few updates on the built-in dev questions."""
+def few_questions(path, end=9, start=0):
+    """A file of some of the built-in dev questions."""
+    from wqa.data import read_questions, write_questions
+
+    write_questions(path, list(read_questions(builtin_path("dev")))[start:end])
+    return path
+
+
+def dev_run(system, out, encoder="", **options):
+    """Train on the built-in dev questions; options may be those of a `TrainingConfig`."""
+    import dataclasses
+
     from wqa.config import TrainingConfig
     from wqa.systems.train import train
 
-    out = tmp_path_factory.mktemp("runs") / "tiny"
-    config = TrainingConfig(
-        max_updates=8, learning_rate=1e-2, warmup_updates=2, tokens_per_batch=500, log_every=2
-    )
-    train(
-        "cascade",
-        str(builtin_path("dev")),
-        str(out),
-        str(tiny_encoder),
-        exits=(1, 2, 3),
-        config=config,
-        max_length=64,
-    )
+    names = {field.name for field in dataclasses.fields(TrainingConfig)} & set(options)
+    config = TrainingConfig(**{name: options.pop(name) for name in names})
+    train(system, str(builtin_path("dev")), str(out), str(encoder), config=config, **options)
     return out
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory, tiny_encoder):
+    """A cascade with exits 1, 2, 3, trained for a few updates on the built-in dev questions."""
+    settings = {"max_updates": 8, "learning_rate": 1e-2, "warmup_updates": 2, "log_every": 2}
+    settings.update(tokens_per_batch=500, exits=(1, 2, 3), max_length=64)
+    return dev_run("cascade", tmp_path_factory.mktemp("runs") / "tiny", tiny_encoder, **settings)
 
 
 @pytest.fixture(scope="session")
 def dcbert_run(tmp_path_factory, tiny_encoder):
     """A DC-BERT after one update. It reads 40 tokens of a document and 32 of a question."""
-    from wqa.config import TrainingConfig
-    from wqa.systems.train import train
-
-    out = tmp_path_factory.mktemp("runs") / "dcbert"
-    config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400)
-    options = {"config": config, "max_length": 40, "question_length": 32}
-    train("dcbert", str(builtin_path("dev")), str(out), str(tiny_encoder), **options)
-    return out
+    settings = {"max_updates": 1, "warmup_updates": 0, "tokens_per_batch": 400}
+    settings.update(max_length=40, question_length=32)
+    return dev_run("dcbert", tmp_path_factory.mktemp("runs") / "dcbert", tiny_encoder, **settings)
 
 
 @pytest.fixture(scope="session")

@@ -6,15 +6,38 @@ from wqa.inference import Capabilities, Cost, Ranker, Ranking
 from wqa.inference.dropping import FREE
 
 
-def ranking_of(scores, cost=FREE, exits=1, truncated=None):
-    """A ranking by the scores of one stage; minus infinity is that of a blank candidate."""
-    scores = np.array(scores, dtype=float)
-    blank = np.isneginf(scores)
-    if truncated is None:
-        truncated = np.zeros(len(scores), dtype=bool)
-    order = np.argsort(-scores, kind="stable")
-    stages = np.where(blank, np.nan, scores)[None]
-    return Ranking(order, scores, np.where(blank, 0, exits), truncated, blank, cost, stages)
+def ranking_of(stages, cost=FREE, exits=None, **fields):
+    """A ranking by scores after one stage, or after each of several.
+
+    NaN or minus infinity stand where a candidate was not scored; one without a score is blank.
+    """
+    stages = np.array(stages, dtype=float, ndmin=2)
+    stages[np.isneginf(stages)] = np.nan
+    count = stages.shape[1]
+    reached = (~np.isnan(stages)).sum(axis=0)
+    blank = reached == 0
+    scores = np.where(blank, -np.inf, stages[reached - 1, np.arange(count)])
+    order = np.lexsort((np.arange(count), -scores, -reached))
+    layers = np.array([0, *(exits or range(1, len(stages) + 1))])[reached]
+    fields.setdefault("truncated", np.zeros(count, dtype=bool))
+    return Ranking(order, scores, layers, blank=blank, cost=cost, exit_scores=stages, **fields)
+
+
+def cascade_ranking(scores, drops, exits, **fields):
+    """A cascade's ranking of candidates by their scores at every exit, one row an exit.
+
+    A candidate whose scores are NaN is blank.
+    """
+    seen = np.full(scores.shape, np.nan)
+    left = np.flatnonzero(~np.isnan(scores[0]))
+    work, full = 0, exits[-1] * len(left)
+    for stage, drop in enumerate(drops):
+        seen[stage, left] = scores[stage, left]
+        work += (exits[stage] - (0, *exits)[stage]) * len(left)
+        best = left[np.lexsort((left, -scores[stage, left]))]
+        left = best[: drop.kept(len(left))]
+    cost = Cost(work / full if full else 0, work, full, 10 * work, 10 * work, 10 * full)
+    return ranking_of(seen, cost, exits, **fields)
 
 
 class Table(Ranker):
@@ -39,4 +62,4 @@ class Table(Ranker):
             work, full = self._layers * count, self._depth * count
             cost = Cost(work / full if full else 0, work, full, 5 * work, 6 * work, 5 * full)
             truncated = np.array([text == "long" for text in question.texts])
-            yield ranking_of(scores, cost, self._layers, truncated)
+            yield ranking_of(scores, cost, (self._layers,), truncated=truncated)

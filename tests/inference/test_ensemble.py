@@ -3,10 +3,10 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
+from conftest import dev_run, few_questions
 from rankers import Table
 
-from wqa.config import TrainingConfig
-from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
+from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.comparison import NamedRanker, compare_rankers
@@ -15,7 +15,6 @@ from wqa.inference.ensemble import log_odds_of_mean
 from wqa.pretrained import read_backbone_config
 from wqa.systems.load import load_ranker
 from wqa.systems.registry import build_network
-from wqa.systems.train import train
 from wqa.text import PairInputs, load_tokenizer
 
 
@@ -97,9 +96,8 @@ def runs(tiny_encoder, tmp_path_factory):
     """Two monolithic rankers of different seeds."""
     folder = tmp_path_factory.mktemp("ensemble")
     for seed in (1, 2):
-        config = TrainingConfig(max_updates=2, learning_rate=1e-2, warmup_updates=1, seed=seed)
-        out = str(folder / f"seed{seed}")
-        train("pairwise", str(builtin_path("dev")), out, str(tiny_encoder), config=config)
+        settings = {"max_updates": 2, "learning_rate": 1e-2, "warmup_updates": 1, "seed": seed}
+        dev_run("pairwise", folder / f"seed{seed}", tiny_encoder, **settings)
     return folder
 
 
@@ -190,9 +188,7 @@ def test_bm25_and_a_similarity_by_name(write, questions, tiny_encoder):
 @pytest.fixture
 def dev(tmp_path):
     """The first development questions."""
-    path = tmp_path / "dev.jsonl"
-    write_questions(path, list(read_questions(builtin_path("dev")))[:8])
-    return path
+    return few_questions(tmp_path / "dev.jsonl", 8)
 
 
 def tune(path, data, **options):

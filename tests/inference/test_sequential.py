@@ -2,14 +2,13 @@ import json
 
 import numpy as np
 import pytest
+from conftest import dev_run
 from rankers import Table
 
-from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.errors import RunDirectoryError
 from wqa.inference import Cost, Ranker, SequentialRanker
 from wqa.systems.load import load_ranker
-from wqa.systems.train import train
 
 
 def question(*texts):
@@ -86,10 +85,8 @@ def shallow(tiny_encoder, tmp_path_factory):
     """Independently trained monolithic rankers of 1, 2 and 3 layers."""
     folder = tmp_path_factory.mktemp("sr")
     for depth in (1, 2, 3):
-        config = TrainingConfig(max_updates=2, learning_rate=1e-2, warmup_updates=1, seed=depth)
-        options = {"config": config, "exits": (depth,)}
-        out = str(folder / f"d{depth}")
-        train("pairwise", str(builtin_path("dev")), out, str(tiny_encoder), **options)
+        settings = {"max_updates": 2, "learning_rate": 1e-2, "warmup_updates": 1, "seed": depth}
+        dev_run("pairwise", folder / f"d{depth}", tiny_encoder, exits=(depth,), **settings)
     return folder
 
 

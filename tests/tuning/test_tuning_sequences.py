@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from conftest import dev_run
 from rankers import ranking_of
 
 from wqa.cli import main
-from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.errors import OptionError, OutputLocked, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
@@ -16,7 +16,6 @@ from wqa.inference import Capabilities, Cost, Ranker, SequentialRanker
 from wqa.inference.dropping import Drop
 from wqa.io.files import lock_output
 from wqa.systems.load import load_ranker
-from wqa.systems.train import train
 from wqa.tuning import KEEPS, tune
 from wqa.tuning.replay import depends_on_others
 
@@ -144,10 +143,9 @@ def test_baselines_say_whether_they_depend_on_other_candidates(name):
 
 @pytest.mark.parametrize("recurrent", ["none", "birnn"])
 def test_networks_on_lists_say_whether_they_read_them_together(recurrent, tiny_words, tmp_path):
-    config = TrainingConfig(max_updates=2, learning_rate=1e-2, schedule="slanted")
-    options = {"words": str(tiny_words), "recurrent": recurrent}
-    train("cosinet", str(DEV), str(tmp_path / "run"), config=config, **options)
-    ranker = load_ranker(tmp_path / "run")
+    settings = {"max_updates": 2, "learning_rate": 1e-2, "schedule": "slanted"}
+    options = {"words": str(tiny_words), "recurrent": recurrent, **settings}
+    ranker = load_ranker(dev_run("cosinet", tmp_path / "run", **options))
     together, apart = scores_of_parts(ranker, list(read_questions(DEV))[:5])
     assert depends_on_others(ranker) == (recurrent == "birnn")
     assert np.allclose(together, apart, atol=1e-5) == (recurrent == "none")
