@@ -102,7 +102,7 @@ def test_rank_as_json_and_table(tiny_run, tmp_path, run_line):
 
 
 @needs_precision("int8")
-def test_quantize_then_rank(tiny_run, tmp_path, run_main):
+def test_quantize_then_rank(tiny_run, tmp_path, run_main, refusal):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     code, out, _ = run_main("quantize", run, "--data", builtin_path("dev"), "--questions", "2")
     assert code == 0 and "calibrated on" in out
@@ -110,8 +110,8 @@ def test_quantize_then_rank(tiny_run, tmp_path, run_main):
         "evaluate", run, "--data", builtin_path("test"), "--precision", "int8", "--json", "-"
     )
     assert code == 0 and json.loads(out)["map"] > 0
-    code, _, err = run_main("quantize", run, "--data", builtin_path("dev"), "--questions", "0")
-    assert code == 2 and "--questions" in err
+    error = refusal("quantize", run, "--data", builtin_path("dev"), "--questions", "0")
+    assert "--questions" in error
 
 
 def test_bench(tiny_run, run_main):
@@ -123,7 +123,7 @@ def test_bench(tiny_run, run_main):
     assert rows[0]["time_ratio"] == rows[0]["cost"] == 1 and rows[3]["cost"] < rows[1]["cost"] < 1
 
 
-def test_tune_and_what_it_stores(tiny_run, tmp_path, run_main):
+def test_tune_and_what_it_stores(tiny_run, tmp_path, run_main, refusal):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     dev = builtin_path("dev")
     code, out, err = run_main("tune", run, "--data", dev, "--max-cost", "0.7")
@@ -151,8 +151,7 @@ def test_tune_and_what_it_stores(tiny_run, tmp_path, run_main):
     question = ("--question", "q ?", "--candidates", tmp_path / "candidates.txt")
     for text in ("{", '{"drop_ratio": [0.1]}', '{"drop_ratio": 7}', "[]"):
         (run / "tuned.json").write_text(text)
-        code, _, err = run_main("rank", run, *question, "--drop-ratio", "tuned")
-        assert code == 2 and "tuned.json" in err and err.count("\n") == 1
+        assert "tuned.json" in refusal("rank", run, *question, "--drop-ratio", "tuned")
 
 
 def test_two_runs_are_compared(tiny_run, run_main):
@@ -242,10 +241,6 @@ def test_two_trec_runs_are_compared(tiny_run, tmp_path, run_main, run_line):
     result = json.loads(out)
     assert code == 0 and result["comparisons"][0]["metrics"][0]["questions"] == 25, err
     assert [row["run"] for row in result["rows"]] == [str(name) for name in names]
-    lines = names[1].read_text().splitlines(keepends=True)
-    names[1].write_text("".join(line for line in lines if line.split()[0] != lines[0].split()[0]))
-    code, _, err = run_main(*arguments)
-    assert code == 2 and "1 only in the first" in err.splitlines()[-1]
 
 
 def test_tokenize_then_train(tiny_encoder, tmp_path, run_main, run_line):
