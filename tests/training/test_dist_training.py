@@ -8,13 +8,12 @@ import time
 
 import numpy as np
 import pytest
-from conftest import ROOT, child_environment, needs_precision, read_metrics
+from conftest import ROOT, child_environment, few_questions, needs_precision, read_metrics
 
 import wqa.models  # noqa: F401 - prepares the process before MXNet is imported
 
 import mxnet as mx  # isort: skip
 from wqa.cli import main
-from wqa.data import builtin_path, read_questions, write_questions
 from wqa.io.parameter_files import read_array, read_layout
 
 pytestmark = pytest.mark.skipif(
@@ -76,9 +75,8 @@ def material(tmp_path_factory, tiny_encoder):
         config = json.loads(path.read_text())
         config.update(hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
         path.write_text(json.dumps(config))
-    questions = list(read_questions(builtin_path("dev")))
-    write_questions(folder / "train.jsonl", questions[:8])
-    write_questions(folder / "dev.jsonl", questions[8:11])
+    few_questions(folder / "train.jsonl", 8)
+    few_questions(folder / "dev.jsonl", 11, 8)
     return folder
 
 

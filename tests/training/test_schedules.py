@@ -3,10 +3,9 @@
 import dataclasses
 
 import pytest
-from conftest import logged
+from conftest import few_questions, logged
 
 from wqa.config import TrainingConfig, read_run_config
-from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.systems.train import train
 from wqa.training import Trainer
@@ -19,9 +18,7 @@ SHORT = {"max_updates": 6, "learning_rate": 1e-3, "tokens_per_batch": 300, "engi
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A file of three questions."""
-    path = tmp_path_factory.mktemp("data") / "train.jsonl"
-    write_questions(path, list(read_questions(builtin_path("dev")))[:3])
-    return str(path)
+    return str(few_questions(tmp_path_factory.mktemp("data") / "train.jsonl", 3))
 
 
 # Warm-up

@@ -8,11 +8,10 @@ import sys
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import child_environment, logged, needs_onednn
+from conftest import child_environment, few_questions, logged, needs_onednn
 
 from wqa.cli import main
 from wqa.config import TrainingConfig
-from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import TrainingDiverged
 from wqa.systems.train import train
 from wqa.training.trainer import Trainer
@@ -55,9 +54,7 @@ def names(folder):
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
     """Five questions to train on."""
-    path = tmp_path_factory.mktemp("few") / "train.jsonl"
-    write_questions(path, list(read_questions(builtin_path("dev")))[:5])
-    return path
+    return few_questions(tmp_path_factory.mktemp("few") / "train.jsonl", 5)
 
 
 COMMANDS = {
