@@ -7,15 +7,13 @@ import io
 import json
 import lzma
 import os
-import resource
 import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
 
 import pytest
-from conftest import child_environment, contents
+from conftest import contents, limited_file_size
 
 from wqa.data import read_questions
 from wqa.errors import DataError
@@ -26,10 +24,7 @@ asnq, corpus, trecqa, squad, wikiqa, squad_open = map(
     importlib.import_module,
     ("asnq", "corpus", "trecqa", "squad", "wikiqa", "squad_open"),
 )
-squad_sentences, nq_open, fever, paragraphs, releases = map(
-    importlib.import_module,
-    ("squad_sentences", "nq_open", "fever", "paragraphs", "releases"),
-)
+fever, paragraphs, releases = map(importlib.import_module, ("fever", "paragraphs", "releases"))
 
 
 def tar_of(*names):
@@ -159,25 +154,6 @@ def write_squad_open(folder):
     return [squad_open, "--archive", folder]
 
 
-def write_squad_sentences(folder):
-    folder.mkdir()
-    for side in ("src", "tgt"):
-        lines = [f"{side} {number}\n" for number in range(6)]
-        (folder / f"{side}-dev.txt").write_text("".join(lines))
-    return [squad_sentences, "--archive", folder, "--held-out", "1,2"]
-
-
-def write_nq_open(folder):
-    folder.mkdir()
-    answer = {"text": "b", "word_start": 1, "word_end": 1}
-    fields = {"question": "which ?", "context": [["a", "b"]], "answers": [[answer]]}
-    for names in nq_open.NAMES.values():
-        for name in names:
-            row = {"id": name, "final_answers": ["b"], **fields}
-            (folder / name).write_text(json.dumps(row) + "\n")
-    return [nq_open, "--archive", folder]
-
-
 def write_fever(folder):
     folder.mkdir()
     row = {"id": 1, "claim": "a", "evidence": [["T", 0, "b", 0.5]], "label": "REFUTES"}
@@ -198,8 +174,8 @@ def convert(script, *arguments, out):
     return script.main([*map(str, arguments), "--out", str(out)])
 
 
-WRITERS = (write_asnq, write_wikiqa, write_trecqa, write_squad_open)
-WRITERS += (write_squad_sentences, write_nq_open, write_fever, write_texts)
+#: One for each way to write the files of a corpus.
+WRITERS = (write_asnq, write_wikiqa, write_trecqa, write_squad_open, write_fever, write_texts)
 
 
 @pytest.mark.parametrize("write", WRITERS)
@@ -315,23 +291,11 @@ def test_a_label_that_is_not_0_or_1_is_refused(tmp_path, refusal, label):
         list(read_questions(tmp_path / "q.jsonl"))
 
 
-def run_script(tmp_path, command, **options):
-    """Run a script in a process of its own."""
-    script, *arguments = command
-    line = [sys.executable, script.__file__, *map(str, arguments), "--out", str(tmp_path / "out")]
-    pipe = subprocess.PIPE
-    options = {"stdout": pipe, "stderr": pipe, "env": child_environment(), **options}
-    return subprocess.run(line, text=True, timeout=60, **options)
-
-
-def limit_file_size():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50, 50))
-
-
-def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
-    done = run_script(tmp_path, write_asnq(tmp_path / "in"), preexec_fn=limit_file_size)
-    assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert "could not be written (File too large)" in done.stderr.splitlines()[-1]
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, refusal):
+    command = write_asnq(tmp_path / "in")
+    with limited_file_size(50):
+        error = refusal(*command, out=tmp_path / "out")
+    assert "could not be written (File too large)" in error
     assert not list((tmp_path / "out").glob("*.jsonl"))
 
 
