@@ -505,7 +505,7 @@ def ask_collection(page, question=ASKED):
 def test_sentences_of_the_collection_are_shown_in_their_documents(visit, ranker, collection):
     with served(ranker, index=collection) as address:
         page = visit(address)
-        assert page.inner_text("#documents") == "8 documents"
+        until(page, "document.getElementById('documents').textContent === '8 documents'")
         assert page.is_checked("#collection") and not page.is_visible("#candidates")
         assert page.is_disabled("#compare")
         ask_collection(page)
