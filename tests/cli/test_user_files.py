@@ -56,26 +56,23 @@ def commands(texts, run, encoder, dcbert_run, out):
     """Two commands for each kind of folder: one that succeeds, one that fails on its data."""
     broken = str(texts / "broken.jsonl")
     words = {
-        "index": ["index", texts / "docs", "--out", out / "index"],
-        "score": ["score", run, "--data", DEV, "--out", out / "score"],
-        "tokenize": ["tokenize", "--encoder", encoder, "--data", DEV, "--out", out / "tokenize"],
-        "embed-words": ["embed-words", "--encoder", encoder, "--data", DEV, "--units", 8],
-        "encode": ["encode", dcbert_run, "--documents", texts / "documents.jsonl"],
-        "export": ["export", run, out / "export", "--format", "onnx"],
-        "convert": ["convert", encoder, out / "convert"],
-        "train": ["train", "pairwise", "--encoder", encoder, "--train", DEV, "--max-updates", 1],
-        "wikiqa": ["wikiqa.py", "--archive", texts / "wikiqa", "--out", out / "wikiqa"],
+        "index": ["index", texts / "docs", "--out"],
+        "score": ["score", run, "--data", DEV, "--out"],
+        "tokenize": ["tokenize", "--encoder", encoder, "--data", DEV, "--out"],
+        "embed-words": ["embed-words", "--encoder", encoder, "--data", DEV, "--units", 8, "--out"],
+        "encode": ["encode", dcbert_run, "--documents", texts / "documents.jsonl", "--out"],
+        "export": ["export", "--format", "onnx", run],
+        "convert": ["convert", encoder],
+        "train": ["train", "pairwise", "--encoder", encoder, "--max-updates", 1],
+        "wikiqa": ["wikiqa.py", "--archive", texts / "wikiqa", "--out"],
     }
-    words["encode"] += ["--out", out / "encode"]
-    words["embed-words"] += ["--out", out / "embed-words"]
-    words["train"] += ["--warmup-updates", 1, "--out", out / "train"]
+    words["train"] += ["--warmup-updates", 1, "--train", DEV, "--out"]
+    bad = dict.fromkeys(map(str, (run, encoder, texts / "wikiqa")), str(texts / "empty"))
+    bad.update({str(texts / "documents.jsonl"): broken, DEV: broken})
+    bad[str(texts / "docs")] = str(texts / "broken")
     pairs = {}
     for kind, line in words.items():
-        bad = {str(texts / "docs"): str(texts / "broken"), DEV: broken}
-        bad[str(texts / "documents.jsonl")] = broken
-        bad.update({str(texts / "wikiqa"): str(texts / "empty")})
-        bad.update(dict.fromkeys((str(run), str(encoder)), str(texts / "empty")))
-        line = [str(word) for word in line]
+        line = [*map(str, line), str(out / kind)]
         pairs[kind] = (line, [bad.get(word, word) for word in line])
     return pairs
 
