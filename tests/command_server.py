@@ -45,10 +45,17 @@ def run(main, folder, environment, arguments):
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    if arguments[0] == "python":
+        return captured(run_script, *arguments[1:])
+    return captured(main, arguments)
+
+
+def captured(act, *arguments):
+    """Exit status, standard output and standard error of a function that may end the process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            status = run_script(*arguments[1:]) if arguments[0] == "python" else main(arguments)
+            status = act(*arguments)
         except SystemExit as end:
             status = end.code or 0
             if not isinstance(status, int):

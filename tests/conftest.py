@@ -36,6 +36,7 @@ sys.path.insert(0, str(ROOT / "recipes"))
 # Tests in different folders import one another's helpers.
 sys.path += sorted({str(path.parent) for path in (ROOT / "tests").rglob("test_*.py")})
 
+from command_server import captured, run_script  # noqa: E402
 from tiny_encoder import write_tiny_encoder  # noqa: E402
 
 #: Where it is set, the oneDNN package is hidden from the tests and from the processes they start.
@@ -57,15 +58,6 @@ needs_precision = pytest.mark.needs_precision
 needs_full_device = pytest.mark.skipif(
     not pathlib.Path("/dev/full").is_char_device(), reason="/dev/full is no device here"
 )
-
-#: Code for a process that a test starts: `peak()` is the most memory that it has taken, in KiB.
-#: The `ru_maxrss` of a process begins with the peak of the process that started it.
-PEAK = """
-def peak():
-    with open("/proc/self/status") as file:
-        [line] = [line for line in file if line.startswith("VmHWM:")]
-    return int(line.split()[1])
-"""
 
 SHARED = pathlib.Path(os.environ.get("WQA_SHARED_DATA", ROOT.parent / "shared" / "data"))
 
@@ -158,6 +150,84 @@ def child_environment(**variables):
     if "WQA_TRACEBACK" not in variables:
         environment.pop("WQA_TRACEBACK", None)
     return environment
+
+
+def run_python(*arguments, variables=(), **options):
+    """Run Python in a process of its own, with variables of its environment; returns its end."""
+    options = {"capture_output": True, "text": True, "timeout": 300, **options}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, env=child_environment(**dict(variables)), **options)
+
+
+def script_result(script, *arguments):
+    """Exit status, output and messages of a Python script, which runs in this process."""
+    return captured(run_script, str(script), *map(str, arguments))
+
+
+def wqa(*arguments):
+    """Exit status of a command line, which runs in this process."""
+    from wqa.cli import main
+
+    return main(list(map(str, arguments)))
+
+
+@pytest.fixture
+def run_main(capsys):
+    """Run a command line in this process; its exit status, output and messages are returned.
+
+    The first argument may be the module of a script.
+    """
+
+    def run(first, *arguments):
+        capsys.readouterr()
+        if hasattr(first, "main"):
+            status = first.main(list(map(str, arguments)))
+        else:
+            status = wqa(first, *arguments)
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def refusal(run_main):
+    """The one line of a command that is refused, after notes; it writes no counts to ``out``."""
+
+    def run(*arguments, out=None):
+        output = () if out is None else ("--out", out)
+        status, _, printed = run_main(*arguments, *output)
+        assert out is None or not (out / "stats.json").exists()
+        lines = [line for line in printed.splitlines() if line.startswith("error: ")]
+        assert (status, len(lines)) == (2, 1) and "Traceback" not in printed, printed
+        return lines[0]
+
+    return run
+
+
+def read_metrics(run):
+    """Lines of a run's metrics.jsonl, without what the clock decides."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line.pop("pairs_per_second", None)
+    return lines
+
+
+def logged(run, name):
+    """Values of a name in the lines of metrics.jsonl that have it, such as "loss" or "dev"."""
+    return [line[name] for line in read_metrics(run) if name in line]
+
+
+def values_of(block):
+    """Parameters of a block by name, as arrays."""
+    parameters = block._collect_params_with_prefix().items()
+    return {name: item.data(item.list_ctx()[0]).asnumpy() for name, item in parameters}
+
+
+def contents(folder):
+    """Bytes of all files of a folder by their paths."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 @contextlib.contextmanager
@@ -280,39 +350,41 @@ def new_trainer(tmp_path):
     return make
 
 
-@pytest.fixture(scope="session")
-def tiny_run(tmp_path_factory, tiny_encoder):
-    """A cascade with exits 1, 2, 3, trained for a few updates on the built-in dev questions."""
+def few_questions(path, end=9, start=0):
+    """A file of some of the built-in dev questions."""
+    from wqa.data import read_questions, write_questions
+
+    write_questions(path, list(read_questions(builtin_path("dev")))[start:end])
+    return path
+
+
+def dev_run(system, out, encoder="", **options):
+    """Train on the built-in dev questions; options may be those of a `TrainingConfig`."""
+    import dataclasses
+
     from wqa.config import TrainingConfig
     from wqa.systems.train import train
 
-    out = tmp_path_factory.mktemp("runs") / "tiny"
-    config = TrainingConfig(
-        max_updates=8, learning_rate=1e-2, warmup_updates=2, tokens_per_batch=500, log_every=2
-    )
-    train(
-        "cascade",
-        str(builtin_path("dev")),
-        str(out),
-        str(tiny_encoder),
-        exits=(1, 2, 3),
-        config=config,
-        max_length=64,
-    )
+    names = {field.name for field in dataclasses.fields(TrainingConfig)} & set(options)
+    config = TrainingConfig(**{name: options.pop(name) for name in names})
+    train(system, str(builtin_path("dev")), str(out), str(encoder), config=config, **options)
     return out
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory, tiny_encoder):
+    """A cascade with exits 1, 2, 3, trained for a few updates on the built-in dev questions."""
+    settings = {"max_updates": 8, "learning_rate": 1e-2, "warmup_updates": 2, "log_every": 2}
+    settings.update(tokens_per_batch=500, exits=(1, 2, 3), max_length=64)
+    return dev_run("cascade", tmp_path_factory.mktemp("runs") / "tiny", tiny_encoder, **settings)
 
 
 @pytest.fixture(scope="session")
 def dcbert_run(tmp_path_factory, tiny_encoder):
     """A DC-BERT after one update. It reads 40 tokens of a document and 32 of a question."""
-    from wqa.config import TrainingConfig
-    from wqa.systems.train import train
-
-    out = tmp_path_factory.mktemp("runs") / "dcbert"
-    config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400)
-    options = {"config": config, "max_length": 40, "question_length": 32}
-    train("dcbert", str(builtin_path("dev")), str(out), str(tiny_encoder), **options)
-    return out
+    settings = {"max_updates": 1, "warmup_updates": 0, "tokens_per_batch": 400}
+    settings.update(max_length=40, question_length=32)
+    return dev_run("dcbert", tmp_path_factory.mktemp("runs") / "dcbert", tiny_encoder, **settings)
 
 
 @pytest.fixture(scope="session")

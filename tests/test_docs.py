@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, write_command
+from conftest import ROOT, script_result, write_command
 from pages import BLOCK, blocks, files, untitled
 from tiny_encoder import write_tiny_encoder
 
@@ -382,9 +382,7 @@ def test_tutorial_from_start_to_end(page, workplace, wqa_command):
 
 
 def pages_script(*arguments):
-    command = [sys.executable, str(ROOT / "tests" / "pages.py"), *map(str, arguments)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
-    return done.stdout
+    return script_result(ROOT / "tests" / "pages.py", *arguments)[1]
 
 
 def test_a_newcomer_runs_what_the_pages_say(tmp_path):

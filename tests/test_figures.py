@@ -126,6 +126,16 @@ map           -0.1  -0.3  +0.1
 """
 
 
+@pytest.fixture
+def paper(pages):
+    """Folder of a paper's recipes, with a comparison of systems."""
+    folder = pages.parent / "recipes" / "paper"
+    for name in ("published", "results"):
+        (folder / name).mkdir(parents=True)
+    (folder / "tests.txt").write_text(CLAIMS)
+    return folder
+
+
 @pytest.mark.parametrize(
     "comparison, metric, margin, better, says",
     [
@@ -137,40 +147,30 @@ map           -0.1  -0.3  +0.1
         ("a; c", "map", 1, "first", "shown"),
     ],
 )
-def test_a_claim_is_judged_by_its_interval(tables, pages, comparison, metric, margin, better, says):
-    folder = pages.parent / "recipes" / "paper"
-    folder.mkdir(parents=True)
-    (folder / "tests.txt").write_text(CLAIMS)
-    (folder / "claims.tsv").write_text(
+def test_a_claim_is_judged_by_its_interval(tables, paper, comparison, metric, margin, better, says):
+    (paper / "claims.tsv").write_text(
         "claim\tdata\tfile\tcomparison\tmetric\tmargin\tbetter\tscale\n"
         f"it\tX\ttests.txt\t{comparison}\t{metric}\t{margin}\t{better}\t1\n"
     )
     assert tables.claims_of("paper").endswith(f"| {says} |")
 
 
-def test_the_p_value_is_that_of_the_interval(tables, pages):
+@pytest.mark.usefixtures("paper")
+def test_the_p_value_is_that_of_the_interval(tables):
     """4 with a standard error of 4 / (2 x 1.96): 3.92 standard deviations from 0."""
-    folder = pages.parent / "recipes" / "paper"
-    folder.mkdir(parents=True)
-    (folder / "tests.txt").write_text(CLAIMS)
-    row = {"file": "tests.txt", "comparison": "a; b", "metric": "map"}
-    claim = tables.read_claim("paper", {**row, "margin": "0", "better": "second", "scale": "1"})
+    row = {"file": "tests.txt", "comparison": "a; b", "metric": "map", "margin": "0"}
+    claim = tables.read_claim("paper", {**row, "better": "second", "scale": "1"})
     assert claim.p_value == pytest.approx(8.857e-05, rel=1e-3)
-    assert tables.read_claim(
-        "paper", {**row, "margin": "0", "better": "second", "scale": "100"}
-    ).high == pytest.approx(600)
+    claim = tables.read_claim("paper", {**row, "better": "second", "scale": "100"})
+    assert claim.high == pytest.approx(600)
 
 
-def test_a_headline_has_the_figure_in_print_and_ours(tables, pages):
-    folder = pages.parent / "recipes" / "paper"
-    for name in ("published", "results"):
-        (folder / name).mkdir(parents=True)
-    (folder / "published" / "table2.tsv").write_text(
-        "table\trow\tdrop_ratio\tmap\n2\tMT\t0\t89.1\n"
-    )
-    (folder / "results" / "small.tsv").write_text("row\tdrop_ratio\tx_map\nours\t0\t81.65\n")
+def test_a_headline_has_the_figure_in_print_and_ours(tables, paper):
+    published = "table\trow\tdrop_ratio\tmap\n2\tMT\t0\t89.1\n"
+    (paper / "published" / "table2.tsv").write_text(published)
+    (paper / "results" / "small.tsv").write_text("row\tdrop_ratio\tx_map\nours\t0\t81.65\n")
     head = "figure\ttable\trow\tdrop_ratio\tcolumn\tresults\t"
     head += "our_row\tour_drop_ratio\tour_column\twhy\n"
     row = "MAP\t2\tMT\t0\tmap\tsmall\tours\t0\tx_map\tsmaller\n"
-    (folder / "headline.tsv").write_text(head + row)
+    (paper / "headline.tsv").write_text(head + row)
     assert tables.headline_of("paper") == "| MAP | 89.1 | 81.65 | smaller |"

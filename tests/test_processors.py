@@ -1,11 +1,9 @@
 """How tests depend on the processor: marks that skip a case, a lower one, a hidden package."""
 
 import os
-import subprocess
-import sys
 
 import pytest
-from conftest import HIDDEN, HIDE_ONEDNN, child_environment, lacks, needs_onednn, needs_precision
+from conftest import HIDDEN, HIDE_ONEDNN, ROOT, lacks, needs_onednn, needs_precision, run_python
 
 PRECISIONS = ("float32", "bfloat16", "int8")
 LACKS = "import sys; sys.path[:0] = ['tests']; from conftest import lacks; print(lacks('{}'))"
@@ -13,13 +11,7 @@ LACKS = "import sys; sys.path[:0] = ['tests']; from conftest import lacks; print
 
 def child(code, **variables):
     """Standard output of a Python process."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=HIDDEN.parent.parent,
-        env=child_environment(**variables),
-    )
+    done = run_python("-c", code, variables=variables, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -2,17 +2,16 @@
 
 import asyncio
 import importlib.util
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from conftest import child_environment
+from conftest import run_python
+from rankers import cascade_ranking
 
 from wqa.data import Document, Question, write_documents
 from wqa.errors import DataError, InputError, OptionError
-from wqa.inference import Capabilities, Ranker, Ranking
-from wqa.inference.dropping import FREE
+from wqa.inference import Capabilities, Ranker
+from wqa.inference.dropping import Drop
 from wqa.inference.pipeline import Pipeline
 from wqa.retrieval import Index, build_index
 from wqa.systems.load import load_ranker
@@ -21,7 +20,7 @@ ADAPTERS = {"pyterrier": "pyterrier", "langchain": "langchain_core", "llamaindex
 
 #: Scores of texts at two exits. The first exit drops the worse half, and what it drops last, "c",
 #: has a greater score than every candidate that goes on.
-SCORES = {"a": (5.0, -1.0), "b": (4.0, 1.0), "c": (3.0, 9.0), "d": (2.0, 9.0), " ": (0.0, 0.0)}
+SCORES = {"a": (5.0, -1.0), "b": (4.0, 1.0), "c": (3.0, 9.0), "d": (2.0, 9.0)}
 RANKED = ["b", "a", "c", "d", " "]
 
 
@@ -39,29 +38,8 @@ class TwoExits(Ranker):
         for question in questions:
             assert isinstance(question, Question)
             self.questions.append(question)
-            yield self._ranking(question.texts)
-
-    def _ranking(self, texts):
-        blank = np.array([not text.strip() for text in texts])
-        exit_scores = np.array([SCORES[text] for text in texts]).T
-        filled = np.flatnonzero(~blank)
-        by_first = filled[np.argsort(-exit_scores[0, filled], kind="stable")]
-        kept = by_first[: len(by_first) - len(by_first) // 2]
-        dropped = by_first[len(kept) :]
-        exit_scores[:, blank] = np.nan
-        exit_scores[1, dropped] = np.nan
-        by_last = kept[np.argsort(-exit_scores[1, kept], kind="stable")]
-        exits = np.where(blank, 0, np.where(np.isnan(exit_scores[1]), 1, 2))
-        scores = np.where(exits == 2, exit_scores[1], exit_scores[0])
-        return Ranking(
-            order=np.concatenate([by_last, dropped, np.flatnonzero(blank)]),
-            scores=np.where(blank, -np.inf, scores),
-            exits=exits,
-            truncated=np.zeros(len(texts), dtype=bool),
-            blank=blank,
-            cost=FREE,
-            exit_scores=exit_scores,
-        )
+            scores = np.array([SCORES.get(text, (np.nan,) * 2) for text in question.texts]).T
+            yield cascade_ranking(scores, (Drop(0.5), Drop()), (1, 2))
 
 
 def assert_follows(scores):
@@ -248,20 +226,13 @@ def test_llamaindex_refuses_what_cannot_rank(nodes):
 
 def test_the_package_imports_no_library():
     code = f"import sys, wqa.adapters; assert not {set(ADAPTERS.values())} & set(sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], env=child_environment(), timeout=60)
-    assert done.returncode == 0
+    assert run_python("-c", code).returncode == 0
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_a_missing_library_is_named_with_its_extra(name):
     code = f"import sys; sys.modules['{ADAPTERS[name]}'] = None; import wqa.adapters.{name}"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_python("-c", code)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith("wqa.errors.MissingDependency") and "is not installed" in last

@@ -1,11 +1,9 @@
 """`wqa doctor`: what it says of this machine, and where a library or a precision is missing."""
 
 import json
-import subprocess
-import sys
 
 import pytest
-from conftest import HIDDEN, HIDE_ONEDNN, ROOT, child_environment, lacks
+from conftest import HIDDEN, HIDE_ONEDNN, ROOT, child_environment, lacks, run_python
 
 from wqa.cli import doctor
 
@@ -14,14 +12,8 @@ def report_of(folders=(), **variables):
     """Exit status and report of the real command, in a process."""
     variables = child_environment(**variables)
     paths = [*map(str, folders), variables["PYTHONPATH"]]
-    done = subprocess.run(
-        [sys.executable, "-m", "wqa", "doctor", "--json", "-"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=ROOT,
-        env={**variables, "PYTHONPATH": ":".join(paths)},
-    )
+    variables = {**variables, "PYTHONPATH": ":".join(paths)}
+    done = run_python("-m", "wqa", "doctor", "--json", "-", variables=variables, cwd=ROOT)
     assert not done.stderr
     return done.returncode, json.loads(done.stdout)
 

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from conftest import needs_onednn
+from conftest import logged, needs_onednn
 
 from wqa.cli import main
 from wqa.data import builtin_path
@@ -38,12 +38,8 @@ def test_train(result_of, tiny_encoder, tmp_path):
     result = result_of(*train)
     assert result["run"] == str(tmp_path / "run") and result["updates"] == 2
     assert result["metric"] == "map" and not result["was_complete"]
-    figures = []
-    for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines():
-        entry = json.loads(line)
-        if "dev" in entry:
-            figures.append((entry["dev"]["map"], entry["update"]))
-    assert (result["best_figure"], result["best_update"]) == max(figures)
+    [figures] = logged(tmp_path / "run", "dev")
+    assert (result["best_figure"], result["best_update"]) == (figures["map"], 2)
     assert result_of(*train, "--resume")["was_complete"]
 
 

@@ -9,18 +9,16 @@ import pytest
 from wqa.cli import main
 
 
-def noted(capsys, *arguments, status=0):
-    """Standard error of a command."""
-    capsys.readouterr()
-    assert main(list(map(str, arguments))) == status
-    return capsys.readouterr().err
+@pytest.fixture
+def noted(run_main):
+    """Standard error of a command that succeeds."""
 
+    def run(*arguments):
+        status, _, printed = run_main(*arguments)
+        assert status == 0, printed
+        return printed
 
-def refused(capsys, *arguments):
-    """The one line of a command that is refused."""
-    error = noted(capsys, *arguments, status=2)
-    assert error.count("\nerror: ") + error.startswith("error: ") == 1
-    return error
+    return run
 
 
 def write_questions(path, labels):
@@ -38,29 +36,29 @@ def write_questions(path, labels):
 
 
 @pytest.mark.parametrize("label", [0, 1])
-def test_training_pairs_of_one_label(capsys, tmp_path, tiny_encoder, label):
+def test_training_pairs_of_one_label(noted, tmp_path, tiny_encoder, label):
     data = write_questions(tmp_path / "q.jsonl", (label, label))
     train = ("train", "pairwise", "--encoder", tiny_encoder, "--train", data)
-    error = noted(capsys, *train, "--max-updates", 1, "--out", tmp_path / "run")
+    error = noted(*train, "--max-updates", 1, "--out", tmp_path / "run")
     assert f"all 12 training pairs have label {label}" in error
 
 
-def test_questions_whose_candidates_all_answer(capsys, tmp_path):
+def test_questions_whose_candidates_all_answer(noted, tmp_path):
     assert "no candidate is wrong" in noted(
-        capsys, "evaluate", "bm25", "--data", write_questions(tmp_path / "q.jsonl", (1, 1))
+        "evaluate", "bm25", "--data", write_questions(tmp_path / "q.jsonl", (1, 1))
     )
     assert "no candidate is wrong" not in noted(
-        capsys, "evaluate", "bm25", "--data", write_questions(tmp_path / "q.jsonl", (1, 0))
+        "evaluate", "bm25", "--data", write_questions(tmp_path / "q.jsonl", (1, 0))
     )
 
 
-def test_a_run_none_of_whose_documents_is_judged(capsys, tmp_path):
+def test_a_run_none_of_whose_documents_is_judged(noted, tmp_path):
     (tmp_path / "qrels").write_text("q1 0 d1 1\nq2 0 d2 1\n")
     (tmp_path / "run").write_text("q1 Q0 x1 1 2 t\nq2 Q0 d1 1 2 t\n")
     command = ("evaluate", "--qrels", tmp_path / "qrels", "--run", tmp_path / "run")
-    assert "no document of the run is judged" in noted(capsys, *command)
+    assert "no document of the run is judged" in noted(*command)
     (tmp_path / "run").write_text("q1 Q0 x1 1 2 t\nq2 Q0 d2 1 2 t\n")
-    assert "is judged" not in noted(capsys, *command)
+    assert "is judged" not in noted(*command)
 
 
 def test_numbers_that_json_has_not_are_null(capsys, tmp_path):
@@ -99,19 +97,11 @@ def test_questions_from_a_pipe(capsys, tmp_path):
     assert piped.splitlines()[0] == capsys.readouterr().out.splitlines()[0]
 
 
-def test_what_is_absent_is_said_to_be_absent(capsys, tmp_path):
-    for command in (
-        ("ask", "no", "--question", "x"),
-        ("retrieve", "no", "--data", "x", "--out", "y"),
-    ):
-        assert "no: there is no such file or folder" in refused(capsys, *command)
-
-
 @pytest.mark.parametrize(
     ("flag", "nearest"), [("--lr", "--learning-rate"), ("--epoch-s", "--epochs"), ("--zzz", "")]
 )
-def test_an_unknown_option_names_the_nearest(capsys, flag, nearest):
-    error = refused(capsys, "train", "pairwise", "--train", "x", "--out", "y", flag, "3")
+def test_an_unknown_option_names_the_nearest(refusal, flag, nearest):
+    error = refusal("train", "pairwise", "--train", "x", "--out", "y", flag, "3")
     assert f"unrecognized arguments: {flag}" in error
     assert ("did you mean" in error) == bool(nearest) and nearest in error
 
@@ -120,10 +110,10 @@ def test_an_unknown_option_names_the_nearest(capsys, flag, nearest):
     ("drops", "hint"),
     [(("--drop-ratio", "5"), "--keep 5"), (("--keep", "2", "--drop-ratio", "0.5"), "--keep 2")],
 )
-def test_advice_has_the_names_of_the_command_line(capsys, tiny_run, tmp_path, drops, hint):
+def test_advice_has_the_names_of_the_command_line(refusal, tiny_run, tmp_path, drops, hint):
     (tmp_path / "c.txt").write_text("ice\nthe moon\n")
     rank = ("rank", tiny_run, "--question", "why ?", "--candidates", tmp_path / "c.txt")
-    error = refused(capsys, *rank, *drops)
+    error = refusal(*rank, *drops)
     assert hint in error and "keep=" not in error
 
 
@@ -136,25 +126,23 @@ def test_exits_and_cost_are_those_of_rankers_that_have_exits(capsys, tiny_run, t
         assert ("exit" in out) == ("of the full encoder" in out) == shown
 
 
-def test_a_run_of_a_newer_version(capsys, tiny_run, tmp_path):
+def test_a_run_of_a_newer_version(refusal, tiny_run, tmp_path):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**config, "colour": 1}))
     (tmp_path / "c.txt").write_text("ice\n")
     rank = ("rank", run, "--question", "why ?", "--candidates", tmp_path / "c.txt")
-    assert (
-        "unknown field 'colour'" in (error := refused(capsys, *rank)) and "newer version" in error
-    )
+    assert "unknown field 'colour'" in (error := refusal(*rank)) and "newer version" in error
 
 
-def test_a_folder_with_files_that_cannot_be_read(capsys, tmp_path):
+def test_a_folder_with_files_that_cannot_be_read(noted, tmp_path):
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "a.txt").write_text("Lava flows.")
     (docs / "b.txt").write_bytes("Käse".encode("cp1252"))
     (docs / "c.pdf").write_bytes(b"%PDF")
     (docs / "d.html").write_text("<script>x</script>")
-    error = noted(capsys, "index", docs, "--out", tmp_path / "index")
+    error = noted("index", docs, "--out", tmp_path / "index")
     for text in (
         "b.txt: byte 1 is not",
         "c.pdf: is a .pdf file",

@@ -11,9 +11,9 @@ import threading
 import unicodedata
 
 import pytest
-from conftest import child_environment, needs_full_device
+from conftest import needs_full_device, run_python
 
-from wqa.cli import COMMANDS, main
+from wqa.cli import COMMANDS
 from wqa.cli.options import show
 from wqa.config.environment import openmp_threads
 from wqa.errors import DataError, OptionError, StorageError, printable, shorten
@@ -57,29 +57,14 @@ def test_messages_and_tables_are_printable():
 
 def child(*arguments, code="", environment=(), **options):
     """Run the command line, or Python code, in a process of its own."""
-    command = [sys.executable, "-c", code] if code else [sys.executable, "-m", "wqa"]
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.run(
-        [*command, *map(str, arguments)],
-        text=True,
-        timeout=60,
-        env=child_environment(**dict(environment)),
-        **options,
-    )
+    command = ["-c", code] if code else ["-m", "wqa"]
+    if "stdout" in options:
+        options = {"capture_output": False, "stderr": subprocess.PIPE, **options}
+    return run_python(*command, *arguments, variables=environment, **options)
 
 
 def is_one_line(text, found):
     return text.startswith("error: ") and text.count("\n") == 1 and found in text
-
-
-@pytest.fixture
-def run_main(capsys):
-    def run(*arguments):
-        code = main(list(map(str, arguments)))
-        out = capsys.readouterr()
-        return code, out.out, out.err
-
-    return run
 
 
 def test_ranking_of_hostile_candidates(tiny_run, tmp_path, run_main):
@@ -114,13 +99,8 @@ def test_a_byte_order_mark_is_not_part_of_the_first_candidate(tiny_run, tmp_path
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_what_the_encoding_lacks_is_escaped(encoding, tmp_path):
     (tmp_path / "one").write_text("caf\u00e9 \u4e2d\n", encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "wqa", "rank", "wo", "--question", "q", "--candidates", "one"],
-        capture_output=True,
-        timeout=60,
-        cwd=tmp_path,
-        env=child_environment(PYTHONIOENCODING=encoding),
-    )
+    rank = ("rank", "wo", "--question", "q", "--candidates", "one")
+    done = child(*rank, environment={"PYTHONIOENCODING": encoding}, cwd=tmp_path, text=False)
     shown = "caf\u00e9 ".encode(encoding, "backslashreplace") + b"\\u4e2d"
     assert done.returncode == 0 and not done.stderr and shown in done.stdout
 

@@ -1,16 +1,15 @@
 """Scoring by the workers of a real Ray on this machine, which die or fail, and its addresses."""
 
 import os
-import pathlib
 import signal
 import sys
 import types
 
 import pytest
+from conftest import contents, few_questions
 
 from wqa.cli import main
 from wqa.cluster import run_on_ray
-from wqa.data import builtin_path, read_questions, write_questions
 from wqa.data.parts import run_parts
 from wqa.errors import ClusterError, MissingDependency, OptionError, Stopped
 from wqa.io.progress import StopRequest
@@ -21,19 +20,13 @@ SMALL = 500
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("questions") / "few.jsonl"
-    write_questions(path, list(read_questions(builtin_path("dev")))[:9])
-    return path
+    return few_questions(tmp_path_factory.mktemp("questions") / "few.jsonl")
 
 
 @pytest.fixture
 def needs_ray():
     ray = pytest.importorskip("ray", reason="ray is not installed")
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not have it
-
-
-def contents(folder):
-    return {file.name: file.read_bytes() for file in sorted(pathlib.Path(folder).iterdir())}
 
 
 def failing_task(data, tmp_path, fails):

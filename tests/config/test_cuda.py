@@ -3,11 +3,10 @@
 import ctypes
 import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, child_environment
+from conftest import ROOT, child_environment, run_python
 
 from wqa.config import environment
 from wqa.errors import DeviceError, MissingDependency
@@ -86,16 +85,9 @@ def test_a_missing_mxnet_is_either_extra():
 @pytest.mark.parametrize("library, said", [("libcuda.so.1", "driver"), ("libnccl.so.2", "cu112")])
 def test_the_command_line_says_it(library, said, tmp_path):
     (tmp_path / "mxnet.py").write_text(f"raise OSError({ABSENT.format(library)!r})\n")
-    environment = child_environment()
-    environment["PYTHONPATH"] = f"{tmp_path}:{environment['PYTHONPATH']}"
-    done = subprocess.run(
-        [sys.executable, "-m", "wqa", "train", "cascade", "--train", "t", "--out", "o"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=tmp_path,
-        env=environment,
-    )
+    path = {"PYTHONPATH": f"{tmp_path}:{child_environment()['PYTHONPATH']}"}
+    train = ("-m", "wqa", "train", "cascade", "--train", "t", "--out", "o")
+    done = run_python(*train, variables=path, cwd=tmp_path)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith(f"error: {library}: ") and said in done.stderr
 

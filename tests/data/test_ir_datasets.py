@@ -8,7 +8,6 @@ import typing
 import pytest
 from conftest import ROOT
 
-from wqa.cli import main
 from wqa.data import Candidate, read_documents, read_questions
 from wqa.data.formats import data_digest
 from wqa.errors import DataError, MissingDependency
@@ -49,16 +48,6 @@ def dataset(tmp_path_factory):
     return "ir:wqa-test"
 
 
-@pytest.fixture
-def call(capsys):
-    def run(*arguments):
-        code = main(list(map(str, arguments)))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
-
-
 def test_a_reranking_set(dataset):
     first, second, third = read_questions(dataset)  # q4 has no list
     assert (first.id, first.question) == ("q1", "how do glacier caves form ?")
@@ -79,35 +68,35 @@ def test_questions_alone(dataset):
     assert not any(question.candidates for question in questions)
 
 
-def test_wherever_a_file_goes(dataset, tmp_path, call, tiny_run, tiny_encoder):
+def test_wherever_a_file_goes(dataset, tmp_path, run_main, tiny_run, tiny_encoder):
     digest = data_digest(dataset)
     assert len(digest) == 64 and digest != data_digest(f"{dataset}/unjudged")
     assert len(list(rank_all("wo", dataset))) == 3
-    code, _, err = call("score", tiny_run, "--data", dataset, "--out", tmp_path / "scores")
+    code, _, err = run_main("score", tiny_run, "--data", dataset, "--out", tmp_path / "scores")
     assert code == 0, err
     assert json.loads((tmp_path / "scores" / "meta.json").read_text())["data_sha256"] == digest
-    code, _, err = call("evaluate", "wo", "--data", dataset)
+    code, _, err = run_main("evaluate", "wo", "--data", dataset)
     assert code == 2 and "q3" in err  # it has no labels
 
 
-def test_its_documents_are_indexed_and_retrieved(dataset, tmp_path, call):
+def test_its_documents_are_indexed_and_retrieved(dataset, tmp_path, run_main):
     """As a dataset without ranked documents needs it; its official qrels score the run."""
     out, found = tmp_path / "index", tmp_path / "found.jsonl"
     for _ in range(2):  # the second finds the index as it is
-        code, printed, err = call("index", f"{dataset}/docs", "--out", out)
+        code, printed, err = run_main("index", f"{dataset}/docs", "--out", out)
         assert code == 0 and "3 documents" in printed, err
-    code, _, err = call("retrieve", out, "--data", f"{dataset}/queries", "--out", found)
+    code, _, err = run_main("retrieve", out, "--data", f"{dataset}/queries", "--out", found)
     assert code == 0, err
     first, second = read_questions(found)
     assert first.document_ids[0] == "D2" and second.document_ids == ("D3",)
-    code, _, err = call(
+    code, _, err = run_main(
         "score", "bm25", "--data", found, "--format", "trec", "--out", tmp_path / "s"
     )
     assert code == 0, err
     (tmp_path / "qrels").write_text(QRELS)
     run = tmp_path / "s" / "run.trec"
     assert set(read_run(run)) == {"q1", "q2"}
-    code, _, err = call("evaluate", "--run", run, "--qrels", tmp_path / "qrels")
+    code, _, err = run_main("evaluate", "--run", run, "--qrels", tmp_path / "qrels")
     assert code == 0, err
 
 
@@ -132,19 +121,19 @@ def test_documents_without_text_are_left_out(dataset, tmp_path, caplog):
         ("ir:wqa-test/gap", "document 'D8' of question 'q1' is missing"),
     ],
 )
-def test_names_that_are_refused(dataset, call, name, found):
+def test_names_that_are_refused(dataset, run_main, name, found):
     with pytest.raises(DataError, match=found):
         list(read_questions(name))
-    code, out, err = call("evaluate", "wo", "--data", name)
+    code, out, err = run_main("evaluate", "wo", "--data", name)
     assert code == 2 and not out
     assert err.startswith("error: ") and len(err.splitlines()) == 1
 
 
-def test_without_the_library(monkeypatch, call):
+def test_without_the_library(monkeypatch, run_main):
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     with pytest.raises(MissingDependency, match=r"pip install -e '\.\[ir\]'"):
         list(read_questions("ir:wikir/en1k/test"))
-    code, _, err = call("evaluate", "wo", "--data", "ir:wikir/en1k/test")
+    code, _, err = run_main("evaluate", "wo", "--data", "ir:wikir/en1k/test")
     assert code == 2 and "pip install -e '.[ir]'" in err
 
 

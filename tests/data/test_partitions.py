@@ -7,12 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wqa.data import Candidate, Question, read_questions, write_questions
-from wqa.data.partitions import (
-    Partition,
-    PartitionReader,
-    partitions_of,
-    question_size,
-)
+from wqa.data.partitions import Partition, PartitionReader, partitions_of, question_size
 from wqa.errors import DataError
 
 

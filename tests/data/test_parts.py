@@ -2,25 +2,16 @@
 
 import pathlib
 import signal
-import subprocess
-import sys
 import threading
 import time
 
 import numpy as np
 import pytest
-from conftest import ROOT, child_environment, needs_full_device
+from conftest import ROOT, needs_full_device, run_python
 
 import wqa.data.parts as parts_module
 from wqa.data.partitions import Partition
-from wqa.data.parts import (
-    MANIFEST,
-    PartTask,
-    open_parts,
-    parse_shard,
-    run_parts,
-    run_whole,
-)
+from wqa.data.parts import MANIFEST, PartTask, open_parts, parse_shard, run_parts, run_whole
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, StorageError
 from wqa.io.arrays import Output
 from wqa.io.files import lock_output
@@ -173,13 +164,7 @@ parts_module.run_parts(Squares(sys.argv[3], sys.argv[4]))
 @pytest.mark.parametrize("where, computed", [("part", 4), ("merge", 0), ("remove", 0)])
 def test_a_killed_process_is_continued(task, where, computed):
     tests = [str(ROOT / "tests"), str(ROOT / "tests" / "data")]
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, *tests, task.data, task.out, where],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=child_environment(),
-    )
+    killed = run_python("-c", KILLED, *tests, task.data, task.out, where)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert len(list(folder_of(task).glob("*.npz"))) == (2 if where == "part" else 6)
     run_parts(task)

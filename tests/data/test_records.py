@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.cli import main
 from wqa.data import (
     Candidate,
     Question,
@@ -37,16 +36,6 @@ def line(**candidate):
     return json.dumps({"id": "Q1", "question": "who ?", "candidates": [candidate, {"text": "b"}]})
 
 
-@pytest.fixture
-def call(capsys):
-    def run(*arguments):
-        code = main(list(map(str, arguments)))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
-
-
 def test_meta_is_read_and_absent_where_there_is_none(jsonl):
     [question] = read_questions(jsonl(line(text="a", label=1, id="D7", meta=META)))
     assert question.candidates == (Candidate("a", 1, "D7", meta=META), Candidate("b"))
@@ -68,15 +57,15 @@ def test_meta_reads_back(tmp_path_factory, meta):
 
 
 @pytest.mark.parametrize("meta", ["text", None, {"x": float("nan")}, {"x": "\ud800"}])
-def test_meta_that_is_no_object(jsonl, meta, call):
+def test_meta_that_is_no_object(jsonl, meta, run_main):
     path = jsonl(line(text="a", meta=meta))
     with pytest.raises(DataError, match="line 1, candidate 1: meta is .*a JSON object"):
         list(read_questions(path))
-    code, _, err = call("evaluate", "rr", "--data", path)
+    code, _, err = run_main("evaluate", "rr", "--data", path)
     assert code == 2 and "candidate 1: meta is" in err
 
 
-def test_rank_takes_records_and_writes_their_fields(tmp_path, call):
+def test_rank_takes_records_and_writes_their_fields(tmp_path, run_main):
     lines = [
         {"text": "ice moves", "id": "D1"},
         {"text": "glacier caves form in ice", "id": "D2", "meta": META},
@@ -86,15 +75,15 @@ def test_rank_takes_records_and_writes_their_fields(tmp_path, call):
     path.write_text("".join(json.dumps(value) + "\n" for value in lines))
     assert read_candidates(path)[1] == Candidate("glacier caves form in ice", id="D2", meta=META)
     question = ("--question", "how do glacier caves form ?", "--candidates", path)
-    code, out, _ = call("rank", "wo", *question, "--json", "-")
+    code, out, _ = run_main("rank", "wo", *question, "--json", "-")
     rows = json.loads(out)["ranking"]
     assert code == 0
     assert [(row["id"], row["meta"]) for row in rows] == [("D2", META), ("D1", None), (None, None)]
-    code, out, _ = call("rank", "wo", *question)
+    code, out, _ = run_main("rank", "wo", *question)
     assert code == 0 and "glacier caves" in out
 
 
-def test_candidate_files_that_are_refused(tmp_path, call):
+def test_candidate_files_that_are_refused(tmp_path, run_main):
     path = tmp_path / "candidates.jsonl"
     for text, found in (
         ('{"text": "a", "id": "D1"}\n{"text": "b", "id": "D1"}\n', "belongs to candidate 1 too"),
@@ -103,11 +92,11 @@ def test_candidate_files_that_are_refused(tmp_path, call):
         ("", "holds no candidate"),
     ):
         path.write_text(text)
-        code, out, err = call("rank", "wo", "--question", "who ?", "--candidates", path)
+        code, out, err = run_main("rank", "wo", "--question", "who ?", "--candidates", path)
         assert code == 2 and found in err and str(path) in err and not out
 
 
-def test_documents_with_meta_become_candidates_with_meta(tmp_path, jsonl, call):
+def test_documents_with_meta_become_candidates_with_meta(tmp_path, jsonl, run_main):
     documents = [
         {"id": "D1", "text": "glacier caves form in ice", "title": "Caves", "meta": META},
         {"id": "D2", "text": "glacier tongues"},
@@ -118,10 +107,10 @@ def test_documents_with_meta_become_candidates_with_meta(tmp_path, jsonl, call):
     assert [document.meta for document in read] == [META] + [None] * 7
     write_documents(tmp_path / "again.jsonl", read)
     assert list(read_documents(tmp_path / "again.jsonl")) == read
-    code, _, err = call("index", path, "--out", tmp_path / "index")
+    code, _, err = run_main("index", path, "--out", tmp_path / "index")
     assert code == 0, err
     data = jsonl('{"id": "Q1", "question": "glacier caves ?"}')
-    code, _, err = call(
+    code, _, err = run_main(
         "retrieve", tmp_path / "index", "--data", data, "--out", tmp_path / "out.jsonl"
     )
     assert code == 0, err
@@ -129,7 +118,7 @@ def test_documents_with_meta_become_candidates_with_meta(tmp_path, jsonl, call):
     assert [(item.id, item.meta) for item in question.candidates] == [("D1", META), ("D2", None)]
 
 
-def test_official_qrels_join_by_id(tmp_path, jsonl, call):
+def test_official_qrels_join_by_id(tmp_path, jsonl, run_main):
     candidates = [
         {"text": "glaciers", "label": 0, "id": "D1", "meta": META},
         {"text": "glacier caves form", "label": 1, "id": "D2"},
@@ -137,7 +126,7 @@ def test_official_qrels_join_by_id(tmp_path, jsonl, call):
     ]
     value = {"id": "Q1", "question": "how do glacier caves form ?", "candidates": candidates}
     data = jsonl(json.dumps(value))
-    code, _, err = call(
+    code, _, err = run_main(
         "evaluate", "wo", "--ties", "trec", "--data", data, "--trec-run", tmp_path / "run"
     )
     assert code == 0, err
@@ -146,7 +135,7 @@ def test_official_qrels_join_by_id(tmp_path, jsonl, call):
     # Another judgement than the labels, with a document that was not retrieved.
     (tmp_path / "qrels").write_text("Q1 0 D3 2\nQ1 0 D2 0\nQ1 0 D9 1\n")
     official = ("--run", tmp_path / "run", "--qrels", tmp_path / "qrels")
-    code, out, _ = call("evaluate", *official, "--metrics", "map,mrr", "--json", "-")
+    code, out, _ = run_main("evaluate", *official, "--metrics", "map,mrr", "--json", "-")
     figures = json.loads(out)
     assert code == 0 and figures["mrr"] == 0.5 and figures["map"] == pytest.approx(0.25)
     assert score_run(run, {"Q1": {"D3": 2, "D9": 1}})["map"] == pytest.approx(0.25)

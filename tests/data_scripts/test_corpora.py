@@ -96,12 +96,11 @@ def test_asnq(archive, tmp_path, packed):
         (b"q\t\xff\t4", "byte 2 is not UTF-8"),
     ],
 )
-def test_asnq_lines_that_do_not_fit(archive, tmp_path, capsys, line, message):
+def test_asnq_lines_that_do_not_fit(archive, tmp_path, refusal, line, message):
     raw = line if isinstance(line, bytes) else line.encode()
-    raw = b"t one\ta\t1\n" + raw + b"\nt two\tb\t4\n"
-    assert convert_asnq(archive(train=raw), tmp_path / "out") == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: ") and message in error
+    folder = archive(train=b"t one\ta\t1\n" + raw + b"\nt two\tb\t4\n")
+    arguments = (asnq, "--archive", folder, "--splits", folder)
+    assert message in refusal(*arguments, out=tmp_path / "out")
     written = {path.name for path in (tmp_path / "out").glob("*.json*")}
     assert written <= {"dev.jsonl", "test.jsonl"}
 
@@ -250,22 +249,19 @@ def test_trecqa_as_pseudo_xml(tmp_path):
         ),
     ],
 )
-def test_trecqa_pseudo_xml_that_does_not_fit(tmp_path, capsys, text, message):
+def test_trecqa_pseudo_xml_that_does_not_fit(tmp_path, refusal, text, message):
     (tmp_path / "dev.xml").write_text(text)
-    assert convert(trecqa, tmp_path, tmp_path / "out") == 2
-    assert message in capsys.readouterr().err and not (tmp_path / "out" / "dev.jsonl").exists()
+    assert message in refusal(trecqa, "--archive", tmp_path, out=tmp_path / "out")
+    assert not (tmp_path / "out" / "dev.jsonl").exists()
 
 
 EMPTY_XML = XML[: XML.index("<negative>")] + "</QApairs>\n"
 
 
-def test_trecqa_question_without_a_candidate_is_refused_in_a_whole_split(tmp_path, capsys):
-    name = "train.xml"
-    (tmp_path / name).write_text(XML + EMPTY_XML)
-    assert convert(trecqa, tmp_path, tmp_path / "out") == 2
-    error = capsys.readouterr().err
-    assert f"{name}, line 20: no question or no candidate" in error
-    assert not (tmp_path / "out" / "stats.json").exists()
+def test_trecqa_question_without_a_candidate_is_refused_in_a_whole_split(tmp_path, refusal):
+    (tmp_path / "train.xml").write_text(XML + EMPTY_XML)
+    error = refusal(trecqa, "--archive", tmp_path, out=tmp_path / "out")
+    assert "train.xml, line 20: no question or no candidate" in error
 
 
 @pytest.mark.parametrize("name", ["test.xml", "test.jsonl"])
@@ -305,12 +301,9 @@ def test_trecqa_dev_40_is_dev_without_long_sentences(tmp_path):
         ({"question": "q", "candidates": [{"sentence": None, "label": 0}]}, "line 1"),
     ],
 )
-def test_trecqa_lines_that_do_not_fit(tmp_path, capsys, entry, message):
+def test_trecqa_lines_that_do_not_fit(tmp_path, refusal, entry, message):
     folder = write_trecqa(tmp_path / "in", entry)
-    assert convert(trecqa, folder, tmp_path / "out") == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
-    assert not (tmp_path / "out" / "stats.json").exists()
+    assert message in refusal(trecqa, "--archive", folder, out=tmp_path / "out")
 
 
 def paragraph(text, *answers, impossible=False):
@@ -386,7 +379,7 @@ def test_squad_divides_the_training_questions(tmp_path):
     assert not {row[0] for row in train} & {row[0] for row in dev}
 
 
-def test_squad_that_does_not_fit(tmp_path, capsys):
+def test_squad_that_does_not_fit(tmp_path, refusal):
     wrong = paragraph("Some text here.", ["text"])
     wrong["qas"][0]["answers"][0]["answer_start"] = 2
     for content, message in (
@@ -395,13 +388,12 @@ def test_squad_that_does_not_fit(tmp_path, capsys):
         (3, "TypeError"),
     ):
         folder = write_squad(tmp_path / "in", content)
-        assert convert(squad, folder, tmp_path / "out") == 2
-        error = capsys.readouterr().err
+        error = refusal(squad, "--archive", folder, out=tmp_path / "out")
         assert message in error and "paragraph 1" in error
         assert not (tmp_path / "out" / "test.jsonl").exists()
     (folder / "dev-v2.0.json").write_text("{")
     for archive in (folder / "dev-v2.0.json", tmp_path / "out"):
-        assert convert(squad, archive, tmp_path / "out") == 2
+        refusal(squad, "--archive", archive, out=tmp_path / "out")
 
 
 def test_counts_of_half_of_squads_development_set(tmp_path):

@@ -7,15 +7,13 @@ import io
 import json
 import lzma
 import os
-import resource
 import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
 
 import pytest
-from conftest import child_environment
+from conftest import contents, limited_file_size
 
 from wqa.data import read_questions
 from wqa.errors import DataError
@@ -26,10 +24,7 @@ asnq, corpus, trecqa, squad, wikiqa, squad_open = map(
     importlib.import_module,
     ("asnq", "corpus", "trecqa", "squad", "wikiqa", "squad_open"),
 )
-squad_sentences, nq_open, fever, paragraphs, releases = map(
-    importlib.import_module,
-    ("squad_sentences", "nq_open", "fever", "paragraphs", "releases"),
-)
+fever, paragraphs, releases = map(importlib.import_module, ("fever", "paragraphs", "releases"))
 
 
 def tar_of(*names):
@@ -159,25 +154,6 @@ def write_squad_open(folder):
     return [squad_open, "--archive", folder]
 
 
-def write_squad_sentences(folder):
-    folder.mkdir()
-    for side in ("src", "tgt"):
-        lines = [f"{side} {number}\n" for number in range(6)]
-        (folder / f"{side}-dev.txt").write_text("".join(lines))
-    return [squad_sentences, "--archive", folder, "--held-out", "1,2"]
-
-
-def write_nq_open(folder):
-    folder.mkdir()
-    answer = {"text": "b", "word_start": 1, "word_end": 1}
-    fields = {"question": "which ?", "context": [["a", "b"]], "answers": [[answer]]}
-    for names in nq_open.NAMES.values():
-        for name in names:
-            row = {"id": name, "final_answers": ["b"], **fields}
-            (folder / name).write_text(json.dumps(row) + "\n")
-    return [nq_open, "--archive", folder]
-
-
 def write_fever(folder):
     folder.mkdir()
     row = {"id": 1, "claim": "a", "evidence": [["T", 0, "b", 0.5]], "label": "REFUTES"}
@@ -198,13 +174,8 @@ def convert(script, *arguments, out):
     return script.main([*map(str, arguments), "--out", str(out)])
 
 
-def contents(folder):
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-WRITERS = (write_asnq, write_wikiqa, write_trecqa, write_squad_open)
-WRITERS += (write_squad_sentences, write_nq_open, write_fever, write_texts)
+#: One for each way to write the files of a corpus.
+WRITERS = (write_asnq, write_wikiqa, write_trecqa, write_squad_open, write_fever, write_texts)
 
 
 @pytest.mark.parametrize("write", WRITERS)
@@ -227,16 +198,6 @@ def test_a_conversion_that_is_killed_at_any_moment_ends_with_the_same_bytes(
     assert left > 5
 
 
-def refusal(capsys, script, *arguments, out, written=()):
-    """The one line that a script prints when it refuses its input, after some splits."""
-    capsys.readouterr()
-    assert convert(script, *arguments, out=out) == 2
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 1
-    assert sorted(path.name for path in out.glob("*.js*")) == list(written)
-    return lines[0]
-
-
 def zip_of(path, rows=b"", name="WikiQACorpus/WikiQA-train.tsv"):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr(name, rows)
@@ -251,10 +212,10 @@ def encrypted(path):
     path.write_bytes(raw)
 
 
-def test_a_hostile_zip_is_one_line(tmp_path, capsys, monkeypatch):
+def test_a_hostile_zip_is_one_line(tmp_path, refusal):
     path = zip_of(tmp_path / "x.zip")
     encrypted(path)
-    refused = functools.partial(refusal, capsys, wikiqa, "--archive", path, out=tmp_path / "out")
+    refused = functools.partial(refusal, wikiqa, "--archive", path, out=tmp_path / "out")
     assert "is encrypted" in refused()
     zip_of(path, name="../\x1b[31m\x00\u202e" * 1000 + "/WikiQA-train.tsv")
     assert "\x1b" not in refused()
@@ -266,17 +227,16 @@ def test_a_hostile_zip_is_one_line(tmp_path, capsys, monkeypatch):
 NO_QUESTION = "it holds no question; expected at least one"
 
 
-def test_a_split_without_a_question_is_an_error(tmp_path, capsys):
+def test_a_split_without_a_question_is_an_error(tmp_path, refusal):
     write_asnq(tmp_path / "asnq")
     (tmp_path / "asnq" / "train.tsv").write_text("")
     options = ["--archive", tmp_path / "asnq", "--splits", tmp_path / "asnq"]
     written = ("dev.jsonl", "test.jsonl")
-    assert f"split train: {NO_QUESTION}" in refusal(
-        capsys, asnq, *options, out=tmp_path / "b", written=written
-    )
+    assert f"split train: {NO_QUESTION}" in refusal(asnq, *options, out=tmp_path / "b")
+    assert sorted(path.name for path in (tmp_path / "b").glob("*.js*")) == list(written)
     squad_file(tmp_path / "squad", {"paragraphs": []})
     assert f"split test: {NO_QUESTION}" in refusal(
-        capsys, squad, "--archive", tmp_path / "squad", out=tmp_path / "e"
+        squad, "--archive", tmp_path / "squad", out=tmp_path / "e"
     )
 
 
@@ -312,18 +272,18 @@ BAD_SQUAD = {
 
 
 @pytest.mark.parametrize("kind", BAD_SQUAD)
-def test_values_of_squad_that_do_not_fit_name_the_paragraph(tmp_path, capsys, kind):
+def test_values_of_squad_that_do_not_fit_name_the_paragraph(tmp_path, refusal, kind):
     entries = [{**ENTRY, "id": "2"} if kind != "twice" else ENTRY, {**ENTRY, **BAD_SQUAD[kind]}]
     squad_file(tmp_path, {"paragraphs": [{"context": "One. Two.", "qas": entries}]})
-    error = refusal(capsys, squad, "--archive", tmp_path, out=tmp_path / "out")
+    error = refusal(squad, "--archive", tmp_path, out=tmp_path / "out")
     assert "dev-v2.0.json, paragraph 1: " in error
 
 
 @pytest.mark.parametrize("label", ["true", "1.0", "null", "2"])
-def test_a_label_that_is_not_0_or_1_is_refused(tmp_path, capsys, label):
+def test_a_label_that_is_not_0_or_1_is_refused(tmp_path, refusal, label):
     row = '{"question": "q", "candidates": [{"sentence": "s", "label": LABEL}]}\n'
     (tmp_path / "dev.jsonl").write_text(row.replace("LABEL", label))
-    error = refusal(capsys, trecqa, "--archive", tmp_path, out=tmp_path / "out")
+    error = refusal(trecqa, "--archive", tmp_path, out=tmp_path / "out")
     assert "dev.jsonl, line 1" in error
     line = f'{{"id": "a", "question": "q", "candidates": [{{"text": "s", "label": {label}}}]}}'
     (tmp_path / "q.jsonl").write_text(line)
@@ -331,23 +291,11 @@ def test_a_label_that_is_not_0_or_1_is_refused(tmp_path, capsys, label):
         list(read_questions(tmp_path / "q.jsonl"))
 
 
-def run_script(tmp_path, command, **options):
-    """Run a script in a process of its own."""
-    script, *arguments = command
-    line = [sys.executable, script.__file__, *map(str, arguments), "--out", str(tmp_path / "out")]
-    pipe = subprocess.PIPE
-    options = {"stdout": pipe, "stderr": pipe, "env": child_environment(), **options}
-    return subprocess.run(line, text=True, timeout=60, **options)
-
-
-def limit_file_size():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50, 50))
-
-
-def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
-    done = run_script(tmp_path, write_asnq(tmp_path / "in"), preexec_fn=limit_file_size)
-    assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert "could not be written (File too large)" in done.stderr.splitlines()[-1]
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, refusal):
+    command = write_asnq(tmp_path / "in")
+    with limited_file_size(50):
+        error = refusal(*command, out=tmp_path / "out")
+    assert "could not be written (File too large)" in error
     assert not list((tmp_path / "out").glob("*.jsonl"))
 
 
@@ -367,7 +315,7 @@ def test_an_interrupt_is_one_line(tmp_path, capsys, monkeypatch):
     assert sorted(contents(tmp_path / "out")) == names
 
 
-def test_two_conversions_do_not_write_to_one_folder(tmp_path, capsys):
+def test_two_conversions_do_not_write_to_one_folder(tmp_path, refusal):
     with lock_output(tmp_path / "out"):
-        error = refusal(capsys, *write_wikiqa(tmp_path / "in"), out=tmp_path / "out")
+        error = refusal(*write_wikiqa(tmp_path / "in"), out=tmp_path / "out")
     assert "locked by another process" in error

@@ -7,8 +7,6 @@ import http.server
 import io
 import json
 import pathlib
-import subprocess
-import sys
 import tarfile
 import threading
 import types
@@ -18,7 +16,7 @@ import encoders
 import pytest
 import releases
 import trecqa
-from conftest import ROOT, make_tar, write_family_encoder
+from conftest import ROOT, make_tar, script_result, write_family_encoder
 
 from wqa.data import read_questions
 from wqa.pretrained import load_backbone
@@ -230,10 +228,6 @@ def test_a_hub_encoder_that_is_not_whole_leaves_nothing(hub, tmp_path, monkeypat
 
 @pytest.mark.parametrize("arguments, message", [(["gpt"], "gpt"), ([], "none given")])
 def test_wrong_names(arguments, message):
-    done = subprocess.run(
-        [sys.executable, ROOT / "data_scripts" / "encoders.py", *arguments],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1
-    assert "one of roberta-base, " in done.stderr
+    status, _, error = script_result(ROOT / "data_scripts" / "encoders.py", *arguments)
+    assert status == 2 and message in error and len(error.splitlines()) == 1
+    assert "one of roberta-base, " in error

@@ -96,12 +96,6 @@ def convert(*arguments, out):
     return nq_la.main([*map(str, arguments), "--out", str(out)])
 
 
-def refusal(capsys, *arguments, out):
-    assert convert(*arguments, out=out) == 2
-    assert not list(out.glob("*.json*"))
-    return capsys.readouterr().err.splitlines()[-1]
-
-
 def key_of(is_dev, start=0):
     """The first id from a number on that belongs to train, or to dev."""
     keys = range(start, start + 1000)
@@ -220,10 +214,10 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_lines_that_do_not_fit(tmp_path, capsys, kind):
+def test_lines_that_do_not_fit(tmp_path, refusal, kind):
     fields, message = BAD[kind]
     archive = write_release(tmp_path / "in", [example(1), example(2), fields, example(3)])
-    error = refusal(capsys, "--archive", archive, out=tmp_path / "out")
+    error = refusal(nq_la, "--archive", archive, out=tmp_path / "out")
     assert "simplified-nq-train.jsonl, line 3: " in error and message in error
 
 
@@ -236,25 +230,25 @@ def test_lines_that_do_not_fit(tmp_path, capsys, kind):
         (json.dumps(example(1)).encode(), "question id '1' is on line 1 too"),
     ],
 )
-def test_lines_that_are_no_json_or_occur_twice(tmp_path, capsys, line, message):
+def test_lines_that_are_no_json_or_occur_twice(tmp_path, refusal, line, message):
     archive = write_release(tmp_path / "in", [], [example(1)])
     (archive / "simplified-nq-train.jsonl").unlink()
     with open(archive / "nq-dev-all.jsonl", "ab") as file:
         file.write(line + b"\n")
-    error = refusal(capsys, "--archive", archive, out=tmp_path / "out")
+    error = refusal(nq_la, "--archive", archive, out=tmp_path / "out")
     assert "nq-dev-all.jsonl, line 2" in error and message in error
 
 
-def test_archives_that_do_not_fit(tmp_path, capsys):
+def test_archives_that_do_not_fit(tmp_path, refusal):
     (tmp_path / "empty").mkdir()
     for archive in (tmp_path / "empty", tmp_path / "missing", tmp_path / "nq-dev-all.jsonl"):
-        error = refusal(capsys, "--archive", archive, out=tmp_path / "out")
+        error = refusal(nq_la, "--archive", archive, out=tmp_path / "out")
         assert "expected simplified-nq-train.jsonl or nq-dev-all.jsonl" in error
     archive = write_release(tmp_path / "in", [example(TRAIN_KEY)], [example(2)], packed=True)
-    error = refusal(capsys, "--archive", archive, out=tmp_path / "out")
+    error = refusal(nq_la, "--archive", archive, out=tmp_path / "out")
     assert "split dev: it holds no question" in error
     path = archive / "nq-dev-all.jsonl.gz"
     path.write_bytes(path.read_bytes()[:-9])
     (archive / "simplified-nq-train.jsonl.gz").unlink()
-    error = refusal(capsys, "--archive", archive, out=tmp_path / "out")
+    error = refusal(nq_la, "--archive", archive, out=tmp_path / "out")
     assert "nq-dev-all.jsonl.gz: cannot be read" in error

@@ -77,15 +77,6 @@ def convert(script, *arguments, out):
     return script.main([*map(str, arguments), "--out", str(out)])
 
 
-def refusal(capsys, script, *arguments, out):
-    """The one line of a refused conversion, which writes no counts."""
-    assert convert(script, *arguments, out=out) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1, error
-    assert not (out / "stats.json").exists()
-    return error
-
-
 def open_questions(path):
     questions = read_questions(path, with_candidates=False)
     return [(question.id, question.question, question.answers) for question in questions]
@@ -136,7 +127,7 @@ def test_without_training_questions_a_note_names_the_option(tmp_path, capsys):
     assert path.name == "test.questions.jsonl"
 
 
-def test_articles_are_divided_by_the_digests_of_their_titles(tmp_path, capsys):
+def test_articles_are_divided_by_the_digests_of_their_titles(tmp_path, refusal):
     texts = [f"Fact number {number} is true." for number in range(6)]
     articles = []
     for number, text in enumerate(texts):
@@ -145,7 +136,7 @@ def test_articles_are_divided_by_the_digests_of_their_titles(tmp_path, capsys):
     folder = write_squad(tmp_path / "in", "v2.0", train=articles[:4], dev=articles[4:])
     for sizes in ("3,1,1", "3,2,2"):
         arguments = ("--archive", folder, "--articles", sizes)
-        found = refusal(capsys, squad_open, *arguments, out=tmp_path / "out")
+        found = refusal(squad_open, *arguments, out=tmp_path / "out")
         assert "6 articles; expected the " in found
     arguments = ("--archive", folder, "--articles", "3,1,2")
     assert convert(squad_open, *arguments, out=tmp_path / "out") == 0
@@ -184,16 +175,16 @@ def test_squad_open_over_a_dump_of_wikipedia(tmp_path):
     assert sorted(path.name for path in folder.glob("docs*")) == ["docs.db"]
 
 
-def test_a_dump_that_does_not_fit(tmp_path, capsys):
+def test_a_dump_that_does_not_fit(tmp_path, refusal):
     folder = write_squad(tmp_path / "in", dev=DEV)
     arguments = (squad_open, "--archive", folder, "--collection", "wikipedia")
 
     def error(*rows, **options):
         (folder / "docs.db").unlink(missing_ok=True)
         write_dump(folder / "docs.db", *rows, **options)
-        return refusal(capsys, *arguments, out=tmp_path / "out")
+        return refusal(*arguments, out=tmp_path / "out")
 
-    assert "docs.db.gz, unpack it" in refusal(capsys, *arguments, out=tmp_path / "out")
+    assert "docs.db.gz, unpack it" in refusal(*arguments, out=tmp_path / "out")
     assert "no such column: text" in error(("a", "b"), columns="id, body")
     assert "row 2: text is None" in error(("a", "b"), ("c", None))
     assert "row 1: title is 7" in error((7, "b"))
@@ -201,7 +192,7 @@ def test_a_dump_that_does_not_fit(tmp_path, capsys):
     raw = (folder / "docs.db").read_bytes()
     for damaged in (b"no database" * 99, raw[:4096], b""):
         (folder / "docs.db").write_bytes(damaged)
-        found = refusal(capsys, *arguments, out=tmp_path / "out")
+        found = refusal(*arguments, out=tmp_path / "out")
         assert "docs.db: cannot be read (" in found and "a SQLite table" in found
     assert not (tmp_path / "out" / "documents.jsonl").exists()
 
@@ -223,15 +214,15 @@ BAD_ARTICLES = {
 
 
 @pytest.mark.parametrize("kind", BAD_ARTICLES)
-def test_articles_that_do_not_fit(tmp_path, capsys, kind):
+def test_articles_that_do_not_fit(tmp_path, refusal, kind):
     articles, message = BAD_ARTICLES[kind]
     folder = write_squad(tmp_path / "in", dev=articles)
-    found = refusal(capsys, squad_open, "--archive", folder, out=tmp_path / "out")
+    found = refusal(squad_open, "--archive", folder, out=tmp_path / "out")
     assert message in found
     assert not list((tmp_path / "out").glob("*.jsonl"))
 
 
-def test_titles_choose_articles(tmp_path, capsys):
+def test_titles_choose_articles(tmp_path, capsys, refusal):
     facts = {title: f"{title} is a fact." for title in ("Oats", "Rye_flour", "Salt", "Tar")}
     articles = []
     for title, text in facts.items():
@@ -247,11 +238,11 @@ def test_titles_choose_articles(tmp_path, capsys):
     assert [key for key, _, _ in questions] == ["Oats", "Rye_flour", "Tar"]
     assert "makes three splits of the 3 articles" in capsys.readouterr().err
     titles.write_text("\n")
-    assert f"{titles}: no title" in refusal(capsys, squad_open, *arguments, out=tmp_path / "no")
+    assert f"{titles}: no title" in refusal(squad_open, *arguments, out=tmp_path / "no")
     titles.write_text("Tar\nBarley\n")
-    found = refusal(capsys, squad_open, *arguments, out=tmp_path / "no")
+    found = refusal(squad_open, *arguments, out=tmp_path / "no")
     assert f"{titles}, line 2: the archive holds no article 'Barley'" in found
-    found = refusal(capsys, squad_open, *arguments[:3], tmp_path / "none", out=tmp_path / "no")
+    found = refusal(squad_open, *arguments[:3], tmp_path / "none", out=tmp_path / "no")
     assert "none: cannot be read (No such file or directory)" in found
 
 
@@ -368,29 +359,29 @@ BAD_EXAMPLES = {
 
 
 @pytest.mark.parametrize("kind", BAD_EXAMPLES)
-def test_lines_of_the_release_that_do_not_fit(tmp_path, capsys, kind):
+def test_lines_of_the_release_that_do_not_fit(tmp_path, refusal, kind):
     archive = write_release(tmp_path / "in", BAD_EXAMPLES[kind])
-    error = refusal(capsys, nq_open, "--archive", archive, out=tmp_path / "out")
+    error = refusal(nq_open, "--archive", archive, out=tmp_path / "out")
     assert "nq-train0.json, line 1: " in error
     assert not (tmp_path / "out" / "train.jsonl").exists()
 
 
-def test_a_release_that_is_not_whole(tmp_path, capsys):
+def test_a_release_that_is_not_whole(tmp_path, refusal):
     archive = write_release(tmp_path / "in")
     (archive / "nq-train2.json").unlink()
-    found = refusal(capsys, nq_open, "--archive", archive, out=tmp_path / "out")
+    found = refusal(nq_open, "--archive", archive, out=tmp_path / "out")
     assert "holds no nq-train2.json" in found
     packed = write_release(tmp_path / "in.zip", packed="zip")
     raw = packed.read_bytes()
     packed.write_bytes(raw[:200])
-    found = refusal(capsys, nq_open, "--archive", packed, out=tmp_path / "out")
+    found = refusal(nq_open, "--archive", packed, out=tmp_path / "out")
     assert "in.zip: cannot be read (" in found
     at = raw.index(b"where is the lamp")
     packed.write_bytes(raw[:at] + b"W" + raw[at + 1 :])
-    found = refusal(capsys, nq_open, "--archive", packed, out=tmp_path / "out")
+    found = refusal(nq_open, "--archive", packed, out=tmp_path / "out")
     assert "nq-train0.json" in found and "cannot be read (Bad CRC-32" in found
     missing = tmp_path / "missing"
-    found = refusal(capsys, nq_open, "--archive", missing, out=tmp_path / "out")
+    found = refusal(nq_open, "--archive", missing, out=tmp_path / "out")
     assert "cannot be read" in found
 
 
@@ -446,11 +437,11 @@ def test_the_sentences_of_squad(tmp_path, capsys):
     assert "11 documents" in capsys.readouterr().out
 
 
-def test_sentences_that_do_not_fit(tmp_path, capsys):
+def test_sentences_that_do_not_fit(tmp_path, capsys, refusal):
     def error(*arguments, **parts):
         folder = write_sentences(tmp_path / str(len(list(tmp_path.iterdir()))), **parts)
         archive = ("--archive", folder, *arguments)
-        return refusal(capsys, squad_sentences, *archive, out=tmp_path / "out")
+        return refusal(squad_sentences, *archive, out=tmp_path / "out")
 
     assert "holds none of src-train.txt, src-test.txt and src-dev.txt" in error()
     assert "src-dev.txt, line 2: it is empty" in error(dev=[("a", "b"), ("", "c")])
@@ -460,10 +451,10 @@ def test_sentences_that_do_not_fit(tmp_path, capsys):
     arguments = (squad_sentences, "--archive", folder)
     with open(folder / "tgt-dev.txt", "a") as file:
         file.write("one more ?\n")
-    message = refusal(capsys, *arguments, out=tmp_path / "out")
+    message = refusal(*arguments, out=tmp_path / "out")
     assert "tgt-dev.txt: 10 lines; expected 9, as src-dev.txt has" in message
     (folder / "tgt-dev.txt").unlink()
-    assert "holds no tgt-dev.txt" in refusal(capsys, *arguments, out=tmp_path / "out")
+    assert "holds no tgt-dev.txt" in refusal(*arguments, out=tmp_path / "out")
     with pytest.raises(SystemExit):
         convert(squad_sentences, "--held-out", "5", out=tmp_path / "out")
     assert "expected 2 positive numbers" in capsys.readouterr().err

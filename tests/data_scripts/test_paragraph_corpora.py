@@ -40,17 +40,6 @@ def contents(path):
     return {document.id: document.paragraphs for document in read_paragraphs(path)}
 
 
-def refusal(capsys, *arguments):
-    """The one line of a refused conversion, which writes no file."""
-    capsys.readouterr()
-    assert convert(*arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1, error
-    out = arguments[2]
-    assert not (out / "train.jsonl").exists() and not (out / "stats.json").exists()
-    return error
-
-
 def tar_of(members, mode="w"):
     """A tar of files by name."""
     raw = io.BytesIO()
@@ -223,14 +212,14 @@ def test_some_documents_are_held_out(tmp_path):
     assert sorted(contents(out / "train.jsonl")) == sorted(order[5:])
 
 
-def test_numbers_that_do_not_fit(tmp_path, capsys):
+def test_numbers_that_do_not_fit(tmp_path, refusal):
     archive = news(tmp_path / "x.jsonl", 3)
-    base = ("ccnews", archive, tmp_path / "out")
+    base = (paragraphs, "ccnews", "--archive", archive)
     for arguments, message in (
         (("--held-out", "-1"), "--held-out: -1; expected a number from 0"),
         (("--held-out", "3"), "no document beside 3 held-out ones"),
     ):
-        assert message in refusal(capsys, *base, *arguments)
+        assert message in refusal(*base, *arguments, out=tmp_path / "out")
     assert not list((tmp_path / "out").glob("**/*.jsonl"))
 
 
@@ -304,17 +293,18 @@ def test_no_word_is_lost_between_sentences(words):
         ("x.pdf", b"Rye.", "no document beside 0 held-out"),
     ],
 )
-def test_a_damaged_corpus_is_one_line(tmp_path, capsys, name, content, message):
+def test_a_damaged_corpus_is_one_line(tmp_path, refusal, name, content, message):
     (tmp_path / name).write_bytes(content)
-    error = refusal(capsys, "wikipedia", tmp_path / name, tmp_path / "out")
+    error = refusal(paragraphs, "wikipedia", "--archive", tmp_path / name, out=tmp_path / "out")
     assert message.replace(".1.", "[1]") in error
 
 
-def test_archives_that_are_missing(tmp_path, capsys):
+def test_archives_that_are_missing(tmp_path, refusal):
     out = tmp_path / "out"
-    assert "--archive: none for ccnews; expected a file" in refusal(capsys, "ccnews", None, out)
-    error = refusal(capsys, "ccnews", tmp_path / "absent", out)
+    news = (paragraphs, "ccnews")
+    assert "--archive: none for ccnews; expected a file" in refusal(*news, out=out)
+    error = refusal(*news, "--archive", tmp_path / "absent", out=out)
     assert "absent: cannot be read" in error
     (tmp_path / "empty").mkdir()
-    error = refusal(capsys, "ccnews", tmp_path / "empty", out)
+    error = refusal(*news, "--archive", tmp_path / "empty", out=out)
     assert "the corpus: no document" in error

@@ -1,13 +1,11 @@
 import importlib.metadata
 import os
 import shutil
-import subprocess
-import sys
 
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import ROOT, needs_onednn, needs_precision
+from conftest import needs_onednn, needs_precision, run_python
 from hypothesis import given
 from hypothesis import strategies as st
 from random_rankers import random_pairs, random_ranker
@@ -197,10 +195,8 @@ np.save(sys.argv[2], np.concatenate([ranking.exit_scores.ravel() for ranking in 
 """
     rankings = load_ranker(run).rank_all(read_questions(builtin_path("test")))
     exact = np.concatenate([ranking.exit_scores.ravel() for ranking in rankings])
-    capped = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
-    subprocess.run(
-        [sys.executable, "-c", code, run, tmp_path / "a.npy"], check=True, cwd=ROOT, env=capped
-    )
+    capped = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    run_python("-c", code, run, tmp_path / "a.npy", check=True, variables=capped)
     assert np.abs(np.load(tmp_path / "a.npy") - exact).max() < 0.5 * exact.std()
 
 

@@ -2,13 +2,11 @@
 
 import dataclasses
 import os
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
-from conftest import child_environment, needs_onednn
+from conftest import needs_onednn, run_python
 from hypothesis import example, given
 from hypothesis import strategies as st
 from random_rankers import random_pairs, random_ranker
@@ -112,10 +110,7 @@ threading.Thread(target=rank).start()
 
 
 def test_a_thread_that_outlives_the_main_one_computes_alone():
-    command = [sys.executable, "-c", AT_THE_END]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env=child_environment()
-    )
+    done = run_python("-c", AT_THE_END)
     assert done.stdout == "[1, 2, 3]\n", done.stderr
 
 

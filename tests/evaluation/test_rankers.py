@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from rankers import cascade_ranking
 
 from wqa.data import Candidate, Question
 from wqa.errors import DataError, OptionError
@@ -16,7 +17,7 @@ from wqa.evaluation.comparison import (
     comparison_table,
     evaluate_seeds,
 )
-from wqa.inference import Capabilities, Cost, Ranker, Ranking
+from wqa.inference import Capabilities, Ranker
 from wqa.inference.timing import ranks_at_drops, time_latency, time_rankers
 
 QUESTIONS = [
@@ -47,18 +48,8 @@ class TableRanker(Ranker):
 
     def _ranking(self, question):
         rows = ["abc".index(text) for text in question.texts]  # in whatever order they come
-        early, late = (np.array(table[question.id], dtype=float)[rows] for table in self.tables)
-        count = len(early)
-        kept = self.drops[0].kept(count)
-        dropped = np.argsort(-early, kind="stable")[kept:]
-        late[dropped] = np.nan
-        order = np.lexsort((-early, -np.nan_to_num(late, nan=-np.inf)))
-        work = 2 * count + 4 * kept
-        cost = Cost(work / (6 * count), work, 6 * count, 10 * work, 10 * work, 60 * count)
-        blank = np.zeros(count, dtype=bool)
-        exits = np.where(np.isnan(late), 2, 6)
-        scores = np.where(np.isnan(late), early, late)
-        return Ranking(order, scores, exits, blank, blank, cost, np.array([early, late]))
+        scores = np.array([np.array(table[question.id], float)[rows] for table in self.tables])
+        return cascade_ranking(scores, self.drops, (2, 6))
 
 
 SETTINGS = {"0": {"drop_ratio": 0.0}, "keep=1": {"keep": 1}}

@@ -1,9 +1,7 @@
 import importlib.util
 import json
-import subprocess
-import sys
 
-from conftest import ROOT, child_environment
+from conftest import ROOT, script_result
 
 from wqa.evaluation.report import read_rows
 
@@ -20,9 +18,8 @@ def test_every_published_table_is_whole():
 
 def collect(table, row, label, corpus, *files):
     columns = "map,mrr,p@1,ndcg@10,seeds,cost_reduction"
-    command = [sys.executable, ROOT / "recipes" / "rows.py", table, corpus, columns]
-    command += ["--row", row, *files, "--label", label]
-    return subprocess.run(command, capture_output=True, text=True)
+    script = (ROOT / "recipes" / "rows.py", table, corpus, columns)
+    return script_result(*script, "--row", row, *files, "--label", label)
 
 
 def test_collecting_figures_over_seeds(tmp_path):
@@ -37,16 +34,17 @@ def test_collecting_figures_over_seeds(tmp_path):
         return tmp_path / name
 
     table, files = tmp_path / "t.tsv", [write("0.json", 0.5), write("1.json", 0.7)]
-    assert collect(table, "CT", "0.3", "x", *files).returncode == 0
-    assert collect(table, "CT 2", "exit 2", "x", files[0]).returncode == 0
-    assert collect(table, "CT", "0.3", "y", files[0]).returncode == 0
+    assert collect(table, "CT", "0.3", "x", *files)[0] == 0
+    assert collect(table, "CT 2", "exit 2", "x", files[0])[0] == 0
+    assert collect(table, "CT", "0.3", "y", files[0])[0] == 0
     one, two = read_rows(table)
     assert (one["x_map"], one["x_seeds"], one["y_map"]) == ("60.00 (14.14)", "2", "50.00")
     assert one["x_cost_reduction"] == "-37" and (two["row"], two["drop_ratio"]) == ("CT 2", "0")
     assert (two["x_map"], two["y_map"]) == ("25.00", "-")
-    done = collect(table, "CT", "0.9", "x", files[0])
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "no row with drop ratio 0.9" in done.stderr
+    status, _, error = collect(table, "CT", "0.9", "x", files[0])
+    assert status == 2 and "no row with drop ratio 0.9" in error and error.count("\n") == 1
+    rows = (ROOT / "recipes" / "rows.py", table, "x", "ndcg", "--row", "CT", files[0])
+    assert "0.json: no ndcg; expected the" in script_result(*rows, "--label", 0.3)[2]
 
 
 def count_corpora(*arguments):
@@ -96,8 +94,7 @@ def test_trainings_are_summarized(tmp_path):
     log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     table = tmp_path / "trainings.tsv"
     table.write_text("training\tupdates\na\t9\nb_seed0\t9\n")
-    command = [sys.executable, ROOT / "recipes" / "trainings.py", tmp_path]
-    subprocess.run(command, check=True, env=child_environment())
+    assert script_result(ROOT / "recipes" / "trainings.py", tmp_path)[0] == 0
     lines = table.read_text().splitlines()
     assert lines[0].startswith("training\tupdates\tepochs\tloss")
     assert lines[1:] == ["a\t9", "b_seed0\t2\t1.00\t0.2500\t4\tmap=0.7500 p@1=0.5000\t1"]

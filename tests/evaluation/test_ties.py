@@ -8,6 +8,7 @@ import pytest
 from conftest import needs_onednn
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rankers import ranking_of
 
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions
@@ -24,13 +25,12 @@ from wqa.evaluation import (
 )
 from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
 from wqa.evaluation.significance import per_question
-from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker
+from wqa.inference import Cost, Ranker, SequentialRanker
 from wqa.inference.dropping import Drop
 from wqa.systems.load import load_ranker
 from wqa.tuning.replay import ScoredQuestions
 
 SETTINGS = {"0": {}, "0.3": {"drop_ratio": 0.3}, "keep=2": {"keep": 2}}
-FREE = Cost(0, 1, 1, 1, 1, 1)
 
 
 def positives_first(count=25):
@@ -74,25 +74,15 @@ def figures(row):
 
 
 class TextRanker(Ranker):
-    """A stage that scores texts by a table, or all alike."""
+    """A stage that scores texts by a table, and all others alike."""
 
-    def __init__(self, table=None):
-        self._table = table
-
-    @property
-    def capabilities(self):
-        return Capabilities("text")
+    def __init__(self, table=()):
+        self._table = dict(table)
 
     def rank_all(self, questions):
         for question in questions:
-            scores = []
-            for text in question.texts:
-                scores.append(0.0 if self._table is None else self._table.get(text, 0.0))
-            blank = np.array([not text for text in question.texts])
-            scores = np.where(blank, -np.inf, scores)
-            order = np.argsort(-scores, kind="stable")
-            stages = np.where(blank, np.nan, scores)[None]
-            yield Ranking(order, scores, ~blank * 1, blank & False, blank, FREE, stages)
+            scores = [self._table.get(text, 0.0) if text else -np.inf for text in question.texts]
+            yield ranking_of(scores, Cost(0, 1, 1, 1, 1, 1))
 
 
 @pytest.fixture

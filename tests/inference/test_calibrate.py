@@ -7,16 +7,14 @@ import shutil
 
 import numpy as np
 import pytest
+from rankers import ranking_of
 from scipy.special import expit
-from test_relevance import follows, ranking_of
+from test_relevance import follows
 
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.data.digests import forget_digests
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.evaluation.reliability import (
-    best_threshold,
-    expected_calibration_error,
-)
+from wqa.evaluation.reliability import best_threshold, expected_calibration_error
 from wqa.inference import Calibration, EnsembleRanker, SequentialRanker
 from wqa.systems.load import load_ranker
 from wqa.tuning import calibrate, fit_temperature

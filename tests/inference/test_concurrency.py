@@ -1,15 +1,13 @@
 """Threads, forks, look-ahead and memory of rankers."""
 
 import gc
-import subprocess
-import sys
 import threading
 import time
 import weakref
 
 import numpy as np
 import pytest
-from conftest import child_environment, lacks, needs_onednn
+from conftest import lacks, needs_onednn, run_python
 from hypothesis import given
 from hypothesis import strategies as st
 from random_rankers import random_pairs, random_ranker
@@ -134,13 +132,8 @@ print("done")
 
 def test_a_forked_child_is_told_to_be_spawned(tiny_run):
     engines = ["mxnet", "onnxruntime", *([] if lacks() else ["onednn"])]
-    process = subprocess.run(
-        [sys.executable, "-c", FORKS, str(tiny_run), *engines],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=child_environment(OMP_NUM_THREADS="2", OMP_WAIT_POLICY="passive"),
-    )
+    threads = {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
+    process = run_python("-c", FORKS, tiny_run, *engines, variables=threads)
     assert process.stdout == "done\n", process.stderr
 
 

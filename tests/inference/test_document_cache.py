@@ -13,12 +13,7 @@ from wqa.data import Candidate
 from wqa.data.documents import read_documents, write_documents
 from wqa.engines.inputs import as_float32
 from wqa.errors import DataError, InputError, OptionError
-from wqa.inference.document_cache import (
-    DocumentCache,
-    document_key,
-    pack_documents,
-    write_cache,
-)
+from wqa.inference.document_cache import DocumentCache, document_key, pack_documents, write_cache
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.pretrained import load_backbone
 from wqa.systems.run_directory import load_run

@@ -3,50 +3,19 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
+from conftest import dev_run, few_questions
+from rankers import Table
 
-from wqa.config import TrainingConfig
-from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
+from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.comparison import NamedRanker, compare_rankers
-from wqa.inference import (
-    Capabilities,
-    CascadeRanker,
-    Cost,
-    EnsembleRanker,
-    Ranker,
-    Ranking,
-)
+from wqa.inference import CascadeRanker, Cost, EnsembleRanker
 from wqa.inference.ensemble import log_odds_of_mean
 from wqa.pretrained import read_backbone_config
 from wqa.systems.load import load_ranker
 from wqa.systems.registry import build_network
-from wqa.systems.train import train
 from wqa.text import PairInputs, load_tokenizer
-
-
-class Table(Ranker):
-    """Scores by candidate text; costs ``layers`` of ``depth`` for a candidate of 5 tokens."""
-
-    def __init__(self, scores, layers=0, depth=0):
-        self._scores, self._layers, self._depth = scores, layers, depth
-
-    @property
-    def capabilities(self):
-        return Capabilities("table", num_layers=self._depth)
-
-    def rank_all(self, questions):
-        for question in questions:
-            texts = question.texts
-            blank = np.array([not text for text in texts])
-            scores = np.array([self._scores.get(text, -np.inf) for text in texts])
-            count = int((~blank).sum())
-            work, full = self._layers * count, self._depth * count
-            cost = Cost(work / full if full else 0, work, full, 5 * work, 6 * work, 5 * full)
-            truncated = np.array([text == "long" for text in texts])
-            exits = np.where(blank, 0, self._layers)
-            order = np.argsort(-scores, kind="stable")
-            yield Ranking(order, scores, exits, truncated, blank, cost, scores[None])
 
 
 def question(*texts, qid="q"):
@@ -127,16 +96,8 @@ def runs(tiny_encoder, tmp_path_factory):
     """Two monolithic rankers of different seeds."""
     folder = tmp_path_factory.mktemp("ensemble")
     for seed in (1, 2):
-        config = TrainingConfig(
-            max_updates=2, learning_rate=1e-2, warmup_updates=1, tokens_per_batch=500, seed=seed
-        )
-        train(
-            "pairwise",
-            str(builtin_path("dev")),
-            str(folder / f"seed{seed}"),
-            str(tiny_encoder),
-            config=config,
-        )
+        settings = {"max_updates": 2, "learning_rate": 1e-2, "warmup_updates": 1, "seed": seed}
+        dev_run("pairwise", folder / f"seed{seed}", tiny_encoder, **settings)
     return folder
 
 
@@ -227,9 +188,7 @@ def test_bm25_and_a_similarity_by_name(write, questions, tiny_encoder):
 @pytest.fixture
 def dev(tmp_path):
     """The first development questions."""
-    path = tmp_path / "dev.jsonl"
-    write_questions(path, list(read_questions(builtin_path("dev")))[:8])
-    return path
+    return few_questions(tmp_path / "dev.jsonl", 8)
 
 
 def tune(path, data, **options):

@@ -16,7 +16,8 @@ from random_rankers import random_pairs, random_ranker
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.errors import InputError, ScoreError
-from wqa.inference import Cost, Ranker, Ranking, SequentialRanker
+from wqa.inference import Ranker, Ranking, SequentialRanker
+from wqa.inference.dropping import FREE
 from wqa.systems.load import load_ranker
 
 ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
@@ -109,10 +110,8 @@ class Broken(Ranker):
 
     def rank_all(self, questions):
         for _ in questions:
-            scores = np.array([1.0, self._value])
-            none = np.zeros(2, dtype=bool)
-            order, exits = np.arange(2), np.ones(2, dtype=int)
-            yield Ranking(order, scores, exits, none, none, Cost(0, 0, 0, 0, 0, 0), scores[None])
+            scores, none = np.array([1.0, self._value]), np.zeros(2, dtype=bool)
+            yield Ranking(np.arange(2), scores, none + 1, none, none, FREE, scores[None])
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rankers import ranking_of
 
 from wqa.data import Candidate, Question
 from wqa.data.word_vectors import WordVectors
-from wqa.inference import EnsembleRanker, Ranker, Ranking, SequentialRanker
-from wqa.inference.dropping import FREE
+from wqa.inference import EnsembleRanker, Ranker, SequentialRanker
 from wqa.inference.ranking import LEAST, STEP, decreasing
 from wqa.pretrained import read_backbone_config
 from wqa.systems.load import build_ranker, load_ranker
@@ -82,19 +82,6 @@ def follows(ranking):
         assert row["relevance"] == relevance[index] and math.isfinite(row["score"] or 0)
         json.dumps(row, allow_nan=False)
     return relevance[ranking.order]
-
-
-def ranking_of(stages, blank=()):
-    """A cascade's ranking: scores after each stage, NaN where a candidate was not scored."""
-    stages = np.array(stages, dtype=float)
-    reached = (~np.isnan(stages)).sum(axis=0)
-    count = stages.shape[1]
-    is_blank = reached == 0
-    scores = np.full(count, -np.inf)
-    for index in np.flatnonzero(~is_blank):
-        scores[index] = stages[reached[index] - 1, index]
-    order = np.lexsort((np.arange(count), -scores, -reached))
-    return Ranking(order, scores, reached, is_blank & False, is_blank, FREE, stages)
 
 
 def sigmoid(score):
@@ -214,7 +201,7 @@ class Reads(Ranker):
         for question in questions:
             blank = np.array([text in self._blank for text in question.texts])
             stages = np.where(blank, np.nan, [float(len(text)) for text in question.texts])
-            yield ranking_of(stages[None])
+            yield ranking_of(stages)
 
 
 def test_a_candidate_that_only_the_second_ranker_finds_blank_comes_last():

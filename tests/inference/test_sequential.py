@@ -2,41 +2,13 @@ import json
 
 import numpy as np
 import pytest
+from conftest import dev_run
+from rankers import Table
 
-from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.errors import RunDirectoryError
-from wqa.inference import Cost, Ranker, Ranking, SequentialRanker
+from wqa.inference import Cost, Ranker, SequentialRanker
 from wqa.systems.load import load_ranker
-from wqa.systems.train import train
-
-
-class Table(Ranker):
-    """Scores by candidate text, and how many layers it runs for each candidate of 5 tokens, 6 with
-    padding."""
-
-    def __init__(self, scores, layers=0, depth=0, work=1):
-        self._scores, self._layers, self._depth, self._work = scores, layers, depth, work
-        self.ranked = []
-
-    def rank_all(self, questions):
-        for question in questions:
-            self.ranked.append(question.texts)
-            blank = np.array([not text for text in question.texts])
-            scores = np.array(
-                [-np.inf if not text else self._scores[text] for text in question.texts]
-            )
-            n, order = int((~blank).sum()), np.argsort(-scores, kind="stable")
-            cost = Cost(
-                self._layers / self._depth if self._depth else 0,
-                self._work * self._layers * n,
-                self._work * self._depth * n,
-                self._work * self._layers * n * 5,
-                self._work * self._layers * n * 6,
-                self._work * self._depth * n * 5,
-            )
-            exits, whole = np.where(blank, 0, self._layers), np.zeros(len(blank), bool)
-            yield Ranking(order, scores, exits, whole, blank, cost, scores[None])
 
 
 def question(*texts):
@@ -113,17 +85,8 @@ def shallow(tiny_encoder, tmp_path_factory):
     """Independently trained monolithic rankers of 1, 2 and 3 layers."""
     folder = tmp_path_factory.mktemp("sr")
     for depth in (1, 2, 3):
-        config = TrainingConfig(
-            max_updates=2, learning_rate=1e-2, warmup_updates=1, tokens_per_batch=500, seed=depth
-        )
-        train(
-            "pairwise",
-            str(builtin_path("dev")),
-            str(folder / f"d{depth}"),
-            str(tiny_encoder),
-            exits=(depth,),
-            config=config,
-        )
+        settings = {"max_updates": 2, "learning_rate": 1e-2, "warmup_updates": 1, "seed": depth}
+        dev_run("pairwise", folder / f"d{depth}", tiny_encoder, exits=(depth,), **settings)
     return folder
 
 

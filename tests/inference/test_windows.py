@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from rankers import cascade_ranking
 
 from wqa import load_ranker
 from wqa.data import Candidate, Question
 from wqa.errors import InputError, OptionError
-from wqa.inference import Ranker, Ranking, SequentialRanker
-from wqa.inference.dropping import FREE
+from wqa.inference import Ranker, SequentialRanker
+from wqa.inference.dropping import Drop
 from wqa.inference.windows import WindowRanker, first_tokens
 from wqa.text import Located
 
@@ -48,16 +49,8 @@ class TwoExits(Ranker):
     def rank_all(self, questions):
         for question in questions:
             self.texts.append(question.texts)
-            first, last = np.array([self._scores[text] for text in question.texts], float).T
-            order = np.argsort(-first, kind="stable")
-            kept = order[: (len(order) + 1) // 2]
-            last[np.setdiff1d(order, kept)] = np.nan
-            kept = kept[np.argsort(-last[kept], kind="stable")]
-            scores = np.where(np.isnan(last), first, last)
-            exits = np.where(np.isnan(last), 3, 6)
-            none = np.zeros(len(order), bool)
-            order = np.concatenate([kept, order[len(kept) :]])
-            yield Ranking(order, scores, exits, none, none, FREE, np.stack([first, last]))
+            scores = np.array([self._scores[text] for text in question.texts], float).T
+            yield cascade_ranking(scores, (Drop(0.5), Drop()), (3, 6))
 
 
 def test_a_candidate_has_the_scores_of_its_windows_by_hand():

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from conftest import contents
 
 from wqa.errors import DataError, OptionError, StorageError
 from wqa.io.arrays import ArrayFolder, output_of, reusable_folder, write_arrays
@@ -110,10 +111,6 @@ def test_a_folder_can_be_used_again_if_it_was_made_with_the_same(tmp_path):
     (tmp_path / "file").write_text("text")
     with pytest.raises(OptionError, match="out: .*file, a file"):
         reusable(tmp_path / "file")
-
-
-def contents(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(

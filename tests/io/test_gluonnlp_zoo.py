@@ -3,23 +3,20 @@
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 
 import gluonnlp as nlp
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, child_environment
+from conftest import DATA, dev_run, run_python
 from gluonnlp.data import utils as vocabularies
 from gluonnlp.model import bert
 from mxnet.gluon.model_zoo import model_store
 from tiny_encoder import vocabulary
 
-from wqa import load_ranker, train
+from wqa import load_ranker
 from wqa.cli import main
-from wqa.config import BACKBONES, TrainingConfig
-from wqa.data import builtin_path
+from wqa.config import BACKBONES
 from wqa.errors import EncoderError
 from wqa.io.encoder_directories import encoder_directory
 from wqa.pretrained import from_gluonnlp, load_backbone, read_backbone_config
@@ -139,9 +136,8 @@ def test_a_directory_with_the_zoo_s_files(zoo, tmp_path):
 
 @pytest.mark.parametrize("name", [BERT, ROBERTA])
 def test_training_starts_from_it(zoo, tmp_path, name):
-    config = TrainingConfig(max_updates=1, tokens_per_batch=400)
     run, converted = tmp_path / "run", tmp_path / "converted"
-    train("cascade", str(builtin_path("dev")), str(run), name, exits=(1, 2), config=config)
+    dev_run("cascade", run, name, exits=(1, 2), max_updates=1, tokens_per_batch=400)
     assert json.loads((run / "config.json").read_text())["encoder"] == name
     ranking = load_ranker(run).rank("how are caves formed?", ["Water melts.", "Tea."])
     assert sorted(ranking.order) == [0, 1]
@@ -179,14 +175,8 @@ def test_a_missing_or_damaged_file_without_a_network(zoo, pattern):
 
 def test_a_published_name_without_a_network(tmp_path):
     name = "gluonnlp:roberta_12_768_12/openwebtext_ccnews_stories_books_cased"
-    done = subprocess.run(
-        [sys.executable, "-m", "wqa", "convert", name, "out"],
-        env=child_environment(MXNET_HOME=str(tmp_path / "home"), MXNET_GLUON_REPO=CLOSED),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    places = {"MXNET_HOME": str(tmp_path / "home"), "MXNET_GLUON_REPO": CLOSED}
+    done = run_python("-m", "wqa", "convert", name, "out", variables=places, cwd=tmp_path)
     assert done.returncode == 2 and not done.stdout
     note, line = done.stderr.splitlines()
     assert note.startswith("note: GluonNLP fetches roberta_12_768_12 of openwebtext")

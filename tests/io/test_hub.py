@@ -3,11 +3,9 @@
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
-from conftest import child_environment
+from conftest import run_python
 
 from wqa.errors import EncoderError
 from wqa.io.encoder_directories import hub_directory, is_hub_name, locate_encoder
@@ -30,53 +28,43 @@ def cache(home, name, files):
 
 
 @pytest.fixture
-def wqa(tmp_path):
-    """Run a command in an empty folder, with a cache of its own and no network."""
+def convert(tmp_path, monkeypatch, run_main):
+    """Convert an encoder in an empty folder, with a cache of its own and no network."""
     (tmp_path / "here").mkdir()
-
-    def run(*arguments, **variables):
-        return subprocess.run(
-            [sys.executable, "-m", "wqa", *map(str, arguments)],
-            env=child_environment(HF_HOME=str(tmp_path / "home"), **variables),
-            cwd=tmp_path / "here",
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-
-    return run
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
+    return lambda: run_main("convert", "acme/tiny-bert", "out")
 
 
-def test_an_encoder_of_the_cache(wqa, tmp_path, tiny_encoder):
+def test_an_encoder_of_the_cache(convert, tmp_path, tiny_encoder):
     cache(tmp_path / "home", "acme/tiny-bert", sorted(tiny_encoder.iterdir()))
-    done = wqa("convert", "acme/tiny-bert", "out", HF_HUB_OFFLINE="1")
-    assert done.returncode == 0, done.stderr
+    assert convert()[0] == 0
     config = json.loads((tmp_path / "here" / "out" / "config.json").read_text())
     assert config["encoder"] == "acme/tiny-bert" and config["backbone"]["num_layers"] == 3
 
 
-def test_a_directory_of_that_name_goes_first(wqa, tmp_path, tiny_encoder):
+def test_a_directory_of_that_name_goes_first(convert, tmp_path, tiny_encoder):
     cache(tmp_path / "home", "acme/tiny-bert", [tiny_encoder / "config.json"])
     shutil.copytree(tiny_encoder, tmp_path / "here" / "acme" / "tiny-bert")
-    done = wqa("convert", "acme/tiny-bert", "out", HF_HUB_OFFLINE="1")
-    assert done.returncode == 0, done.stderr
+    assert convert()[0] == 0
 
 
 @pytest.mark.parametrize("held", [None, ["config.json"], ["config.json", "model.safetensors"]])
-def test_without_a_network(wqa, tmp_path, tiny_encoder, held):
+def test_without_a_network(convert, tmp_path, tiny_encoder, held):
     if held is not None:
         cache(tmp_path / "home", "acme/tiny-bert", [tiny_encoder / name for name in held])
-    done = wqa("convert", "acme/tiny-bert", "out", HF_HUB_OFFLINE="1")
-    assert done.returncode == 2 and not done.stdout
-    [line] = done.stderr.splitlines()
+    status, out, error = convert()
+    assert status == 2 and not out
+    [line] = error.splitlines()
     assert line.startswith("error: ")
     if held is None:
         assert "hf download acme/tiny-bert --local-dir DIR" in line
 
 
-def test_a_network_that_does_not_answer(wqa):
-    closed = "http://127.0.0.1:9"  # nothing listens there
-    done = wqa("convert", "acme/tiny-bert", "out", HF_HUB_OFFLINE="0", HF_ENDPOINT=closed)
+def test_a_network_that_does_not_answer(tmp_path):
+    closed = {"HF_ENDPOINT": "http://127.0.0.1:9"}  # nothing listens there
+    home = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0", **closed}
+    done = run_python("-m", "wqa", "convert", "acme/tiny-bert", "out", variables=home, cwd=tmp_path)
     assert done.returncode == 2
     assert "error: acme/tiny-bert: " in done.stderr.splitlines()[-1]
 

@@ -6,7 +6,7 @@ import warnings
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import make_tar
+from conftest import make_tar, values_of
 from mxnet import autograd, gluon
 from test_models import random_arrays, small_model
 
@@ -154,24 +154,17 @@ def steps(network, parameters, arrays):
         trainer.step(1)
 
 
-def values(block):
-    return {
-        name: parameter.data().asnumpy()
-        for name, parameter in block._collect_params_with_prefix().items()
-    }
-
-
 def test_a_path_trains_alone_without_a_warning():
     network, arrays = small_model(), rows()
     with pytest.raises(UserWarning, match="stale"):  # what the function is for
         steps(network, network.collect_params(), arrays)
-    before = values(network)
+    before = values_of(network)
     parameters = train_only(network, network.path(0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         steps(network, parameters, arrays)
         steps(network, network.collect_params(), arrays)
-    after = values(network)
+    after = values_of(network)
     moved = {name for name in before if (before[name] != after[name]).any()}
     assert "head_1.out.weight" in moved and "backbone.layers.0.qkv.weight" in moved
     stays = ("head_2", "head_4", "backbone.layers.1", "backbone.layers.2", "backbone.layers.3")

@@ -1,10 +1,7 @@
-import subprocess
-import sys
-
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA
+from conftest import DATA, run_python
 from mxnet import autograd
 
 from wqa.config import BACKBONES, BackboneConfig
@@ -179,7 +176,7 @@ def test_without_mxnet_the_extra_is_named():
         "try: import wqa.models\n"
         "except MissingDependency as error: print(error)"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    out = run_python("-c", code)
     assert "'.[cpu]'" in out.stdout and "'.[cu112]'" in out.stdout, out.stderr
 
 
@@ -195,7 +192,5 @@ def test_every_layer_prepares_the_process_before_mxnet_loads():
             "    return real(name, *rest, **more)\n"
             f"builtins.__import__ = check\nimport wqa.{name}\nos._exit(4)  # without MXNet"
         )
-        out = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
-        )
+        out = run_python("-c", code)
         assert out.returncode == status, out.stderr

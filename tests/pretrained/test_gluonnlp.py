@@ -5,13 +5,7 @@ import dataclasses
 import mxnet as mx
 import numpy as np
 import pytest
-from gluonnlp.model import (
-    BERTClassifier,
-    BERTEncoder,
-    BERTModel,
-    DistilBERTModel,
-    RoBERTaModel,
-)
+from gluonnlp.model import BERTClassifier, BERTEncoder, BERTModel, DistilBERTModel, RoBERTaModel
 from mxnet import autograd, gluon
 
 from wqa.config import BackboneConfig

@@ -1,17 +1,15 @@
 """The agreement of a student's heads with teachers, by hand and by the script."""
 
 import runpy
-import subprocess
-import sys
 
 import numpy as np
-from conftest import ROOT, child_environment
+from conftest import ROOT, script_result
+from rankers import ranking_of
 
 from wqa.data import Candidate, Question, builtin_path
 from wqa.evaluation.comparison import NamedRanker
 from wqa.evaluation.report import read_rows
-from wqa.inference import Capabilities, Ranker, Ranking
-from wqa.inference.dropping import FREE
+from wqa.inference import Ranker
 
 SCRIPT = ROOT / "recipes" / "mhs" / "agreement.py"
 
@@ -22,16 +20,11 @@ class Fixed(Ranker):
     def __init__(self, tops):
         self._tops = tops
 
-    @property
-    def capabilities(self):
-        return Capabilities("fixed")
-
     def rank_all(self, questions):
         for question in questions:
             scores = np.zeros(len(question.candidates))
             scores[question.texts.index(self._tops[question.id])] = 1
-            order, none = np.argsort(-scores, kind="stable"), np.zeros(len(scores), dtype=bool)
-            yield Ranking(order, scores, none + 1, none, none, FREE, scores[None])
+            yield ranking_of(scores)
 
 
 def question(qid, labels):
@@ -69,9 +62,8 @@ def test_by_hand():
 
 def test_the_script_writes_a_table(tiny_run, tmp_path):
     out = tmp_path / "out"
-    command = [sys.executable, SCRIPT, tiny_run, tiny_run, "wo"]
-    command += ["--data", builtin_path("test"), "--out", out]
-    subprocess.run(command, check=True, timeout=120, env=child_environment())
+    data = ("--data", builtin_path("test"), "--out", out)
+    assert script_result(SCRIPT, tiny_run, tiny_run, "wo", *data)[0] == 0
     rows = read_rows(out / "agreement.tsv", ("member", "teacher"))
     assert [row["teacher"] for row in rows] == [str(tiny_run), "wo"]
     assert rows[0]["agreement"] == "1.000000"

@@ -1,11 +1,10 @@
 """TREC runs beside the recipes: their headers, and the figures of the tables that they give."""
 
 import re
-import subprocess
-import sys
 
 import pytest
-from conftest import ROOT, child_environment
+import wikiqa
+from conftest import ROOT
 from run_headers import read_metadata
 
 from wqa.data import read_questions
@@ -58,10 +57,7 @@ TABLES = {
 @pytest.mark.parametrize("table", TABLES)
 def test_the_runs_give_the_figures_of_wikiqa(table, wikiqa_archive, tmp_path):
     """The file that the script of the corpus writes is the one that was ranked."""
-    command = [sys.executable, str(ROOT / "data_scripts" / "wikiqa.py"), "--out", str(tmp_path)]
-    subprocess.run(
-        [*command, "--archive", str(wikiqa_archive)], check=True, env=child_environment()
-    )
+    assert wikiqa.main(["--out", str(tmp_path), "--archive", str(wikiqa_archive)]) == 0
     questions = tmp_path / "test.jsonl"
     qrels = qrels_from(read_questions(questions))
     named, paper = named_runs(), table.split("/")[0]

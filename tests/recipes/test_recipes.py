@@ -10,7 +10,7 @@ import sys
 import types
 
 import pytest
-from conftest import ROOT, child_environment, lacks, write_command
+from conftest import ROOT, child_environment, lacks, run_python, script_result, write_command
 
 import wqa
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
@@ -44,7 +44,10 @@ RECIPES = {
     "cascade/untrained": {"results/cascade/untrained.tsv": "wo+rr"},
     "mhs/grid": {"mhs/mhs_wikiqa/grid.tsv": "0.5\t1\t", "mhs/mhs_wikiqa/chosen.txt": "0.5 1"},
     "mhs/table2": {"results/mhs/table2.tsv": "14 MHS"},
-    "mhs/table3": {"results/mhs/table3.tsv": "MHS from three"},
+    "mhs/table3": {
+        "mhs/mhs_wikiqa/chosen.txt": "0.5 1",
+        "results/mhs/table3.tsv": "MHS from three",
+    },
     "mhs/table4": {"results/mhs/table4.tsv": "MHS B1_3H2"},
     "mhs/table5": {"results/mhs/table5_float32.txt": "bert_6_384_12 mhs"},
     "mhs/figure4": {"results/mhs/figure4_wikiqa/agreement.tsv": "head 3"},
@@ -54,9 +57,7 @@ RECIPES = {
         "results/mhs/minilm_cost.txt": "minilm_mhs_wikiqa",
         "results/mhs/minilm_agreement/agreement.tsv": "head 3",
     },
-    "dcbert/table1": {
-        "results/dcbert/table1.tsv": "DistilBERT",
-    },
+    "dcbert/table1": {"results/dcbert/table1.tsv": "DistilBERT"},
     "dcbert/table2": {"results/dcbert/table2.tsv": "DC-BERT"},
     "dcbert/table3": {"results/dcbert/table3.tsv": "DC-BERT-Linear"},
     "dcbert/figure2": {
@@ -64,40 +65,26 @@ RECIPES = {
         "results/dcbert/figure2b.tsv": "K = 2",
     },
     "dcbert/untrained": {"results/dcbert/untrained.tsv": "cosine:"},
-    "dcbert/base_speed": {
-        "results/dcbert/base_speed_float32.txt": "has paid for itself",
-    },
+    "dcbert/base_speed": {"results/dcbert/base_speed_float32.txt": "has paid for itself"},
     "dcbert/minilm_tables": {
         "results/dcbert/minilm_squad.tsv": "BM25",
         "results/dcbert/minilm_claims.txt": "(b) LSTM",
     },
-    "dcbert/sentences": {
-        "results/dcbert/sentences.tsv": "comparing classifier",
-    },
+    "dcbert/sentences": {"results/dcbert/sentences.tsv": "comparing classifier"},
     "cosinet/table2": {"results/cosinet/table2.tsv": "WO+RR MAP"},
     "cosinet/table4": {
         "results/cosinet/table4.tsv": "BERT",
         "results/cosinet/table3.tsv": "WO+RR",
     },
-    "cosinet/table5": {
-        "results/cosinet/claims_squad.txt": "WO+RR; Cosinet list BiRNN",
-    },
-    "cosinet/squad_small": {
-        "results/cosinet/squad_small.tsv": "CA list BiRNN",
-    },
-    "cosinet/table6": {
-        "results/cosinet/table6.tsv": "\nCA\t",
-    },
-    "cosinet/wikiqa_minilm": {
-        "results/cosinet/minilm_wikiqa.tsv": "MiniLM",
-    },
+    "cosinet/table5": {"results/cosinet/claims_squad.txt": "WO+RR; Cosinet list BiRNN"},
+    "cosinet/squad_small": {"results/cosinet/squad_small.tsv": "CA list BiRNN"},
+    "cosinet/table6": {"results/cosinet/table6.tsv": "\nCA\t"},
+    "cosinet/wikiqa_minilm": {"results/cosinet/minilm_wikiqa.tsv": "MiniLM"},
     "mspp/pretrain": {
         "mspp/pretrained_IE_k/metrics.jsonl": "mlm",
         "mspp/pretrained_AE_k/metrics.jsonl": "mspp",
     },
-    "mspp/table1": {
-        "results/mspp/table1.tsv": "Joint MSPP AE_k, FT AE_k",
-    },
+    "mspp/table1": {"results/mspp/table1.tsv": "Joint MSPP AE_k, FT AE_k"},
     "mspp/table2": {
         "results/mspp/table2.tsv": "Joint RoBERTa-Base, FT IE_k",
         "results/mspp/table7_full.tsv": "Joint MSPP IE_k, FT IE_k",
@@ -117,7 +104,7 @@ RECIPES = {
         "results/mspp/separator_rerank_claims.txt": "t_test_seeds",
     },
     "checkpoints/released": {
-        "results/checkpoints/released.tsv": "asnq_wikiqa.tar\twikiqa\tclean\t25",
+        "results/checkpoints/released.tsv": "asnq_wikiqa.tar\twikiqa\tclean\t25"
     },
     "mspp/speed": {"results/mspp/speed_float32.txt": "pairwise, joint on its first 2"},
 }
@@ -139,24 +126,17 @@ def run_recipe(name, out, folder, wqa_command, **settings):
         ["bash", str(ROOT / "recipes" / f"{name}.sh")],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env=child_environment(**variables),
         cwd=folder,
     )
 
 
-def run_script(*command, input=None, **variables):
-    """Standard output of a script that ends well; it runs on one thread."""
-    done = subprocess.run(
-        [sys.executable, *map(str, command)],
-        input=input,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=child_environment(OMP_NUM_THREADS="1", **variables),
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def run_script(*command):
+    """Standard output of a script that ends well."""
+    status, out, error = script_result(*command)
+    assert status == 0, error
+    return out
 
 
 def test_every_recipe_is_run():
@@ -177,8 +157,7 @@ TESTED = {
     "cascade/untrained",
     "scale/asnq_slurm",
     "scale/asnq_ray",
-    "mhs/grid",
-    "mhs/table3",
+    "mhs/table3",  # it runs the grid
     "dcbert/table2",
     "cosinet/table2",
     "cosinet/table4",
@@ -284,8 +263,10 @@ def check_costs(table):
 
 
 def test_a_recipe_that_has_run_does_not_train_again(recipe_out, tmp_path, wqa_command):
-    assert run_recipe("tanda/transfer", recipe_out, tmp_path, wqa_command).returncode == 0
-    again = run_recipe("tanda/transfer", recipe_out, tmp_path, wqa_command)
+    arguments = ("tanda/transfer", recipe_out, tmp_path, wqa_command)
+    if not (recipe_out / "tanda" / "transfer_3" / "model.params").exists():
+        assert run_recipe(*arguments).returncode == 0
+    again = run_recipe(*arguments)
     assert again.returncode == 0
     assert "==" not in again.stdout
     assert "training" not in again.stderr
@@ -295,7 +276,8 @@ def test_a_grid_with_other_settings_is_refused(recipe_out, tmp_path, wqa_command
     """In the folder of a grid that has run; with the same settings nothing is trained again."""
     run = recipe_out / "mhs" / "mhs_wikiqa" / "alpha_0.5_tau_1" / "model.params"
     arguments = ("mhs/grid", recipe_out, tmp_path, wqa_command)
-    assert run_recipe(*arguments).returncode == 0
+    if not run.exists():
+        assert run_recipe(*arguments).returncode == 0
     before = run.stat().st_mtime_ns
     again = run_recipe(*arguments)
     assert again.returncode == 0 and "complete already" in again.stdout
@@ -352,25 +334,11 @@ def test_the_rows_of_dcbert(tmp_path):
     timed = ("--timed", tmp_path / "speed.json", "fast", "--label", "0.3")
     for _ in range(2):  # a row is written anew, not twice
         row("second", columns, ("c.json",), ("z.json",), *timed)
-    first, second = read_rows(table)
-    assert first == {
-        "row": "first",
-        "drop_ratio": "0",
-        "nq_p@10": "60.00 (14.14)",
-        "nq_pbt@10": "30.00 (7.07)",
-        "nq_cost_reduction": "+0",
-        "nq_em": "50.00 (14.14)",
-        "nq_em_drop": "0.0",
-        "nq_p@10_kept": "100.0",
-        "nq_speedup": "-",
-        "nq_questions_per_second": "-",
-        "nq_seeds": "2",
-    }
-    assert (second["row"], second["drop_ratio"]) == ("second", "0.3")
-    assert (second["nq_p@10"], second["nq_cost_reduction"]) == ("45.00", "-75")
-    answered = [second[f"nq_{name}"] for name in ("em", "em_drop", "p@10_kept")]
-    assert answered == ["40.00", "20.0", "75.0"]
-    assert (second["nq_speedup"], second["nq_questions_per_second"]) == ("10.3x", "12.35")
+    first, second = [list(row.values()) for row in read_rows(table)]
+    hits = ["first", "0", "60.00 (14.14)", "30.00 (7.07)", "+0"]
+    assert first == [*hits, "50.00 (14.14)", "0.0", "100.0", "-", "-", "2"]
+    hits = ["second", "0.3", "45.00", "20.00", "-75"]
+    assert second == [*hits, "40.00", "20.0", "75.0", "10.3x", "12.35", "1"]
     with pytest.raises(AssertionError, match="error: .*no row with drop ratio 0.5"):
         row("third", "p@10", ("c.json",), (), "--label", "0.5")
 
@@ -645,34 +613,6 @@ def test_the_statistics_of_a_corpus(tmp_path):
 MSPP = ROOT / "recipes" / "mspp"
 
 
-def test_the_rows_of_mspp(tmp_path):
-    """Several systems at once, over seeds; another corpus keeps the columns of the first."""
-    for name, value in (("a", 0.5), ("b", 0.7)):
-        figures = {"questions": 4, "map": value, "p@1": 1.0, "mrr": 0.0}
-        (tmp_path / f"{name}.json").write_text(json.dumps(figures))
-    one, two = tmp_path / "a.json", tmp_path / "b.json"
-    table, script = tmp_path / "table.tsv", ROOT / "recipes" / "rows.py"
-    for _ in range(2):  # rows are written anew, not twice
-        rows = ("--row", "pairwise", one, two, "--row", "joint", two)
-        run_script(script, table, "wikiqa", "p@1,map,questions,seeds", *rows)
-    run_script(script, table, "asnq", "map,questions,seeds", "--row", "joint", one)
-    pairwise, joint = read_rows(table)
-    assert pairwise == {
-        "row": "pairwise",
-        "drop_ratio": "0",
-        "wikiqa_p@1": "100.00 (0.00)",
-        "wikiqa_map": "60.00 (14.14)",
-        "wikiqa_questions": "4",
-        "wikiqa_seeds": "2",
-        "asnq_map": "-",
-        "asnq_questions": "-",
-        "asnq_seeds": "-",
-    }
-    assert (joint["wikiqa_map"], joint["asnq_map"]) == ("70.00", "50.00")
-    with pytest.raises(AssertionError, match="error: .*a.json: no ndcg; expected the figures of"):
-        run_script(script, table, "asnq", "ndcg", "--row", "joint", one)
-
-
 def test_systems_are_compared_over_seeds_and_over_questions(tmp_path):
     """Two seeds each: of two questions the first system has none or one right, the second one or
     two."""
@@ -758,7 +698,7 @@ def test_the_comparison_of_speeds(tmp_path):
     """In two precisions, and without the peers, which another environment holds."""
     size = ("--shape", "tiny", "--questions", 4, "--candidates", 12, "--chunk", 2)
     options = ("--precision", "float32", "--precision", "int8", "--json", tmp_path / "bench.json")
-    output = run_script(BENCH / "compare.py", *size, *options)
+    output = run_python(BENCH / "compare.py", *size, *options, check=True).stdout
     machine, size_line = output.splitlines()[:2]
     assert re.match(rf"\d+ processors: .+; wqa {re.escape(wqa.__version__)}; 20\d\d-", machine)
     assert size_line.startswith("4 questions, 48 candidates")

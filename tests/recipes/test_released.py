@@ -1,11 +1,10 @@
 """Counts and figures of the recipe for the authors' released checkpoints."""
 
 import runpy
-import subprocess
-import sys
 
 import pytest
-from conftest import ROOT, child_environment
+import wikiqa
+from conftest import ROOT
 
 from wqa.data import Candidate, Question, write_questions
 from wqa.errors import DataError
@@ -37,10 +36,7 @@ def test_a_split_of_another_size_is_refused(released, tmp_path):
 
 
 def test_the_test_questions_of_wikiqa_are_as_many_as_in_print(released, wikiqa_archive, tmp_path):
-    command = [sys.executable, str(ROOT / "data_scripts" / "wikiqa.py"), "--out", str(tmp_path)]
-    subprocess.run(
-        [*command, "--archive", str(wikiqa_archive)], check=True, env=child_environment()
-    )
+    assert wikiqa.main(["--out", str(tmp_path), "--archive", str(wikiqa_archive)]) == 0
     released["count"](tmp_path / "test.jsonl", "wikiqa")
     with pytest.raises(DataError, match="expected 243"):
         released["count"](tmp_path / "dev.jsonl", "wikiqa")

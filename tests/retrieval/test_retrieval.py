@@ -7,9 +7,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from conftest import limited_file_size
+from conftest import limited_file_size, wqa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rankers import ranking_of
 
 from wqa.cli import main
 from wqa.data import (
@@ -31,8 +32,7 @@ from wqa.evaluation import (
     score_run,
 )
 from wqa.evaluation.comparison import NamedRanker, evaluate_seeds
-from wqa.evaluation.metrics import metrics_of
-from wqa.inference import Capabilities, Cost, Ranker, Ranking
+from wqa.inference import Capabilities, Cost, Ranker
 from wqa.retrieval import Index, build_index, contains_answer, retrieve, write_retrieved
 from wqa.retrieval.index import best
 from wqa.retrieval.methods import BUCKETS, count_terms, ngrams, tokenize
@@ -535,39 +535,12 @@ def test_the_file_of_the_questions_is_not_replaced(build, tmp_path):
 # Metrics
 
 
-@pytest.mark.parametrize(
-    "name, ranked, ranks, expected",
-    [
-        ("hit@1", [0, 1, 1], [0, 1, 2], 0),
-        ("hit@2", [0, 1, 1], [0, 1, 2], 1),
-        ("hit@5", [0, 1], [0, 1], 1),  # fewer candidates than 5
-        ("hit@5", [], [], 0),
-        # Retrieved: 0 0 1 0 1. Ranked: the last first.
-        ("pbt@1", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 1),
-        ("ptb@2", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 0),  # index 2 was not among the first 2
-        ("ptb@3", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 1),
-        ("pbt@5", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 0),  # all are among the first 5
-        ("ptb@1", [0, 1], [1, 0], 1),
-        ("pbt@1", [0, 1], [1, 0], 0),
-    ],
-)
-def test_metrics_of_retrieval_by_hand(name, ranked, ranks, expected):
-    assert metrics_of(ranked, sorted(ranked), [name], ranks) == {name: expected}
-
-
 class NumberRanker(Ranker):
     """Scores a candidate by the number that is its text."""
 
-    @property
-    def capabilities(self):
-        return Capabilities("number")
-
     def rank_all(self, questions):
         for question in questions:
-            scores = np.array([float(text) for text in question.texts])
-            no = scores > np.inf
-            order = np.argsort(-scores, kind="stable")
-            yield Ranking(order, scores, no + 1, no, no, Cost(0, 1, 1, 1, 1, 1), scores[None])
+            yield ranking_of(list(map(float, question.texts)), Cost(0, 1, 1, 1, 1, 1))
 
 
 class ExitRanker(NumberRanker):
@@ -648,10 +621,6 @@ def test_the_first_retriever_alone(tmp_path):
 # Commands
 
 
-def wqa(*arguments):
-    return main([str(argument) for argument in arguments])
-
-
 def test_commands_from_documents_to_figures(tmp_path, capsys):
     documents, questions = tmp_path / "documents.jsonl.gz", tmp_path / "questions.jsonl"
     index, out = tmp_path / "index", tmp_path / "retrieved.jsonl.gz"
@@ -683,23 +652,17 @@ def test_commands_from_documents_to_figures(tmp_path, capsys):
         (["index", "d.jsonl", "--out", "d.jsonl"], "d.jsonl, a file"),
         (["retrieve", "absent", "--data", "q.jsonl", "--out", "c.jsonl"], "no such file or folder"),
         (["retrieve", "index", "--data", "no.jsonl", "--out", "c.jsonl"], "No such file"),
-        (
-            ["retrieve", "index", "--data", "q.jsonl", "--out", "c.jsonl", "--top", "0"],
-            "--top: 0; expected a whole number from 1",
-        ),
+        (["retrieve", "index", "--data", "q.jsonl", "--out", "c.jsonl", "--top", "0"], "--top: 0"),
         (["evaluate", "rr"], "--data: nothing"),
         (["evaluate", "rr", "--data", "q.jsonl", "--total", "-1"], "--total: -1"),
         (["evaluate", "--run", "r", "--qrels", "q", "--total", "3"], "--total: with --run"),
         (["evaluate", "rr", "--data", "q.jsonl"], "no key 'candidates'"),
     ],
 )
-def test_errors_of_commands_are_one_line(build, tmp_path, monkeypatch, capsys, arguments, message):
+def test_errors_of_commands_are_one_line(build, tmp_path, monkeypatch, refusal, arguments, message):
     build()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "documents.jsonl").rename("d.jsonl")
     write_questions("q.jsonl", QUESTIONS[1:])
-    assert wqa(*arguments) == 2
-    printed = capsys.readouterr().err
-    assert message in printed
-    assert printed.count("\n") == 1
+    assert message in refusal(*arguments)
     assert not (tmp_path / "c.jsonl").exists()

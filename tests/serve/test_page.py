@@ -18,10 +18,10 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed: the extra serve
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed: extra serve")
 
 import uvicorn  # noqa: E402
+from rankers import cascade_ranking  # noqa: E402
 
 from wqa.data import Document, write_documents  # noqa: E402
-from wqa.inference import Capabilities, Ranker, Ranking  # noqa: E402
-from wqa.inference.dropping import Cost  # noqa: E402
+from wqa.inference import Capabilities, Ranker  # noqa: E402
 from wqa.retrieval import build_index  # noqa: E402
 from wqa.serve import ServeConfig  # noqa: E402
 from wqa.serve.app import FOLDER, build_app  # noqa: E402
@@ -74,27 +74,9 @@ class ThreeExits(Ranker):
 
     def _ranking(self, texts):
         known = np.array([SCORES.get(text, scores_of(text)) for text in texts], dtype=float).T
-        exit_scores = np.full(known.shape, np.nan)
-        left, behind, work = np.arange(len(texts)), [], 0
-        for stage, drop in enumerate((*self.drops, None, None)[:3]):
-            exit_scores[stage, left] = known[stage, left]
-            work += 2 * len(left)
-            left = left[np.argsort(-known[stage, left], kind="stable")]
-            kept = len(left) if drop is None or stage == 2 else drop.kept(len(left))
-            behind.insert(0, left[kept:])
-            left = left[:kept]
-        reached = (~np.isnan(exit_scores)).sum(axis=0)
-        full = 6 * len(texts)
-        return Ranking(
-            order=np.concatenate([left, *behind]),
-            scores=exit_scores[reached - 1, np.arange(len(texts))],
-            exits=2 * reached,
-            truncated=np.array([text == "text c" for text in texts]),
-            blank=np.zeros(len(texts), dtype=bool),
-            cost=Cost(1.0, work, full, work, work, full),
-            exit_scores=exit_scores,
-            threshold=self.threshold,
-        )
+        truncated = np.array([text == "text c" for text in texts])
+        more = {"truncated": truncated, "threshold": self.threshold}
+        return cascade_ranking(known, self.drops, (2, 4, 6), **more)
 
 
 def scores_of(text):
@@ -523,7 +505,7 @@ def ask_collection(page, question=ASKED):
 def test_sentences_of_the_collection_are_shown_in_their_documents(visit, ranker, collection):
     with served(ranker, index=collection) as address:
         page = visit(address)
-        assert page.inner_text("#documents") == "8 documents"
+        until(page, "document.getElementById('documents').textContent === '8 documents'")
         assert page.is_checked("#collection") and not page.is_visible("#candidates")
         assert page.is_disabled("#compare")
         ask_collection(page)

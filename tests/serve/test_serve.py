@@ -470,10 +470,7 @@ def test_wrong_keys():
             assert response.headers["www-authenticate"] == "Bearer"
             assert "invalid api token" in message_of(path, response)
     for path in ("/info", "/metrics", "/api/ranker"):
-        response = answer(path, b"", settings=settings, method="GET")
-        assert response.status == 401
-        assert response.headers["www-authenticate"] == "Bearer"
-        assert "invalid api token" in message_of(path, response)
+        assert answer(path, b"", settings=settings, method="GET").status == 401
     for path in ("/health", "/ready"):
         assert answer(path, b"", settings=settings, method="GET").status == 200
 

@@ -6,7 +6,6 @@ import pytest
 from serving import Controlled, call, running
 
 from wqa import load_ranker
-from wqa.cli import main
 from wqa.data import Document, write_documents
 from wqa.inference.pipeline import Pipeline
 from wqa.inference.windows import first_tokens
@@ -111,17 +110,16 @@ def test_it_is_described_and_served_only_with_an_index(index):
     assert asyncio.run(without()).status == 404
 
 
-def test_an_index_that_cannot_be_served(index, tmp_path, capsys):
+def test_an_index_that_cannot_be_served(index, tmp_path, run_main):
     write_documents(tmp_path / "d.jsonl", [Document("D", "Ice melts .")])
     build_index(tmp_path / "d.jsonl", tmp_path / "whole")
     for folder, words in (
         (tmp_path / "whole", "make it with `wqa index --sentences`"),
         (tmp_path / "absent", "absent"),
     ):
-        assert main(["serve", "wo", "--index", str(folder), "--port", "0"]) == 2
-        captured = capsys.readouterr()
-        assert captured.out == "" and captured.err.count("\n") == 1  # it did not listen
-        assert words in captured.err and captured.err.startswith("error: ")
+        status, out, error = run_main("serve", "wo", "--index", folder, "--port", 0)
+        assert status == 2 and out == "" and error.count("\n") == 1  # it did not listen
+        assert words in error and error.startswith("error: ")
 
 
 @pytest.mark.parametrize(
@@ -133,10 +131,11 @@ def test_an_index_that_cannot_be_served(index, tmp_path, capsys):
         (["wo", "--model", "fast"], "error: --model: 'fast'; expected NAME=RUN"),
     ],
 )
-def test_a_ranker_that_is_not_there_is_said_before_the_service_listens(arguments, message, capsys):
-    assert main(["serve", *arguments, "--port", "0"]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.count("\n") == 1 and message in captured.err
+def test_a_ranker_that_is_not_there_is_said_before_the_service_listens(
+    arguments, message, run_main
+):
+    status, out, error = run_main("serve", *arguments, "--port", 0)
+    assert status == 2 and out == "" and error.count("\n") == 1 and message in error
 
 
 LONG = " ".join(f"Snow {number} lies on the hills ." for number in range(40))

@@ -58,22 +58,20 @@ class Server:
             assert self._changed.wait_for(has_come, 120), self.lines
             return self.events(name, **fields)[count - 1]
 
-    def post(self, body=BODY, path="/v2/rerank"):
+    def request(self, method, path, body=None):
+        """Status and body of an answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
-            connection.request("POST", path, json.dumps(body))
+        with contextlib.closing(connection):
+            connection.request(method, path, body)
             response = connection.getresponse()
-            return response.status, json.loads(response.read())
-        finally:
-            connection.close()
+            return response.status, response.read()
+
+    def post(self, body=BODY, path="/v2/rerank"):
+        status, answer = self.request("POST", path, json.dumps(body))
+        return status, json.loads(answer)
 
     def get(self, path):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
-            connection.request("GET", path)
-            return connection.getresponse().read().decode()
-        finally:
-            connection.close()
+        return self.request("GET", path)[1].decode()
 
     def workers(self):
         """Processes that answer, those of Python's own helpers left out."""
@@ -180,17 +178,9 @@ def check_large_body(server):
 
 def check_refused_bodies(server):
     """A client that sends all before it reads gets the answer, and its connection is closed."""
-    refused = [
-        ("POST", "/v2/rerank", b"x" * 17_000_000, {}, 413),
-        ("POST", "/nowhere", b"x" * 17_000_000, {}, 404),
-    ]
-    for method, path, body, headers, status in refused:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-        with contextlib.closing(connection):
-            connection.request(method, path, body, headers)
-            response = connection.getresponse()
-            assert response.status == status
-            assert response.read()
+    for path, expected in (("/v2/rerank", 413), ("/nowhere", 404)):
+        status, answer = server.request("POST", path, b"x" * 17_000_000)
+        assert status == expected and answer
     assert server.post()[0] == 200
 
 

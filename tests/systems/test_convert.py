@@ -6,18 +6,15 @@ import shutil
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, make_tar
+from conftest import DATA, dev_run, make_tar, values_of
 from safetensors.numpy import load_file, save_file
 
-from wqa.cli import main
-from wqa.config import TrainingConfig
 from wqa.data import builtin_path
 from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.systems.convert import convert
 from wqa.systems.export import export_huggingface, export_mxnet
 from wqa.systems.load import load_ranker
-from wqa.systems.train import train
 from wqa.text import pad_pairs
 
 QUESTION = "how are glacier caves formed ?"
@@ -28,28 +25,14 @@ def scores(path, **options):
     return load_ranker(path, **options).rank(QUESTION, CANDIDATES).scores
 
 
-def values(backbone):
-    return {
-        name: parameter.data().asnumpy()
-        for name, parameter in backbone._collect_params_with_prefix().items()
-    }
-
-
-def trained(out, source, system="pairwise", **options):
+def trained(out, source="", **options):
     """A run after one update that starts from an encoder."""
-    config = TrainingConfig(max_updates=1, tokens_per_batch=200)
-    options = {"config": config, **options}
-    train(system, str(builtin_path("dev")), str(out), str(source), **options)
-    return out
+    return dev_run("pairwise", out, source, max_updates=1, tokens_per_batch=200, **options)
 
 
 def test_the_cascade_trains_and_ranks_on_every_family(family_encoder, tmp_path):
-    config = TrainingConfig(
-        max_updates=4, learning_rate=1e-3, warmup_updates=1, tokens_per_batch=400, log_every=2
-    )
-    data, run = str(builtin_path("dev")), str(tmp_path / "run")
-    state = train("cascade", data, run, str(family_encoder), exits=(1, 2, 3), config=config)
-    assert state.update == 4
+    settings = {"max_updates": 4, "learning_rate": 1e-3, "warmup_updates": 1, "exits": (1, 2, 3)}
+    dev_run("cascade", tmp_path / "run", family_encoder, tokens_per_batch=400, **settings)
     expected = scores(tmp_path / "run")
     np.testing.assert_array_equal(scores(tmp_path / "run"), expected)
     assert np.isfinite(expected[[0, 1, 3]]).all() and len(set(expected)) == 4
@@ -92,7 +75,7 @@ def test_classifiers_rank_at_once_convert_and_go_back(family_encoder, tmp_path):
     assert f"| exits | `[{report.config.num_layers}]` |" in card  # as config.json says it
     assert read_backbone_config(tmp_path / "converted") == read_backbone_config(family_encoder)
     ours, theirs = (
-        values(load_backbone(folder)) for folder in (tmp_path / "converted", family_encoder)
+        values_of(load_backbone(folder)) for folder in (tmp_path / "converted", family_encoder)
     )
     for name in theirs:
         np.testing.assert_array_equal(ours[name], theirs[name])
@@ -113,17 +96,11 @@ def test_a_converted_classifier_starts_both_ways(tiny_encoder, tmp_path):
     from conftest import write_family_encoder
 
     convert(write_family_encoder(tmp_path / "bert", "bert"), tmp_path / "converted")
-    config = TrainingConfig(
-        max_updates=1, learning_rate=1e-12, warmup_updates=0, tokens_per_batch=200
-    )
-    data, before = str(builtin_path("dev")), scores(tmp_path / "converted")
-    train(
-        "pairwise", data, str(tmp_path / "adapted"), init=str(tmp_path / "converted"), config=config
-    )
-    np.testing.assert_allclose(
-        scores(tmp_path / "adapted"), before, atol=1e-6
-    )  # its classifier went along
-    train("pairwise", data, str(tmp_path / "fresh"), str(tmp_path / "converted"), config=config)
+    none, before = {"learning_rate": 1e-12, "warmup_updates": 0}, scores(tmp_path / "converted")
+    trained(tmp_path / "adapted", init=str(tmp_path / "converted"), **none)
+    # Its classifier went along.
+    np.testing.assert_allclose(scores(tmp_path / "adapted"), before, atol=1e-6)
+    trained(tmp_path / "fresh", tmp_path / "converted", **none)
     assert abs(scores(tmp_path / "fresh")[[0, 1, 3]] - before[[0, 1, 3]]).max() > 1e-2
     pooler = load_ranker(tmp_path / "fresh").network.head(0).dense.weight.data().asnumpy()
     kept = load_ranker(tmp_path / "converted").network.head(0).dense.weight.data().asnumpy()
@@ -150,11 +127,9 @@ def test_a_zoo_directory_converts_with_its_vocabulary(tmp_path):
     assert report.system == "encoder" and all(
         name.startswith(("decoder.", "classifier.")) for name in report.unused
     )
-    first, second = (
-        trained(tmp_path / "a", tmp_path / "zoo"),
-        trained(tmp_path / "b", tmp_path / "out"),
-    )
-    np.testing.assert_array_equal(scores(first), scores(second))
+    for run, source in (("a", "zoo"), ("b", "out")):
+        trained(tmp_path / run, tmp_path / source)
+    np.testing.assert_array_equal(scores(tmp_path / "a"), scores(tmp_path / "b"))
 
 
 def test_a_shallower_ranker_leaves_the_upper_layers_out(tiny_encoder, tmp_path):
@@ -168,24 +143,20 @@ def test_a_shallower_ranker_leaves_the_upper_layers_out(tiny_encoder, tmp_path):
 
 def test_an_encoder_without_a_classifier(tiny_encoder, tmp_path):
     tensors = load_file(str(tiny_encoder / "model.safetensors"))
-    folder = tmp_path / "encoder"
-    shutil.copytree(tiny_encoder, folder)
-    save_file(
-        {**tensors, "cls.predictions.bias": np.zeros(3, np.float32)},
-        str(folder / "model.safetensors"),
-    )
+    folder = shutil.copytree(tiny_encoder, tmp_path / "encoder")
+    more = {**tensors, "cls.predictions.bias": np.zeros(3, np.float32)}
+    save_file(more, str(folder / "model.safetensors"))
     report = convert(folder, tmp_path / "converted")
     text = str(report)
     assert report.system == "encoder" and "cls.predictions.bias" in text
     assert f"{len(tensors) + 1} read, {len(tensors)} mapped" in text
-    for name, value in values(load_backbone(tmp_path / "converted")).items():
-        np.testing.assert_array_equal(value, values(load_backbone(tiny_encoder))[name])
+    for name, value in values_of(load_backbone(tmp_path / "converted")).items():
+        np.testing.assert_array_equal(value, values_of(load_backbone(tiny_encoder))[name])
     for path in (tmp_path / "converted", tiny_encoder):
         with pytest.raises((RunDirectoryError, EncoderError), match="an encoder without a"):
             load_ranker(path)
-    config = TrainingConfig(max_updates=1, learning_rate=1e-12, tokens_per_batch=200)
     for name, source in (("a", tiny_encoder), ("b", tmp_path / "converted")):
-        trained(tmp_path / name, source, config=config)
+        trained(tmp_path / name, source, learning_rate=1e-12)
     # The pooler went along, the seed did the rest.
     np.testing.assert_array_equal(scores(tmp_path / "a"), scores(tmp_path / "b"))
     with pytest.raises(OptionError, match="exists already"):
@@ -202,11 +173,11 @@ def checked(tmp_path):
     return folder
 
 
-def test_a_vocabulary_that_does_not_fit(checked, tmp_path, capsys):
+def test_a_vocabulary_that_does_not_fit(checked, tmp_path, refusal):
     with open(checked / "vocab.txt", "a") as file:
         file.writelines(f"word{number}\n" for number in range(40))
-    assert main(["convert", str(checked), str(tmp_path / "out")]) == 2
-    assert "a tokenizer of 81 ids; expected at most 64, the encoder's" in capsys.readouterr().err
+    error = refusal("convert", checked, tmp_path / "out")
+    assert "a tokenizer of 81 ids; expected at most 64, the encoder's" in error
     command = ["train", "cascade", "--encoder", checked, "--train", builtin_path("dev")]
-    assert main([*map(str, command), "--out", str(tmp_path / "run")]) == 2
-    assert "a tokenizer of 81 ids" in capsys.readouterr().err and not (tmp_path / "run").exists()
+    assert "a tokenizer of 81 ids" in refusal(*command, "--out", tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -172,11 +172,11 @@ def cascade_session(network, inputs):
     return session_of(dropping_graph(parts, network.exits, parameters_of(network)))
 
 
-def check_drops(session, ranker, pairs, ratio, given):
+def check_drops(session, ranker, pairs, given, ratio=None, **drops):
     """Hold a graph that drops to its ranker, at one ratio after every exit."""
-    given["drop_ratios"] = np.full(len(ranker.network.exits), ratio, np.float32)
+    given["drop_ratios"] = np.full(len(ranker.network.exits), ratio or 0, np.float32)
     scores, exits, order = session.run(["scores", "exits", "order"], given)
-    ranker.set_drops(ratio)
+    ranker.set_drops(ratio, **drops)
     [ranking] = ranker.rank_pairs([pairs])
     assert order.tolist() == ranking.order.tolist()
     assert exits.tolist() == ranking.exits.tolist()
@@ -184,7 +184,7 @@ def check_drops(session, ranker, pairs, ratio, given):
 
 
 def check_cascade(session, ranker, pairs, ratio):
-    check_drops(session, ranker, pairs, ratio, pair_feeds(ranker.inputs, pairs))
+    check_drops(session, ranker, pairs, pair_feeds(ranker.inputs, pairs), ratio)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -214,14 +214,9 @@ def test_the_graph_drops_below_a_relevance_as_the_ranker_does(below):
     for count in (1, 2, 40):
         pairs = random_pairs(rng, count)
         given = pair_feeds(inputs, pairs)
-        given["drop_ratios"] = np.zeros(3, np.float32)
-        given["least_scores"] = np.array(ranker.calibration.temperatures, np.float32) * log_odds
-        given["least_scores"] = given["least_scores"].astype(np.float32)
-        scores, exits, order = session.run(["scores", "exits", "order"], given)
-        ranker.set_drops(drop_below=below)
-        [ranking] = ranker.rank_pairs([pairs])
-        assert order.tolist() == ranking.order.tolist()
-        assert exits.tolist() == ranking.exits.tolist()
+        least = np.array(ranker.calibration.temperatures, np.float32) * log_odds
+        given["least_scores"] = least.astype(np.float32)
+        check_drops(session, ranker, pairs, given, drop_below=below)
 
 
 def test_the_interaction_of_texts_drops_inside_a_graph_too():
@@ -248,7 +243,7 @@ def test_the_interaction_of_texts_drops_inside_a_graph_too():
             padded[: len(row)] = row
         given[f"{name}_mask"] = mask_of(lengths, max(lengths))
     for ratio in RATIOS:
-        check_drops(session, ranker, pairs, ratio, given)
+        check_drops(session, ranker, pairs, given, ratio)
 
 
 def test_candidates_that_tie_keep_their_order_in_the_graph():

@@ -3,18 +3,14 @@
 import json
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import mxnet as mx
 import numpy as np
 import onnxruntime
 import pytest
-from conftest import child_environment
+from conftest import ROOT, dev_run, run_python
 
 from wqa import load_ranker, read_questions, save_run
-from wqa.cli import main
-from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path
 from wqa.data.documents import write_documents
 from wqa.errors import DeviceError, OptionError, RunDirectoryError
@@ -24,12 +20,11 @@ from wqa.systems.encode import encode_documents
 from wqa.systems.export_onnx import export_onnx
 from wqa.systems.load import reads_cache
 from wqa.systems.registry import build_network, read_tuned
-from wqa.systems.train import train
 from wqa.text import load_tokenizer
 
-#: Hides MXNet and GluonNLP from a process.
+#: Runs commands, which it is given as JSON, in a process that cannot import MXNet or GluonNLP.
 BLOCKER = """
-import sys
+import json, sys
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):
@@ -37,8 +32,10 @@ class Blocker:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocker())
-from wqa.__main__ import main
-sys.exit(main())
+sys.path.append(sys.argv[1])
+from command_server import captured
+from wqa.cli import main
+print(json.dumps([captured(main, words) for words in json.loads(sys.argv[2])]))
 """
 DROPS = [
     {},
@@ -62,14 +59,12 @@ def questions():
     return list(read_questions(builtin_path("dev")))[:20]
 
 
-def without_mxnet(*arguments):
-    """Run the command line in a process that cannot import MXNet."""
-    return subprocess.run(
-        [sys.executable, "-c", BLOCKER, *map(str, arguments)],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-    )
+def without_mxnet(*commands):
+    """Exit status, output and messages of each command where MXNet cannot be imported."""
+    words = json.dumps([list(map(str, command)) for command in commands])
+    done = run_python("-c", BLOCKER, ROOT / "tests", words)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def rank(ranker, question):
@@ -104,49 +99,44 @@ def test_a_run_is_exported_where_its_engine_is_onnxruntime(tiny_run, questions):
     assert not folder.exists()
 
 
-def test_commands_rank_without_mxnet(exported, tiny_run, tmp_path, capsys):
-    candidates = tmp_path / "candidates.txt"
+def test_commands_rank_without_mxnet(exported, tiny_run, tmp_path, run_main):
+    candidates, dev = tmp_path / "candidates.txt", builtin_path("dev")
     candidates.write_text("Ice melts.\nThe moon.\nA cave is dark.\nCaves form in ice.\n")
-    given = ["--question", "how are caves formed ?", "--candidates", candidates]
-    given += ["--drop-ratio", "0.5", "--json", "-"]
-    done = without_mxnet("rank", exported, *given)
-    assert done.returncode == 0, done.stderr
-    assert main(["rank", str(tiny_run), *map(str, given)]) == 0
-    ours, expected = json.loads(done.stdout), json.loads(capsys.readouterr().out)
+    question = ["--question", "how are caves formed ?", "--candidates", candidates]
+    question += ["--drop-ratio", "0.5", "--json", "-"]
+    figures = ["--data", dev, "--drop-ratio", "0.3", "--json", "-"]
+    done = without_mxnet(
+        ["rank", exported, *question],
+        ["evaluate", exported, *figures],
+        ["score", exported, "--data", dev, "--out", tmp_path / "scores"],
+        ["bench", exported, "--data", dev, "--rounds", "1"],
+    )
+    assert [status for status, _, _ in done] == [0] * 4, done
+    ours, expected = json.loads(done[0][1]), json.loads(run_main("rank", tiny_run, *question)[1])
     for candidate, other in zip(ours["ranking"], expected["ranking"]):
         assert (candidate["index"], candidate["exit"]) == (other["index"], other["exit"])
         assert candidate["score"] == pytest.approx(other["score"], abs=1e-5)
-    dev = builtin_path("dev")
-    done = without_mxnet("evaluate", exported, "--data", dev, "--drop-ratio", "0.3", "--json", "-")
-    assert done.returncode == 0, done.stderr
-    arguments = ["evaluate", str(tiny_run), "--data", str(dev), "--drop-ratio", "0.3"]
-    assert main([*arguments, "--json", "-"]) == 0
-    ours, expected = json.loads(done.stdout), json.loads(capsys.readouterr().out)
-    for figures in (ours, expected):
-        del figures["seconds"]
+    expected = json.loads(run_main("evaluate", tiny_run, *figures)[1])
+    ours = {**json.loads(done[1][1]), "seconds": expected["seconds"]}
     assert ours == pytest.approx(expected)
-    done = without_mxnet("score", exported, "--data", dev, "--out", tmp_path / "scores")
-    assert done.returncode == 0 and "questions" in done.stdout, done.stderr
-    done = without_mxnet("bench", exported, "--data", dev, "--rounds", "1")
-    assert done.returncode == 0, done.stderr
+    assert "questions" in done[2][1]
 
 
 def test_commands_that_need_mxnet_say_so(tiny_run, tmp_path):
-    candidates = tmp_path / "candidates.txt"
+    candidates, dev = tmp_path / "candidates.txt", builtin_path("dev")
     candidates.write_text("A cave.\n")
-    for arguments in (
+    for done in without_mxnet(
         ["rank", tiny_run, "--question", "q", "--candidates", candidates],
         ["rank", "minilm", "--question", "q", "--candidates", candidates],
         ["export", tiny_run, tmp_path / "out", "--format", "onnx"],
-        ["quantize", tiny_run, "--data", builtin_path("dev")],
-        ["train", "cascade", "--encoder", tiny_run, "--train", builtin_path("dev"), "--out", "o"],
+        ["quantize", tiny_run, "--data", dev],
+        ["train", "cascade", "--encoder", tiny_run, "--train", dev, "--out", tmp_path / "run"],
         ["convert", tiny_run, tmp_path / "out"],
         ["verify", tiny_run, "--claim", "q", "--evidence", candidates],
     ):
-        done = without_mxnet(*arguments)
-        assert done.returncode == 2, (arguments, done.stderr)
-        assert done.stderr.startswith("error: mxnet: MXNet cannot be imported")
-        assert done.stderr.count("\n") == 1
+        status, _, error = done
+        assert status == 2 and error.startswith("error: mxnet: MXNet cannot be imported"), done
+        assert error.count("\n") == 1
 
 
 def test_tuned_ratios_and_the_calibration_are_those_of_the_run(tiny_run, tmp_path, questions):
@@ -255,9 +245,9 @@ def test_every_system_ranks_from_its_export(saved, questions, system, options):
 
 @pytest.mark.parametrize("recurrent", ["none", "birnn"])
 def test_lists_rank_from_their_export(tiny_words, tmp_path, questions, recurrent):
-    config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400)
-    options = {"words": str(tiny_words), "recurrent": recurrent, "config": config}
-    train("cosinet", builtin_path("dev"), tmp_path / "run", **options)
+    settings = {"max_updates": 1, "warmup_updates": 0, "tokens_per_batch": 400}
+    options = {"words": str(tiny_words), "recurrent": recurrent, **settings}
+    dev_run("cosinet", tmp_path / "run", **options)
     export_onnx(tmp_path / "run", tmp_path / "out")
     ranker = load_ranker(tmp_path / "out", batch_tokens=500)
     expected = load_ranker(tmp_path / "run", engine="mxnet")

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from conftest import contents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,10 +134,6 @@ def test_what_is_wrong_is_found_before_anything_is_scored(tiny_run, data, tmp_pa
 
 
 # In parts, and in other forms
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize("form", ["logits", "jsonl", "trec"])

@@ -10,16 +10,15 @@ from dataclasses import replace
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import ROOT, needs_onednn
+from conftest import ROOT, needs_onednn, read_metrics, wqa
+from rankers import ranking_of
 from toy import SYSTEM
 from toy.network import ToyConfig
 from toy.task import ToyTask
 
-from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path, read_questions, write_questions
-from wqa.inference import Capabilities, CascadeRanker, Ranker, Ranking, SequentialRanker
-from wqa.inference.dropping import FREE
+from wqa.inference import CascadeRanker, Ranker, SequentialRanker
 from wqa.models import parse_devices
 from wqa.systems import SYSTEMS
 from wqa.systems.load import build_ranker, load_ranker
@@ -62,10 +61,6 @@ def files(questions, tmp_path_factory):
     return {name: folder / f"{name}.jsonl" for name in questions}
 
 
-def wqa(*arguments):
-    return main([str(argument) for argument in arguments])
-
-
 def training(files, out, *more):
     """Arguments of a training of a few updates."""
     options = {
@@ -90,31 +85,12 @@ def toy_run(files, tmp_path_factory):
     return out
 
 
-def metrics(run):
-    """metrics.jsonl without what the clock decides."""
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    for line in lines:
-        line.pop("pairs_per_second", None)
-    return lines
-
-
-def parameters(run):
-    arrays = mx.nd.load(str(run / "model.params"))
-    return {name: array.asnumpy() for name, array in arrays.items()}
-
-
-def assert_close(first, second, **tolerance):
-    assert set(first) == set(second)
-    for name, array in first.items():
-        np.testing.assert_allclose(second[name], array, err_msg=name, **tolerance)
-
-
 # Training
 
 
 def test_training_logs_both_losses_and_keeps_the_best(files, tmp_path, capsys):
     assert wqa(*training(files, tmp_path / "run")) == 0
-    lines = metrics(tmp_path / "run")
+    lines = read_metrics(tmp_path / "run")
     logged = [line for line in lines if "losses" in line]
     for line in logged:
         assert set(line["losses"]) == {"hinge", "cross_entropy"}
@@ -133,12 +109,11 @@ def test_training_logs_both_losses_and_keeps_the_best(files, tmp_path, capsys):
 @pytest.mark.parametrize(
     "more",
     [
-        [],
         ["--accumulate", 2, "--weight-decay", 0.1, "--clip-norm", 0.5],
         ["--stream", "--epochs", 2, "--max-updates", 30],
         ["--ctx", "cpu:0-1", "--tokens-per-batch", FOUR_TRIPLES // 2],
     ],
-    ids=["plain", "accumulated", "stream", "two devices"],
+    ids=["accumulated", "stream", "two devices"],
 )
 def test_an_interrupted_training_ends_with_the_same_bits(
     files, tmp_path, monkeypatch, capsys, more
@@ -163,8 +138,8 @@ def test_an_interrupted_training_ends_with_the_same_bits(
     assert not (stopped / "model.params").exists()
     assert wqa(*training(files, stopped, *options, "--resume")) == 0
     assert (stopped / "model.params").read_bytes() == (whole / "model.params").read_bytes()
-    assert metrics(stopped) == metrics(whole)
-    assert metrics(whole)[-1]["update"] > 10
+    assert read_metrics(stopped) == read_metrics(whole)
+    assert read_metrics(whole)[-1]["update"] > 10
 
 
 def make_trainer(files, folder, evaluator=None, **changes):
@@ -177,11 +152,6 @@ def make_trainer(files, folder, evaluator=None, **changes):
     task.initialize(Start(), parse_devices(config.ctx))
     folder.mkdir()
     return Trainer(task, config, folder, evaluator)
-
-
-def values(network):
-    named = network._collect_params_with_prefix()
-    return {name: parameter.data().asnumpy() for name, parameter in named.items()}
 
 
 @pytest.mark.parametrize("ctx", ["cpu", "cpu:0-1"])
@@ -292,17 +262,10 @@ class OverlapRanker(Ranker):
     def __init__(self):
         self.set_drops()
 
-    @property
-    def capabilities(self):
-        return Capabilities("overlap")
-
     def rank_all(self, questions):
         for question in questions:
             words = set(question.question.split())
-            shared = [len(words & set(text.split())) for text in question.texts]
-            scores = np.array(shared, dtype=float)
-            order, none = np.argsort(-scores, kind="stable"), np.zeros(len(scores), dtype=bool)
-            yield Ranking(order, scores, none + 1, none, none, FREE, scores[None])
+            yield ranking_of([len(words & set(text.split())) for text in question.texts])
 
 
 def build_filtered_ranker(network, inputs, drop_ratio=None, keep=None, **options):
@@ -334,14 +297,7 @@ def test_a_ranker_of_its_own_takes_the_place_of_the_packages(
 # Refusals
 
 
-def assert_refused(capsys, message, arguments):
-    capsys.readouterr()
-    assert wqa(*arguments) == 2, message
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: ") and message in error
-
-
-def test_commands_refuse_what_the_toy_lacks(toy_run, files, tiny_encoder, tmp_path, capsys):
+def test_commands_refuse_what_the_toy_lacks(toy_run, files, tiny_encoder, tmp_path, refusal):
     data = ["--data", files["dev"]]
     refused = {
         "a ranker without several exits (toy)": ["tune", toy_run, *data],
@@ -355,15 +311,15 @@ def test_commands_refuse_what_the_toy_lacks(toy_run, files, tiny_encoder, tmp_pa
         "units was 12": training(files, toy_run, "--units", 13, "--resume"),
     }
     for message, arguments in refused.items():
-        assert_refused(capsys, message, arguments)
+        assert message in refusal(*arguments), message
 
 
 @needs_onednn
-def test_onednn_refuses_a_network_without_layers(toy_run, files, tmp_path, capsys):
+def test_onednn_refuses_a_network_without_layers(toy_run, files, tmp_path, refusal):
     ranking = ["evaluate", toy_run, "--data", files["dev"], "--engine", "onednn"]
-    assert_refused(capsys, "onednn and float32 for a network", ranking)
+    assert "onednn and float32 for a network" in refusal(*ranking)
     out = tmp_path / "run"
-    assert_refused(capsys, "onednn and float32", training(files, out, "--engine", "onednn"))
+    assert "onednn and float32" in refusal(*training(files, out, "--engine", "onednn"))
     assert not out.exists()
 
 

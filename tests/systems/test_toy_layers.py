@@ -5,13 +5,13 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn
+from conftest import logged, needs_onednn, wqa
 from mxnet import autograd
+from test_gradients import DRY, FAMILIES, SIZE, assert_close, batch_of, clear, gradients
 from tiny_encoder import write_tiny_encoder
 from toy.branches import ToyBranches
 from toy.layers import ToyFirstPosition, ToyLayers, ToyLayersTask, ToyPooling
 
-from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.engines.onednn import GradientEngine
@@ -31,8 +31,6 @@ TOYS = {
 }
 #: Slices of layers in the graph of a pass of each.
 SLICES = {"toy_layers": 1, "toy_first": 1, "toy_pooling": 1, "toy_branches": 5}
-#: What oneDNN's engine for ranking cannot run.
-BY_MXNET_ALONE = ("toy_pooling", "toy_branches")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -78,8 +76,8 @@ def train(system, encoder, data, out, *more):
         "--eval-every": 3,
         "--log-every": 1,
     }
-    given = [str(part) for option in options.items() for part in option]
-    return main(["train", system, *given, *more])
+    given = [part for option in options.items() for part in option]
+    return wqa("train", system, *given, *more)
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +92,6 @@ def runs(encoder, data, tmp_path_factory):
         return trained[system]
 
     return run
-
-
-def losses(run):
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [line["loss"] for line in lines if "loss" in line]
 
 
 # Ranking
@@ -137,13 +130,11 @@ OBSTACLES = [("toy_pooling", "a head that reads 'all'"), ("toy_branches", "not m
 
 
 @pytest.mark.parametrize("system, obstacle", OBSTACLES)
-def test_what_onednn_cannot_rank_is_mxnets(system, obstacle, runs, questions, data, capsys):
+def test_what_onednn_cannot_rank_is_mxnets(system, obstacle, runs, questions, data, refusal):
     by_default, by_mxnet = (load_ranker(runs(system), engine=name) for name in ("auto", "mxnet"))
     for first, second in zip(by_default.rank_all(questions), by_mxnet.rank_all(questions)):
         np.testing.assert_array_equal(first.scores, second.scores)
-    capsys.readouterr()
-    assert main(["quantize", str(runs(system)), "--data", str(data)]) == 2
-    assert obstacle in capsys.readouterr().err
+    assert obstacle in refusal("quantize", runs(system), "--data", data)
 
 
 # Training
@@ -165,86 +156,46 @@ def test_onednn_trains_every_system_as_mxnet_does(
     monkeypatch.setattr(GradientEngine, "layers", counted)
     assert train(system, encoder, data, tmp_path / "run", "--engine", "onednn") == 0
     assert sum(calls) == 6 * SLICES[system]
-    assert losses(tmp_path / "run") == pytest.approx(losses(runs(system)), abs=1e-4)
+    assert logged(tmp_path / "run", "loss") == pytest.approx(logged(runs(system), "loss"), abs=1e-4)
     record = json.loads((tmp_path / "run" / "config.json").read_text())
     assert record["training"]["engine"] == "onednn"
 
 
 # Gradients of several slices in one graph
 
-DRY = {"dropout": 0.0, "attention_dropout": 0.0}
-SIZES = {
-    "vocab_size": 60,
-    "units": 32,
-    "hidden_size": 48,
-    "num_layers": 4,
-    "num_heads": 2,
-    "max_positions": 40,
-}
-FAMILIES = {
-    "bert": {},
-    "roberta": {"layout": "roberta", "token_types": 1, "first_position": 2},
-    "albert": {"layout": "albert", "embedding_size": 8, "shared_layers": True},
-}
-
 
 def branches(**changes):
-    network = ToyBranches(BackboneConfig(**{**SIZES, **changes}))
+    network = ToyBranches(BackboneConfig(**{**SIZE, "num_layers": 4, **changes}))
     mx.random.seed(1)
     network.initialize(mx.init.Normal(0.1))
     return network
 
 
-def batch_of(pairs=5, length=16, padding=0, seed=2):
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(4, length + 1, pairs).astype(np.float32)
-    token_ids = rng.integers(3, 60, (pairs, length)).astype(np.int32)
-    token_ids[np.arange(length) >= lengths[:, None]] = padding
-    token_types = np.zeros((pairs, length), np.int32)
-    token_types[:, 6:] = padding == 0
-    labels = rng.integers(0, 2, pairs).astype(np.float32)
-    arrays = (token_ids, token_types, lengths, labels)
-    return [mx.nd.array(array, dtype=array.dtype) for array in arrays]
-
-
-def backward(network, batches, engine=None, seed=3, parameters=None):
-    """Losses and gradients of batches, one after another."""
+def backward(network, batch, engine=None):
+    """Loss and gradients of a batch."""
     network.backbone.attach(engine)
-    parameters = parameters or network._collect_params_with_prefix()
-    for parameter in parameters.values():
-        parameter.zero_grad()
-    values = []
-    for *inputs, labels in batches:
-        if engine is not None:
-            engine.seed(seed)
-        with autograd.record():
-            loss = cross_entropy(network(*inputs), labels).mean()
-        loss.backward()
-        values.append(loss.asscalar())
+    if engine is not None:
+        engine.seed(3)
+    clear(network)
+    *inputs, labels = [mx.nd.array(array, dtype=array.dtype) for array in batch]
+    with autograd.record():
+        loss = cross_entropy(network(*inputs), labels).mean()
+    loss.backward()
     mx.nd.waitall()
-    return values, {name: parameter.grad().asnumpy() for name, parameter in parameters.items()}
-
-
-def engine_for(network, kind="float32"):
-    return GradientEngine(network.config, kind, 200, 40)
-
-
-def assert_close(computed, expected):
-    for name, array in expected.items():
-        tolerance = 2e-5 * (np.abs(array).max() + 1e-2)
-        np.testing.assert_allclose(computed[name], array, atol=tolerance, err_msg=name)
+    return loss.asscalar(), gradients(network)
 
 
 @needs_onednn
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gradients_of_several_slices_equal_mxnets(family):
     network = branches(**FAMILIES[family], **DRY)
-    engine, padding = engine_for(network), int(family == "roberta")
+    engine = GradientEngine(network.config, "float32", 200, 40)
+    padding = int(family == "roberta")
     shapes = [batch_of(5, 16, padding), batch_of(3, 24, padding), batch_of(5, 16, padding, seed=7)]
     for batch in shapes:
-        expected_losses, expected = backward(network, [batch])
-        computed_losses, computed = backward(network, [batch], engine)
-        assert computed_losses == pytest.approx(expected_losses, abs=1e-5)
+        expected_loss, expected = backward(network, batch)
+        loss, computed = backward(network, batch, engine)
+        assert loss == pytest.approx(expected_loss, abs=1e-5)
         assert_close(computed, expected)
         for name, gradient in expected.items():
             assert np.abs(gradient).max() > 0, name

@@ -5,22 +5,15 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import DATA
+from conftest import DATA, logged
 
-from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.digests import forget_digests
 from wqa.errors import DataError, InputError, OptionError, QuestionTooLong
 from wqa.evaluation import evaluate
 from wqa.inference import SequentialRanker
 from wqa.systems.load import load_ranker
-from wqa.text import (
-    PairInputs,
-    PairStore,
-    build_store,
-    load_tokenizer,
-    prepare_questions,
-)
+from wqa.text import PairInputs, PairStore, build_store, load_tokenizer, prepare_questions
 from wqa.training.pairs import TrainingPairs
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
@@ -39,16 +32,6 @@ def corpora(tmp_path_factory):
     write_questions(folder / "long.jsonl", [*SHORT[:3], LONG, *SHORT[3:]])
     write_questions(folder / "short.jsonl", SHORT)
     return folder
-
-
-@pytest.fixture
-def wqa(capsys):
-    def run(*arguments):
-        code = main(list(map(str, arguments)))
-        out = capsys.readouterr()
-        return code, out.out, out.err
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -178,81 +161,65 @@ def test_a_store_records_the_option(tiny_encoder, corpora, tmp_path):
         assert build_store(corpora / "short.jsonl", path, inputs)["long_questions"] == "skip"
 
 
-def test_tokenize(tiny_encoder, corpora, tmp_path, wqa):
+def test_tokenize(tiny_encoder, corpora, tmp_path, run_main):
     arguments = ("tokenize", "--encoder", tiny_encoder, "--data", corpora / "long.jsonl")
-    arguments = (*arguments, "--out", tmp_path / "long.store", "--max-length", 64)
-    code, _, err = wqa(*arguments)
-    assert_names_all(code, err)
-    code, out, err = wqa(*arguments, "--long-questions", "skip")
-    assert code == 0 and "6 questions, " in out
-    assert err.splitlines()[-1].endswith(
-        "long.jsonl: 1 over-long question skipped with all candidates"
-    )
-    shutil.rmtree(tmp_path / "long.store")
-    code, out, err = wqa(*arguments, "--long-questions", "truncate")
-    assert code == 0 and "7 questions, " in out
-    assert err.splitlines()[-1].endswith("long.jsonl: 1 over-long question truncated")
+    for option, count in (("skip", 6), ("truncate", 7)):
+        more = ("--max-length", 64, "--long-questions", option, "--out", tmp_path / option)
+        code, out, err = run_main(*arguments, *more)
+        assert code == 0 and f"{count} questions, " in out
+        assert "long.jsonl: 1 over-long question " in err and option in err
 
 
-def test_train(tiny_encoder, corpora, tmp_path, wqa):
+def test_train(tiny_encoder, corpora, tmp_path, run_main):
     run, data = tmp_path / "run", corpora / "long.jsonl"
     arguments = ["train", "pairwise", "--encoder", tiny_encoder, "--out", run, "--max-length", 64]
     arguments += ["--max-updates", 2, "--eval-every", 1, "--train", corpora / "short.jsonl"]
     arguments += ["--dev", data]
-    code, _, err = wqa(*arguments)
+    code, _, err = run_main(*arguments)
     assert_names_all(code, err)
     assert not (run / "metrics.jsonl").exists()  # it fails before it trains
-    code, _, err = wqa(*arguments, "--long-questions", "skip")
+    code, _, err = run_main(*arguments, "--long-questions", "skip")
     assert code == 0 and "long.jsonl: 1 over-long question skipped with all candidates" in err
     assert json.loads((run / "config.json").read_text())["training"]["long_questions"] == "skip"
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert {line["dev"]["questions"] for line in lines if "dev" in line} == {6}
-    code, _, err = wqa(*arguments, "--long-questions", "truncate", "--resume")
+    assert {figures["questions"] for figures in logged(run, "dev")} == {6}
+    code, _, err = run_main(*arguments, "--long-questions", "truncate", "--resume")
     assert code == 2 and "long_questions was skip" in err.splitlines()[-1]
 
 
-def test_evaluate(tiny_run, corpora, tmp_path, wqa):
+def test_evaluate(tiny_run, corpora, tmp_path, run_main):
     arguments = ("evaluate", tiny_run, "--data", corpora / "long.jsonl", "--per-exit")
-    code, _, err = wqa(*arguments)
+    code, _, err = run_main(*arguments)
     assert_names_all(code, err, where="question 'long'")
     rows = {}
-    for option in ("skip", "truncate"):
+    for option, said, note, counts in (
+        (
+            "skip",
+            "6 questions scored, filter no-all-negative, 1 over-long left out\n",
+            "sk",
+            (0, 1),
+        ),
+        ("truncate", "7 questions scored, filter no-all-negative\n", "truncated", (1, 0)),
+    ):
         path = tmp_path / f"{option}.json"
-        code, out, err = wqa(*arguments, "--long-questions", option, "--json", path)
-        assert code == 0 and len(err.splitlines()) == 1
+        code, out, err = run_main(*arguments, "--long-questions", option, "--json", path)
+        assert code == 0 and out.startswith(said)
+        assert len(err.splitlines()) == 1 and f"1 over-long question {note}" in err
         rows[option] = json.loads(path.read_text())
-        if option == "skip":
-            assert out.startswith(
-                "6 questions scored, filter no-all-negative, 1 over-long left out\n"
-            )
-            assert "1 over-long question skipped with all candidates" in err
-        else:
-            assert out.startswith("7 questions scored, filter no-all-negative\n")
-            assert "1 over-long question truncated" in err
-    for row in rows["skip"]:
-        assert row["questions"] == 6
-        assert (row["truncated_questions"], row["skipped_questions"]) == (0, 1)
-    for row in rows["truncate"]:
-        assert row["questions"] == 7
-        assert (row["truncated_questions"], row["skipped_questions"]) == (1, 0)
-    ranker = load_ranker(tiny_run)
-    expected = evaluate(ranker.rank_all(SHORT), SHORT)
+        for row in rows[option]:
+            assert (row["truncated_questions"], row["skipped_questions"]) == counts
+    expected = evaluate(load_ranker(tiny_run).rank_all(SHORT), SHORT)
     assert rows["skip"][0]["map"] == expected["map"]
-    code, _, err = wqa("evaluate", tiny_run, "--data", corpora / "short.jsonl", "--json", "-")
-    assert code == 0 and err == ""
 
 
-def test_rank(tiny_run, tmp_path, wqa):
+def test_rank(tiny_run, tmp_path, run_main):
     (tmp_path / "candidates").write_text("the moon\nthe sun\n")
-    arguments = ("rank", tiny_run, "--question", LONG.question)
-    arguments = (*arguments, "--candidates", tmp_path / "candidates", "--json", "-")
-    code, _, err = wqa(*arguments)
+    rank = ("rank", tiny_run, "--candidates", tmp_path / "candidates", "--json", "-", "--question")
+    code, _, err = run_main(*rank, LONG.question)
     assert code == 2 and "--long-questions truncate" in err
-    code, out, err = wqa(*arguments, "--long-questions", "truncate")
+    code, out, err = run_main(*rank, LONG.question, "--long-questions", "truncate")
     assert code == 0 and "1 over-long question truncated" in err
     cut = " ".join(LONG.question.split()[: 64 - 3 - 16])
-    arguments = ("rank", tiny_run, "--question", cut, *arguments[4:])
-    code, expected, err = wqa(*arguments)
+    _, expected, err = run_main(*rank, cut)
     assert json.loads(out)["ranking"] == json.loads(expected)["ranking"] and err == ""
 
 

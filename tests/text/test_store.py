@@ -19,13 +19,7 @@ from wqa.data import (
 )
 from wqa.errors import DataError, OptionError
 from wqa.systems.train import train
-from wqa.text import (
-    PairInputs,
-    PairStore,
-    build_store,
-    load_tokenizer,
-    plan_batches,
-)
+from wqa.text import PairInputs, PairStore, build_store, load_tokenizer, plan_batches
 from wqa.text.batching import BUCKET
 from wqa.training.pairs import TrainingPairs
 

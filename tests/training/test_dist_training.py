@@ -8,13 +8,12 @@ import time
 
 import numpy as np
 import pytest
-from conftest import ROOT, child_environment, needs_precision
+from conftest import ROOT, child_environment, few_questions, needs_precision, read_metrics
 
 import wqa.models  # noqa: F401 - prepares the process before MXNet is imported
 
 import mxnet as mx  # isort: skip
 from wqa.cli import main
-from wqa.data import builtin_path, read_questions, write_questions
 from wqa.io.parameter_files import read_array, read_layout
 
 pytestmark = pytest.mark.skipif(
@@ -77,9 +76,8 @@ def material(tmp_path_factory, tiny_encoder):
         config = json.loads(path.read_text())
         config.update(hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
         path.write_text(json.dumps(config))
-    questions = list(read_questions(builtin_path("dev")))
-    write_questions(folder / "train.jsonl", questions[:8])
-    write_questions(folder / "dev.jsonl", questions[8:11])
+    few_questions(folder / "train.jsonl", 8)
+    few_questions(folder / "dev.jsonl", 11, 8)
     return folder
 
 
@@ -132,8 +130,7 @@ def assert_equal_on_all(notes, updates, devices):
 
 
 def losses(run):
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return {line["update"]: line["loss"] for line in lines if "loss" in line}
+    return {line["update"]: line["loss"] for line in read_metrics(run) if "loss" in line}
 
 
 #: Updates of several mini-batches of few rows, which the workers do not share evenly.
@@ -174,9 +171,7 @@ def test_worker_0_writes_the_run(whole):
     assert result["updates"] == 8 and not result["was_complete"]
     config = json.loads((whole / "run" / "config.json").read_text())
     assert config["workers"] == 2 and config["training"]["kvstore"] == "dist_sync"
-    lines = [
-        json.loads(line) for line in (whole / "run" / "metrics.jsonl").read_text().splitlines()
-    ]
+    lines = read_metrics(whole / "run")
     updates = [line["update"] for line in lines]
     assert updates == sorted(updates) and sum("dev" in line for line in lines) == 3
     names = {path.name for path in (whole / "run").iterdir()}

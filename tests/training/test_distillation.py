@@ -1,6 +1,5 @@
 """Knowledge distillation: its losses by hand, teachers' scores, and trainings of students."""
 
-import json
 import math
 import shutil
 import types
@@ -8,11 +7,13 @@ import types
 import mxnet as mx
 import numpy as np
 import pytest
+from conftest import logged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mxnet import autograd
+from test_cascade_training import arrays
+from test_schedules import stop_after
 
-import wqa.systems.train as run_module
 from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig, read_run_config
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
@@ -25,11 +26,7 @@ from wqa.systems.registry import build_network
 from wqa.systems.scores import write_scores
 from wqa.systems.train import train
 from wqa.text import PairInputs, PairStore, build_store, load_tokenizer
-from wqa.training.losses import (
-    cross_entropy,
-    distillation_loss,
-    soft_loss,
-)
+from wqa.training.losses import cross_entropy, distillation_loss, soft_loss
 from wqa.training.pairs import TrainingPairs
 from wqa.training.teachers import BLANK_SCORE, scores_of_teachers
 
@@ -100,14 +97,6 @@ def test_log_odds_give_the_loss_of_two_outputs(student, teacher, label, alpha, t
 
 # Tasks
 
-ROWS = {
-    "token_ids": np.array([[2, 9, 8, 3], [2, 7, 3, 0]], np.int32),
-    "token_types": np.array([[0, 0, 1, 1], [0, 1, 1, 0]], np.int32),
-    "valid_length": np.array([4, 3], np.float32),
-    "labels": np.array([1, 0], np.float32),
-    "teacher_scores": np.array([[1.5, -2.0, 0.5], [0.5, 3.0, -4.0]], np.float32),
-}
-
 
 def make_task(system, teachers=3, teaching="sum", **options):
     """A task on random parameters without dropout, and a batch with teachers' scores."""
@@ -129,9 +118,8 @@ def make_task(system, teachers=3, teaching="sum", **options):
     config = TrainingConfig(teachers=names, teaching=teaching, alpha=0.25, tau=3.0)
     inputs = types.SimpleNamespace(longest=16, names=PairInputs.names)
     task = SYSTEMS[system].task_type()(network, inputs, None, config)
-    batch = {name: mx.nd.array(array, dtype=array.dtype) for name, array in ROWS.items()}
-    batch["teacher_scores"] = batch["teacher_scores"][:, :teachers]
-    return task, batch
+    scores = mx.nd.array([[1.5, -2.0, 0.5], [0.5, 3.0, -4.0]])
+    return task, {**arrays(), "teacher_scores": scores[:, :teachers]}
 
 
 def expected_loss(scores, batch, teacher):
@@ -266,24 +254,19 @@ def test_a_blank_candidate_has_probability_0(questions, inputs, data, tmp_path):
     assert gradient == pytest.approx(1 / (1 + math.exp(-0.2)) / 5, rel=1e-5)
 
 
-def refusal(pairs, folder, train_file):
-    with pytest.raises(DataError) as error:
-        scores_of_teachers([StoredScores(folder)], pairs, str(train_file))
-    return str(error.value)
-
-
 def test_scores_of_other_data_are_refused(questions, data, inputs, tmp_path):
     pairs = TrainingPairs(questions, inputs, with_keys=True)
     count = len(pairs)
     edited = [question._replace(question=question.question + " ?") for question in questions]
-    folder = write_folder(tmp_path / "other", edited, by_length)
-    message = refusal(pairs, folder, data)
-    assert f"{count} of {count} training candidates have no score" in message
-    assert "wqa score RUN --data FILE" in message and str(folder) in message
     fewer = [*questions[:3], questions[3]._replace(candidates=questions[3].candidates[:1])]
-    folder = write_folder(tmp_path / "fewer", [*fewer, *questions[4:]], by_length)
-    message = refusal(pairs, folder, data)
-    assert f"1 of {count} training" in message
+    for name, some, missing in (
+        ("other", edited, count),
+        ("fewer", [*fewer, *questions[4:]], 1),
+    ):
+        folder = write_folder(tmp_path / name, some, by_length)
+        with pytest.raises(DataError, match=f"{missing} of {count} training candidates") as error:
+            scores_of_teachers([StoredScores(folder)], pairs, str(data))
+        assert "wqa score RUN --data FILE" in str(error.value) and str(folder) in str(error.value)
 
 
 # Trainings
@@ -340,26 +323,8 @@ def test_a_student_with_heads_trains_from_three_teachers(tiny_encoder, data, tea
     out = tmp_path / "student"
     words = command(tiny_encoder, data, out, "--teachers", names, *DISTIL, system="mhs")
     assert main(words) == 0
-    line = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
-    assert set(line["losses"]) == {"head_1", "head_2", "head_3"}
+    assert set(logged(out, "losses")[-1]) == {"head_1", "head_2", "head_3"}
     assert len(read_run_config(out / "config.json").teachers_sha256) == 3
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop(monkeypatch, updates):
-    """Stop a training after so many updates."""
-    step, calls = run_module.Trainer.step, []
-
-    def stopping(trainer, rate):
-        step(trainer, rate)
-        calls.append(1)
-        if len(calls) == updates:
-            raise Stopped
-
-    monkeypatch.setattr(run_module.Trainer, "step", stopping)
 
 
 def test_a_stopped_student_resumes_with_its_teachers_alone(
@@ -370,9 +335,8 @@ def test_a_stopped_student_resumes_with_its_teachers_alone(
     out = tmp_path / "run"
     words = command(tiny_encoder, data, out, "--teachers", folder, *DISTIL)
     with monkeypatch.context() as patch:
-        stop(patch, 5)
-        with pytest.raises(Stopped):
-            main(words)
+        stop_after(patch, 5)
+        assert main(words) == 130
     resumed = [*words, "--resume"]
     assert main([*resumed, "--alpha", "0.2"]) == 2
     assert "alpha was 0.1" in capsys.readouterr().err
@@ -392,13 +356,6 @@ def test_a_stopped_student_resumes_with_its_teachers_alone(
 # Teachers that are refused
 
 
-def error_of(words, capsys, out):
-    assert main(words) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and not (out / "config.json").exists()
-    return error
-
-
 @pytest.mark.parametrize(
     "system, count, more, expected",
     [
@@ -407,15 +364,15 @@ def error_of(words, capsys, out):
     ],
 )
 def test_a_teacher_for_each_score(
-    tiny_encoder, data, teacher, tmp_path, capsys, system, count, more, expected
+    tiny_encoder, data, teacher, tmp_path, refusal, system, count, more, expected
 ):
     names = ",".join([str(teacher / "scores")] * count)
     out = tmp_path / "run"
     words = command(tiny_encoder, data, out, "--teachers", names, *more, system=system)
-    error = error_of(words, capsys, out)
-    assert expected in error
+    assert expected in refusal(*words)
     run = str(teacher / "run")
     words[words.index("--teachers") + 1] = ",".join([run] * count)
-    assert run in error_of([*words, "--teaching", "sum"], capsys, out)
+    assert run in refusal(*words, "--teaching", "sum")
+    assert not (out / "config.json").exists()
     words[words.index("--teachers") + 1] = names
     assert main([*words, "--teaching", "round-robin"]) == 0

@@ -1,23 +1,17 @@
 """A training that was killed with SIGKILL, or whose disk was full, goes on and ends with the same
 bits."""
 
-import contextlib
-import io
 import json
 import os
-import resource
 import shlex
 import shutil
 import signal
-import subprocess
-import sys
 
 import mxnet as mx
 import pytest
-from conftest import child_environment
+from conftest import contents, few_questions, limited_file_size, read_metrics, run_python, wqa
+from test_schedules import stop_after
 
-from wqa.cli import main
-from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import RunDirectoryError
 
 FEW = {}
@@ -56,12 +50,9 @@ def all_threads():
 @pytest.fixture(scope="module", autouse=True)
 def few(tmp_path_factory):
     """Eight questions are enough to train on here, and three to evaluate on."""
-    questions = list(read_questions(builtin_path("dev")))
-    FEW["train"], FEW["dev"] = (
-        tmp_path_factory.mktemp("few") / f"{name}.jsonl" for name in ("train", "dev")
-    )
-    write_questions(FEW["train"], questions[:8])
-    write_questions(FEW["dev"], questions[8:11])
+    folder = tmp_path_factory.mktemp("few")
+    FEW["train"] = few_questions(folder / "train.jsonl", 8)
+    FEW["dev"] = few_questions(folder / "dev.jsonl", 11, 8)
 
 
 def command(encoder, out, *more):
@@ -74,31 +65,27 @@ def command(encoder, out, *more):
 
 
 def run(arguments, killer=(), **options):
-    start = [sys.executable, "-c", KILLER, *killer] if killer else [sys.executable, "-m", "wqa"]
-    return subprocess.run(
-        [*start, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=child_environment(),
-        **options,
-    )
+    start = ["-c", KILLER, *killer] if killer else ["-m", "wqa"]
+    return run_python(*start, *arguments, **options)
 
 
-def resume(arguments):
+@pytest.fixture
+def resume(run_main):
     """Run a command again with ``--resume``, in this process, and return what it prints."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        assert main([*arguments, "--resume"]) == 0, printed.getvalue()
-    return printed.getvalue()
+
+    def again(arguments):
+        status, out, err = run_main(*arguments, "--resume")
+        assert status == 0, err
+        return out
+
+    return again
 
 
-def metrics(out):
-    """metrics.jsonl without what the clock decides."""
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    for line in lines:
-        line.pop("pairs_per_second", None)
-    return lines
+def stopped_before(update, arguments):
+    """Run a command, in this process, up to an update."""
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(patch, update - 1)
+        assert wqa(*arguments) == 130
 
 
 @pytest.fixture(scope="module")
@@ -111,66 +98,50 @@ def uninterrupted(tiny_encoder, tmp_path_factory):
 
 #: Module, function, its call, and whether the kill comes before or after it.
 KILLS = {
-    "between checkpoints": "wqa.training.trainer Trainer.step 11 after",
-    "while a checkpoint's parameters are written": (
-        "wqa.training.checkpoint write_parameters 5 before"
-    ),
-    "after the rename, before the old ones are deleted": (
-        "wqa.training.checkpoint Checkpoints.all 3 before"
-    ),
-    "after an evaluation, before its checkpoint": (
-        "wqa.training.checkpoint Checkpoints.keep_best 2 after"
-    ),
+    "parameters are written": "wqa.training.checkpoint write_parameters 5 before",
+    "before old checkpoints are deleted": "wqa.training.checkpoint Checkpoints.all 3 before",
+    "after an evaluation": "wqa.training.checkpoint Checkpoints.keep_best 2 after",
     "before the checkpoints are cleared away": "shutil copyfile 1 after",
 }
 
 
 @pytest.mark.parametrize("moment", KILLS)
-def test_kill_and_resume(tiny_encoder, uninterrupted, tmp_path, moment):
+def test_kill_and_resume(tiny_encoder, uninterrupted, tmp_path, moment, resume):
     out = tmp_path / "run"
     killed = run(command(tiny_encoder, out), KILLS[moment].split())
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not (out / "model.params").exists()
     resume(command(tiny_encoder, out))
     assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
-    assert metrics(out) == metrics(uninterrupted)
+    assert read_metrics(out) == read_metrics(uninterrupted)
     assert not (out / "checkpoints").exists()
     assert "complete already" in resume(command(tiny_encoder, out))
 
 
-def test_a_full_disk_while_a_checkpoint_is_written(tiny_encoder, uninterrupted, tmp_path):
+def test_a_full_disk_while_a_checkpoint_is_written(
+    tiny_encoder, uninterrupted, tmp_path, resume, refusal
+):
     """A limit on the size of a file stands in for the disk: the write fails in the same place."""
     out = tmp_path / "run"
-    stopped = run(
-        command(tiny_encoder, out), ("wqa.training.trainer", "Trainer.step", "6", "before")
-    )
-    assert stopped.returncode == -signal.SIGKILL
-    before = {
-        path.name: path.read_bytes() for path in (out / "checkpoints" / "update-00000004").iterdir()
-    }
-    limit = len(before["model.params"]) // 2
-    full = run(
-        command(tiny_encoder, out, "--resume"),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
-    assert full.returncode == 2 and "Traceback" not in full.stderr
-    assert "checkpoints" in full.stderr.splitlines()[-1]
+    stopped_before(6, command(tiny_encoder, out))
     checkpoint = out / "checkpoints" / "update-00000004"
-    assert {path.name: path.read_bytes() for path in checkpoint.iterdir()} == before
+    before = contents(checkpoint)
+    with limited_file_size(len(before["model.params"]) // 2):
+        assert "checkpoints" in refusal(*command(tiny_encoder, out, "--resume"))
+    assert contents(checkpoint) == before
     assert not [path for path in (out / "checkpoints").iterdir() if path.name.endswith(".tmp")]
     resume(command(tiny_encoder, out))
     assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
 
 
-def test_a_damaged_checkpoint_is_not_loaded(tiny_encoder, uninterrupted, tmp_path):
+def test_a_damaged_checkpoint_is_not_loaded(tiny_encoder, uninterrupted, tmp_path, resume, refusal):
     out = tmp_path / "run"
-    run(command(tiny_encoder, out), ("wqa.training.trainer", "Trainer.step", "10", "before"))
+    stopped_before(10, command(tiny_encoder, out))
     newest = out / "checkpoints" / "update-00000008"
     whole = (newest / "optimizer.safetensors").read_bytes()
     (newest / "optimizer.safetensors").write_bytes(whole[:-10])
-    refused = run(command(tiny_encoder, out, "--resume"))
-    assert refused.returncode == 2 and "optimizer.safetensors: cannot" in refused.stderr
-    assert "update-00000008" in refused.stderr
+    error = refusal(*command(tiny_encoder, out, "--resume"))
+    assert "optimizer.safetensors: cannot" in error and "update-00000008" in error
     shutil.rmtree(newest)  # as the message says
     resume(command(tiny_encoder, out))
     assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
@@ -185,19 +156,13 @@ def as_in_a_terminal():
     "name, function, call", [("SIGINT", "Trainer.step", "6"), ("SIGTERM", "Trainer._evaluate", "2")]
 )
 def test_a_signal_ends_after_the_update_and_says_how_to_go_on(
-    tiny_encoder, uninterrupted, tmp_path, name, function, call
+    tiny_encoder, uninterrupted, tmp_path, name, function, call, resume
 ):
     out = tmp_path / "run"
     stopper = KILLER.replace("SIGKILL", name)
     place = ["wqa.training.trainer", function, call, "before"]
-    stopped = subprocess.run(
-        [sys.executable, "-c", stopper, *place, *command(tiny_encoder, out)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        preexec_fn=as_in_a_terminal,
-        env=child_environment(),
-    )
+    start = ("-c", stopper, *place, *command(tiny_encoder, out))
+    stopped = run_python(*start, preexec_fn=as_in_a_terminal)
     assert stopped.returncode == 128 + getattr(signal, name), stopped.stderr
     *_, said, go_on = stopped.stderr.splitlines()
     assert said == f"update 6 of 14: stopped by signal {int(getattr(signal, name))}; resume with:"
@@ -208,7 +173,7 @@ def test_a_signal_ends_after_the_update_and_says_how_to_go_on(
     assert arguments[0] == "wqa" and arguments[-1] == "--resume"
     resume(command(tiny_encoder, out))
     assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
-    assert metrics(out) == metrics(uninterrupted)
+    assert read_metrics(out) == read_metrics(uninterrupted)
 
 
 def test_a_checkpoint_of_the_version_before_is_refused(tmp_path):

@@ -1,21 +1,15 @@
 """Warm-up, patience, and the schedules of the recipes."""
 
 import dataclasses
-import json
 
 import pytest
+from conftest import few_questions, logged
 
 from wqa.config import TrainingConfig, read_run_config
-from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.systems.train import train
 from wqa.training import Trainer
-from wqa.training.schedules import (
-    Schedule,
-    default_learning_rate,
-    plan_schedule,
-    with_chosen,
-)
+from wqa.training.schedules import Schedule, default_learning_rate, plan_schedule, with_chosen
 
 #: Settings of a training of six updates of the tiny encoder.
 SHORT = {"max_updates": 6, "learning_rate": 1e-3, "tokens_per_batch": 300, "engine": "mxnet"}
@@ -24,9 +18,7 @@ SHORT = {"max_updates": 6, "learning_rate": 1e-3, "tokens_per_batch": 300, "engi
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A file of three questions."""
-    path = tmp_path_factory.mktemp("data") / "train.jsonl"
-    write_questions(path, list(read_questions(builtin_path("dev")))[:3])
-    return str(path)
+    return str(few_questions(tmp_path_factory.mktemp("data") / "train.jsonl", 3))
 
 
 # Warm-up
@@ -103,8 +95,7 @@ def test_what_is_chosen_is_printed_recorded_and_resumed(
     assert "learning_rate=5e-05 for 20 updates" in capsys.readouterr().err
     settings = read_run_config(whole / "config.json").training
     assert (settings.learning_rate, settings.warmup_updates, settings.warmup_share) == (5e-5, 2, 0)
-    lines = (whole / "metrics.jsonl").read_text().splitlines()
-    assert json.loads(lines[1])["learning_rate"] == pytest.approx(5e-5)  # the peak
+    assert logged(whole, "learning_rate")[1] == pytest.approx(5e-5)  # the peak
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         stop_after(patch, 3)
         train("pairwise", data, str(stopped), str(tiny_encoder), config=config)

@@ -1,14 +1,14 @@
 import dataclasses
-import json
 import logging
 
 import mxnet as mx
 import numpy as np
 import pytest
+from conftest import dev_run, few_questions, logged, read_metrics, values_of
 
 from wqa.cli import main
 from wqa.config import TrainingConfig, read_run_config
-from wqa.data import builtin_path, read_questions, write_questions
+from wqa.data import builtin_path, read_questions
 from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingDiverged
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.reliability import wilson_interval
@@ -51,14 +51,6 @@ def test_exits_are_drawn_uniformly_and_without_state():
     assert len({dropout_seed(7, update) for update in range(100)}) == 100
 
 
-DEV = str(builtin_path("dev"))
-
-
-def begin(system, out, encoder="", **options):
-    """Train on the built-in dev questions."""
-    return train(system, DEV, str(out), str(encoder), max_length=64, **options)
-
-
 def stored(run):
     """Parameters of a run."""
     arrays = mx.nd.load(str(run / "model.params"))
@@ -73,49 +65,6 @@ def make_trainer(tiny_encoder, new_trainer):
     return make
 
 
-def values(model, ctx=None):
-    return {
-        name: parameter.data(ctx or mx.cpu(0)).asnumpy()
-        for name, parameter in model._collect_params_with_prefix().items()
-    }
-
-
-@pytest.mark.parametrize("clip_norm", [0.0, 0.05])
-def test_two_devices_give_the_update_of_one(make_trainer, clip_norm):
-    # Adam divides a gradient by its own size, noise included, so differences grow with the learning
-    # rate.
-    options = {"dropout": 0.0, "max_updates": 6, "clip_norm": clip_norm, "learning_rate": 5e-5}
-    one = make_trainer("one", tokens_per_batch=400, **options)
-    two = make_trainer("two", tokens_per_batch=200, ctx="cpu:0-1", **options)
-    before = values(one.network)
-    [key], *_ = next(one._batches)
-    [of_two], *_ = next(two._batches)
-    assert key.tolist() == of_two.tolist()
-    update = next(update for update in range(1, 50) if exit_of_update(0, update, 3) == 2)
-    losses = []
-    for trainer in (one, two):
-        trainer.state.update = update
-        losses.append(trainer.backward([trainer.task.batch(key)])["loss"])
-        trainer.resume()  # from the beginning: there is no checkpoint
-    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
-    two._optimizer.allreduce_grads()
-    for ours, theirs in zip(
-        *(trainer.network._collect_params_with_prefix().values() for trainer in (one, two))
-    ):
-        # The other devices copy the parameters of the first.
-        summed = theirs.list_grad()[0].asnumpy()
-        np.testing.assert_allclose(ours.grad().asnumpy(), summed, atol=1e-6)
-    one.fit()
-    two.fit()
-    first, second, other = values(one.network), values(two.network), values(two.network, mx.cpu(1))
-    assert any(abs(first[name] - before[name]).max() > 1e-4 for name in first)
-    for name in first:
-        # The gradients above agree to 1e-6; six of Adam's divisions widen what rounding left, on
-        # some processors.
-        np.testing.assert_allclose(first[name], second[name], atol=3e-6, err_msg=name)
-        np.testing.assert_array_equal(second[name], other[name], err_msg=name)
-
-
 def test_a_batch_with_fewer_rows_than_devices(make_trainer):
     # A budget of one token makes every row a batch of its own.
     one = make_trainer(
@@ -125,20 +74,20 @@ def test_a_batch_with_fewer_rows_than_devices(make_trainer):
     assert one.updates_per_epoch == len(one.task.pairs)
     one.fit()
     two.fit()
-    for name, value in values(one.network).items():
-        np.testing.assert_allclose(
-            value, values(two.network, mx.cpu(1))[name], atol=1e-6, err_msg=name
-        )
+    second = two.network._collect_params_with_prefix()
+    for name, value in values_of(one.network).items():
+        other = second[name].data(mx.cpu(1)).asnumpy()
+        np.testing.assert_allclose(value, other, atol=1e-6, err_msg=name)
 
 
 def test_layers_above_the_sampled_exit_are_not_touched(make_trainer):
     trainer = make_trainer(max_updates=30)
-    before, touched_top = values(trainer.network), False
+    before, touched_top = values_of(trainer.network), False
     for update in range(1, 31):
         index = exit_of_update(0, update, 3)
         trainer.total = update
         trainer.fit()
-        after = values(trainer.network)
+        after = values_of(trainer.network)
         for name in after:
             layer = int(name.split(".")[2]) if name.startswith("backbone.layers") else 0
             head = int(name.split(".")[0][5:]) - 1 if name.startswith("head_") else index
@@ -163,15 +112,13 @@ def test_an_epoch_sees_every_pair_once(make_trainer):
 
 
 def test_training_learns_and_repeats_bit_for_bit(tiny_encoder, tmp_path):
-    config = TrainingConfig(
-        epochs=6, learning_rate=5e-3, warmup_updates=5, tokens_per_batch=1000, log_every=1
-    )
+    settings = {"epochs": 6, "learning_rate": 5e-3, "warmup_updates": 5, "tokens_per_batch": 1000}
+    config = TrainingConfig(log_every=1, **settings)
     for name in ("a", "b"):
-        begin("pairwise", tmp_path / name, tiny_encoder, config=config)
+        dev_run("pairwise", tmp_path / name, tiny_encoder, log_every=1, max_length=64, **settings)
     first, second = (tmp_path / name / "model.params" for name in ("a", "b"))
     assert first.read_bytes() == second.read_bytes()
-    lines = (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()
-    losses = [json.loads(line)["loss"] for line in lines]
+    losses = logged(tmp_path / "a", "loss")
     assert np.mean(losses[-6:]) < 0.8 * losses[0]
     record = read_run_config(tmp_path / "a" / "config.json")
     assert record.system == "pairwise" and record.network == {"exits": [3]}
@@ -197,7 +144,7 @@ def test_a_nan_loss_names_the_update_and_keeps_the_checkpoint(make_trainer, tmp_
     assert kept == ["update-00000002", "update-00000004"]
     trainer.resume()
     assert trainer.state.update == 4
-    assert all(np.isfinite(value).all() for value in values(trainer.network).values())
+    assert all(np.isfinite(value).all() for value in values_of(trainer.network).values())
 
 
 def test_early_stopping_keeps_the_best(make_trainer):
@@ -205,7 +152,7 @@ def test_early_stopping_keeps_the_best(make_trainer):
     maps, kept = iter([0.1, 0.5, 0.4, 0.5, 0.3, 0.9]), {}
 
     def evaluator(model):
-        kept[trainer.state.update] = values(model)
+        kept[trainer.state.update] = values_of(model)
         return {"map": next(maps), "questions": 1}
 
     trainer.evaluator = evaluator
@@ -229,10 +176,10 @@ def test_early_stopping_keeps_the_best(make_trainer):
 def test_heads_are_kept_where_shapes_agree_and_the_log_says_so(
     tiny_run, tmp_path, capsys, system, exits, said, kept
 ):
-    config = TrainingConfig(max_updates=1, learning_rate=1e-12, tokens_per_batch=200)
-    out = tmp_path / system
-    begin(system, out, init=str(tiny_run), exits=exits, config=config)
-    first = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])
+    settings = {"max_updates": 1, "learning_rate": 1e-12, "tokens_per_batch": 200}
+    settings["max_length"] = 64
+    out = dev_run(system, tmp_path / system, init=str(tiny_run), exits=exits, **settings)
+    first = read_metrics(out)[0]
     assert first == {"update": 0, "start": f"encoder of {tiny_run} (cascade); {said}"}
     assert f"start: {first['start']}" in capsys.readouterr().err
     source, target = stored(tiny_run), stored(out)
@@ -286,24 +233,20 @@ def test_train_takes_development_questions_as_the_command_does(tiny_encoder, tmp
     for name, value in settings.items():
         command += ["--" + name.replace("_", "-"), str(value)]
     assert main(command) == 0
-    figures = []
     for run in ("a", "b"):
-        lines = (tmp_path / run / "metrics.jsonl").read_text().splitlines()
-        figures += [line["dev"]["map"] for line in map(json.loads, lines) if "dev" in line]
-    assert figures == [state.best_figure] * 2
+        [figures] = logged(tmp_path / run, "dev")
+        assert figures["map"] == state.best_figure
     with pytest.raises(OptionError, match="dev and make_evaluator: both"):
         train("cascade", data, str(tmp_path / "c"), dev=dev, make_evaluator=print, **options)
 
 
-def trained_beside_others(tmp_path, caplog, name, count=3, **options):
+def trained_beside_others(tmp_path, caplog, name, **options):
     """Lines of ``metrics.jsonl`` of a training with a few development questions."""
-    questions = list(read_questions(builtin_path("dev")))
-    write_questions(tmp_path / "few.jsonl", questions[:count])
     config = TrainingConfig(max_updates=2, learning_rate=1e-3, warmup_updates=1)
-    run, dev = tmp_path / name, str(tmp_path / "few.jsonl")
+    run, dev = tmp_path / name, str(few_questions(tmp_path / "few.jsonl", 3))
     with caplog.at_level(logging.INFO):
         train("cascade", dev, str(run), dev=dev, config=config, exits=(1, 3), **options)
-    return list(map(json.loads, (run / "metrics.jsonl").read_text().splitlines()))
+    return read_metrics(run)
 
 
 def test_a_training_is_compared_with_none(tiny_encoder, tmp_path, caplog):

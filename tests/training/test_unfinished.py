@@ -3,10 +3,11 @@
 import shlex
 
 import pytest
+from conftest import few_questions
 from test_schedules import stop_after
 
 from wqa.cli import main
-from wqa.data import builtin_path, read_questions, write_questions
+from wqa.data import builtin_path
 from wqa.systems.load import load_ranker
 
 
@@ -15,8 +16,7 @@ def stopped(tiny_encoder, tmp_path, monkeypatch):
     """The run of a training that was killed at an update, and its command line."""
 
     def stop(update):
-        few = tmp_path / "few.jsonl"
-        write_questions(few, list(read_questions(builtin_path("dev")))[:3])
+        few = few_questions(tmp_path / "few.jsonl", 3)
         run = tmp_path / "a run"  # the command that resumes it needs quotes
         command = ["train", "pairwise", "--encoder", tiny_encoder, "--train", few, "--out", run]
         command += ["--max-updates", 5, "--warmup-updates", 1, "--tokens-per-batch", 300]

@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rankers import cascade_ranking
 
 from wqa.data import Candidate, Question
 from wqa.errors import OptionError
 from wqa.evaluation import evaluate
-from wqa.inference.dropping import Cost, Drop, dropped
-from wqa.inference.ranker import Capabilities, Ranker, Ranking
+from wqa.inference.dropping import Drop
+from wqa.inference.ranker import Capabilities, Ranker
 from wqa.tuning import Configuration, pareto_front, pick
 from wqa.tuning.replay import ScoredQuestions
 
@@ -20,12 +21,12 @@ EXITS, DEPTH = (2, 3, 6), 6
 class Stored(Ranker):
     """Gives (scores at each exit, label, blank) of each candidate as rankings at drop ratio 0."""
 
-    def __init__(self, draws, exits=EXITS):
-        self._draws, self._exits = draws, exits
+    def __init__(self, draws):
+        self._draws = draws
 
     @property
     def capabilities(self):
-        return Capabilities("stored", len(self._exits), self._exits, self._exits[-1])
+        return Capabilities("stored", len(EXITS), EXITS, DEPTH)
 
     def questions(self):
         questions = []
@@ -39,31 +40,15 @@ class Stored(Ranker):
         return questions
 
     def rank_all(self, questions):
+        for scores in self.tables():
+            yield cascade_ranking(scores, (Drop(),) * len(EXITS), EXITS)
+
+    def tables(self):
+        """Scores of each question's candidates, NaN for blank ones."""
         for rows in self._draws:
-            blank = np.array([row[2] for row in rows])
             scores = np.array([row[0] for row in rows], dtype=float).T
-            scores[:, blank] = np.nan
-            none, count = np.zeros(len(rows)), np.count_nonzero(~blank)
-            work = float(self._exits[-1] * count)
-            cost = Cost(1, work, work, work, work, work)
-            yield Ranking(np.arange(len(rows)), scores[-1], none, blank, blank, cost, scores)
-
-
-def by_hand(ranking, ratios):
-    """Order and layers of a cascade on a table of scores."""
-    scores = np.nan_to_num(ranking.exit_scores, nan=-np.inf)
-    left, tail, layers, below = (
-        np.flatnonzero(~ranking.blank).tolist(),
-        np.flatnonzero(ranking.blank).tolist(),
-        0,
-        0,
-    )
-    for place, (exit_, ratio) in enumerate(zip(EXITS, [*ratios, 0.0])):
-        layers, below = layers + (exit_ - below) * len(left), exit_
-        ranked = sorted(left, key=lambda index: (-scores[place, index], index))  # noqa: B023 - used at once
-        kept = 0 if place == len(EXITS) - 1 else len(left) - dropped(ratio, len(left))
-        tail, left = ranked[kept:] + tail, sorted(ranked[:kept])
-    return tail, layers
+            scores[:, [row[2] for row in rows]] = np.nan
+            yield scores
 
 
 candidate = st.tuples(st.tuples(*[st.integers(-3, 3)] * 3), st.integers(0, 1), st.booleans())
@@ -80,14 +65,16 @@ candidate = st.tuples(st.tuples(*[st.integers(-3, 3)] * 3), st.integers(0, 1), s
 def test_equals_the_cascade_by_hand(draws, configurations):
     ranker = Stored(draws)
     questions = ranker.questions()
-    rankings = list(ranker.rank_all(questions))
+    tables = list(ranker.tables())
     drops = [tuple(map(Drop, ratios)) for ratios in configurations]
     evaluated = ScoredQuestions(ranker, questions).evaluate(drops)
     assert [configuration.drops for configuration in evaluated] == drops
-    full = DEPTH * sum(int((~ranking.blank).sum()) for ranking in rankings)
-    for configuration, ratios in zip(evaluated, configurations):
-        orders, layers = zip(*(by_hand(ranking, ratios) for ranking in rankings))
-        expected = evaluate(orders, questions)
+    full = DEPTH * sum(int((~np.isnan(scores[0])).sum()) for scores in tables)
+    for configuration in evaluated:
+        given = (*configuration.drops, Drop())
+        rankings = [cascade_ranking(scores, given, EXITS) for scores in tables]
+        layers = [ranking.cost.candidate_work for ranking in rankings]
+        expected = evaluate([ranking.order for ranking in rankings], questions)
         for name, value in configuration.metrics.items():
             assert value == pytest.approx(expected[name]), name
         assert configuration.cost == pytest.approx(sum(layers) / full if full else 0)

@@ -4,18 +4,18 @@ import json
 
 import numpy as np
 import pytest
+from conftest import dev_run
+from rankers import ranking_of
 
 from wqa.cli import main
-from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.errors import OptionError, OutputLocked, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.report import read_rows
-from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker
+from wqa.inference import Capabilities, Cost, Ranker, SequentialRanker
 from wqa.inference.dropping import Drop
 from wqa.io.files import lock_output
 from wqa.systems.load import load_ranker
-from wqa.systems.train import train
 from wqa.tuning import KEEPS, tune
 from wqa.tuning.replay import depends_on_others
 
@@ -37,16 +37,12 @@ class Scored(Ranker):
     def rank_all(self, questions):
         for question in questions:
             self.sizes.append(len(question.candidates))
-            blank = np.array([not text for text in question.texts])
-            scores = np.array([self._scores.get(text, -np.inf) for text in question.texts])
-            if self._joint and len(scores) % 2:
-                scores = -scores
-                scores[blank] = -np.inf
-            work = self._price * np.count_nonzero(~blank)
-            exits = np.where(blank, 0, 1)
-            order = np.argsort(-scores, kind="stable")
-            cost = Cost(1.0, work, work, work, work, work)
-            yield Ranking(order, scores, exits, np.zeros_like(blank), blank, cost, scores[None])
+            sign = -1 if self._joint and len(question.texts) % 2 else 1
+            scores = []
+            for text in question.texts:
+                scores.append(sign * self._scores[text] if text else -np.inf)
+            work = self._price * sum(map(bool, question.texts))
+            yield ranking_of(scores, Cost(1.0, work, work, work, work, work))
 
 
 def make(texts, labels, qid="q"):
@@ -147,10 +143,9 @@ def test_baselines_say_whether_they_depend_on_other_candidates(name):
 
 @pytest.mark.parametrize("recurrent", ["none", "birnn"])
 def test_networks_on_lists_say_whether_they_read_them_together(recurrent, tiny_words, tmp_path):
-    config = TrainingConfig(max_updates=2, learning_rate=1e-2, schedule="slanted")
-    options = {"words": str(tiny_words), "recurrent": recurrent}
-    train("cosinet", str(DEV), str(tmp_path / "run"), config=config, **options)
-    ranker = load_ranker(tmp_path / "run")
+    settings = {"max_updates": 2, "learning_rate": 1e-2, "schedule": "slanted"}
+    options = {"words": str(tiny_words), "recurrent": recurrent, **settings}
+    ranker = load_ranker(dev_run("cosinet", tmp_path / "run", **options))
     together, apart = scores_of_parts(ranker, list(read_questions(DEV))[:5])
     assert depends_on_others(ranker) == (recurrent == "birnn")
     assert np.allclose(together, apart, atol=1e-5) == (recurrent == "none")

@@ -24,13 +24,13 @@ ROWS = {
 def make_trainer(tiny_encoder, new_trainer):
     def make(engine="auto", dropout=0.0, **options):
         settings = {"engine": engine, "max_updates": 9}
-        options = {"exits": (1, 2, 3), "pairs": _Pairs(), "dropout": dropout, **options}
+        options = {"exits": (1, 2, 3), "pairs": Pairs(), "dropout": dropout, **options}
         return new_trainer("cascade", tiny_encoder, settings, **options)
 
     return make
 
 
-class _Pairs:
+class Pairs:
     """An epoch of one batch."""
 
     def plan(self, tokens, rng=None):

@@ -9,6 +9,7 @@ import pytest
 from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
+from rankers import ranking_of
 
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions
@@ -172,24 +173,12 @@ def test_pessimistic_figures_are_the_lowest_of_all_orders(drawn):
     table = [float(score) for score, _ in drawn]
     candidates = tuple(Candidate("a " * int(score + 1), label) for score, label in drawn)
     question = Question("q", "a ?", candidates)
-    rr = load_ranker("rr")
-    [ranking] = rr.rank_all([question])
-    scores = np.array(table)
-    tied = type(ranking)(
-        np.argsort(-scores, kind="stable"),
-        scores,
-        ranking.exits,
-        ranking.truncated,
-        ranking.blank,
-        ranking.cost,
-        scores[None],
-    )
     lowest = dict.fromkeys(METRICS, 1.0)
     for order in itertools.permutations(range(len(table))):
         if all(table[one] >= table[two] for one, two in zip(order, order[1:])):
             figures = evaluate([order], [question])
             lowest = {name: min(lowest[name], figures[name]) for name in METRICS}
-    figures = evaluate([tied], [question], ties="pessimistic")
+    figures = evaluate([ranking_of(table)], [question], ties="pessimistic")
     assert {name: figures[name] for name in METRICS} == pytest.approx(lowest)
 
 

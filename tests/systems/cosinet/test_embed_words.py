@@ -18,12 +18,7 @@ from wqa.data.word_vectors import read_word_vectors
 from wqa.errors import DataError
 from wqa.pretrained import load_backbone
 from wqa.systems.text_encoder import load_text_encoder
-from wqa.systems.words import (
-    count_words,
-    encode_words,
-    principal_components,
-    read_texts,
-)
+from wqa.systems.words import count_words, encode_words, principal_components, read_texts
 from wqa.text import WordTokenizer, embedding_matrix, load_tokenizer
 
 

@@ -5,9 +5,10 @@ import signal
 
 import numpy as np
 import pytest
+from conftest import wqa
 from test_lists import files as files
 from test_lists import questions as questions
-from test_lists import small_ranker, training, wqa
+from test_lists import small_ranker, training
 
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question

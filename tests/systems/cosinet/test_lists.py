@@ -7,21 +7,15 @@ import shutil
 import mxnet as mx
 import numpy as np
 import pytest
+from conftest import logged, wqa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.cli import main
 from wqa.config import EngineConfig, TrainingConfig, read_run_config
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.digests import forget_digests
 from wqa.data.word_vectors import WordVectors, read_word_vectors
-from wqa.errors import (
-    DataError,
-    OptionError,
-    QuestionTooLong,
-    RunDirectoryError,
-    ScoreError,
-)
+from wqa.errors import DataError, OptionError, QuestionTooLong, RunDirectoryError, ScoreError
 from wqa.evaluation import by_document_id
 from wqa.models.heads import Recurrence
 from wqa.systems.cosinet.inputs import ListInputs, plan_lists
@@ -51,10 +45,6 @@ def files(questions, tmp_path_factory):
     return {name: folder / f"{name}.jsonl" for name in questions}
 
 
-def wqa(*arguments):
-    return main([str(argument) for argument in arguments])
-
-
 def training(files, words, out, *more):
     """Arguments of a training of a few updates."""
     options = {
@@ -76,14 +66,6 @@ def run(files, tiny_words, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "cosinet"
     assert wqa(*training(files, tiny_words, out, "--recurrent", "birnn")) == 0
     return out
-
-
-def metrics(run):
-    """metrics.jsonl without what the clock decides."""
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    for line in lines:
-        line.pop("pairs_per_second", None)
-    return lines
 
 
 def small_ranker(recurrent="birnn", max_length=16, system="cosinet", **options):
@@ -296,7 +278,7 @@ def test_a_training_learns_its_questions(more, questions, tiny_words, tmp_path):
 def test_defaults_of_the_command(run, files, tiny_words, tmp_path, capsys):
     config = read_run_config(run / "config.json")
     assert config.training.learning_rate == 2e-4 and config.training.schedule == "slanted"
-    rates = [line["learning_rate"] for line in metrics(run) if "learning_rate" in line]
+    rates = logged(run, "learning_rate")
     assert rates[-1] == pytest.approx(2e-4 / 32)  # the slanted schedule ends there
     assert config.network["rows"] == load_ranker(run).network.vectors.shape[0]
     assert len(config.network["words_sha256"]) == 64
@@ -334,8 +316,7 @@ def test_a_run_starts_from_another_one(run, files, tiny_words, tmp_path, capsys)
     out = tmp_path / "run"
     arguments = training(files, "", out, "--init", run, "--recurrent", "lstm", "--epochs", 1)
     assert wqa(*arguments) == 0
-    start = metrics(out)[0]
-    assert start["start"] == (
+    assert logged(out, "start")[0] == (
         f"{run} (cosinet); kept: vectors, question_filters, candidate_filters, out; new: recurrent"
     )
     first, second = (mx.nd.load(str(folder / "model.params")) for folder in (run, out))

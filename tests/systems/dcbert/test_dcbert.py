@@ -6,17 +6,13 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, needs_onednn
+from conftest import DATA, logged, needs_onednn, values_of
 from mxnet import autograd
 
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import Candidate, Question, write_questions
 from wqa.engines.onednn import GradientEngine
-from wqa.errors import (
-    InputError,
-    OptionError,
-    RunDirectoryError,
-)
+from wqa.errors import InputError, OptionError, RunDirectoryError
 from wqa.models import parse_devices
 from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained.load import load_parameters
@@ -86,10 +82,6 @@ def pairs_of(family="bert"):
 
 def values(parameter):
     return parameter.data(parameter.list_ctx()[0]).asnumpy()
-
-
-def parameters_of(block):
-    return {name: values(item) for name, item in block._collect_params_with_prefix().items()}
 
 
 def gradients_of(block):
@@ -235,12 +227,12 @@ def public(count):
     for name, block, part in [("dense", head.dense, "weight"), ("out", head.out, "weight")]:
         getattr(block, part).set_data(mx.nd.array(expected[name]))
     head.dense.bias.set_data(mx.nd.array(expected["dense_bias"]))
-    arrays = parameters_of(encoder)
+    arrays = values_of(encoder)
     for backbone, factor in ((network.question_encoder, 0.9), (network.document_encoder, 1.0)):
         for name, parameter in backbone._collect_params_with_prefix().items():
             parameter.set_data(mx.nd.array(arrays[name] * np.float32(factor)))
     for index in range(count):
-        source = parameters_of(encoder.layers[3 - count + index])
+        source = values_of(encoder.layers[3 - count + index])
         for name, parameter in network.interaction[index]._collect_params_with_prefix().items():
             parameter.set_data(mx.nd.array(source[name] * np.float32(1.05)))
     network.position_weight.set_data(mx.nd.array(arrays["embeddings.position_weight"]))
@@ -428,9 +420,9 @@ def test_all_parts_start_from_an_encoder(family_encoder, corpus, name):
     task = task_of(start, corpus, **INTERACTIONS[name])
     network, source = task.network, load_backbone(family_encoder)
     assert task.initialize(start, parse_devices("cpu")) == ""
-    arrays = parameters_of(source)
+    arrays = values_of(source)
     for encoder in network.encoders:
-        started = parameters_of(encoder)
+        started = values_of(encoder)
         assert set(started) == set(arrays)
         for key, array in started.items():
             np.testing.assert_array_equal(array, arrays[key], err_msg=key)
@@ -438,8 +430,8 @@ def test_all_parts_start_from_an_encoder(family_encoder, corpus, name):
     if network.own_config.interaction == "transformer":
         count = network.own_config.layers
         for index in range(count):
-            layer = parameters_of(source.layers[config.num_layers - count + index])
-            for key, array in parameters_of(network.interaction[index]).items():
+            layer = values_of(source.layers[config.num_layers - count + index])
+            for key, array in values_of(network.interaction[index]).items():
                 np.testing.assert_array_equal(array, layer[key], err_msg=key)
         positions = arrays["embeddings.position_weight"][config.first_position :]
         kinds = arrays["embeddings.token_type.weight"]
@@ -480,11 +472,11 @@ def test_runs_give_their_encoder_or_all_parts(tmp_path, tiny_encoder, corpus):
     line = task.initialize(start, parse_devices("cpu"))
     assert line == "both encoders, and what starts from them, of cascade (cascade)"
     source = stored(cascade)
-    for name, array in parameters_of(task.network).items():
+    for name, array in values_of(task.network).items():
         part, _, rest = name.partition(".")
         if part in ("question_encoder", "document_encoder"):
             np.testing.assert_array_equal(array, source[f"backbone.{rest}"], err_msg=name)
-    first = parameters_of(task.network.interaction[0])["qkv.weight"]
+    first = values_of(task.network.interaction[0])["qkv.weight"]
     np.testing.assert_array_equal(first, source["backbone.layers.1.qkv.weight"])
 
     run = run_of(tmp_path / "run", tiny_encoder, corpus, layers=2, exits=(1,))
@@ -492,7 +484,7 @@ def test_runs_give_their_encoder_or_all_parts(tmp_path, tiny_encoder, corpus):
     task = task_of(start, corpus, layers=2)
     line = task.initialize(start, parse_devices("cpu"))
     assert "kept" in line and "new" not in line
-    for name, array in parameters_of(task.network).items():
+    for name, array in values_of(task.network).items():
         np.testing.assert_array_equal(array, stored(run)[name], err_msg=name)
     for options in ({"layers": 1}, {"interaction": "linear"}, {"question_length": 20}):
         with pytest.raises(OptionError, match="init: a run with"):
@@ -520,8 +512,7 @@ def test_every_interaction_trains_and_its_run_scores_the_same(
     # An update takes the whole corpus, so that its losses do not depend on the batch.
     training = {"max_updates": 20, "epochs": 20, "tokens_per_batch": 4000}
     run = run_of(tmp_path / "run", tiny_encoder, corpus, **options, **training)
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    losses = [line["loss"] for line in lines]
+    losses = logged(run, "loss")
     assert len(losses) == 20 and max(losses[-3:]) < losses[0] - 0.03
     config = json.loads((run / "config.json").read_text())
     assert config["system"] == "dcbert" and config["max_length"] == 40

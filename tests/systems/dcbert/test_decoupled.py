@@ -3,25 +3,20 @@
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn, needs_precision
+from conftest import dev_run, needs_onednn, needs_precision
 
-from wqa.config import BackboneConfig, EngineConfig, TrainingConfig
+from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, builtin_path, read_questions
 from wqa.data.documents import Document, write_documents
 from wqa.engines.onednn.quantize import quantize_network
 from wqa.errors import DataError, InputError, OptionError
-from wqa.inference.document_cache import (
-    DocumentCache,
-    StoredDocument,
-    write_cache,
-)
+from wqa.inference.document_cache import DocumentCache, StoredDocument, write_cache
 from wqa.inference.document_encoder import encodings_identity
 from wqa.systems.dcbert.ranker import DecoupledEngineInputs
 from wqa.systems.encode import encode_documents
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
-from wqa.systems.train import train
 from wqa.text import SplitInputs, SplitPair, TextInput
 
 CONFIG = BackboneConfig(
@@ -215,12 +210,9 @@ def test_int8_differs_by_its_rounding_alone():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, tiny_encoder):
     out = tmp_path_factory.mktemp("runs") / "dcbert"
-    config = TrainingConfig(
-        max_updates=2, warmup_updates=0, tokens_per_batch=400, learning_rate=1e-2
-    )
-    own = {"max_length": 24, "question_length": 32, "layers": 2, "exits": (1, 2)}
-    train("dcbert", str(builtin_path("dev")), str(out), str(tiny_encoder), config=config, **own)
-    return out
+    settings = {"max_updates": 2, "warmup_updates": 0, "learning_rate": 1e-2, "max_length": 24}
+    own = {"question_length": 32, "layers": 2, "exits": (1, 2)}
+    return dev_run("dcbert", out, tiny_encoder, tokens_per_batch=400, **settings, **own)
 
 
 @pytest.fixture(scope="module")
@@ -302,9 +294,8 @@ def test_a_cache_says_which_documents_were_cut(
 ):
     """No text of the cache is tokenized again to tell."""
     run, documents = tmp_path / "run", tmp_path / "documents.jsonl"
-    config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400)
-    own = {"max_length": 24, "question_length": 32, "interaction": interaction}
-    train("dcbert", str(builtin_path("dev")), str(run), str(tiny_encoder), config=config, **own)
+    settings = {"max_updates": 1, "warmup_updates": 0, "max_length": 24, "question_length": 32}
+    dev_run("dcbert", run, tiny_encoder, interaction=interaction, **settings)
     write_documents(documents, documents_of(questions))
     plain = list(load_ranker(run, engine="mxnet").rank_all(questions))
     tokenized = []

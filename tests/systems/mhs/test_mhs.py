@@ -6,9 +6,9 @@ import shutil
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn, needs_precision
+from conftest import dev_run, needs_onednn, needs_precision
 
-from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
+from wqa.config import BACKBONES, BackboneConfig, EngineConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import forget_digests
 from wqa.errors import OptionError, RunDirectoryError
@@ -18,7 +18,6 @@ from wqa.systems.load import load_ranker
 from wqa.systems.mhs.network import MHSConfig, MultipleHeads, MultipleHeadsStudent
 from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
-from wqa.systems.train import train
 from wqa.text import PairInputs, load_tokenizer
 
 pytestmark = pytest.mark.onednn
@@ -192,13 +191,9 @@ def test_the_student_is_the_last_exit_of_a_cascade(tiny_encoder, body, exits):
 def run(tmp_path_factory, tiny_encoder):
     """A student with an early exit, trained for a few updates."""
     out = tmp_path_factory.mktemp("mhs") / "run"
-    config = TrainingConfig(
-        max_updates=12, learning_rate=1e-2, warmup_updates=2, tokens_per_batch=500, log_every=4
-    )
-    options = {"body": 1, "exits": (1,), "heads": 2, "head_layers": 2}
-    data = str(builtin_path("dev"))
-    train("mhs", data, str(out), str(tiny_encoder), config=config, max_length=64, **options)
-    return out
+    settings = {"max_updates": 12, "learning_rate": 1e-2, "warmup_updates": 2}
+    shape = {"body": 1, "exits": (1,), "heads": 2, "head_layers": 2, "max_length": 64}
+    return dev_run("mhs", out, tiny_encoder, tokens_per_batch=500, **settings, **shape)
 
 
 def scores_of(run, **options):

@@ -5,11 +5,10 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import lacks, needs_onednn
+from conftest import dev_run, lacks, needs_onednn, values_of
 from mxnet import autograd
-from test_cascade_training import gradients_of
+from test_cascade_training import ROWS, Pairs, arrays, gradients_of
 
-from wqa.cli import main
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.errors import OptionError
@@ -17,29 +16,11 @@ from wqa.models import parse_devices
 from wqa.systems import SYSTEMS
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.registry import build_network
-from wqa.systems.train import train
 from wqa.training.losses import cross_entropy
 from wqa.training.start import open_start
 from wqa.training.task import Setup
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
-
-ROWS = {
-    "token_ids": np.array([[2, 9, 8, 3], [2, 7, 3, 0], [2, 5, 6, 3]], np.int32),
-    "token_types": np.array([[0, 0, 1, 1], [0, 1, 1, 0], [0, 0, 1, 1]], np.int32),
-    "valid_length": np.array([4, 3, 4], np.float32),
-    "labels": np.array([1, 0, 0], np.float32),
-}
-
-
-class _Pairs:
-    """An epoch of one batch."""
-
-    def plan(self, tokens, rng=None):
-        return [np.arange(3)]
-
-    def batch(self, key):
-        return [array[key] for array in ROWS.values()]
 
 
 @pytest.fixture
@@ -48,7 +29,7 @@ def make_trainer(new_trainer):
 
     def make(folder, engine="auto", precision="float32", **options):
         settings = {"engine": engine, "precision": precision, "max_updates": 9}
-        options = {"pairs": _Pairs(), "dropout": 0.0, "sigma": 0.2, **options}
+        options = {"pairs": Pairs(), "dropout": 0.0, "sigma": 0.2, **options}
         return new_trainer("mhs", folder, settings, **options)
 
     return make
@@ -56,9 +37,8 @@ def make_trainer(new_trainer):
 
 def gradients_of_head(trainer, index):
     """Gradients of one head's loss alone."""
-    batch = {name: mx.nd.array(array, dtype=array.dtype) for name, array in ROWS.items()}
     with autograd.record():
-        loss = trainer.task.losses(batch, 1)[f"head_{index + 1}"].sum() / 3
+        loss = trainer.task.losses(arrays(), 1)[f"head_{index + 1}"].mean()
     loss.backward()
     return gradients_of(trainer)
 
@@ -88,7 +68,7 @@ def test_a_head_learns_from_its_loss_alone_and_the_body_from_all(
 
 def test_the_losses_are_weighted(tiny_encoder, make_trainer):
     trainer = make_trainer(tiny_encoder, head_weights=(1.0, 0.0, 2.5))
-    batch = {name: mx.nd.array(array, dtype=array.dtype) for name, array in ROWS.items()}
+    batch = arrays()
     inputs = [batch[name] for name in ("token_ids", "token_types", "valid_length")]
     losses = trainer.task.losses(batch, 1)
     for weight, member, loss in zip((1.0, 0.0, 2.5), trainer.network.members(), losses.values()):
@@ -143,20 +123,6 @@ def test_an_update_trains_one_exit_and_the_last_one_all_heads(tiny_encoder, make
     assert all(parts == last for parts in reached[1])
 
 
-def train_student(out, start, engine="auto", **options):
-    config = TrainingConfig(
-        max_updates=8,
-        learning_rate=1e-2,
-        warmup_updates=2,
-        tokens_per_batch=500,
-        log_every=1,
-        engine=engine,
-    )
-    data, own = str(builtin_path("dev")), {"body": 1, "exits": (1,), **options}
-    train("mhs", data, str(out), **start, config=config, max_length=64, **own)
-    return out
-
-
 def question():
     return next(iter(read_questions(builtin_path("test"))))
 
@@ -182,26 +148,16 @@ def read_backbone_config_of(start):
         return opened.backbone()
 
 
-def values(block):
-    return {
-        name: parameter.data().asnumpy()
-        for name, parameter in block._collect_params_with_prefix().items()
-    }
-
-
 def assert_same(first, second):
-    first, second = values(first), values(second)
+    first, second = values_of(first), values_of(second)
     assert list(first) == list(second)
     for name in first:
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
 def short(out, system, start, **options):
-    config = TrainingConfig(
-        max_updates=2, learning_rate=1e-2, warmup_updates=1, tokens_per_batch=300
-    )
-    data = str(builtin_path("dev"))
-    train(system, data, str(out), **start, config=config, max_length=64, **options)
+    settings = {"max_updates": 2, "learning_rate": 1e-2, "warmup_updates": 1, "max_length": 64}
+    dev_run(system, out, tokens_per_batch=300, **settings, **start, **options)
     return load_ranker(out, engine="mxnet").network
 
 
@@ -255,24 +211,13 @@ def test_a_student_starts_from_a_student_of_its_shape(tiny_encoder, tmp_path):
     assert_same(network.backbone, first.backbone)
     assert_same(network.heads[-1], first.heads[-1])
     assert line == f"encoder of {tmp_path / 'first'} (mhs); heads kept at 3; heads new at 1"
-    data, config = str(builtin_path("dev")), TrainingConfig(max_updates=1)
     run = tmp_path / "second"
     with pytest.raises(OptionError, match="init: a run with body=1"):
-        train("mhs", data, str(run), config=config, max_length=64, **start)
+        dev_run("mhs", run, max_updates=1, max_length=64, **start)
     assert not (run / "config.json").exists()
 
 
 # The command line
-
-
-@pytest.fixture
-def run_main(capsys):
-    def run(*arguments):
-        code = main(list(map(str, arguments)))
-        out = capsys.readouterr()
-        return code, out.out, out.err
-
-    return run
 
 
 def test_the_commands_train_rank_tune_and_start_from_a_student(tiny_encoder, tmp_path, run_main):

@@ -5,11 +5,11 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn, needs_precision
+from conftest import dev_run, needs_onednn, needs_precision
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.config import EngineConfig, TrainingConfig
+from wqa.config import EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.engines.choice import packing_obstacle
 from wqa.errors import ScoreError
@@ -18,7 +18,6 @@ from wqa.systems.export import export_mxnet
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.quantize import quantize, quantize_network
 from wqa.systems.registry import build_network
-from wqa.systems.train import train
 from wqa.text import load_tokenizer
 
 pytestmark = pytest.mark.onednn
@@ -149,12 +148,8 @@ def test_onednn_scores_as_mxnet(family_encoder, options):
 @pytest.fixture(scope="module")
 def joint_run(tmp_path_factory, tiny_encoder):
     out = tmp_path_factory.mktemp("runs") / "joint"
-    config = TrainingConfig(
-        max_updates=12, learning_rate=1e-2, warmup_updates=2, tokens_per_batch=800
-    )
-    options = {"config": config, "order": "original", **SIZES}
-    train("mspp", str(builtin_path("dev")), str(out), str(tiny_encoder), **options)
-    return out
+    settings = {"max_updates": 12, "learning_rate": 1e-2, "warmup_updates": 2, **SIZES}
+    return dev_run("mspp", out, tiny_encoder, tokens_per_batch=800, order="original", **settings)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import math
 import mxnet as mx
 import numpy as np
 import pytest
+from conftest import dev_run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from wqa.systems.mspp.config import MSPPConfig
 from wqa.systems.mspp.inputs import JointInputs
 from wqa.systems.mspp.task import group_candidates
 from wqa.systems.registry import build_network
-from wqa.systems.train import train
 from wqa.training.start import open_start
 from wqa.training.task import Setup
 
@@ -233,12 +233,8 @@ def filled(start_options, network):
 def joint_run(tmp_path_factory, tiny_encoder):
     """A joint model that was trained for a few updates."""
     out = tmp_path_factory.mktemp("runs") / "joint"
-    config = TrainingConfig(
-        max_updates=6, learning_rate=1e-2, warmup_updates=2, tokens_per_batch=800, log_every=2
-    )
-    options = {"config": config, **SIZES}
-    train("mspp", str(builtin_path("dev")), str(out), str(tiny_encoder), **options)
-    return out
+    settings = {"max_updates": 6, "learning_rate": 1e-2, "warmup_updates": 2, **SIZES}
+    return dev_run("mspp", out, tiny_encoder, tokens_per_batch=800, **settings)
 
 
 def types_of(network):

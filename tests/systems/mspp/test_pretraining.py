@@ -6,7 +6,7 @@ import shutil
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, write_family_encoder
+from conftest import DATA, logged, read_metrics, write_family_encoder
 from mxnet import autograd
 
 from wqa.cli import main
@@ -177,8 +177,8 @@ def test_a_loss_is_weighted_or_left_out(tiny_encoder, tmp_path):
     def first(name, **options):
         run = str(tmp_path / name)
         train(SYSTEM, DEV, run, str(tiny_encoder), config=config, **SIZES, **options)
-        logged = json.loads((tmp_path / name / "metrics.jsonl").read_text().splitlines()[0])
-        return logged.get("losses", {"mspp": logged["loss"]})
+        line = read_metrics(tmp_path / name)[0]
+        return line.get("losses", {"mspp": line["loss"]})
 
     both, twice = first("both"), first("twice", mspp_weight=2.0)
     assert twice == {"mspp": pytest.approx(2 * both["mspp"], rel=1e-5), "mlm": both["mlm"]}
@@ -195,14 +195,11 @@ def test_the_command_pretrains_and_fine_tunes(tiny_encoder, tmp_path, capsys):
     run = tmp_path / "pretrained"
     pretrain = ("train", SYSTEM, "--encoder", tiny_encoder, "--train", DEV, "--dev", DEV)
     assert main([str(argument) for argument in (*pretrain, "--out", run, *settings)]) == 0
-    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    figures = [line["dev"] for line in lines if "dev" in line][-1]
-    assert 0 <= figures["p@1"] <= 1
+    assert 0 <= logged(run, "dev")[-1]["p@1"] <= 1
     tune = ("train", "mspp", "--init", run, "--train", DEV, *settings)
     tune += ("--out", tmp_path / "tuned")
     assert main([str(argument) for argument in tune]) == 0, capsys.readouterr().err
-    start = json.loads((tmp_path / "tuned" / "metrics.jsonl").read_text().splitlines()[0])
-    assert "head" in start["start"].partition("new:")[0]
+    assert "head" in logged(tmp_path / "tuned", "start")[0].partition("new:")[0]
     assert len(load_ranker(tmp_path / "tuned").rank("what is ice ?", ["cold", "hot"]).order) == 2
 
 

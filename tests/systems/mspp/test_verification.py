@@ -6,25 +6,12 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn
+from conftest import logged, needs_onednn
 
-from wqa.cli import main
 from wqa.config import EngineConfig, TrainingConfig
-from wqa.data import (
-    Claim,
-    builtin_path,
-    read_claims,
-    read_questions,
-    write_claims,
-)
+from wqa.data import Claim, builtin_path, read_claims, read_questions, write_claims
 from wqa.data.documents import LABELS, NO_EVIDENCE
-from wqa.errors import (
-    DataError,
-    InputError,
-    OptionError,
-    QuestionTooLong,
-    ScoreError,
-)
+from wqa.errors import DataError, InputError, OptionError, QuestionTooLong, ScoreError
 from wqa.evaluation import claim_evaluator, label_accuracy
 from wqa.pretrained import read_backbone_config
 from wqa.systems import SYSTEMS
@@ -331,30 +318,25 @@ def write_release(folder):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("head", [["--head", "IE_1"], ["--head", "AE_1", "--aggregation", "sum"]])
-def test_from_the_release_to_label_accuracy(tmp_path, tiny_encoder, capsys, head):
+def test_from_the_release_to_label_accuracy(tmp_path, tiny_encoder, run_main):
     data, run = tmp_path / "fever", tmp_path / "run"
     assert fever.main(["--archive", str(write_release(tmp_path / "in")), "--out", str(data)]) == 0
-    command = [
-        *("train", SYSTEM, "--encoder", str(tiny_encoder), "--train", str(data / "train.jsonl")),
-        *("--dev", str(data / "dev.jsonl"), "--out", str(run), "--k", "2", "--segment-length"),
-        *("24", "--epochs", "25", "--warmup-share", "0.1", "--learning-rate", "3e-3", *head),
-        *("--tokens-per-update", "720", "--eval-every", "15"),
-    ]
-    assert main(command) == 0, capsys.readouterr().err
-    shown = capsys.readouterr()
-    assert "best dev ACCURACY" in shown.out and "dev accuracy" in shown.err
-    figures = []
-    for line in (run / "metrics.jsonl").read_text().splitlines():
-        figures += [json.loads(line)["dev"]] if '"dev"' in line else []
+    status, out, error = run_main(
+        *("train", SYSTEM, "--encoder", tiny_encoder, "--train", data / "train.jsonl"),
+        *("--dev", data / "dev.jsonl", "--out", run, "--k", 2, "--segment-length", 24),
+        *("--epochs", 25, "--warmup-share", 0.1, "--learning-rate", 3e-3, "--eval-every", 15),
+        *("--head", "AE_1", "--aggregation", "sum", "--tokens-per-update", 720),
+    )
+    assert status == 0, error
+    assert "best dev ACCURACY" in out and "dev accuracy" in error
+    figures = logged(run, "dev")
     assert all(set(entry) == {"claims", "accuracy"} for entry in figures)
     best = max(entry["accuracy"] for entry in figures)
     assert best > 0.5  # it learns from the evidence, as the claims are alike
 
-    evaluate = ["evaluate", str(run), "--data", str(data / "dev.jsonl")]
-    assert main([*evaluate, "--json", str(tmp_path / "figures.json")]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(f"12 claims, label accuracy {100 * best:.2f}\nlabel / predicted")
+    evaluate = ("evaluate", run, "--data", data / "dev.jsonl")
+    _, out, _ = run_main(*evaluate, "--json", tmp_path / "figures.json")
+    assert out.startswith(f"12 claims, label accuracy {100 * best:.2f}\nlabel / predicted")
     result = json.loads((tmp_path / "figures.json").read_text())
     assert result["accuracy"] == best and result["labels"] == list(LABELS)
     assert np.array(result["confusion"]).sum(axis=1).tolist() == [4, 4, 4]
@@ -372,15 +354,12 @@ def test_from_the_release_to_label_accuracy(tmp_path, tiny_encoder, capsys, head
     # One claim.
     evidence = tmp_path / "evidence.txt"
     evidence.write_text("Ice. river river river river\nCave. what ?\nmore\n" + "cave " * 40 + "\n")
-    verify = ["verify", str(run), "--claim", "ice is in a cave .", "--evidence", str(evidence)]
-    assert main([*verify, "--json", "-"]) == 0
-    verdict = json.loads(capsys.readouterr().out)
+    verify = ("verify", run, "--claim", "ice is in a cave .", "--evidence", evidence)
+    verdict = json.loads(run_main(*verify, "--json", "-")[1])
     expected = load_verifier(run).label("ice is in a cave .", evidence.read_text().splitlines())
     assert verdict["label"] == expected.label and verdict["unread"] == 2
     assert verdict["probabilities"] == pytest.approx(expected.probabilities, abs=1e-5)
-    assert main(verify) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = run_main(*verify)[1].splitlines()
     assert lines[1].endswith(f"  {expected.label}")
     assert lines[-1] == "2 of 4 pieces of evidence are not read"
-    assert main(verify[:4]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert len(run_main(*verify[:4])[1].splitlines()) == 4

@@ -7,7 +7,7 @@ import shutil
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA
+from conftest import DATA, logged
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
@@ -16,11 +16,7 @@ from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import Candidate, Document, Question, write_documents, write_questions
 from wqa.errors import DataError, InputError, OptionError, ScoreError
-from wqa.evaluation.answers import (
-    exact_match,
-    f1,
-    score_answers,
-)
+from wqa.evaluation.answers import exact_match, f1, score_answers
 from wqa.pretrained.configs import to_huggingface
 from wqa.retrieval import build_index
 from wqa.systems.export import huggingface_tensors
@@ -420,8 +416,7 @@ def reader_run(rivers):
 
 
 def test_a_reader_learns_a_few_questions_and_reads_their_answers(reader_run):
-    lines = (reader_run / "metrics.jsonl").read_text().splitlines()
-    figures = [json.loads(line)["dev"] for line in lines if "dev" in json.loads(line)]
+    figures = logged(reader_run, "dev")
     assert max(row["em"] for row in figures) == 1 and figures[-1]["questions"] == 6
     reader = load_reader(reader_run)
     for question in river_questions():
@@ -480,15 +475,13 @@ def test_questions_that_cannot_be_read(reader_run):
         broken.read("where ?", ["", "the sea"])
 
 
-def test_training_questions_without_answers(rivers, tmp_path, capsys):
+def test_training_questions_without_answers(rivers, tmp_path, refusal):
     questions = [question._replace(answers=()) for question in river_questions()]
     write_questions(tmp_path / "bare.jsonl", questions)
     for flag in ("--train", "--dev"):
         arguments = command(rivers, tmp_path / "run")
         arguments[arguments.index(flag) + 1] = str(tmp_path / "bare.jsonl")
-        assert main(arguments) == 2
-        message = capsys.readouterr().err.splitlines()[-1]
-        assert "bare.jsonl, question 'sea0': no answers" in message
+        assert "bare.jsonl, question 'sea0': no answers" in refusal(*arguments)
     assert not (tmp_path / "run" / "config.json").exists()
 
 
