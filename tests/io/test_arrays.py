@@ -138,6 +138,14 @@ def test_other_files_in_a_marked_folder_and_other_kinds_are_refused(tmp_path):
     assert contents(tmp_path) == before
 
 
+def test_a_folder_of_another_version_is_replaced_with_the_files_it_lists(tmp_path):
+    with writer_of(tmp_path / "a", types={"earlier": np.dtype("<i4")}) as writer:
+        writer.finish({})
+    assert (tmp_path / "a" / "earlier.bin").exists()
+    write(tmp_path / "a", version=2)
+    assert not (tmp_path / "a" / "earlier.bin").exists()
+
+
 def test_a_link_stays_and_its_folder_is_replaced(tmp_path):
     write(tmp_path / "a", {"source_sha256": "old"})
     (tmp_path / "link").symlink_to("a")

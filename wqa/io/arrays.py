@@ -65,8 +65,12 @@ class Output:
         meta = {}
         with contextlib.suppress(OSError, ValueError):
             meta = read_json(self.path / "meta.json")
+        own = set()
+        if _is_of_kind(meta, self.kind):  # another version may have other files, which it lists
+            listed = meta.get("files")
+            own = self._own.union(map(file_of, listed if isinstance(listed, dict) else ()))
         for entry in entries:
-            if entry.name not in self._own or entry.is_dir() or not _is_of_kind(meta, self.kind):
+            if entry.name not in own or entry.is_dir():
                 raise refuse(self.path, entry.name, self.kind)
         return meta
 
