@@ -249,6 +249,17 @@ def trained_beside_others(tmp_path, caplog, name, **options):
     return read_metrics(run)
 
 
+def test_a_training_stopped_before_its_comparison_is_compared_when_resumed(
+    tiny_encoder, tmp_path, caplog
+):
+    encoder = {"encoder": str(tiny_encoder)}
+    first = trained_beside_others(tmp_path, caplog, "a", **encoder)
+    (tmp_path / "a" / "ensemble.json").unlink()
+    resumed = trained_beside_others(tmp_path, caplog, "a", resume=True, **encoder)
+    assert resumed == [*first, first[-1]]
+    assert (tmp_path / "a" / "ensemble.json").exists()
+
+
 def test_a_training_is_compared_with_none(tiny_encoder, tmp_path, caplog):
     lines = trained_beside_others(tmp_path, caplog, "a", encoder=str(tiny_encoder))
     maxsim = f"maxsim:{tiny_encoder}"

@@ -29,7 +29,7 @@ from wqa.errors import OptionError, RunDirectoryError, printable, shorten
 from wqa.io.files import atomic_writer, lock_output, refuse
 from wqa.io.progress import LossyStream
 from wqa.models import library_versions, parse_devices
-from wqa.systems.development import Comparison, Development
+from wqa.systems.development import ENSEMBLE, Comparison, Development
 from wqa.systems.registry import find_system, system_config
 from wqa.systems.saving import write_model_card
 from wqa.text import PairInputs
@@ -165,16 +165,14 @@ def train(
                 data=_describe_data(task, train_file, dev) if workers.writes else {},
             )
             _check_agreement(record, workers)
+            compare = functools.partial(_compare, development, workers, task.inputs, encoder, init)
             if workers.first(workers.writes and _is_complete(run, record, resume)):
-                _write_card(run, task, workers)
-                return Trained(finished=True, rank=workers.rank)
+                return _end_again(task, run, workers, schedule.total, compare)
             if teachers:
                 task.teach(functools.partial(scores_of_teachers, teachers, train_file=train_file))
             if workers.writes:
                 _begin(run, record, task)
-            compared = None
-            if development and workers.writes:
-                compared = development.comparison(task.inputs, encoder, init)
+            compared = compare()
             _seed(config.seed)
             _log_start(run, task.initialize(start, devices), compared, workers)
             _warn_of_devices(began_on, devices_now)
@@ -255,6 +253,30 @@ def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)
     mx.random.seed(seed)
+
+
+def _compare(
+    development: Optional[Development], workers: Workers, inputs: Any, encoder: str, init: str
+) -> Optional[Comparison]:
+    """Rank the development data by what needs no training, where there are such rankers."""
+    if development is None or not workers.writes:
+        return None
+    return development.comparison(inputs, encoder, init)
+
+
+def _end_again(
+    task: Task,
+    run: pathlib.Path,
+    workers: Workers,
+    updates: int,
+    compare: Callable[[], Optional[Comparison]],
+) -> Trained:
+    """Leave a complete run as it is, but for what a stop behind its last update left out."""
+    compared = None if (run / ENSEMBLE).exists() else compare()
+    if compared:
+        compared.finish(run, updates)
+    _write_card(run, task, workers)
+    return Trained(finished=True, rank=workers.rank)
 
 
 def _log_start(
