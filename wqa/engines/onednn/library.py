@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import importlib.metadata
+import math
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
@@ -206,7 +207,7 @@ class Layout(Handle):
     ) -> None:
         self.shape, self.kind = tuple(shape), kind
         if strides is None:
-            strides = [int(np.prod(self.shape[axis + 1 :])) for axis in range(len(self.shape))]
+            strides = [math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
         self.strides = tuple(strides)
         self._key: tuple = (self.shape, kind, self.strides, any_layout)
         sizes = (ctypes.c_int64 * 12)(*self.shape)
@@ -225,6 +226,10 @@ class Layout(Handle):
         return hash(self._key)
 
 
+#: Layouts of arrays: many arrays of a training share one, and kernels are found by it.
+_known_layout = functools.lru_cache(maxsize=1 << 14)(Layout)
+
+
 class Memory(Handle):
     """Memory that operations read and write, in a layout that oneDNN may have chosen."""
 
@@ -239,8 +244,8 @@ class Memory(Handle):
         kind = next(name for name, (_, carrier) in TYPES.items() if carrier == values.dtype)
         # NumPy gives an added axis the stride 0, for which oneDNN has slow kernels alone.
         dense = values.flags.c_contiguous
-        strides = None if dense else [step // values.itemsize for step in values.strides]
-        return cls(Layout(values.shape, kind, strides), values)
+        strides = None if dense else tuple(step // values.itemsize for step in values.strides)
+        return cls(_known_layout(values.shape, kind, strides), values)
 
     def move(self, address: int) -> None:
         """Use other memory, whose owner keeps it alive."""
