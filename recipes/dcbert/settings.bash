@@ -106,7 +106,7 @@ precision_of() { case $1 in  # RANKER: of its rankings and timings
   *) echo "$RANK_PRECISION" ;;
   esac; }
 has_int8() {  # whether the device that ranks computes in int8
-  [[ $device == cpu* ]] && "$python" -c 'from wqa.engines.onednn import check_precision; check_precision("int8")' 2> /dev/null
+  [[ $device == cpu* ]] && "$python" -c 'from wqa.engines.onednn.library import check_precision; check_precision("int8")' 2> /dev/null
 }
 possible() {  # RANKER...: those whose precision the device has
   local name
