@@ -19,7 +19,7 @@ import pathlib
 import statistics
 
 from wqa.data.documents import read_claims
-from wqa.errors import check_choice, run_script
+from wqa.errors import DataError, check_choice, run_script
 from wqa.evaluation import read_qrels, read_run, table
 from wqa.evaluation.significance import between_seeds, compare, per_question_of_run
 
@@ -30,6 +30,8 @@ def label_values(path, labels):
     for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
         predicted[str(entry["id"])] = entry["predicted_label"]
+    if set(predicted) != set(labels):
+        raise DataError(path, "other claims than the judgements", "a label for each of them")
     return {"accuracy": {key: float(predicted[key] == labels[key]) for key in labels}}
 
 

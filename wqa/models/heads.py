@@ -44,6 +44,8 @@ class Head(HybridBlock):
     positions = 1
     #: Number of marks that a head with ``reads = "marks"`` reads.
     marks = 0
+    #: Whether the layers are those of Hugging Face's sequence classifiers, ``dense`` and ``out``.
+    is_sequence_classifier = False
 
     def chain(self) -> List[Tuple[nn.Dense, str]]:
         """The head as dense layers one after another, as it is outside training.
@@ -338,6 +340,8 @@ class FirstPositionHead(Head):
         One output, the score, or two, as the reference classifiers have them. The score is then the
         second less the first, the log-odds of their softmax.
     """
+
+    is_sequence_classifier = True
 
     def __init__(
         self,

@@ -17,7 +17,6 @@ from wqa.errors import OptionError
 from wqa.io.files import PathLike, new_directory, write_json
 from wqa.io.parameter_files import read_layout
 from wqa.models.exits import ExitNetwork
-from wqa.models.heads import FirstPositionHead
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.load import write_tensors
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
@@ -98,7 +97,7 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
     """
     loaded = load_run(run, computes="scores")
     network = loaded.network
-    if len(network.heads) != 1 or not isinstance(network.heads[0], FirstPositionHead):
+    if len(network.heads) != 1 or not network.heads[0].is_sequence_classifier:
         problem = f"huggingface for a run of the system {loaded.config.system}"
         raise OptionError("format", problem, "a monolithic ranker", "take the format mxnet")
     with new_directory(out) as folder:

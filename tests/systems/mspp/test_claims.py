@@ -166,7 +166,7 @@ def test_fever(tmp_path, capsys, form):
         (row(1, "MAYBE"), "label is 'MAYBE'; expected one of SUPPORTS"),
         (row(1, ...), "'label'"),
         (row(1, evidence=[["Rye", 0]]), "expected id, claim, evidence and label"),
-        (row(1, evidence=[["Rye", 0, 3]]), "evidence 1: sentence is 3; expected a string"),
+        (row(1, evidence=[["Rye", 0, 3]]), "evidence 1: text is 3; expected a string"),
         (row(1, evidence=[[" ", 0, "x"]]), "evidence 1: title is empty"),
         (row(1, claim=2), "claim is 2"),
         (row(" "), "id is empty"),
