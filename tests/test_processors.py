@@ -1,6 +1,8 @@
 """How tests depend on the processor: marks that skip a case, a lower one, a hidden package."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 from conftest import HIDDEN, HIDE_ONEDNN, ROOT, lacks, needs_onednn, needs_precision, run_python
@@ -52,3 +54,11 @@ def test_a_process_of_a_hidden_process_does_not_see_the_package():
     )
     folders = os.pathsep.join((str(HIDDEN), os.environ.get("PYTHONPATH", "")))
     assert child(code, PYTHONPATH=folders, **{HIDE_ONEDNN: "1"}) == "hidden"
+
+
+@needs_precision("int8")
+def test_a_recipe_ranks_in_int8_where_the_processor_does(tmp_path, wqa_command):
+    variables = {"OUT": str(tmp_path), "SMOKE": "1", "WQA": wqa_command, "PYTHON": sys.executable}
+    command = ["bash", "-c", ". recipes/dcbert/settings.bash; possible float32 int8"]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True)
+    assert done.stdout.split() == [b"float32", b"int8"], done.stderr

@@ -10,15 +10,7 @@ import sys
 import types
 
 import pytest
-from conftest import (
-    ROOT,
-    child_environment,
-    lacks,
-    needs_precision,
-    run_python,
-    script_result,
-    write_command,
-)
+from conftest import ROOT, child_environment, lacks, run_python, script_result, write_command
 
 import wqa
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
@@ -253,15 +245,6 @@ def test_recipes_take_the_environment_of_the_repository(tmp_path):
     write_command(programs / "python", f'exec "{sys.executable}" "$@"\n')
     done = subprocess.run(command, text=True, **options)
     assert done.stdout.split() == [str(programs / "wqa"), str(programs / "python")], done.stderr
-
-
-@needs_precision("int8")
-def test_a_recipe_ranks_in_int8_where_the_processor_does(tmp_path, wqa_command):
-    command = ["bash", "-c", ". recipes/dcbert/settings.bash; possible float32 int8"]
-    variables = {"OUT": str(tmp_path), "SMOKE": "1", "WQA": wqa_command, "PYTHON": sys.executable}
-    environment = child_environment(**variables)
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.stdout.split() == ["float32", "int8"], done.stderr
 
 
 def check_costs(table):

@@ -249,9 +249,7 @@ def trained_beside_others(tmp_path, caplog, name, **options):
     return read_metrics(run)
 
 
-def test_a_training_stopped_before_its_comparison_is_compared_when_resumed(
-    tiny_encoder, tmp_path, caplog
-):
+def test_a_resumed_training_is_compared_with_none(tiny_encoder, tmp_path, caplog):
     encoder = {"encoder": str(tiny_encoder)}
     first = trained_beside_others(tmp_path, caplog, "a", **encoder)
     (tmp_path / "a" / "ensemble.json").unlink()
