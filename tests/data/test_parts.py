@@ -53,7 +53,7 @@ class Squares(PartTask):
         return {"values": np.array(values, np.int64)}
 
     def _output(self):
-        return Output(self.out, "folder of squares", 1, ["values.txt"])
+        return Output(self.out, 1, "folder of squares", ["values.txt"])
 
     def finished(self, settings):
         meta = self._output().meta()

@@ -8,7 +8,7 @@ import pytest
 from conftest import contents
 
 from wqa.errors import DataError, OptionError, StorageError
-from wqa.io.arrays import ArrayFolder, output_of, reusable_folder, write_arrays
+from wqa.io.arrays import ArrayFolder, Output, reusable_folder, write_arrays
 from wqa.io.files import replacing
 
 TYPES = {"tokens": np.dtype("<u2"), "logits": np.dtype(("<f4", (3,))), "none": np.dtype("i1")}
@@ -20,7 +20,7 @@ def open_folder(path, version=1):
 
 
 def writer_of(path, version=1, types=TYPES, made_with=MADE_WITH, kind="test folder"):
-    return write_arrays(output_of(path, version, kind, list(types)), types, made_with)
+    return write_arrays(Output(path, version, kind, list(types)), types, made_with)
 
 
 def write(path, made_with=MADE_WITH, version=1, kind="test folder"):
@@ -96,7 +96,7 @@ def test_another_version_is_refused(tmp_path):
 
 
 def reusable(path, made_with=MADE_WITH):
-    return reusable_folder(output_of(path, 1, "test folder", list(TYPES)), made_with)
+    return reusable_folder(Output(path, 1, "test folder", list(TYPES)), made_with)
 
 
 def test_a_folder_can_be_used_again_if_it_was_made_with_the_same(tmp_path):

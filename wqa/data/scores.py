@@ -14,7 +14,7 @@ from typing import Dict
 import numpy as np
 
 from wqa.data.records import Question
-from wqa.io.arrays import ArrayFolder, Output, output_of
+from wqa.io.arrays import ArrayFolder, Output
 from wqa.io.files import PathLike
 
 #: Changes whenever older folders can no longer be read.
@@ -129,4 +129,4 @@ class StoredScores:
 
 def scores_output(path: PathLike) -> Output:
     """The folder of scores that a command writes."""
-    return output_of(path, FORMAT, KIND, list(TYPES))
+    return Output(path, FORMAT, KIND, list(TYPES))

@@ -15,7 +15,7 @@ from typing import Any, Collection, Dict, List, Optional
 import numpy as np
 
 from wqa.errors import DataError, shorten
-from wqa.io.arrays import MARK, ArrayFolder, Output, output_of, reusable_folder, write_arrays
+from wqa.io.arrays import MARK, ArrayFolder, Output, reusable_folder, write_arrays
 from wqa.io.files import PathLike, lock_output
 from wqa.io.lines import checked_utf8
 
@@ -202,7 +202,7 @@ def write_word_vectors(path: PathLike, table: WordVectors) -> None:
 
 def table_output(path: PathLike) -> Output:
     """The folder of a table that a command writes."""
-    return output_of(path, FORMAT, KIND, [*_TYPES, "vectors"])
+    return Output(path, FORMAT, KIND, [*_TYPES, "vectors"])
 
 
 def read_word_vectors(path: PathLike, vocabulary: Optional[Collection[str]] = None) -> WordVectors:

@@ -20,7 +20,7 @@ from wqa.data.records import Candidate
 from wqa.data.scores import delimited
 from wqa.engines.inputs import as_float32
 from wqa.errors import DataError, shorten
-from wqa.io.arrays import ArrayFolder, Output, check_made_with, output_of, write_arrays
+from wqa.io.arrays import ArrayFolder, Output, check_made_with, write_arrays
 from wqa.io.files import PathLike
 
 #: Element types of a cache.
@@ -147,7 +147,7 @@ def _types(store: str, units: int) -> Dict[str, np.dtype]:
 
 def cache_output(path: PathLike) -> Output:
     """The folder of a cache that a command writes."""
-    return output_of(path, FORMAT, KIND, list(_types("int8", 1)))
+    return Output(path, FORMAT, KIND, list(_types("int8", 1)))
 
 
 def write_cache(path: PathLike, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:

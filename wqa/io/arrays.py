@@ -36,18 +36,18 @@ class Output:
     ----------
     path : str or path-like
         The folder.
-    kind : str
-        Kind of the folder.
     version : int
         Version of the kind.
-    files : iterable of str
-        Names of its files besides ``meta.json``.
+    kind : str
+        Kind of the folder.
+    names : iterable of str
+        Names of its arrays.
     """
 
-    def __init__(self, path: PathLike, kind: str, version: int, files: Iterable[str]) -> None:
+    def __init__(self, path: PathLike, version: int, kind: str, names: Iterable[str]) -> None:
         self.path = pathlib.Path(os.path.realpath(path))  # a link stays, its folder is replaced
         self.kind, self.version = kind, version
-        self._own = {"meta.json", *files}
+        self._own = {"meta.json", *map(file_of, names)}
 
     def meta(self) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the folder, whole or not; None for one that is absent or empty.
@@ -93,11 +93,6 @@ def _is_of_kind(meta: Any, kind: str) -> bool:
     """Whether ``meta.json`` has the mark of a kind."""
     mark = meta.get(MARK) if isinstance(meta, dict) else None
     return isinstance(mark, dict) and mark.get("kind") == kind
-
-
-def output_of(path: PathLike, version: int, kind: str, types: Iterable[str]) -> Output:
-    """The folder of arrays that a command writes."""
-    return Output(path, kind, version, map(file_of, types))
 
 
 def file_of(name: str) -> str:

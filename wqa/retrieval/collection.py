@@ -18,7 +18,7 @@ from wqa.data import Candidate, Document, Question, read_questions, write_questi
 from wqa.data.folders import collection_digest, is_collection, read_collection
 from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError
-from wqa.io.arrays import ArrayWriter, output_of, reusable_folder, write_arrays
+from wqa.io.arrays import ArrayWriter, Output, reusable_folder, write_arrays
 from wqa.io.files import PathLike, lock_output, scratch_folder, storage_errors
 from wqa.io.progress import with_bar
 from wqa.retrieval.index import FORMAT, KIND, TYPES, Index, array_types
@@ -94,7 +94,7 @@ def build_index(
         }
         if splitter is not None:
             made_with["splitter"] = splitter.name
-        output, existing = output_of(out, FORMAT, KIND, TYPES), None
+        output, existing = Output(out, FORMAT, KIND, TYPES), None
         try:
             hint = "replace it with --replace, or choose another folder"
             existing = reusable_folder(output, made_with, hint)

@@ -61,7 +61,7 @@ class Development:
         """Whether the engine reads the current parameters, as MXNet's alone does."""
         return self.engine.engine == "mxnet"
 
-    def user_of(self, inputs: Any) -> Callable[[Any], Any]:
+    def builder(self, inputs: Any) -> Callable[[Any], Any]:
         """Function that builds what uses a network: a ranker, a reader or a verifier."""
         build = find_system(self.system).ranker_type(self.own_config.computes)
         return functools.partial(build, inputs=inputs, engine=self.engine)
@@ -110,7 +110,7 @@ def evaluate_rankings(dev: Development, inputs: Any) -> Evaluator:
         expected = "development questions with candidates of label 1"
         raise DataError("questions", problem, expected, "check its labels, or train without --dev")
 
-    return dev_evaluator(questions, dev.user_of(inputs), live=dev.is_live, progress=True)
+    return dev_evaluator(questions, dev.builder(inputs), live=dev.is_live, progress=True)
 
 
 class Comparison:

@@ -35,7 +35,7 @@ from wqa.evaluation.trec import check_run_ids, run_lines
 from wqa.inference.document_cache import cache_digest
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
-from wqa.io.arrays import Output, output_of, reusable_folder, write_arrays
+from wqa.io.arrays import Output, reusable_folder, write_arrays
 from wqa.io.files import PathLike
 from wqa.io.progress import StopRequest
 from wqa.systems.load import load_ranker
@@ -226,7 +226,7 @@ class ScoringTask(PartTask):
     def _output(self) -> Output:
         if self.output == "logits":
             return scores_output(self.out)
-        return output_of(self.out, FORMAT, f"folder of {self.output}", self._types())
+        return Output(self.out, FORMAT, f"folder of {self.output}", self._types())
 
     def _types(self) -> Dict[str, np.dtype]:
         return TYPES if self.output == "logits" else {FILES[self.output]: np.dtype("u1")}

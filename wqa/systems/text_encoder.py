@@ -153,9 +153,8 @@ def load_text_encoder(
         loaded = load_run(run, EngineConfig(ctx=engine.ctx), expected=expected)
         backbone, tokenizer = loaded.network.document_encoder, loaded.inputs.tokenizer
         if backbone is None:
-            problem = (
-                f"a run of {loaded.config.system}, which reads question and candidate together"
-            )
+            system = loaded.config.system
+            problem = f"a run of {system}, which reads question and candidate together"
             raise RunDirectoryError(run, problem, "a system that encodes documents by themselves")
         max_length = loaded.config.max_length
     max_length = min(max_length, most_tokens or max_length)

@@ -93,8 +93,10 @@ class PairInputs:
 
     #: Names of the arrays of `pad`, in the order in which a network takes them.
     names: Tuple[str, ...] = ("token_ids", "token_types", "valid_length")
-    #: Whether question and candidate are one input, as in stores; whether it has special tokens.
-    joins_pairs = has_specials = True
+    #: Whether question and candidate are one input, as in the stores of `wqa tokenize`.
+    joins_pairs = True
+    #: Whether the inputs have the special tokens of a pretrained encoder.
+    has_specials = True
 
     def __init__(
         self, tokenizer: Tokenizer, max_length: int = 128, long_questions: str = "error"
@@ -109,7 +111,7 @@ class PairInputs:
         self.long_questions = long_questions
         if self.has_specials:
             self.form = PAIR_FORMS[tokenizer.pair_form]
-        self.needed = max_length + 1
+        self.needed = max_length + 1  # so that longer texts are told from those that fit
         self._longest_question = self._most_question_tokens()
 
     def _most_question_tokens(self) -> int:

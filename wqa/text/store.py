@@ -22,8 +22,8 @@ from wqa.errors import DataError
 from wqa.io.arrays import (
     ArrayFolder,
     ArrayWriter,
+    Output,
     check_made_with,
-    output_of,
     reusable_folder,
     write_arrays,
 )
@@ -192,7 +192,7 @@ class _Tokenizing(PartTask):
         self._inputs = inputs
         self.settings = {"source_sha256": data_digest(data), **_settings(inputs)}
         self._types = array_types(inputs.tokenizer.vocab_size)
-        self._output = output_of(out, FORMAT, "store", list(self._types))
+        self._output = Output(out, FORMAT, "store", list(self._types))
         self._reader = PartitionReader(data)
 
     def loaded_settings(self) -> Dict[str, Any]:

@@ -72,7 +72,8 @@ class ListInputs(PairInputs):
         "candidate_valid",
         "list_valid",
     )
-    joins_pairs = has_specials = False
+    joins_pairs = False
+    has_specials = False
 
     def _most_question_tokens(self) -> int:
         check_range("max_length", self.max_length, 1)

@@ -240,4 +240,4 @@ def _verdict(claim: ClaimInput, logits: np.ndarray) -> Verdict:
 def evaluate_labels(dev: Any, inputs: Any) -> Any:
     """Make the evaluator on claims; ``dev`` is a `wqa.systems.development.Development`."""
     claims = dev.prepared(read_claims(dev.data), inputs)
-    return claim_evaluator(claims, dev.user_of(inputs), dev.is_live)
+    return claim_evaluator(claims, dev.builder(inputs), dev.is_live)

@@ -216,4 +216,4 @@ class ReaderTask(Task):
 def evaluate_answers(dev: Any, inputs: Any) -> Any:
     """Make the evaluator of answers; ``dev`` is a `wqa.systems.development.Development`."""
     read = getattr(dev.own_config, "read", 0)  # where the system has this option
-    return reading_evaluator(dev.questions(inputs), dev.user_of(inputs), dev.is_live, read)
+    return reading_evaluator(dev.questions(inputs), dev.builder(inputs), dev.is_live, read)
