@@ -28,6 +28,7 @@ from corpus import make_main, write_public
 from releases import expecting, find_files, note
 
 from wqa.data import Candidate, Question, parse_json
+from wqa.errors import shorten
 from wqa.io.lines import UniqueIds, text_lines, text_of
 from wqa.io.progress import with_bar
 
@@ -42,9 +43,11 @@ DEV_SHARE = 50
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(_[^>]*)?>")
 _PARAGRAPH = "<p>"
 #: Why questions are left out, and what the notes say of them.
-ELSEWHERE = "whose long answer is no paragraph"
-NO_PARAGRAPH = "on pages without a paragraph"
-NO_QUESTION = "without text"
+ELSEWHERE, NO_PARAGRAPH, NO_QUESTION = (
+    "whose long answer is no paragraph",
+    "on pages without a paragraph",
+    "without text",
+)
 
 
 def questions_of(path, left_out):
@@ -64,15 +67,17 @@ def read_example(line, where):
     """Return the question of a line, and why it is left out, empty where it is not."""
     with expecting(where, "an example of Natural Questions, simplified or original"):
         fields = parse_json(line)
-        key = str(fields["example_id"])
+        key = _id(fields["example_id"])
         text = text_of(fields["question_text"], "question_text", where).strip()
         tokens, are_tags = _tokens(fields)
-        spans = fields["long_answer_candidates"]
+        spans = [_span(span, len(tokens)) for span in fields["long_answer_candidates"]]
         answers = _answers(fields["annotations"], spans)
         candidates = []
-        for index, span in enumerate(spans):
-            start, end = span["start_token"], span["end_token"]
-            if span["top_level"] and tokens[start].lower() == _PARAGRAPH:
+        for index, (start, end) in enumerate(spans):
+            is_top = fields["long_answer_candidates"][index]["top_level"]
+            if type(is_top) is not bool:
+                raise TypeError(f"top_level is {shorten(is_top)}")
+            if is_top and tokens[start].lower() == _PARAGRAPH:
                 words = zip(tokens[start:end], are_tags[start:end])
                 paragraph = " ".join(word for word, is_tag in words if not is_tag).strip()
                 if paragraph:
@@ -91,6 +96,14 @@ def _reason(question, answers):
     return "" if question.candidates else NO_PARAGRAPH
 
 
+def _id(value):
+    if type(value) is int:
+        return str(value)
+    if not isinstance(value, str) or not value or re.search(r"\s", value):
+        raise TypeError(f"example_id is {shorten(value)}")
+    return value
+
+
 def _tokens(fields):
     """Return the tokens of a page, and which of them are tags."""
     if "document_text" in fields:
@@ -98,9 +111,18 @@ def _tokens(fields):
         return tokens, [_TAG.fullmatch(token) is not None for token in tokens]
     tokens, are_tags = [], []
     for entry in fields["document_tokens"]:
+        if not isinstance(entry["token"], str) or type(entry["html_token"]) is not bool:
+            raise TypeError(f"a token is {shorten(entry)}")
         tokens.append(entry["token"])
         are_tags.append(entry["html_token"])
     return tokens, are_tags
+
+
+def _span(span, count):
+    start, end = span["start_token"], span["end_token"]
+    if type(start) is not int or type(end) is not int or not 0 <= start < end <= count:
+        raise ValueError(f"a span from token {shorten(start)} to {shorten(end)} of {count}")
+    return start, end
 
 
 def _answers(annotations, spans):
@@ -111,8 +133,10 @@ def _answers(annotations, spans):
     for annotation in annotations:
         answer = annotation["long_answer"]
         index = answer["candidate_index"]
+        if type(index) is not int or not -1 <= index < len(spans):
+            raise ValueError(f"candidate {shorten(index)} of {len(spans)}")
         if index >= 0:
-            if any(answer[side] != spans[index][side] for side in ("start_token", "end_token")):
+            if (answer["start_token"], answer["end_token"]) != spans[index]:
                 raise ValueError(f"the long answer is not the span of candidate {index}")
             answers.add(index)
     return answers

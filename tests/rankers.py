@@ -1,8 +1,11 @@
 """Rankers whose scores are known, for tests of what ranks with them."""
 
+import dataclasses
+
 import numpy as np
 
-from wqa.inference import Capabilities, Cost, Ranker, Ranking
+from wqa.inference import Capabilities, Cost, Ranker, ranking
+from wqa.inference.calibrated import Calibration
 from wqa.inference.dropping import FREE
 
 
@@ -13,14 +16,10 @@ def ranking_of(stages, cost=FREE, exits=None, **fields):
     """
     stages = np.array(stages, dtype=float, ndmin=2)
     stages[np.isneginf(stages)] = np.nan
-    count = stages.shape[1]
-    reached = (~np.isnan(stages)).sum(axis=0)
-    blank = reached == 0
-    scores = np.where(blank, -np.inf, stages[reached - 1, np.arange(count)])
-    order = np.lexsort((np.arange(count), -scores, -reached))
-    layers = np.array([0, *(exits or range(1, len(stages) + 1))])[reached]
-    fields.setdefault("truncated", np.zeros(count, dtype=bool))
-    return Ranking(order, scores, layers, blank=blank, cost=cost, exit_scores=stages, **fields)
+    fields.setdefault("truncated", np.zeros(stages.shape[1], dtype=bool))
+    layers = exits or range(1, len(stages) + 1)
+    made = ranking.ranking_of(stages, layers, fields["truncated"], cost, Calibration())
+    return dataclasses.replace(made, **fields)
 
 
 def cascade_ranking(scores, drops, exits, **fields):

@@ -11,15 +11,24 @@ import math
 import sys
 
 from wqa.data import read_questions, write_questions
-from wqa.errors import run_script
+from wqa.errors import DataError, OptionError, run_script
+
+
+def texts(question):
+    """Texts of the candidates."""
+    return [candidate.text for candidate in question.candidates]
 
 
 def main(source, share, train, test):
     """Write the two files."""
     questions = list(read_questions(source))
+    if not 0 < float(share) < 1:
+        raise OptionError("SHARE", share, "a number between 0 and 1")
     end = math.ceil(float(share) * len(questions))
-    while end < len(questions) and questions[end].texts == questions[end - 1].texts:
+    while end < len(questions) and texts(questions[end]) == texts(questions[end - 1]):
         end += 1
+    if end == len(questions):
+        raise DataError(source, "no question is left to test", "several paragraphs")
     write_questions(train, questions[:end])
     write_questions(test, questions[end:])
     print(f"{end:,} questions to train, {len(questions) - end:,} to test")

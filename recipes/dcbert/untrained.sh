@@ -5,10 +5,10 @@
 table=$RESULTS/untrained.tsv columns=p@1,p@5,p@10,pbt@10,ptb@10,map
 
 prepare squad
-documents=$(tested_documents squad)
+documents=$(tested_documents squad) cache=$RUNS/dcbert/untrained.cache  # both compare the same encodings
+"$wqa" encode "maxsim:$ENCODER" --documents "$documents" --out "$cache" --precision "$RANK_PRECISION" --ctx "$CTX"
 for similarity in maxsim cosine; do
-  name=$similarity:$ENCODER cache=$RUNS/dcbert/untrained.cache figures=$RUNS/dcbert/untrained_$similarity.json
-  "$wqa" encode "$name" --documents "$documents" --out "$cache" --precision "$RANK_PRECISION" --ctx "$CTX"
+  name=$similarity:$ENCODER figures=$RUNS/dcbert/untrained_$similarity.json
   evaluate "$figures" squad "$name" --cache "$cache" --total "$(total_of squad)" --long-questions truncate \
     --precision "$RANK_PRECISION"
   "$python" recipes/rows.py "$table" squad "$columns,seeds" --row "$name" "$figures"

@@ -206,9 +206,12 @@ BAD = {
     "no id": (without("example_id"), "KeyError: 'example_id'"),
     "an empty list of annotations": (example(annotations=[]), "no annotation"),
     "half a character": (example(question_text="a \ud800"), "half a surrogate pair"),
-    "a span behind the page": (candidates_with(end_token=999), "not the span of candidate 0"),
-    "a candidate that there is not": (answer_with(candidate_index=10), "IndexError"),
+    "a span that ends before it begins": (candidates_with(end_token=1), "a span from token 3 to 1"),
+    "a span behind the page": (candidates_with(end_token=999), "to 999 of"),
+    "no top_level": (candidates_with(top_level=None), "top_level is None"),
+    "a candidate that there is not": (answer_with(candidate_index=10), "candidate 10 of 10"),
     "another span": (answer_with(end_token=5), "not the span of candidate 0"),
+    "a token of a number": (tokens_with({"token": 3, "html_token": True}), "a token is"),
     "a token without a kind": (tokens_with({"token": "a"}), "KeyError: 'html_token'"),
 }
 

@@ -388,6 +388,9 @@ def test_the_documents_that_questions_retrieve(tmp_path):
     files = [tmp_path / name for name in ("questions.jsonl", "documents.jsonl", "out.jsonl")]
     run_script(script, *files)
     assert [(d.id, d.title) for d in read_documents(files[2])] == [("D1", "T"), ("D3", "T")]
+    (tmp_path / "documents.jsonl").write_text("".join(documents[:3]))
+    with pytest.raises(AssertionError, match="error: .*holds no document D3, a candidate of"):
+        run_script(script, *files)
 
 
 def test_answers_from_what_a_run_puts_first(tmp_path, monkeypatch):
@@ -482,6 +485,9 @@ def test_questions_are_divided_between_paragraphs(tmp_path):
     write_questions(source, questions)
     assert run_script(script, source, "0.4", train, test) == "3 questions to train, 3 to test\n"
     assert [*read_questions(train), *read_questions(test)] == questions
+    for share, message in (("0.6", "no question is left to test"), ("1", "SHARE: 1; expected")):
+        status, _, error = script_result(script, source, share, train, test)
+        assert status == 2 and message in error
 
 
 def test_a_transfer_corpus(tmp_path, wqa_command):
