@@ -215,8 +215,7 @@ def compare_aggregate_pair(made, question, candidate):
 
 
 @pytest.mark.parametrize(
-    "system, pair_of",
-    [("cosinet", cosinet_pair), ("compare_aggregate", compare_aggregate_pair)],
+    "system, pair_of", [("cosinet", cosinet_pair), ("compare_aggregate", compare_aggregate_pair)]
 )
 def test_pairs_equal_loops(system, pair_of):
     made, rng = random_network(system), np.random.default_rng(4)
@@ -272,8 +271,7 @@ def gradients(made, inputs):
 
 
 @pytest.mark.parametrize(
-    "system, recurrent",
-    [("cosinet", "none"), ("cosinet", "birnn"), ("compare_aggregate", "birnn")],
+    "system, recurrent", [("cosinet", "none"), ("cosinet", "birnn"), ("compare_aggregate", "birnn")]
 )
 def test_gradients_do_not_reach_the_vectors_or_padding(system, recurrent):
     made = random_network(system, recurrent=recurrent)

@@ -206,10 +206,7 @@ def test_length_of_the_vectors(tiny_encoder, corpus, tmp_path, capsys):
         (("--vectors", "absent.txt", "--units", "9"), "--units: 9; expected none"),
         (("--encoder", "ENCODER", "--length", "0"), "--length: 0.0; expected a number from 1e-06"),
         (("--encoder", "absent"), "absent: there is no such directory"),
-        (
-            ("--encoder", "ENCODER", "--units", "9999"),
-            "--units: 9999; expected a whole",
-        ),
+        (("--encoder", "ENCODER", "--units", "9999"), "--units: 9999; expected a whole"),
     ],
 )
 def test_wrong_options(arguments, message, corpus, tiny_encoder, tmp_path, capsys):

@@ -360,8 +360,7 @@ def texts(*lists):
 
 
 @pytest.mark.parametrize(
-    "system, recurrent",
-    [("cosinet", "none"), ("cosinet", "birnn"), ("compare_aggregate", "none")],
+    "system, recurrent", [("cosinet", "none"), ("cosinet", "birnn"), ("compare_aggregate", "none")]
 )
 def test_a_list_of_one_and_of_three_hundred(system, recurrent):
     ranker = small_ranker(recurrent, 12, system)
