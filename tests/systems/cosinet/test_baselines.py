@@ -70,12 +70,7 @@ def test_bm25_over_the_candidates_by_hand():
     def weight(count, length):
         return count / (count + 1.2 * (0.25 + 0.75 * length / 1.75))
 
-    expected = [
-        idf[0] * weight(1, 4) + 2 * idf[1] * weight(1, 4),
-        2 * idf[1] * weight(2, 2),
-        0,
-        0,
-    ]
+    expected = [idf[0] * weight(1, 4) + 2 * idf[1] * weight(1, 4), 2 * idf[1] * weight(2, 2), 0, 0]
     assert scores == pytest.approx(expected)
     assert order == [1, 0, 2, 3]
     assert ranked("bm25", "glacier ?", "the", "of")[1] == [0, 0]
