@@ -52,18 +52,18 @@ class Squares(PartTask):
         values = [int(number) ** self.power for number in numbers[partition.start : end]]
         return {"values": np.array(values, np.int64)}
 
-    def _output(self):
+    def destination(self):
         return Output(self.out, 1, "folder of squares", ["values.txt"])
 
     def finished(self, settings):
-        meta = self._output().meta()
+        meta = self.destination().meta()
         for name, value in settings.items() if meta else ():
             if meta.get(name) != value:
                 raise DataError(self.out, f"made with {name} {meta.get(name)}", value)
         return meta
 
     def merge(self, settings, parts):
-        output = self._output()
+        output = self.destination()
         with output.writing() as folder:
             values = [value for arrays in parts for value in arrays["values"].tolist()]
             (folder / "values.txt").write_text(" ".join(map(str, values)))

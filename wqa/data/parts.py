@@ -28,7 +28,7 @@ import numpy as np
 from wqa.config import read_json
 from wqa.data.partitions import Partition
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, printable, shorten
-from wqa.io.arrays import check_made_with
+from wqa.io.arrays import Output, check_made_with, reusable_folder
 from wqa.io.files import atomic_writer, lock_output
 from wqa.io.progress import StopRequest, progress_bar, with_bar
 
@@ -90,6 +90,9 @@ class PartTask(abc.ABC):
         """Compute a part."""
 
     @abc.abstractmethod
+    def destination(self) -> Output:
+        """The folder of the merged results."""
+
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the merged results; None where there are none yet.
 
@@ -98,10 +101,12 @@ class PartTask(abc.ABC):
         WqaError
             If ``out`` holds results of other settings, or other files.
         """
+        stored = reusable_folder(self.destination(), settings)
+        return None if stored is None else stored.meta
 
     @abc.abstractmethod
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
-        """Write the results of all parts, which come in order, to ``out``."""
+        """Write the results of all parts, which come in order, to `destination`."""
 
 
 class PartsReport(NamedTuple):

@@ -73,21 +73,15 @@ def choose_engine(config: EngineConfig, obstacle: str = "") -> str:
         by_onednn = config.engine == "auto" and on_one_cpu and not obstacle and available()
         return "onednn" if by_onednn else "mxnet"
     if config.engine == "mxnet" or not on_one_cpu:
-        raise OptionError(
-            "engine and precision",
-            f"{config.engine} and {config.precision} on {config.ctx}",
-            "float32 by MXNet",
-            "other precisions are computed by oneDNN, on one CPU: ctx cpu, engine onednn or auto",
-        )
+        problem = f"{config.engine} and {config.precision} on {config.ctx}"
+        hint = "other precisions are computed by oneDNN, on one CPU: ctx cpu, engine onednn or auto"
+        raise OptionError("engine and precision", problem, "float32 by MXNet", hint)
     check_precision(config.precision)
     library()  # raises where it is not installed
     if obstacle:
-        raise OptionError(
-            "engine and precision",
-            f"{config.engine} and {config.precision} for {obstacle}",
-            "float32 by MXNet",
-            "take engine mxnet",
-        )
+        problem = f"{config.engine} and {config.precision} for {obstacle}"
+        hint = "take engine mxnet"
+        raise OptionError("engine and precision", problem, "float32 by MXNet", hint)
     return "onednn"
 
 
@@ -104,20 +98,13 @@ def build_engine(
     is_own = devices[0].device_type == "cpu" and config.engine != "mxnet"
     by_sparse = bool(network.text_filters) and is_own
     if by_sparse and config.precision != "float32":
-        raise OptionError(
-            "precision",
-            f"{config.precision} for convolutions of word vectors",
-            "float32",
-            "they have no products that another precision would make faster",
-        )
+        problem = f"{config.precision} for convolutions of word vectors"
+        hint = "they have no products that another precision would make faster"
+        raise OptionError("precision", problem, "float32", hint)
     chosen = "sparse" if by_sparse else choose_engine(config, packing_obstacle(network))
     if config.precision == "int8" and quantized is None:
-        raise OptionError(
-            "precision",
-            "int8 of a model without calibration",
-            "a quantized run",
-            "quantize the run with `wqa quantize`",
-        )
+        problem, hint = "int8 of a model without calibration", "quantize it with `wqa quantize`"
+        raise OptionError("precision", problem, "a quantized run", hint)
     with MXNET_LOCK:
         if chosen == "sparse":
             return SparseEngine(network, config)

@@ -36,12 +36,9 @@ def check_process() -> None:
     The threads of MXNet, OpenMP and ONNX Runtime, and what they hold, are not in a forked child.
     """
     if _is_forked.is_set():
-        raise ProcessError(
-            "engine",
-            "the process was forked from one that had loaded an engine",
-            "a process of its own",
-            'start it by multiprocessing.get_context("spawn"), or fork before anything is loaded',
-        )
+        problem = "the process was forked from one that had loaded an engine"
+        hint = 'start it by multiprocessing.get_context("spawn"), or fork before anything is loaded'
+        raise ProcessError("engine", problem, "a process of its own", hint)
     _note_forks()
 
 

@@ -172,7 +172,5 @@ class EnsembleRanker(GroupRanker):
         cost = combined(costs, largest.full_candidate_work, largest.full_multiply_adds)
         ranking = ranking_of(scores[None], [1], truncated, cost, self.calibration)
         return dataclasses.replace(
-            ranking,
-            exits=np.where(ranking.blank, 0, exits),
-            probabilities=np.minimum(mean, 1.0),
+            ranking, exits=np.where(ranking.blank, 0, exits), probabilities=np.minimum(mean, 1.0)
         )

@@ -108,10 +108,7 @@ def score_inputs(engine: Any, inputs: Sequence[Any], outputs: int) -> Tuple[np.n
 
 
 def micro_batches(
-    engine: Any,
-    inputs: Sequence[Any],
-    lengths: np.ndarray,
-    next_store: Optional[Encodings] = None,
+    engine: Any, inputs: Sequence[Any], lengths: np.ndarray, next_store: Optional[Encodings] = None
 ) -> List[MicroBatch]:
     """Micro-batches of inputs of similar lengths, for a network of one stage.
 

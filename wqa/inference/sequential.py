@@ -49,10 +49,7 @@ class SequentialRanker(GroupRanker):
     """
 
     def __init__(
-        self,
-        rankers: Sequence[Ranker],
-        drop_ratio: DropRatio = None,
-        keep: Keep = None,
+        self, rankers: Sequence[Ranker], drop_ratio: DropRatio = None, keep: Keep = None
     ) -> None:
         if not rankers:
             raise OptionError("rankers", "none", "at least one")

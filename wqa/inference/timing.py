@@ -47,10 +47,7 @@ def ranks_at_drops(ranker: Ranker, settings: Mapping[str, Mapping[str, Any]]) ->
 
 
 def time_rankers(
-    ranks: Mapping[str, Rank],
-    questions: Sequence[Any],
-    rounds: int = 5,
-    column: str = "ranker",
+    ranks: Mapping[str, Rank], questions: Sequence[Any], rounds: int = 5, column: str = "ranker"
 ) -> List[Row]:
     """Time the ranking of all questions by each of several rankers.
 
@@ -108,10 +105,7 @@ def time_rankers(
 
 
 def time_latency(
-    ranks: Mapping[str, Rank],
-    questions: Sequence[Any],
-    count: int,
-    column: str = "ranker",
+    ranks: Mapping[str, Rank], questions: Sequence[Any], count: int, column: str = "ranker"
 ) -> List[Row]:
     """Time the ranking of single questions, from text to ranking.
 

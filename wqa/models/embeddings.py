@@ -108,12 +108,7 @@ class Embeddings(HybridBlock):
         return self._holder.engine.embed(self, sums)
 
     def hybrid_forward(
-        self,
-        F,
-        token_ids: Tensor,
-        token_types: Tensor,
-        *positions: Tensor,
-        position_weight: Tensor,
+        self, F, token_ids: Tensor, token_types: Tensor, *positions: Tensor, position_weight: Tensor
     ) -> Tensor:
         sums = self.sums(F, token_ids, token_types, position_weight, *positions)
         hidden = self.dropout(self.layer_norm(sums))

@@ -305,10 +305,7 @@ class MeanHead(Head):
             # BERT's standard deviation of 0.02 would shrink the activations threefold a layer.
             for _ in range(3):
                 dense = nn.Dense(
-                    units,
-                    activation="tanh",
-                    in_units=units,
-                    weight_initializer=mx.init.Xavier(),
+                    units, activation="tanh", in_units=units, weight_initializer=mx.init.Xavier()
                 )
                 self.dense.add(dense, nn.Dropout(dropout))
             self.out = nn.Dense(1, in_units=units, weight_initializer=mx.init.Xavier())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import pathlib
 import stat
-from typing import Any, Dict, List, Union
+from typing import Any, Callable, Dict, List, Union
 
 import mxnet as mx
 import numpy as np
@@ -86,9 +86,14 @@ def write_tensors(
 
 
 def write_parameters(block: Block, path: pathlib.Path) -> None:
-    """Write a block's parameters and check the file, as MXNet does not check its last write."""
+    """Write a block's parameters."""
+    write_checked(block.save_parameters, path)
+
+
+def write_checked(write: Callable[[str], None], path: pathlib.Path) -> None:
+    """Write a file by MXNet, which does not check its last write, and check it."""
     try:
-        block.save_parameters(str(path))
+        write(str(path))
         read_layout(path)
     except (mx.base.MXNetError, ValueError) as error:
         raise OSError(str(error).strip().splitlines()[-1]) from None

@@ -15,12 +15,7 @@ import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data.digests import ranker_digest
-from wqa.data.documents import (
-    LONGEST_DOCUMENT,
-    Document,
-    parse_document,
-    read_documents,
-)
+from wqa.data.documents import LONGEST_DOCUMENT, Document, parse_document, read_documents
 from wqa.data.folders import collection_digest
 from wqa.data.partitions import CHARACTERS, Partition, PartitionReader, partitions_of
 from wqa.data.parts import Arrays, PartTask, run_whole
@@ -32,7 +27,7 @@ from wqa.inference.document_cache import (
     pack_documents,
     write_cache,
 )
-from wqa.io.arrays import reusable_folder
+from wqa.io.arrays import Output
 from wqa.io.files import PathLike
 from wqa.io.progress import StopRequest
 from wqa.systems.scores import machine_settings
@@ -43,7 +38,6 @@ from wqa.systems.text_encoder import TextEncoder, load_text_encoder
 PARTITION_TOKENS = 1 << 16
 #: Special tokens of a document.
 _SPECIAL = 2
-_HINT = "choose another folder, or delete this one"
 
 
 @dataclasses.dataclass
@@ -141,10 +135,9 @@ class EncodingTask(PartTask):
         arrays["truncated"] = np.logical_or(is_cut, shorter).astype(np.uint8)
         return arrays
 
-    def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-        """``meta.json`` of the cache; None where it is not there, or not whole."""
-        stored = reusable_folder(cache_output(self.out), settings, _HINT)
-        return None if stored is None else stored.meta
+    def destination(self) -> Output:
+        """The folder of the cache."""
+        return cache_output(self.out)
 
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
         """Write the cache."""

@@ -15,10 +15,9 @@ from mxnet.gluon import HybridBlock
 from wqa.config import PAIR_FORMS
 from wqa.errors import OptionError
 from wqa.io.files import PathLike, new_directory, write_json
-from wqa.io.parameter_files import read_layout
 from wqa.models.exits import ExitNetwork
 from wqa.pretrained.configs import to_huggingface
-from wqa.pretrained.load import write_tensors
+from wqa.pretrained.load import write_checked, write_tensors
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
 from wqa.systems.run_directory import LoadedRun, load_run
 from wqa.systems.saving import write_model_card
@@ -82,12 +81,8 @@ def _write_network(
     for name, parameter in block.collect_params().items():
         if name in used:
             arrays[f"arg:{names[name]}"] = parameter.data()
-    path = f"{prefix}-0000.params"
-    try:
-        mx.nd.save(path, arrays)
-        read_layout(path)  # MXNet does not check its last write
-    except (mx.base.MXNetError, ValueError) as error:
-        raise OSError(str(error).strip().splitlines()[-1]) from None
+    path = prefix.with_name(f"{prefix.name}-0000.params")
+    write_checked(lambda name: mx.nd.save(name, arrays), path)
 
 
 def export_huggingface(run: PathLike, out: PathLike) -> List[str]:

@@ -209,11 +209,7 @@ def load_verifier(run: PathLike, **options: Any) -> Any:
 
 
 def _load_user(
-    run: PathLike,
-    computes: str,
-    command: str,
-    long_questions: str = "error",
-    **options: Any,
+    run: PathLike, computes: str, command: str, long_questions: str = "error", **options: Any
 ) -> Any:
     """Load what uses a network that computes `computes`, such as `command` trains."""
     of_engine = {field.name for field in dataclasses.fields(EngineConfig)}.intersection(options)

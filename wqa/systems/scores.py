@@ -35,7 +35,7 @@ from wqa.evaluation.trec import check_run_ids, run_lines
 from wqa.inference.document_cache import cache_digest
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
-from wqa.io.arrays import Output, reusable_folder, write_arrays
+from wqa.io.arrays import Output, write_arrays
 from wqa.io.files import PathLike
 from wqa.io.progress import StopRequest
 from wqa.systems.load import load_ranker
@@ -45,8 +45,6 @@ from wqa.text import PreparedQuestions, naming_file
 OUTPUTS = ("logits", "jsonl", "trec")
 #: File of the lines of each form.
 FILES = {"jsonl": "scores.jsonl", "trec": "run.trec"}
-
-_HINT = "delete the folder, or choose another one"
 
 #: Options that scores always depend on.
 _SCORE_OPTIONS = ("cache", "long_questions", "precision")
@@ -218,12 +216,8 @@ class ScoringTask(PartTask):
             arrays[FILES[self.output]] = np.frombuffer(text, np.uint8)
         return arrays
 
-    def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-        """``meta.json`` of the merged scores; None where they are not there, or not whole."""
-        stored = reusable_folder(self._output(), settings, _HINT)
-        return None if stored is None else stored.meta
-
-    def _output(self) -> Output:
+    def destination(self) -> Output:
+        """The folder of the scores in their form."""
         if self.output == "logits":
             return scores_output(self.out)
         return Output(self.out, FORMAT, f"folder of {self.output}", self._types())
@@ -236,7 +230,7 @@ class ScoringTask(PartTask):
         totals = np.zeros(len(COUNTS), np.int64)
         types = self._types()
         given = {name: value for name, value in settings.items() if value is not None}
-        with write_arrays(self._output(), types, given) as writer:
+        with write_arrays(self.destination(), types, given) as writer:
             for arrays in parts:
                 totals += arrays["counts"]
                 for name in types:

@@ -44,14 +44,7 @@ from wqa.training.workers import Workers, open_workers
 LOGGER = logging.getLogger(__name__)
 
 #: Fields of ``config.json`` that must not change when a training is resumed.
-_FIXED = (
-    "system",
-    "backbone",
-    "max_length",
-    "encoder",
-    "train_sha256",
-    "teachers_sha256",
-)
+_FIXED = ("system", "backbone", "max_length", "encoder", "train_sha256", "teachers_sha256")
 
 _RESUME_HINT = "resume with the options that the run was started with"
 
@@ -288,7 +281,9 @@ def _log_start(
     lines: Dict[str, Any] = {"start": line} if line else {}
     if compared:
         lines["untrained"] = compared.figures
-    if lines and MetricsFile(run / "metrics.jsonl").log_start(lines):
+    metrics = MetricsFile(run / "metrics.jsonl")
+    if lines and not metrics.path.exists():
+        metrics.append({"update": 0, **lines})
         if line:
             LOGGER.info(f"start: {printable(line)}")
         if compared:

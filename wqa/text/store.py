@@ -24,7 +24,6 @@ from wqa.io.arrays import (
     ArrayWriter,
     Output,
     check_made_with,
-    reusable_folder,
     write_arrays,
 )
 from wqa.io.files import PathLike
@@ -192,7 +191,6 @@ class _Tokenizing(PartTask):
         self._inputs = inputs
         self.settings = {"source_sha256": data_digest(data), **_settings(inputs)}
         self._types = array_types(inputs.tokenizer.vocab_size)
-        self._output = Output(out, FORMAT, "store", list(self._types))
         self._reader = PartitionReader(data)
 
     def loaded_settings(self) -> Dict[str, Any]:
@@ -210,16 +208,18 @@ class _Tokenizing(PartTask):
         counts = [getattr(pairs, name) for name in COUNTS]
         return {**pairs.arrays, "counts": np.array(counts, np.int64)}
 
+    def destination(self) -> Output:
+        return Output(self.out, FORMAT, "store", list(self._types))
+
     def finished(self, settings: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-        if reusable_folder(self._output, self.settings) is None:
-            return None
-        store = PairStore(self.out)
-        store.check_fits(self._inputs)
-        return store.meta
+        meta = super().finished(self.settings)
+        if meta is not None:
+            PairStore(self.out).check_fits(self._inputs)
+        return meta
 
     def merge(self, settings: Mapping[str, Any], parts: Iterator[Arrays]) -> None:
         counts = np.zeros(len(COUNTS), np.int64)
-        with write_arrays(self._output, self._types, settings) as writer:
+        with write_arrays(self.destination(), self._types, settings) as writer:
             for arrays in parts:
                 counts += arrays.pop("counts")
                 _append(arrays, writer)

@@ -7,12 +7,4 @@ from wqa.training.start import Start
 from wqa.training.task import PairTask, Setup, Task
 from wqa.training.trainer import Trainer
 
-__all__ = [
-    "ExitTask",
-    "PairTask",
-    "Setup",
-    "Start",
-    "Task",
-    "Trainer",
-    "TrainingPairs",
-]
+__all__ = ["ExitTask", "PairTask", "Setup", "Start", "Task", "Trainer", "TrainingPairs"]

@@ -204,13 +204,6 @@ class MetricsFile:
         with storage_errors(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
-    def log_start(self, values: Dict[str, Any]) -> bool:
-        """Write the first line of a run, if there is none."""
-        is_new = not self.path.exists()
-        if is_new:
-            self.append({"update": 0, **values})
-        return is_new
-
     def keep_until(self, update: int) -> None:
         """Delete the lines after an update, and those that were not written completely."""
         if not self.path.exists():

@@ -46,11 +46,7 @@ def _openmp() -> ctypes.CDLL:
 
 
 #: Element types: oneDNN's number, and the NumPy type that carries it (bfloat16 as its 16 bits).
-TYPES = {
-    "bfloat16": (2, np.uint16),
-    "float32": (3, np.float32),
-    "int8": (5, np.int8),
-}
+TYPES = {"bfloat16": (2, np.uint16), "float32": (3, np.float32), "int8": (5, np.int8)}
 
 #: Instruction sets with which a precision is faster than float32: oneDNN's bits, and the name.
 NEEDED: Dict[str, Tuple[int, str]] = {
@@ -78,12 +74,9 @@ def library() -> ctypes.CDLL:
         path = next(file for file in files if file.name == "libdnnl.so.3").locate()
         library = ctypes.CDLL(str(path))
     except (importlib.metadata.PackageNotFoundError, StopIteration, OSError) as error:
-        raise MissingDependency(
-            name,
-            f"oneDNN's library cannot be loaded ({error or 'it is not installed'})",
-            "oneDNN 3.2",
-            f"install it on an x86-64 processor, {how_to_install('cpu')}",
-        ) from None
+        problem = f"oneDNN's library cannot be loaded ({error or 'it is not installed'})"
+        hint = f"install it on an x86-64 processor, {how_to_install('cpu')}"
+        raise MissingDependency(name, problem, "oneDNN 3.2", hint) from None
     # What oneDNN takes are pointers already; only results of other types than int are declared.
     library.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
     library.dnnl_primitive_desc_query_md.restype = Pointer
@@ -134,12 +127,9 @@ def check_precision(precision: str) -> None:
     check_choice("precision", precision, PRECISIONS)
     bits, name = NEEDED[precision]
     if bits and instruction_set() & bits != bits:
-        raise PrecisionError(
-            "precision",
-            f"{precision} on a processor without {name}",
-            f"a processor with {name}" + (" or AMX" if precision == "bfloat16" else ""),
-            "take precision float32, which runs everywhere",
-        )
+        problem, hint = f"{precision} on a processor without {name}", "take precision float32"
+        expected = f"a processor with {name}" + (" or AMX" if precision == "bfloat16" else "")
+        raise PrecisionError("precision", problem, expected, f"{hint}, which runs everywhere")
 
 
 def encoding_kind(precision: str) -> str:

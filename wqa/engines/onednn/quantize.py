@@ -24,7 +24,7 @@ from wqa.engines.inputs import EngineInputs
 from wqa.engines.onednn.layers import PackedLayers
 from wqa.engines.onednn.operations import PRODUCTS, Quantized
 from wqa.engines.onednn.packed_rows import PackedBatch, product_parameter
-from wqa.errors import OptionError, RunDirectoryError
+from wqa.errors import RunDirectoryError, check_range
 from wqa.text import pack_batches
 
 #: Tokens of a micro-batch while calibrating.
@@ -62,8 +62,7 @@ def quantize_network(
     OptionError
         If the strength is out of range.
     """
-    if not 0 <= strength <= 1:
-        raise OptionError("strength", strength, "a number from 0 to 1")
+    check_range("strength", strength, 0.0, 1.0)
     quantized: QuantizedLayers = []
     for network_inputs, own_pairs in inputs.calibration(pairs):
         quantized += _quantize_stages(network_inputs, own_pairs, strength)

@@ -32,13 +32,7 @@ import numpy as np
 from mxnet import autograd
 
 from wqa.config import BackboneConfig
-from wqa.engines.onednn.library import (
-    Memory,
-    cached,
-    count_streams,
-    count_threads,
-    openmp_threads,
-)
+from wqa.engines.onednn.library import Memory, cached, count_streams, count_threads, openmp_threads
 from wqa.engines.onednn.operations import Operations, address, view
 from wqa.engines.onednn.training_memory import (
     ADD,
@@ -193,11 +187,9 @@ class GradientEngine:
         whole = Chunk(*array.shape[:2])
         tokens, length = self._memory.tokens, self._memory.length
         if whole.rows > tokens or whole.length > length:
-            raise OptionError(
-                "tokens and length",
-                f"a mini-batch of {whole.pairs} x {whole.length} positions",
-                f"at most {tokens} positions in all and {length} a pair",
-            )
+            problem = f"a mini-batch of {whole.pairs} x {whole.length} positions"
+            expected = f"at most {tokens} positions in all and {length} a pair"
+            raise OptionError("tokens and length", problem, expected)
         check_process()
         mx.nd.waitall()
         return whole

@@ -36,11 +36,7 @@ _LARGE = 1024
 #: Multiple at which a constant begins, so that runtimes can map it.
 _ALIGNMENT = 4096
 
-_TYPES = {
-    "float32": TensorProto.FLOAT,
-    "int64": TensorProto.INT64,
-    "bool": TensorProto.BOOL,
-}
+_TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
 
 
 #: Operators whose result is true or false.

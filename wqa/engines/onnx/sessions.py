@@ -39,12 +39,9 @@ def runtime() -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise MissingDependency(
-            "onnxruntime",
-            f"the library cannot be imported ({error})",
-            "the extra onnx, or onnxruntime-gpu",
-            how_to_install("onnx"),
-        ) from None
+        problem, expected = f"the library cannot be imported ({error})", "the extra onnx"
+        hint = how_to_install("onnx")
+        raise MissingDependency("onnxruntime", problem, expected, hint) from None
     return onnxruntime
 
 
@@ -67,20 +64,12 @@ def check_runtime(config: EngineConfig) -> EngineConfig:
         If the engine, the precision or the device is not one of ONNX Runtime on this machine.
     """
     if config.engine not in ("auto", "onnxruntime"):
-        raise OptionError(
-            "engine",
-            f"{config.engine} for exported graphs",
-            "onnxruntime, or auto",
-            "name the run that was exported",
-        )
+        problem, hint = f"{config.engine} for exported graphs", "name the run that was exported"
+        raise OptionError("engine", problem, "onnxruntime, or auto", hint)
     if config.precision != "float32":
-        raise OptionError(
-            "precision",
-            f"{config.precision} for exported graphs",
-            "float32",
-            "quantize the graphs by the tool of ONNX Runtime, as docs/deployment.md says, or name "
-            "the run that was exported",
-        )
+        problem = f"{config.precision} for exported graphs"
+        hint = "quantize them as docs/deployment.md says, or name the run that was exported"
+        raise OptionError("precision", problem, "float32", hint)
     _provider(config.ctx)
     return dataclasses.replace(config, engine="onnxruntime")
 
@@ -94,12 +83,9 @@ def _provider(ctx: str) -> Tuple[str, Dict[str, Any]]:
     provider = PROVIDERS[kind]
     available = runtime().get_available_providers()
     if provider not in available:
-        raise DeviceError(
-            "ctx",
-            f"{ctx}, but ONNX Runtime has {', '.join(available)}",
-            provider,
-            'take ctx="cpu", or install onnxruntime-gpu in place of onnxruntime',
-        )
+        problem = f"{ctx}, but ONNX Runtime has {', '.join(available)}"
+        hint = 'take ctx="cpu", or install onnxruntime-gpu in place of onnxruntime'
+        raise DeviceError("ctx", problem, provider, hint)
     return provider, {"device_id": numbers[0]} if kind == "gpu" else {}
 
 
@@ -206,19 +192,15 @@ class OnnxEngine(PaddedEngine):
             )
         except Exception as error:  # the library's exceptions have no base class of their own
             reason = str(error).strip().partition("\n")[0]
-            raise RunDirectoryError(
-                path,
-                f"ONNX Runtime {library.__version__} cannot load it ({reason})",
-                "a graph of `wqa export --format onnx`",
-                "export the run again, or install a newer onnxruntime",
-            ) from None
+            problem = f"ONNX Runtime {library.__version__} cannot load it ({reason})"
+            expected = "a graph of `wqa export --format onnx`"
+            hint = "export the run again, or install a newer onnxruntime"
+            raise RunDirectoryError(path, problem, expected, hint) from None
         if provider not in session.get_providers():  # it falls back to the CPU with a warning
-            raise DeviceError(
-                "ctx",
-                f"{self._config.ctx}, which ONNX Runtime cannot use",
-                "a GPU with the CUDA and cuDNN of this onnxruntime-gpu",
-                'take ctx="cpu", or install the libraries that its messages name',
-            )
+            problem = f"{self._config.ctx}, which ONNX Runtime cannot use"
+            expected = "a GPU with the CUDA and cuDNN of this onnxruntime-gpu"
+            hint = 'take ctx="cpu", or install the libraries that its messages name'
+            raise DeviceError("ctx", problem, expected, hint)
         return session
 
     def _compute(

@@ -88,11 +88,7 @@ class ListConfig(NetworkConfig):
             raise OptionError("loss and recurrent", f"pointwise and {self.recurrent}", expected)
 
     def training_defaults(self) -> Dict[str, Any]:
-        return {
-            "epochs": 3,
-            "schedule": "slanted",
-            "learning_rate": LEARNING_RATES[self.loss],
-        }
+        return {"epochs": 3, "schedule": "slanted", "learning_rate": LEARNING_RATES[self.loss]}
 
 
 def uniform_by_fan_in() -> mx.init.Initializer:

@@ -31,13 +31,7 @@ from wqa.models.backbone import Backbone
 from wqa.models.exits import ExitConfig, ExitNetwork
 from wqa.models.heads import Branch, FirstPositionHead, Head, MeanHead, Stage
 from wqa.models.network import Network
-from wqa.pretrained.names import (
-    HUGGINGFACE,
-    Names,
-    array_names,
-    huggingface_names,
-    layer_names,
-)
+from wqa.pretrained.names import HUGGINGFACE, Names, array_names, huggingface_names, layer_names
 
 #: Outputs of a head's classifier, as in the authors' code.
 OUTPUTS = 2
