@@ -28,7 +28,7 @@ LAYERS = {
 LAYERS["inference"] = (LAYERS["training"] | {"cache", "retrieval"}) - {"training"}
 LAYERS["systems"] = LAYERS["inference"] | {"evaluation", "training", "inference"}
 LAYERS["tuning"] = {
-    *("errors", "config", "io", "data", "evaluation", "text", "models", "inference", "systems"),
+    *("errors", "config", "io", "data", "evaluation", "text", "models", "inference", "systems")
 }
 LAYERS["serve"] = {"errors", "config", "io", "data", "inference", "systems"}
 LAYERS["cluster"] = LAYERS["serve"] | {"cache"}

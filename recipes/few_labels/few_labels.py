@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What a few hundred labels are worth: MAP of a cascade, of BM25 and an encoder, and of their sums.
+"""What a few hundred labels are worth: MAP of BM25, an encoder, what they train, and sums of these.
 
     python recipes/few_labels/few_labels.py --selqa data/selqa --wikiqa data/wikiqa --out runs/few
 
 Whole questions of SelQA's dev and of WikiQA's train are drawn until they have 100, 300, 1,000 and
-3,000 candidates, for three seeds; a fifth of them is the dev part. A cascade is trained on the
-rest. The table has the MAP on development questions (half of SelQA's dev by sections, WikiQA's dev)
+3,000 candidates, for three seeds; a fifth of them is the dev part. A cascade and the encoder's own
+similarity are trained on the rest. The table has the MAP on development questions (half of SelQA's dev by sections, WikiQA's dev)
 and on test questions (150 of SelQA's, all answered ones of WikiQA's). The folders are those of
 ``data_scripts``. A training or a ranking that stands in --out is not repeated.
 """
@@ -33,9 +33,13 @@ METHODS = {
     "minilm": ["minilm"],
     "bm25+minilm": ["bm25", "minilm"],
     "cascade": ["cascade"],
-    "ensemble.json": ["bm25", "minilm", "cascade"],
+    "cascade/ensemble.json": ["bm25", "minilm", "cascade"],
+    "similarity": ["similarity"],
+    "similarity/ensemble.json": ["bm25", "similarity"],
 }
-TRAINING = ("--exits", "2,4,6", "--epochs", "4", "--learning-rate", "1e-4")
+#: Options of each system, and of both.
+SYSTEMS = {"cascade": ["--exits", "2,4,6"], "similarity": []}
+TRAINING = ("--epochs", "4", "--learning-rate", "1e-4")
 
 
 def answered(path):
@@ -93,22 +97,26 @@ def scores_of(options, run, corpus, name):
     return json.loads(path.read_text())
 
 
-def train(options, name):
-    """Train a cascade on a part, unless it is trained already."""
+def train(options, system, name):
+    """Train a system on a part, unless it is trained already; returns the name of the run."""
+    run = f"{system}_{name}"
     files = [f"--{part}={options.out / f'{name}_{part}.jsonl'}" for part in ("train", "dev")]
-    command = ["train", "cascade", "--encoder=minilm", *files, f"--out={options.out / name}"]
-    more = ["--warmup-share=0.1", "--long-questions=truncate", "--resume", "--seed", name[-1]]
-    if not (options.out / f"scores_{name}.json").exists() and wqa([*command, *TRAINING, *more]):
+    command = ["train", system, "--encoder=minilm", *files, f"--out={options.out / run}"]
+    command += [*SYSTEMS[system], *TRAINING, "--seed", name[-1]]
+    more = ["--warmup-share=0.1", "--long-questions=truncate", "--resume"]
+    if not (options.out / f"scores_{run}.json").exists() and wqa([*command, *more]):
         sys.exit(1)
+    return run
 
 
 def rows_of(options, corpus, size):
     """Rows of the table: mean MAP of each method, and its deviation over seeds."""
     maps = {(method, part): [] for method in METHODS for part in ("val", "test")}
     for seed in SEEDS:
-        name = f"{corpus}_{size}_{seed}"
-        train(options, name)
-        scores = {"cascade": scores_of(options, options.out / name, corpus, name)}
+        scores = {}
+        for system in SYSTEMS:
+            run = train(options, system, f"{corpus}_{size}_{seed}")
+            scores[system] = scores_of(options, options.out / run, corpus, run)
         for run in ("bm25", "minilm"):
             scores[run] = scores_of(options, run, corpus, f"{corpus}_{run}")
         for (method, part), values in maps.items():

@@ -143,9 +143,5 @@ def test_a_folder_with_files_that_cannot_be_read(noted, tmp_path):
     (docs / "c.pdf").write_bytes(b"%PDF")
     (docs / "d.html").write_text("<script>x</script>")
     error = noted("index", docs, "--out", tmp_path / "index")
-    for text in (
-        "b.txt: byte 1 is not",
-        "c.pdf: is a .pdf file",
-        "d.html: has no",
-    ):
+    for text in ("b.txt: byte 1 is not", "c.pdf: is a .pdf file", "d.html: has no"):
         assert text in error

@@ -77,10 +77,7 @@ def rank(run):
     from wqa import load_ranker
 
     ranking = load_ranker(run).rank(QUESTION, DOCUMENTS)
-    return {
-        "order": ranking.order.tolist(),
-        "relevance": ranking.relevance[ranking.order].tolist(),
-    }
+    return {"order": ranking.order.tolist(), "relevance": ranking.relevance[ranking.order].tolist()}
 
 
 if __name__ == "__main__":

@@ -102,13 +102,7 @@ def test_an_empty_overlap_is_an_error(folder):
 
 @pytest.mark.parametrize(
     "word, masked",
-    [
-        ("42", "##"),
-        ("mp3", "mp3"),
-        ("1990s", "####s"),
-        ("a1b22", "a#b##"),
-        ("٤٢", "٤٢"),
-    ],
+    [("42", "##"), ("mp3", "mp3"), ("1990s", "####s"), ("a1b22", "a#b##"), ("٤٢", "٤٢")],
 )
 def test_masked_digits(word, masked):
     assert mask_digits(word) == masked

@@ -21,8 +21,7 @@ from wqa.evaluation import read_run
 from wqa.io.files import lock_output
 
 asnq, corpus, trecqa, squad, wikiqa, squad_open = map(
-    importlib.import_module,
-    ("asnq", "corpus", "trecqa", "squad", "wikiqa", "squad_open"),
+    importlib.import_module, ("asnq", "corpus", "trecqa", "squad", "wikiqa", "squad_open")
 )
 fever, paragraphs, releases = map(importlib.import_module, ("fever", "paragraphs", "releases"))
 

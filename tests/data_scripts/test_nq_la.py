@@ -107,11 +107,7 @@ def example_of(key):
 
 
 TRAIN_KEY, DEV_KEY = key_of(False), key_of(True)
-TEXTS = (
-    "Rye bread is ( often ) sour .",
-    "The dough rests < 2 days >= .",
-    "It keeps for weeks .",
-)
+TEXTS = ("Rye bread is ( often ) sour .", "The dough rests < 2 days >= .", "It keeps for weeks .")
 
 
 @pytest.mark.parametrize("form", [dict, original])

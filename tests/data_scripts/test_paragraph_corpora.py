@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 mspp_examples, paragraphs, paragraph_files, texts, wikiqa = map(
-    importlib.import_module,
-    ("mspp_examples", "paragraphs", "paragraph_files", "texts", "wikiqa"),
+    importlib.import_module, ("mspp_examples", "paragraphs", "paragraph_files", "texts", "wikiqa")
 )
 read_paragraphs = paragraph_files.read_paragraphs
 
@@ -130,10 +129,7 @@ def test_wikitext_is_joined_as_it_stood(tmp_path):
     assert convert("wikitext", tmp_path, tmp_path / "out") == 0
     assert contents(tmp_path / "out" / "train.jsonl") == {
         "wikitext-1": (
-            (
-                "Rye keeps for a week.",
-                "Salt-baked rye keeps for 2.5 or 1,000 days (so they say).",
-            ),
+            ("Rye keeps for a week.", "Salt-baked rye keeps for 2.5 or 1,000 days (so they say)."),
             ('It "came" on sledges.',),
         ),
         "wikitext-2": (("Turku's quay = a landing.",),),

@@ -131,10 +131,7 @@ def test_the_top_has_the_relevance_of_the_whole():
 # Properties
 
 
-@given(
-    st.lists(st.floats(0, 1), min_size=1, max_size=80),
-    st.data(),
-)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=80), st.data())
 def test_any_probabilities(values, data):
     ties = st.lists(st.booleans(), min_size=len(values) - 1, max_size=len(values) - 1)
     differs = np.array(data.draw(ties), dtype=bool)

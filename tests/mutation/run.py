@@ -35,11 +35,11 @@ MODULES = {
     "wqa/inference/dropping.py": ["inference/test_dropping.py", "inference/test_cost.py"],
     "wqa/training/losses.py": ["training/test_losses.py", "training/test_distillation.py"],
     "wqa/training/schedules.py": [
-        *("training/test_updates.py", "training/test_training.py", "training/test_schedules.py"),
+        *("training/test_updates.py", "training/test_training.py", "training/test_schedules.py")
     ],
     "wqa/training/pairs.py": ["training/test_pairs.py", "text/test_store.py"],
     "wqa/engines/onednn/quantize.py": [
-        *("engines/test_engine.py", "systems/test_damaged_runs.py", "systems/mhs/test_mhs.py"),
+        *("engines/test_engine.py", "systems/test_damaged_runs.py", "systems/mhs/test_mhs.py")
     ],
     "data_scripts/wikiqa.py": ["data_scripts/test_wikiqa.py"],
     "data_scripts/corpus.py": ["data_scripts/test_wikiqa.py", "data_scripts/test_corpora.py"],

@@ -72,10 +72,7 @@ RECIPES = {
     },
     "dcbert/sentences": {"results/dcbert/sentences.tsv": "comparing classifier"},
     "cosinet/table2": {"results/cosinet/table2.tsv": "WO+RR MAP"},
-    "cosinet/table4": {
-        "results/cosinet/table4.tsv": "BERT",
-        "results/cosinet/table3.tsv": "WO+RR",
-    },
+    "cosinet/table4": {"results/cosinet/table4.tsv": "BERT", "results/cosinet/table3.tsv": "WO+RR"},
     "cosinet/table5": {"results/cosinet/claims_squad.txt": "WO+RR; Cosinet list BiRNN"},
     "cosinet/squad_small": {"results/cosinet/squad_small.tsv": "CA list BiRNN"},
     "cosinet/table6": {"results/cosinet/table6.tsv": "\nCA\t"},

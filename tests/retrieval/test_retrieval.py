@@ -558,9 +558,7 @@ class ExitRanker(NumberRanker):
 #: falls to rank 3, and the correct third rises to rank 1. Q2: no correct document.
 RETRIEVED = [
     Question(
-        "Q1",
-        "one ?",
-        (Candidate("1", 1, "D2"), Candidate("5", 0, "D9"), Candidate("7", 1, "D5")),
+        "Q1", "one ?", (Candidate("1", 1, "D2"), Candidate("5", 0, "D9"), Candidate("7", 1, "D5"))
     ),
     Question("Q2", "two ?", (Candidate("1", 0, "D1"), Candidate("1", 0, "D2"))),
     Question("Q3", "three ?", (Candidate("2", 1), Candidate("2", 0))),

@@ -135,8 +135,7 @@ def test_a_file_is_refused_wherever_it_is_cut(tmp_path):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(
-    "name",
-    ["head_3.out.bias", "backbone.layers.1.ffn_1.weight", "backbone.embeddings.word.weight"],
+    "name", ["head_3.out.bias", "backbone.layers.1.ffn_1.weight", "backbone.embeddings.word.weight"]
 )
 def test_a_parameter_that_is_not_finite_is_named(run, name, value):
     change_parameter(run, name, -1, value)
@@ -148,11 +147,7 @@ WRONG_VALUES = [
     (("backbone", "layer_norm_eps"), float("nan"), "layer_norm_eps: nan"),
     (("backbone", "dropout"), 1.5, "dropout: 1.5"),
     (("backbone", "num_layers"), 10**9, "num_layers: 1000000000"),
-    (
-        ("backbone", "num_layers"),
-        40,
-        "parameter .backbone.layers.*: none; expected float32",
-    ),
+    (("backbone", "num_layers"), 40, "parameter .backbone.layers.*: none; expected float32"),
     (("backbone", "units"), 2**30, "parameter .* of shape"),
     (("backbone", "vocab_size"), 2**31 - 1, "a tokenizer of|parameter .* of shape"),
     (("backbone", "num_heads"), 3, "multiple of the 3"),

@@ -259,10 +259,7 @@ def test_scores_of_other_data_are_refused(questions, data, inputs, tmp_path):
     count = len(pairs)
     edited = [question._replace(question=question.question + " ?") for question in questions]
     fewer = [*questions[:3], questions[3]._replace(candidates=questions[3].candidates[:1])]
-    for name, some, missing in (
-        ("other", edited, count),
-        ("fewer", [*fewer, *questions[4:]], 1),
-    ):
+    for name, some, missing in (("other", edited, count), ("fewer", [*fewer, *questions[4:]], 1)):
         folder = write_folder(tmp_path / name, some, by_length)
         with pytest.raises(DataError, match=f"{missing} of {count} training candidates") as error:
             scores_of_teachers([StoredScores(folder)], pairs, str(data))

@@ -125,7 +125,7 @@ def attach_engines(
     """Let an engine compute each encoder of a network, or the network as a whole."""
     engines: List[GradientEngine] = []
     if choose_training_engine(network, config) == "onednn":
-        for backbone in network.encoders:
+        for backbone in dict.fromkeys(network.encoders):  # which may share one
             engine = GradientEngine(backbone.config, config.precision, tokens, length)
             backbone.attach(engine)
             engines.append(engine)

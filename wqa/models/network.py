@@ -40,6 +40,14 @@ class NetworkConfig:
         """
         return "scores"
 
+    @property
+    def starts_as(self) -> str:
+        """Similarity by which the network of an encoder ranks before its first update.
+
+        It is the rule of a `wqa.data.probe.BaselineName`, and empty where parts are new.
+        """
+        return ""
+
     def training_defaults(self) -> Dict[str, Any]:
         """Defaults of fields of `wqa.config.TrainingConfig` that are the system's own, by name."""
         return {}

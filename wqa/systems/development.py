@@ -135,11 +135,14 @@ class Comparison:
         count = sum(end <= _COMPARED for end in ends)
         self.questions = questions[: max(count, 1)]
         self._options = {"long_questions": "truncate", **dataclasses.asdict(dev.engine)}
-        names = ["bm25", *_start_as_ranker(encoder, init)]
+        starts_as = dev.own_config.starts_as
+        names = ["bm25", *_start_as_ranker(encoder, init, starts_as or "maxsim")]
         self._scores = {name: self._ranked_by(name) for name in names}
         self.figures = {name: self._figures([name]) for name in names}
         if len(names) > 1:
             self.figures["+".join(names)] = self._figures(names)
+        # A run that starts as a ranker takes its place.
+        self._beside_run = names[:1] if starts_as else names
 
     def _ranked_by(self, ranker: str) -> List[np.ndarray]:
         """Scores of the candidates of each question."""
@@ -162,13 +165,13 @@ class Comparison:
 
     def finish(self, run: pathlib.Path, update: int) -> None:
         """Evaluate a trained run beside the others, write the ensemble, and say which is best."""
-        names = list(self._scores)
         best = max(self.figures, key=lambda name: self.figures[name]["map"])
         self._scores["."] = self._ranked_by(str(run))
-        own, ensemble = self._figures(["."]), self._figures([*names, "."])
+        members = [*self._beside_run, "."]
+        own, ensemble = self._figures(["."]), self._figures(members)
         self.figures.update({"run": own, ENSEMBLE: ensemble})
         MetricsFile(run / "metrics.jsonl").append({"update": update, "compared": self.figures})
-        write_json(run / ENSEMBLE, {"ensemble": [*names, "."], "combine": "scores"})
+        write_json(run / ENSEMBLE, {"ensemble": members, "combine": "scores"})
         LOGGER.info(self.described())
         path = printable(str(run / ENSEMBLE))
         if own["map"] < self.figures[best]["map"]:
@@ -178,10 +181,10 @@ class Comparison:
         note_few_questions(len(self.questions), map=own["map"])
 
 
-def _start_as_ranker(encoder: str, init: str) -> List[str]:
+def _start_as_ranker(encoder: str, init: str, rule: str) -> List[str]:
     """Name of the ranker that a training starts from, if it can rank; paths are absolute."""
     if encoder:
         path = os.path.abspath(encoder) if os.path.exists(encoder) else encoder
-        return [path if path in INSTALLED else f"maxsim:{path}"]
+        return [path if path in INSTALLED and rule == "maxsim" else f"{rule}:{path}"]
     ranks = bool(init) and (probe(init).kind == "huggingface" or run_kind(init) == "scores")
     return [os.path.abspath(init)] if ranks else []

@@ -103,6 +103,61 @@ def test_runs_lend_their_encoders(tiny_run, dcbert_run, questions):
         assert np.isfinite(ranker.rank("why ?", texts).scores).all()
 
 
+# Training
+
+
+@pytest.mark.parametrize("engine", ["mxnet", pytest.param("onednn", marks=needs_onednn)])
+@pytest.mark.parametrize("interaction", ["maxsim", "cosine"])
+def test_training_starts_as_the_untrained_ranker(
+    tiny_encoder, questions, tmp_path, engine, interaction
+):
+    untrained, scores = f"{interaction}:{tiny_encoder}", {}
+    data = [f"--{part}={builtin_path(part)}" for part in ("train", "dev")]
+    for rate in ("1e-9", "1e-3"):
+        options = ["--engine", engine, "--interaction", interaction, "--learning-rate", rate]
+        options += ["--encoder", str(tiny_encoder), "--max-updates", "4", "--log-every", "1"]
+        assert main(["train", "similarity", *data, "--out", str(tmp_path / rate), *options]) == 0
+        ranker = load_ranker(tmp_path / rate)
+        scores[rate] = [ranking.scores for ranking in ranker.rank_all(questions)]
+    first = [ranking.scores for ranking in load_ranker(untrained).rank_all(questions)]
+    np.testing.assert_allclose(np.concatenate(scores["1e-9"]), np.concatenate(first), atol=1e-3)
+    assert np.abs(np.concatenate(scores["1e-3"]) - np.concatenate(first)).max() > 0.1
+    run = tmp_path / "1e-3"
+    again = load_ranker(f"{interaction}:{run}").rank_all(questions)
+    for ranking, own in zip(again, scores["1e-3"]):
+        np.testing.assert_allclose(ranking.scores, own, atol=1e-4)
+    *_, compared = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    assert list(compared["compared"])[:2] == ["bm25", untrained]
+    # The run stands for the ranker that it was.
+    assert json.loads((run / "ensemble.json").read_text())["ensemble"] == ["bm25", "."]
+
+
+def test_labels_teach_an_encoder_which_texts_match(tiny_encoder, questions, tmp_path):
+    run = tmp_path / "run"
+    data = ["train", "similarity", "--train", TEST]
+    more = ["--epochs", 30, "--learning-rate", 3e-3, "--seed", 1, "--tokens-per-batch", 800]
+    assert main([*map(str, [*data, "--encoder", tiny_encoder, "--out", run, *more])]) == 0
+    orders = (ranking.order for ranking in load_ranker(run).rank_all(questions))
+    assert all(question.labels[order[0]] for question, order in zip(questions, orders))
+    again = tmp_path / "again"
+    more = ["--max-updates", 1, "--learning-rate", 1e-9]
+    assert main([*map(str, [*data, "--init", run, "--out", again, *more])]) == 0
+    rankings = (load_ranker(each).rank_all(questions) for each in (run, again))
+    for first, second in zip(*rankings):
+        np.testing.assert_allclose(first.scores, second.scores, atol=1e-3)
+
+
+def test_settings_of_a_similarity_are_checked(tiny_encoder, tmp_path, capsys):
+    command = ["train", "similarity", "--encoder", str(tiny_encoder), "--train", str(TEST)]
+    for option, error in (
+        ("--interaction=dot", "invalid choice: 'dot' (choose from 'maxsim', 'cosine')"),
+        ("--question-length=2", "--question-length: 2; expected a whole number from 3"),
+        ("--question-length=9999", "--question-length: 9999; expected a whole number from 3"),
+    ):
+        assert main([*command, "--out", str(tmp_path / "run"), option]) == 2
+        assert error in capsys.readouterr().err
+
+
 # Names
 
 

@@ -93,10 +93,7 @@ def test_an_over_long_question_is_an_error_truncated_or_skipped():
 
 def test_rows_are_padded_behind_their_segments():
     inputs = make(positions="slots")
-    joints = [
-        join(inputs, [11], [[12]]),
-        join(inputs, [11, 12], [[12, 13], [14, 15, 16, 17]]),
-    ]
+    joints = [join(inputs, [11], [[12]]), join(inputs, [11, 12], [[12, 13], [14, 15, 16, 17]])]
     arrays = dict(zip(inputs.names, inputs.pad(joints)))
     assert arrays["token_ids"].shape == (2, 16)
     assert arrays["token_ids"][0].tolist() == [2, 11, 3, 2, 12, 3] + [PADDING] * 10

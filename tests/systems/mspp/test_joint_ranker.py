@@ -129,12 +129,7 @@ def test_an_exported_network_has_the_same_scores(tmp_path, joint_run):
 
 @needs_onednn
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"head": "AE_k", "positions": "slots"},
-        {"k": 2, "missing": "visible"},
-    ],
+    "options", [{}, {"head": "AE_k", "positions": "slots"}, {"k": 2, "missing": "visible"}]
 )
 def test_onednn_scores_as_mxnet(family_encoder, options):
     slow, fast = (make(family_encoder, engine, **options) for engine in ("mxnet", "onednn"))

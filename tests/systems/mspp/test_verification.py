@@ -114,12 +114,7 @@ def shared_verifier(tiny_encoder):
 
 @pytest.mark.parametrize(
     "claim, evidence",
-    [
-        ("", ["x"]),
-        ("\x00", ["x"]),
-        ("what ?", "cave"),
-        ("what ?", ["cave", None]),
-    ],
+    [("", ["x"]), ("\x00", ["x"]), ("what ?", "cave"), ("what ?", ["cave", None])],
 )
 def test_what_is_no_claim_is_refused(shared_verifier, claim, evidence):
     with pytest.raises(InputError):

@@ -16,4 +16,12 @@ SYSTEMS = (
         ranker="wqa.systems.dcbert.ranker.DecoupledRanker",
         inputs="wqa.text.SplitInputs",
     ),
+    System(
+        name="similarity",
+        help="an encoder of question and document apart, compared as without training",
+        network="wqa.systems.dcbert.similarity.SimilarityNetwork",
+        task="wqa.systems.dcbert.task.SimilarityTask",
+        ranker="wqa.systems.dcbert.similarity.SimilarityRanker",
+        inputs="wqa.text.SplitInputs",
+    ),
 )

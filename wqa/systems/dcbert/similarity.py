@@ -1,4 +1,4 @@
-"""Zero-shot ranking by a bi-encoder: the similarity of a question's and a document's encodings.
+"""Ranking by a bi-encoder: the similarity of a question's and a document's encodings.
 
 A bi-encoder encodes both texts independently. ``cosine`` compares the means of their encodings
 (Reimers and Gurevych 2019, "Sentence-BERT", section 3). ``maxsim`` is late interaction: for each
@@ -6,32 +6,33 @@ token of the question it takes the most similar token of the document (Khattab a
 "ColBERT", section 3.3), here the mean over the question's tokens and not their sum, so that
 questions of all lengths share one scale. Neither has parameters of its own.
 
-Shapes: B pairs, N positions of a question, M of a document, C units.
-
-Zero-shot rankers: the similarity of texts that a pretrained bi-encoder encodes independently.
-
 An encoder that was trained to match texts, such as all-MiniLM-L6-v2, ranks without further
-training. Questions and candidates are encoded as by DC-BERT's ranker, and candidates may come from
-a document cache.
+training, and labelled pairs train it from there. Questions and candidates are encoded as by
+DC-BERT's ranker, and candidates may come from a document cache.
+
+Shapes: B pairs, N positions of a question, M of a document, C units.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Sequence
 
 from wqa.models.runtime import Tensor
 
 from mxnet.gluon import HybridBlock
 
-from wqa.config.encoders import SIMILARITIES
+from wqa.config import BackboneConfig
+from wqa.config.encoders import MOST_LAYERS, SIMILARITIES, check_length
+from wqa.config.systems import option
 from wqa.engines.choice import build_engine
 from wqa.engines.engine import Engine
 from wqa.engines.onednn.quantize import QuantizedLayers
+from wqa.errors import OptionError, check_choice, check_range
 from wqa.models.backbone import Backbone
 from wqa.models.network import Network, NetworkConfig
 from wqa.systems.dcbert.interactions import padding_of
-from wqa.systems.dcbert.network import DecoupledPath
+from wqa.systems.dcbert.network import LEAST_QUESTION, DecoupledPath
 from wqa.systems.dcbert.ranker import DecoupledRanker
 from wqa.text import SplitInputs, Tokenizer
 
@@ -53,49 +54,90 @@ class SimilarityConfig(NetworkConfig):
         ``maxsim`` compares the tokens of both texts, ``cosine`` the means of their encodings.
     question_length : int
         Greatest length of a question in tokens, special tokens included.
+
+    Raises
+    ------
+    OptionError
+        If the similarity is unknown, or a question has no room for a token.
     """
 
-    interaction: str = SIMILARITIES[0]
-    question_length: int = 256
+    interaction: str = option(SIMILARITIES[0], "what is compared: maxsim tokens, cosine means")
+    question_length: int = option(64, "greatest length of a question in tokens")
+
+    #: Values that some fields are limited to.
+    CHOICES = {"interaction": SIMILARITIES}
+
+    def __post_init__(self) -> None:
+        check_choice("interaction", self.interaction, SIMILARITIES)
+        check_range("question_length", self.question_length, LEAST_QUESTION, MOST_LAYERS)
+
+    @property
+    def starts_as(self) -> str:
+        return self.interaction
 
 
 class SimilarityNetwork(Network):
-    """Two encoders, which may be one, and the similarity of their encodings.
+    """An encoder of both texts, or one of each, and the similarity of their encodings.
 
     Inputs are ``question_ids``, (B, N), int32, ``question_valid``, (B,), ``document_ids``, (B, M),
     int32, and ``document_valid``, (B,); the output is (B,) log-odds.
 
     Parameters
     ----------
-    question_encoder, document_encoder : Backbone
-        Encoders with their parameters.
-    config : SimilarityConfig
+    backbone : BackboneConfig
+        Sizes of the encoders.
+    config : SimilarityConfig, optional
         Similarity, and the greatest length of a question.
+    encoders : sequence of Backbone, optional
+        Encoders of questions and of documents; by default a new one of both.
+
+    Raises
+    ------
+    OptionError
+        If there is no encoder.
     """
 
     Config = SimilarityConfig
 
     def __init__(
         self,
-        question_encoder: Backbone,
-        document_encoder: Backbone,
-        config: SimilarityConfig,
+        backbone: BackboneConfig,
+        config: Optional[SimilarityConfig] = None,
+        encoders: Sequence[Backbone] = (),
         **kwargs,
     ) -> None:
-        super().__init__(document_encoder.config, config, **kwargs)
-        self.question_encoder = question_encoder
-        self.document_encoder = document_encoder
-        self.similarity = Similarity(config.interaction)
+        super().__init__(backbone, config, **kwargs)
+        if backbone is None:
+            raise OptionError("backbone", "none", "the sizes of the network's encoder")
+        with self.name_scope():
+            question, self.backbone = encoders or [Backbone(backbone)] * 2
+        if question is not self.backbone:
+            self.register_child(question, "question")
+        self.similarity = Similarity(self.own_config.interaction)
+
+    @property
+    def question_encoder(self) -> Backbone:
+        """Encoder of questions."""
+        return self._children.get("question", self.backbone)
+
+    @property
+    def document_encoder(self) -> Backbone:
+        return self.backbone
 
     @property
     def encoders(self) -> List[Backbone]:
         return [self.question_encoder, self.document_encoder]
+
+    def path(self) -> DecoupledPath:
+        """The network from token ids to the score, whose inputs may hold each text once."""
+        return DecoupledPath(self, self.similarity)
 
     def text_inputs(
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
     ) -> SplitInputs:
         """Inputs of questions and documents apart; ``max_length`` is that of a document."""
         length = self.own_config.question_length
+        check_length(max(length, max_length), self.max_positions)
         return SplitInputs(tokenizer, max_length, length, long_questions)
 
     def interaction_path(self) -> HybridBlock:
@@ -106,7 +148,7 @@ class SimilarityNetwork(Network):
         return [0.0]  # no product with weights follows the encoders
 
     def hybrid_forward(self, F, *texts: Tensor) -> Tensor:
-        return DecoupledPath(self, self.similarity)(*texts)
+        return self.path()(*texts)
 
 
 class Similarity(HybridBlock):
@@ -207,6 +249,7 @@ def build_similarity(
     **options: Any,
 ) -> SimilarityRanker:
     """Build the ranker of a similarity from the encoders of both texts."""
-    network = SimilarityNetwork(question, document, SimilarityConfig(rule, max_length))
+    config = SimilarityConfig(rule, max_length)
+    network = SimilarityNetwork(document.config, config, [question, document])
     inputs = network.text_inputs(tokenizer, max_length, long_questions)
     return SimilarityRanker(network, inputs, system=rule, **options)

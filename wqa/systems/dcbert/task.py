@@ -23,7 +23,7 @@ from wqa.models.heads import FirstPositionHead
 from wqa.text import bucketed, plan_batches
 from wqa.training.schedules import ExitTask
 from wqa.training.start import Origin, Start, fill_from
-from wqa.training.task import Arrays
+from wqa.training.task import Arrays, PairTask
 
 
 class DCBERTTask(ExitTask):
@@ -86,16 +86,40 @@ class DCBERTTask(ExitTask):
         return plan
 
     def network_inputs(self, batch: Arrays) -> List[mx.nd.NDArray]:
-        texts, rows = [], []
-        for name in ("question", "document"):
-            ids, valid, of_pair = _distinct(batch[f"{name}_ids"], batch[f"{name}_valid"])
-            texts += [ids, valid]
-            rows.append(of_pair)
-        return texts + rows
+        return _each_once(batch)
 
     def scores(self, batch: Arrays, update: int) -> mx.nd.NDArray:
         path = self._paths[self.drawn_exit(update)]
         return path(*self.network_inputs(batch)).reshape((-1,))
+
+
+class SimilarityTask(PairTask):
+    """Labelled pairs for a `wqa.systems.dcbert.similarity.SimilarityNetwork`.
+
+    It takes the parameters of `PairTask`.
+    """
+
+    taught_scores = 1
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._path = self.network.path()
+
+    def hybridize(self, active: bool) -> None:
+        self._path.hybridize(active)
+
+    def scores(self, batch: Arrays, update: int) -> mx.nd.NDArray:
+        return self._path(*_each_once(batch))
+
+
+def _each_once(batch: Arrays) -> List[mx.nd.NDArray]:
+    """Inputs of a path that hold each text of a batch once, and the rows that each pair reads."""
+    texts, rows = [], []
+    for name in ("question", "document"):
+        ids, valid, of_pair = _distinct(batch[f"{name}_ids"], batch[f"{name}_valid"])
+        texts += [ids, valid]
+        rows.append(of_pair)
+    return texts + rows
 
 
 def _groups(
