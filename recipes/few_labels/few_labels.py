@@ -5,9 +5,10 @@
 
 Whole questions of SelQA's dev and of WikiQA's train are drawn until they have 100, 300, 1,000 and
 3,000 candidates, for three seeds; a fifth of them is the dev part. A cascade and the encoder's own
-similarity are trained on the rest. The table has the MAP on development questions (half of SelQA's dev by sections, WikiQA's dev)
-and on test questions (150 of SelQA's, all answered ones of WikiQA's). The folders are those of
-``data_scripts``. A training or a ranking that stands in --out is not repeated.
+similarity are trained on the rest. The table has the MAP on development questions (half of SelQA's
+dev by sections, WikiQA's dev) and on test questions (150 of SelQA's, all answered ones of
+WikiQA's). The folders are those of ``data_scripts``. A training or a ranking that stands in --out
+is not repeated.
 """
 
 import argparse
