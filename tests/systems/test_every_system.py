@@ -28,6 +28,7 @@ TRAININGS = {
     "cascade in steps": ("cascade", {"tokens_per_update": 1600}, {"exits": (1, 3)}),
     "mhs": ("mhs", {}, {"body": 1, "exits": (1,)}),
     "dcbert": ("dcbert", {"accumulate": 2}, {"question_length": 40, "layers": 2, "exits": (1,)}),
+    "similarity": ("similarity", {"accumulate": 2}, {"question_length": 40}),
     "mspp": ("mspp", {}, {**JOINT, "positions": "slots"}),
     "mspp_claims": ("mspp_claims", {}, JOINT),
     "mspp_pretraining": ("mspp_pretraining", {}, JOINT),
@@ -94,6 +95,8 @@ def test_a_stopped_training_resumes_to_the_same_bits(
         ("mspp_claims", JOINT),
         ("mspp_claims", {**JOINT, "head": "AE_1"}),
         ("mspp_pretraining", JOINT),
+        ("similarity", {}),
+        ("similarity", {"interaction": "cosine"}),
     ],
 )
 def test_onednn_has_the_gradients_of_mxnet(system, options, family_encoder, claims, tmp_path):

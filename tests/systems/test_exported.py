@@ -231,6 +231,8 @@ def saved(tiny_encoder, tmp_path):
         ("dcbert", {"question_length": 24, "layers": 2, "classifier": "comparison"}),
         ("dcbert", {"question_length": 24, "interaction": "linear"}),
         ("dcbert", {"question_length": 24, "interaction": "lstm"}),
+        ("similarity", {"question_length": 24}),
+        ("similarity", {"question_length": 24, "interaction": "cosine"}),
     ],
 )
 def test_every_system_ranks_from_its_export(saved, questions, system, options):

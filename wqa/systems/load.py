@@ -136,7 +136,7 @@ def load_ranker(
     -------
     Ranker
         A `CascadeRanker`, the system's own ranker, a `SequentialRanker`, an `EnsembleRanker`, a
-        `wqa.systems.dcbert.similarity.SimilarityRanker`, a `Baseline`, or a `WindowRanker` around
+        `wqa.systems.dcbert.ranker.SimilarityRanker`, a `Baseline`, or a `WindowRanker` around
         one of them.
 
     Raises

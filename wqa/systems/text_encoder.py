@@ -63,7 +63,7 @@ def load_similarity(
     Returns
     -------
     Ranker
-        A `wqa.systems.dcbert.similarity.SimilarityRanker`.
+        A `wqa.systems.dcbert.ranker.SimilarityRanker`.
 
     Raises
     ------

@@ -27,7 +27,7 @@ UNARY = {name.title(): (name,) for name in ("abs", "exp", "floor", "log", "relu"
 #: MXNet's names of arithmetic on two inputs, or on one and a number, by ONNX's.
 ARITHMETIC = {
     "Add": ("broadcast_add", "elemwise_add", "_plus_scalar"),
-    "Div": ("broadcast_div", "_div_scalar"),
+    "Div": ("broadcast_div", "elemwise_div", "_div_scalar"),
     "Max": ("_maximum_scalar",),
     "Min": ("broadcast_minimum", "_minimum_scalar"),
     "Mul": ("broadcast_mul", "elemwise_mul", "_mul_scalar"),
@@ -224,8 +224,9 @@ def dense(graph: Graph, value: Value, weight: Value, bias: Optional[Value] = Non
     """Product with a transposed matrix, and a sum. Shapes: `weight` (out, in), `bias` (out,)."""
     array = graph.array(weight)
     if array is None:
-        raise refusal("FullyConnected with a weight that is no parameter")
-    transposed = graph.constant(array.T, f"{weight.name}.transposed")
+        transposed = graph.permute(weight, [1, 0])
+    else:
+        transposed = graph.constant(array.T, f"{weight.name}.transposed")
     sizes = (*value.sizes[:-1], weight.sizes[0])
     product = graph.node("MatMul", value, transposed, sizes=sizes)
     return product if bias is None else graph.node("Add", product, graph.plain(bias))
@@ -261,6 +262,12 @@ def layer_norm(graph: Graph, node: Node) -> Value:
     node.check(axis=(-1, value.rank - 1))
     epsilon = float(node.attribute("eps", 1e-5))
     return graph.node("LayerNormalization", value, gamma, beta, axis=-1, epsilon=epsilon)
+
+
+def l2_normalization(graph: Graph, node: Node) -> Value:
+    """Rows divided by their Euclidean length."""
+    node.check(mode=("instance",))
+    return graph.node("LpNormalization", node.inputs[0], axis=-1, p=2)
 
 
 def convolution(graph: Graph, node: Node) -> Value:
@@ -346,6 +353,7 @@ OPERATORS: Dict[str, Translate] = {
     "Convolution": convolution,
     "Dropout": identity,
     "FullyConnected": fully_connected,
+    "L2Normalization": l2_normalization,
     "LayerNorm": layer_norm,
     "LeakyReLU": leaky_relu,
     "RNN": recurrence,

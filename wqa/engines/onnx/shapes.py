@@ -261,5 +261,5 @@ SHAPES: Dict[str, Translate] = {
 PLAIN = {
     *("Concat", "Convolution", "Embedding", "FullyConnected", "LayerNorm", "SequenceReverse"),
     *("SliceChannel", "SwapAxis", "_np_cumsum", "max", "reshape_like", "slice_axis", "stack"),
-    *("sum", "take", "transpose", "where"),
+    *("L2Normalization", "sum", "take", "transpose", "where"),
 }

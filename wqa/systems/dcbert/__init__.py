@@ -21,7 +21,7 @@ SYSTEMS = (
         help="an encoder of question and document apart, compared as without training",
         network="wqa.systems.dcbert.similarity.SimilarityNetwork",
         task="wqa.systems.dcbert.task.SimilarityTask",
-        ranker="wqa.systems.dcbert.similarity.SimilarityRanker",
+        ranker="wqa.systems.dcbert.ranker.SimilarityRanker",
         inputs="wqa.text.SplitInputs",
     ),
 )

@@ -324,20 +324,9 @@ class DecoupledTransformer(Network):
         return DecoupledPath(self, self.interaction_path(index))
 
     def graph_parts(self, arrays: Mapping[str, str]) -> List[GraphPart]:
-        """Both encoders, so that encodings can be stored, the interaction, and its stages."""
-        text = {"token_ids": "int32 (B, L)", "valid_length": "float32 (B,)"}
-        parts = []
-        for name, encoder in zip(("question", "document"), self.encoders):
-            compute = functools.partial(_encode, encoder)
-            parts.append(GraphPart(name, compute, text, ("last_hidden_state",)))
-        units = self.config.units
-        encodings = {
-            "question": f"float32 (B, N, {units})",
-            "question_valid": "float32 (B,)",
-            "document": f"float32 (B, M, {units})",
-            "document_valid": "float32 (B,)",
-        }
-        parts.append(GraphPart("interaction", self.interaction_path(), encodings))
+        """Both encoders, the interaction, and its stages."""
+        parts, units = parts_apart(self), self.config.units
+        encodings = parts[-1].inputs
         stages: List[Any] = list(self.encoder_stages())
         if len(stages) > 1:
             stages[0] = functools.partial(_joined, self.join(), stages[0])
@@ -361,6 +350,23 @@ class DecoupledTransformer(Network):
         # The blocks of the path share the tables.
         path = self.path(len(self.exits) - 1)
         return F.reshape(path(*texts), (-1,))
+
+
+def parts_apart(network: Any) -> List[GraphPart]:
+    """Both encoders, so that encodings can be stored, and the interaction."""
+    text = {"token_ids": "int32 (B, L)", "valid_length": "float32 (B,)"}
+    parts = []
+    for name, encoder in zip(("question", "document"), network.encoders):
+        compute = functools.partial(_encode, encoder)
+        parts.append(GraphPart(name, compute, text, ("last_hidden_state",)))
+    units = network.config.units
+    encodings = {
+        "question": f"float32 (B, N, {units})",
+        "question_valid": "float32 (B,)",
+        "document": f"float32 (B, M, {units})",
+        "document_valid": "float32 (B,)",
+    }
+    return [*parts, GraphPart("interaction", network.interaction_path(), encodings)]
 
 
 def _joined(join: HybridBlock, stage: Stage, *encodings: Tensor) -> Any:

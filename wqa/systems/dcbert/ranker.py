@@ -7,6 +7,7 @@ then rank as a cascade does: in micro-batches of pairs, with drops between exits
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -16,10 +17,11 @@ from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.engine import Engine
 from wqa.engines.inputs import EngineInputs, TextInputs, as_float32, pad_encodings
+from wqa.errors import OptionError
 from wqa.inference.document_cache import DocumentCache, open_cache
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.exit_ranker import CascadeRanker
-from wqa.inference.loop import GroupPairs, check_ids
+from wqa.inference.loop import GroupPairs, build_engine, check_ids
 from wqa.text import PairInputs, SplitPair, TextInput
 
 if TYPE_CHECKING:
@@ -256,3 +258,32 @@ class DecoupledRanker(CascadeRanker):
     def _read(self, rows: np.ndarray) -> np.ndarray:
         """Rows of a text that the interaction reads."""
         return rows[:1].copy() if self.reads_first else rows
+
+
+class SimilarityRanker(DecoupledRanker):
+    """Ranks by `wqa.systems.dcbert.similarity.SimilarityNetwork`.
+
+    The engine and the precision are those of the encoders. MXNet, or ONNX Runtime for an exported
+    network, compares their encodings, in float32.
+
+    Parameters
+    ----------
+    network : SimilarityNetwork
+        Network with its parameters on the engine's device.
+    inputs : SplitInputs
+        Token ids of both texts apart.
+    **options
+        Further parameters of `DecoupledRanker`.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency, DataError
+        As `DecoupledRanker`.
+    """
+
+    def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
+        if self._config.precision == "int8" and quantized is None:
+            hint = f"rank by {self.network.own_config.interaction}:RUN, calibrated as it is loaded"
+            raise OptionError("precision", "int8 of a run of similarity", "another one", hint)
+        config = dataclasses.replace(self._config, engine="mxnet", precision="float32")
+        return build_engine(self.engine_inputs(self.network, self.inputs), config, None)

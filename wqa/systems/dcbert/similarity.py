@@ -16,7 +16,7 @@ Shapes: B pairs, N positions of a question, M of a document, C units.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Mapping, Optional, Sequence
 
 from wqa.models.runtime import Tensor
 
@@ -25,15 +25,12 @@ from mxnet.gluon import HybridBlock
 from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS, SIMILARITIES, check_length
 from wqa.config.systems import option
-from wqa.engines.choice import build_engine
-from wqa.engines.engine import Engine
-from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import OptionError, check_choice, check_range
 from wqa.models.backbone import Backbone
-from wqa.models.network import Network, NetworkConfig
+from wqa.models.network import GraphPart, Network, NetworkConfig
 from wqa.systems.dcbert.interactions import padding_of
-from wqa.systems.dcbert.network import LEAST_QUESTION, DecoupledPath
-from wqa.systems.dcbert.ranker import DecoupledRanker
+from wqa.systems.dcbert.network import LEAST_QUESTION, DecoupledPath, parts_apart
+from wqa.systems.dcbert.ranker import SimilarityRanker
 from wqa.text import SplitInputs, Tokenizer
 
 #: Log-odds for a unit of similarity: the inverse temperature of the softmax over cosines that
@@ -80,7 +77,8 @@ class SimilarityNetwork(Network):
     """An encoder of both texts, or one of each, and the similarity of their encodings.
 
     Inputs are ``question_ids``, (B, N), int32, ``question_valid``, (B,), ``document_ids``, (B, M),
-    int32, and ``document_valid``, (B,); the output is (B,) log-odds.
+    int32, and ``document_valid``, (B,), or each text once, as `DecoupledPath` takes them; the
+    output is (B,) log-odds.
 
     Parameters
     ----------
@@ -128,10 +126,6 @@ class SimilarityNetwork(Network):
     def encoders(self) -> List[Backbone]:
         return [self.question_encoder, self.document_encoder]
 
-    def path(self) -> DecoupledPath:
-        """The network from token ids to the score, whose inputs may hold each text once."""
-        return DecoupledPath(self, self.similarity)
-
     def text_inputs(
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
     ) -> SplitInputs:
@@ -144,11 +138,14 @@ class SimilarityNetwork(Network):
         """The network after the encoders, `Similarity`."""
         return self.similarity
 
+    def graph_parts(self, arrays: Mapping[str, str]) -> List[GraphPart]:
+        return parts_apart(self)
+
     def stage_work(self) -> List[float]:
         return [0.0]  # no product with weights follows the encoders
 
     def hybrid_forward(self, F, *texts: Tensor) -> Tensor:
-        return self.path()(*texts)
+        return DecoupledPath(self, self.similarity)(*texts)
 
 
 class Similarity(HybridBlock):
@@ -211,32 +208,6 @@ def _lengths_of_rows(F, rows: Tensor) -> Tensor:
     ones = F.ones_like(first)  # (1, C)
     squares = F.FullyConnected(F.square(rows), ones, num_hidden=1, no_bias=True, flatten=False)
     return F.sqrt(squares) + 1e-12
-
-
-class SimilarityRanker(DecoupledRanker):
-    """Ranks by `wqa.systems.dcbert.similarity.SimilarityNetwork`.
-
-    The engine and the precision are those of the encoders. MXNet compares their encodings, in
-    float32.
-
-    Parameters
-    ----------
-    network : SimilarityNetwork
-        Network with its parameters on the engine's device.
-    inputs : SplitInputs
-        Token ids of both texts apart.
-    **options
-        Further parameters of `wqa.systems.dcbert.ranker.DecoupledRanker`.
-
-    Raises
-    ------
-    OptionError, DeviceError, PrecisionError, MissingDependency, DataError
-        As `wqa.systems.dcbert.ranker.DecoupledRanker`.
-    """
-
-    def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
-        config = dataclasses.replace(self._config, engine="mxnet", precision="float32")
-        return build_engine(self.engine_inputs(self.network, self.inputs), config)
 
 
 def build_similarity(

@@ -101,15 +101,8 @@ class SimilarityTask(PairTask):
 
     taught_scores = 1
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._path = self.network.path()
-
-    def hybridize(self, active: bool) -> None:
-        self._path.hybridize(active)
-
-    def scores(self, batch: Arrays, update: int) -> mx.nd.NDArray:
-        return self._path(*_each_once(batch))
+    def network_inputs(self, batch: Arrays) -> List[mx.nd.NDArray]:
+        return _each_once(batch)
 
 
 def _each_once(batch: Arrays) -> List[mx.nd.NDArray]:
