@@ -35,7 +35,7 @@ from corpus import make_parser, run, write_split
 from paragraph_files import keep_long, note_left_out, paragraph_files, read_paragraphs
 
 from wqa.data import Candidate, Question
-from wqa.errors import DataError, OptionError
+from wqa.errors import DataError, check_range
 from wqa.io.progress import with_bar
 
 #: Documents that are in memory together.
@@ -142,8 +142,7 @@ def main(arguments=None):
 
     def work():
         for name, least in (("hard", 0), ("easy", 0), ("draws", 1)):
-            if getattr(options, name) < least:
-                raise OptionError(f"--{name}", getattr(options, name), f"{least} or more")
+            check_range(f"--{name}", getattr(options, name), least)
         stats = {}
         for split, source in (("train", options.train), ("dev", options.dev)):
             if source:

@@ -97,10 +97,9 @@ def keep_long(documents, counts):
 
 def note_left_out(counts, where):
     """Print on standard error what is left out, if anything."""
-    parts = [(counts[f"short {kind}"], kind, "too short and left out") for kind in _KINDS]
+    parts = []
+    for kind in ("document", "paragraph", "sentence"):
+        parts.append((counts[f"short {kind}"], kind, "too short and left out"))
     single = counts["single_paragraphs"]
     parts.append((single, "document", "of one paragraph, which get no hard negatives"))
     note_counts(where, parts)
-
-
-_KINDS = ("document", "paragraph", "sentence")

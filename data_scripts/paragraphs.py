@@ -45,17 +45,13 @@ from wikiqa import DOWNLOADS as WIKIQA
 from wikiqa import rows_of, sentences_of
 
 from wqa.data.sentences import SentenceSplitter
-from wqa.errors import DataError, OptionError
+from wqa.errors import DataError, OptionError, check_range
 from wqa.io.progress import with_bar
 
 #: What ends a paragraph, by corpus.
-_LINE, _BLANK_LINE = re.compile(r"\n"), re.compile(r"\n[^\S\n]*\n")
 SEPARATORS = {
-    "wikipedia": _LINE,
-    "bookcorpus": _BLANK_LINE,
-    "openwebtext": _BLANK_LINE,
-    "ccnews": _LINE,
-    "wikitext": _LINE,
+    **dict.fromkeys(("wikipedia", "ccnews", "wikitext"), re.compile(r"\n")),
+    **dict.fromkeys(("bookcorpus", "openwebtext"), re.compile(r"\n[^\S\n]*\n")),
 }
 #: Downloads by corpus, of those that have one.
 DOWNLOADS = {"squad": SQUAD, "wikiqa": WIKIQA}
@@ -143,26 +139,19 @@ def divided(documents, held_out):
 
 def convert(archive, out, corpus, held_out):
     """Write the splits of a corpus, and return the counts."""
-    if not 0 <= held_out <= MOST_HELD_OUT:
-        raise OptionError("--held-out", held_out, f"a number from 0 to {MOST_HELD_OUT:,}")
+    check_range("--held-out", held_out, 0, MOST_HELD_OUT)
     if corpus not in DOWNLOADS and not archive:
         expected = "a file, a tar or a folder of its texts"
         raise OptionError("--archive", f"none for {corpus}", expected)
-    with opened(archive, DOWNLOADS.get(corpus)) as source:
-        return write(source, out, corpus, held_out)
-
-
-def write(archive, out, corpus, held_out):
-    """Write the splits of a corpus, and return the counts."""
     left_out = collections.Counter()
-    if corpus in WITH_PARAGRAPHS:
-        documents = WITH_PARAGRAPHS[corpus](archive)
-    else:
-        documents = documents_of_texts(corpus, archive, left_out)
     splits = ["train", "dev"] if held_out else ["train"]
     counts = {split: collections.Counter() for split in splits}
-    documents = with_bar(documents, None, "documents", True, "document")
-    with open_splits(out, splits) as files:
+    with opened(archive, DOWNLOADS.get(corpus)) as source, open_splits(out, splits) as files:
+        if corpus in WITH_PARAGRAPHS:
+            documents = WITH_PARAGRAPHS[corpus](source)
+        else:
+            documents = documents_of_texts(corpus, source, left_out)
+        documents = with_bar(documents, None, "documents", True, "document")
         for split, document in divided(documents, held_out):
             files[split].write(to_line(document) + "\n")
             count(document, counts[split])

@@ -8,22 +8,17 @@ import pathlib
 import re
 import shutil
 import tarfile
-from typing import IO, NamedTuple
+import tempfile
 
-from releases import damage_errors
+from releases import LARGEST_TAR, damage_errors
 from sacremoses import MosesDetokenizer
 
 from wqa.errors import DataError, shorten
-from wqa.io.files import checked_members, scratch_folder
+from wqa.io.files import checked_members
 from wqa.io.lines import LONGEST_LINE, bounded_lines, decoded_lines, json_value, text_of
 
-#: Greatest size in bytes, unpacked, of a tar, and of a tar in it.
-LARGEST_TAR, LARGEST_INNER = 1 << 40, 1 << 33
-#: Greatest size of a document, in bytes.
-LARGEST_TEXT = LONGEST_LINE
-
-#: Why documents and files are left out.
-BLANK, NOT_UTF8, OTHER_FILE = "blank", "not UTF-8", "files of other kinds"
+#: Greatest size in bytes, unpacked, of a tar in a tar.
+LARGEST_INNER = 1 << 33
 
 _PACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _TAR = re.compile(r"\.(tar(\.(gz|bz2|xz))?|tgz|tbz2|txz)$")
@@ -38,116 +33,98 @@ _JOINED = re.compile(r" @([-,.])@ ")
 _RARE = "<unk>"
 
 
-class Text(NamedTuple):
-    """A document of a corpus."""
-
-    #: Its title, empty where the corpus has none.
-    title: str
-    text: str
-
-
-class _File(NamedTuple):
-    """A file of a corpus, open for reading what it is packed from."""
-
-    #: Its name without folders, and with all that leads to it, for messages.
-    name: str
-    where: str
-    file: IO[bytes]
-
-
 def read_texts(archive, left_out):
-    """Yield the documents of a corpus, files in the order of their names.
+    """Yield title and text of the documents of a corpus, files in the order of their names.
 
     ``archive`` is a folder, a tar or one file. ``left_out`` counts what is left out: blank
     documents, text files that are not UTF-8, and files that are neither text nor lines of
-    documents.
+    documents. The title is empty where the corpus has none.
     """
-    with scratch_folder("texts") as scratch:
-        for file in _files(archive, scratch):
-            for text in _documents(file, left_out):
-                if text.text.strip():
-                    yield text
-                else:
-                    left_out[BLANK] += 1
+    for name, where, file in _files(archive):
+        for title, text in _documents(name, where, file, left_out):
+            if text.strip():
+                yield title, text
+            else:
+                left_out["blank"] += 1
 
 
-def _files(path, scratch):
-    """Yield the files of a folder, a tar or a file itself, open one at a time."""
+def _files(path):
+    """Yield the files of a folder, a tar or a file itself, as `_unpacked` does."""
     if path.is_dir():
         for entry in sorted(path.iterdir()):
             # A link to a folder may lead back to where it stands.
             if not entry.name.startswith(".") and not (entry.is_symlink() and entry.is_dir()):
-                yield from _files(entry, scratch)
-    elif is_tar(path.name):
-        yield from _members(path, str(path), LARGEST_TAR, scratch)
+                yield from _files(entry)
     else:
         with damage_errors(path), path.open("rb") as raw:
-            yield _File(path.name, str(path), _unpacked(path.name, raw))
+            yield from _unpacked(path.name, str(path), raw, LARGEST_TAR)
 
 
-def is_tar(name):
+def _is_tar(name):
     """Whether the name of a file is that of a tar; .xz alone is one, as in OpenWebText."""
     if _TAR.search(name):
         return True
     return name.endswith(".xz") and not (_TEXT.search(name) or _LINES.search(name))
 
 
-def _members(path, name, largest, scratch):
-    """Yield the files of a tar, and of the tars in it, by way of a scratch file."""
-    with damage_errors(name), tarfile.open(path) as tar:
+def _unpacked(name, where, raw, largest):
+    """Yield a file, or the files of a tar and of the tars in it, open one at a time.
+
+    Each comes with its name without folders, and with all that leads to it, for messages.
+    """
+    if not _is_tar(name):
+        opener = _PACKED.get(pathlib.PurePosixPath(name).suffix)
+        yield name, where, opener(raw, "rb") if opener else raw
+        return
+    with damage_errors(where), tarfile.open(fileobj=raw) as tar:
         for member in checked_members(tar, largest):
             base = pathlib.PurePosixPath(member.name).name
-            where = f"{name}, {shorten(member.name, 200)}"
             if not member.isfile() or base.startswith("."):
                 continue
-            if is_tar(base):
-                inner = scratch / f"in-{path.name}"
-                with inner.open("wb") as target:
-                    shutil.copyfileobj(tar.extractfile(member), target)
-                yield from _members(inner, where, LARGEST_INNER, scratch)
-                continue
-            with tar.extractfile(member) as raw:
-                yield _File(base, where, _unpacked(base, raw))
+            with tar.extractfile(member) as file, tempfile.TemporaryFile() as copy:
+                if _is_tar(base):  # going back in it would unpack the outer one again
+                    shutil.copyfileobj(file, copy)
+                    copy.seek(0)
+                place = f"{where}, {shorten(member.name, 200)}"
+                yield from _unpacked(base, place, copy if _is_tar(base) else file, LARGEST_INNER)
 
 
-def _unpacked(name, raw):
-    opener = _PACKED.get(pathlib.PurePosixPath(name).suffix)
-    return opener(raw, "rb") if opener else raw
-
-
-def _documents(file, left_out):
-    """Yield the documents of a file."""
-    if _TEXT.search(file.name):
-        yield from _whole(file, left_out)
-    elif _LINES.search(file.name):
-        yield from _of_lines(file)
-    elif _WIKITEXT.search(file.name):
-        yield from _of_wikitext(file)
+def _documents(name, where, file, left_out):
+    """Yield title and text of the documents of a file."""
+    if _TEXT.search(name):
+        yield from _whole(where, file, left_out)
+    elif _LINES.search(name):
+        yield from _of_lines(where, file)
+    elif _WIKITEXT.search(name):
+        yield from _of_wikitext(where, file)
     else:
-        left_out[OTHER_FILE] += 1
+        left_out["files of other kinds"] += 1
 
 
-def _whole(file, left_out):
-    with damage_errors(file.where):
-        content = file.file.read(LARGEST_TEXT + 1)
-    if len(content) > LARGEST_TEXT:
-        raise DataError(file.where, f"more than {LARGEST_TEXT:,} bytes", "one document")
+def _whole(where, file, left_out):
+    with damage_errors(where):
+        content = file.read(LONGEST_LINE + 1)
+    if len(content) > LONGEST_LINE:
+        raise DataError(where, f"more than {LONGEST_LINE:,} bytes", "one document")
     try:
-        text = content.decode("utf-8")
+        yield "", content.decode("utf-8")
     except UnicodeDecodeError:
-        left_out[NOT_UTF8] += 1
-        return
-    yield Text("", text)
+        left_out["not UTF-8"] += 1
 
 
-def _of_lines(file):
+def _of_lines(where, file):
     """Yield the documents of JSON lines, as `wikiextractor --json` writes them too."""
-    for number, line in decoded_lines(bounded_lines(file.file, file.where), file.where):
+    for number, line in decoded_lines(bounded_lines(file, where), where):
         if line.strip():
-            yield _of_json(line, f"{file.where}, line {number}")
+            place = f"{where}, line {number}"
+            fields = json_value(line, place)
+            if not isinstance(fields, dict) or "text" not in fields:
+                raise DataError(place, shorten(fields), "a JSON object with text")
+            title = fields.get("title")
+            yield title if isinstance(title, str) else "", text_of(fields["text"], "text", place)
 
 
-def _of_wikitext(file):
+def _of_wikitext(where, file):
     """Yield the articles of a file of WikiText, a paragraph a line.
 
     Headings within an article, and ``<unk>`` for rare words, are left out. Words are joined as they
@@ -155,22 +132,14 @@ def _of_wikitext(file):
     """
     detokenize = MosesDetokenizer(lang="en").detokenize
     title, parts = "", []
-    for _, line in decoded_lines(bounded_lines(file.file, file.where), file.where):
+    for _, line in decoded_lines(bounded_lines(file, where), where):
         heading = _HEADING.match(line.strip())
         if heading and heading[1] == "=":
             if parts:
-                yield Text(title, "\n".join(parts))
+                yield title, "\n".join(parts)
             title, parts = heading[2], []
         elif not heading and line.strip():
             words = [word for word in _JOINED.sub(r"\1", line).split() if word != _RARE]
             parts.append(detokenize(words, unescape=False))
     if parts:
-        yield Text(title, "\n".join(parts))
-
-
-def _of_json(line, where):
-    fields = json_value(line, where)
-    if not isinstance(fields, dict) or "text" not in fields:
-        raise DataError(where, shorten(fields), "a JSON object with text")
-    title = fields.get("title")
-    return Text(title if isinstance(title, str) else "", text_of(fields["text"], "text", where))
+        yield title, "\n".join(parts)

@@ -141,7 +141,11 @@ def test_a_command_writes_canonical_questions(tmp_path, monkeypatch):
     [
         ([document("one")], [], "document one: no other document"),
         ([document("one", 1, 9), document("two", 1, 9)], [], "it holds no question"),
-        ([document("one"), document("two")], ["--draws", "0"], "--draws: 0; expected 1 or more"),
+        (
+            [document("one"), document("two")],
+            ["--draws", "0"],
+            "--draws: 0; expected a whole number from 1",
+        ),
         ([document("one"), document("two")], ["--hard", "-1"], "--hard: -1"),
     ],
 )

@@ -212,7 +212,7 @@ def test_numbers_that_do_not_fit(tmp_path, refusal):
     archive = news(tmp_path / "x.jsonl", 3)
     base = (paragraphs, "ccnews", "--archive", archive)
     for arguments, message in (
-        (("--held-out", "-1"), "--held-out: -1; expected a number from 0"),
+        (("--held-out", "-1"), "--held-out: -1; expected a whole number from 0"),
         (("--held-out", "3"), "no document beside 3 held-out ones"),
     ):
         assert message in refusal(*base, *arguments, out=tmp_path / "out")
