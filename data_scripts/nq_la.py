@@ -25,7 +25,7 @@ import re
 import sys
 
 from corpus import make_main, write_public
-from releases import expecting, find_files, note
+from releases import expecting, find_files, id_of, note
 
 from wqa.data import Candidate, Question, parse_json
 from wqa.errors import shorten
@@ -42,12 +42,9 @@ DEV_SHARE = 50
 #: A tag among the tokens of the simplified form, where blanks are underscores.
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(_[^>]*)?>")
 _PARAGRAPH = "<p>"
-#: Why questions are left out, and what the notes say of them.
-ELSEWHERE, NO_PARAGRAPH, NO_QUESTION = (
-    "whose long answer is no paragraph",
-    "on pages without a paragraph",
-    "without text",
-)
+#: Why questions are left out, as the notes say.
+ELSEWHERE, NO_PARAGRAPH = "whose long answer is no paragraph", "on pages without a paragraph"
+NO_QUESTION = "without text"
 
 
 def questions_of(path, left_out):
@@ -67,7 +64,7 @@ def read_example(line, where):
     """Return the question of a line, and why it is left out, empty where it is not."""
     with expecting(where, "an example of Natural Questions, simplified or original"):
         fields = parse_json(line)
-        key = _id(fields["example_id"])
+        key = id_of(fields["example_id"], where)
         text = text_of(fields["question_text"], "question_text", where).strip()
         tokens, are_tags = _tokens(fields)
         spans = [_span(span, len(tokens)) for span in fields["long_answer_candidates"]]
@@ -94,14 +91,6 @@ def _reason(question, answers):
     if answers and 1 not in question.labels:
         return ELSEWHERE
     return "" if question.candidates else NO_PARAGRAPH
-
-
-def _id(value):
-    if type(value) is int:
-        return str(value)
-    if not isinstance(value, str) or not value or re.search(r"\s", value):
-        raise TypeError(f"example_id is {shorten(value)}")
-    return value
 
 
 def _tokens(fields):

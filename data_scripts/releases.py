@@ -13,6 +13,7 @@ import zipfile
 from tqdm import tqdm
 
 from wqa.data import parse_json
+from wqa.data.records import check_id
 from wqa.errors import DataError, printable, shorten
 from wqa.io.files import BLOCK, TAR_DAMAGE, atomic_writer, checked_members, sha256
 from wqa.io.lines import bounded_lines, decoded_lines, open_bytes
@@ -124,14 +125,6 @@ def lines_of(archive, name):
             yield f"{where}, line {number}", line
 
 
-def members(archive):
-    """Return the names of the files of a folder, without .gz, or of a zip."""
-    if archive.is_dir():
-        return {path.name[:-3] if path.suffix == ".gz" else path.name for path in archive.iterdir()}
-    with damage_errors(archive), zipfile.ZipFile(archive) as packed:
-        return {pathlib.PurePosixPath(name).name for name in packed.namelist()}
-
-
 @contextlib.contextmanager
 def open_member(archive, name):
     """Open a file of a release for reading bytes; yields it and where it stands."""
@@ -188,6 +181,13 @@ def expecting(where, expected):
         yield
     except MISFITS as error:
         raise DataError(where, f"{type(error).__name__}: {error}", expected) from None
+
+
+def id_of(value, where):
+    """Take a number, or a text without white space, as an id."""
+    if type(value) is not int:
+        check_id(value, where)
+    return str(value)
 
 
 def json_of(path):

@@ -169,7 +169,7 @@ def test_fever(tmp_path, capsys, form):
         (row(1, evidence=[["Rye", 0, 3]]), "evidence 1: text is 3; expected a string"),
         (row(1, evidence=[[" ", 0, "x"]]), "evidence 1: title is empty"),
         (row(1, claim=2), "claim is 2"),
-        (row(" "), "id is empty"),
+        (row(" "), "id is ' '"),
     ],
 )
 def test_a_line_of_fever_that_is_refused(tmp_path, capsys, item, message):
