@@ -140,21 +140,12 @@ def distribute(rows, folder):
 def grouped(paths, split):
     """Yield the questions of temporary files by number, candidates in the order of their lines."""
     for path in paths:
-        texts, candidates = {}, collections.defaultdict(list)
+        questions = collections.defaultdict(list)
         for _, line in text_lines(path):
-            number, label, question, sentence = line[:-1].split("\t", 3)
-            texts[int(number)] = question
-            candidates[int(number)].append(Candidate(sentence, int(label)))
-        for number in sorted(texts):
-            yield Question(f"{split}-{number}", texts[number], tuple(candidates[number]))
-
-
-def write(archive, lists, out):
-    """Write the three splits, and return their counts."""
-    held_out = write_grouped(out, ("dev", "test"), held_out_rows(archive, read_lists(lists)))
-    train_rows = (("train", *row) for row in rows_of(archive, "train"))
-    train = write_grouped(out, ("train",), train_rows)
-    return {**train, **held_out}
+            number, label, text, sentence = line[:-1].split("\t", 3)
+            questions[int(number), text].append(Candidate(sentence, int(label)))
+        for (number, text), candidates in sorted(questions.items()):
+            yield Question(f"{split}-{number}", text, tuple(candidates))
 
 
 def convert(archive, out, splits=None):
@@ -165,13 +156,15 @@ def convert(archive, out, splits=None):
             download(URLS, archive)
     if archive.is_dir() and plain_or_packed(archive, "unique.dev", "unique.test"):
         splits = splits or archive
-    if splits:
-        return write(archive, splits, out)
     with scratch_folder("corpus") as folder:
-        for split, digest in LISTS.items():
-            urls = [f"{url}/unique.{split}" for url in LISTS_URLS]
-            download(urls, folder / f"unique.{split}", digest, "--splits")
-        return write(archive, folder, out)
+        if not splits:
+            for split, digest in LISTS.items():
+                urls = [f"{url}/unique.{split}" for url in LISTS_URLS]
+                download(urls, folder / f"unique.{split}", digest, "pass it with --splits")
+        lists = read_lists(splits or folder)
+    held_out = write_grouped(out, ("dev", "test"), held_out_rows(archive, lists))
+    train_rows = (("train", *row) for row in rows_of(archive, "train"))
+    return {**write_grouped(out, ("train",), train_rows), **held_out}
 
 
 SPLITS_HELP = "folder of unique.dev and unique.test, plain or .gz, instead of a download"

@@ -1,6 +1,7 @@
 """The frame of the corpus scripts: the command line, splits with their counts, and errors."""
 
 import argparse
+import collections
 import contextlib
 import hashlib
 import itertools
@@ -13,8 +14,8 @@ from releases import download
 from wqa.data import FILTERS, count, read_json, write_questions
 from wqa.data.documents import write_documents
 from wqa.data.formats import to_line
-from wqa.errors import DataError, WqaError, printable, shorten
-from wqa.io.files import atomic_writer, lock_output, scratch_folder, sha256, write_json
+from wqa.errors import DataError, WqaError, check_choice, printable, shorten
+from wqa.io.files import atomic_writer, lock_output, refuse, scratch_folder, sha256, write_json
 from wqa.io.progress import messages_on_stderr
 
 INTERRUPTED = 130
@@ -26,15 +27,13 @@ class Counts:
     """Counts of a split under each filter."""
 
     def __init__(self):
-        self._totals = {name: count([]) for name in FILTERS}
+        self._totals = {name: collections.Counter(count([])) for name in FILTERS}
 
     def add(self, question):
         """Count a question."""
-        counts = count([question])
         for name, keeps in FILTERS.items():
             if keeps(question):
-                for key, value in counts.items():
-                    self._totals[name][key] += value
+                self._totals[name].update(count([question]))
 
     def figures(self, split):
         """Counts by filter, with the averages that the papers' tables give."""
@@ -253,7 +252,7 @@ def make_named_main(doc, sources, folder, fetch):
     folder : str
         Folder to write to, where --out does not name another one.
     fetch : callable
-        Takes a name, the folder, and the local copy of --archive or None.
+        Takes a name and the folder.
     """
 
     def main(arguments=None):
@@ -262,7 +261,6 @@ def make_named_main(doc, sources, folder, fetch):
         parser.add_argument("names", nargs="*", metavar="NAME", help="what to fetch, see --list")
         parser.add_argument("--list", action="store_true", help="print the names and their uses")
         parser.add_argument("--out", type=pathlib.Path, default=folder, help=f"folder ({folder})")
-        parser.add_argument("--archive", type=pathlib.Path, help="local copy of the one named")
         options = parser.parse_args(arguments)
 
         def work():
@@ -271,12 +269,9 @@ def make_named_main(doc, sources, folder, fetch):
                     print(f"{name:26} {use}")
                 return
             for name in options.names or ["none given"]:
-                if name not in sources:
-                    raise DataError("NAME", name, "one of " + ", ".join(sources))
-            if options.archive and len(options.names) > 1:
-                raise DataError("--archive", f"{len(options.names)} names", "one name for a copy")
+                check_choice("NAME", name, sources)
             for name in options.names:
-                fetch(name, options.out, options.archive)
+                fetch(name, options.out)
 
         return exit_status(work)
 
@@ -316,14 +311,9 @@ def run(work, out):
     def locked():
         with lock_output(out):
             path = out / "stats.json"
-            others = sorted(path.name for path in out.glob("*.jsonl"))
-            others += [path.name] if path.exists() else []
+            others = sorted([*out.glob("*.jsonl"), *out.glob(path.name)])
             if others and not mark.exists() and not _has_counts(path):
-                found = f"holds {shorten(others[0])}, and no stats.json of a script"
-                expected = "a new folder, or one that a script has written"
-                raise DataError(
-                    out, found, expected, "move the file away, or choose another folder"
-                )
+                raise refuse(out, others[0].name, "corpus, which has the stats.json of a script")
             out.mkdir(parents=True, exist_ok=True)
             mark.touch()
             stats = work()

@@ -19,7 +19,7 @@ from corpus import make_named_main
 from huggingface_hub import HfApi, hf_hub_download
 from releases import TANDA, check_digest, download
 
-from wqa.errors import DataError, OptionError, WqaError, printable
+from wqa.errors import DataError, WqaError, printable
 from wqa.io.files import new_directory
 
 #: Encoders of the hub by name: the repository, and what the encoder is for.
@@ -89,19 +89,17 @@ def fetch_hub(repository, target):
     return digests
 
 
-def fetch(name, out, archive):
+def fetch(name, out):
     """Download an encoder, unless it is there, and print its digests by file."""
     source, _ = ENCODERS[name]
-    target = out / name
-    if archive:
-        raise OptionError("--archive", archive, "none: pass the copy to `wqa train --encoder`")
-    if target.exists() or (out / f"{name}.tar").exists():
+    target = out / (f"{name}.tar" if source.endswith(".tar") else name)
+    if target.exists():
         print(printable(f"{target} is there already"))
         return
     if source.endswith(".tar"):
-        target = out / f"{name}.tar"
         stores = [f"{store}/models/{source}" for store in TANDA]
-        digests = {target.name: download(stores, target)}
+        hint = "pass the copy to `wqa train --encoder`"
+        digests = {target.name: download(stores, target, hint=hint)}
     else:
         digests = fetch_hub(source, target)
     checked = [f"{file} SHA-256 {digest}" for file, digest in digests.items()]

@@ -1,7 +1,6 @@
 """Releases of corpora: their download, and their files in folders, zips and tars."""
 
 import contextlib
-import hashlib
 import http.client
 import pathlib
 import re
@@ -48,11 +47,11 @@ def check_digest(path, published, where, hint="run the command again"):
     return digest
 
 
-def download(urls, target, published="", option="--archive"):
+def download(urls, target, published="", hint="pass it with --archive"):
     """Download a file from the first address that gives it, and return its SHA-256.
 
-    ``published``, a SHA-256 where given, is checked before the file gets its name. ``option`` is
-    the one that takes a local copy, for messages.
+    ``published``, a SHA-256 where given, is checked before the file gets its name. ``hint`` says
+    what to do with a local copy, for messages.
     """
     failures = []
     for url in [urls] if isinstance(urls, str) else urls:
@@ -61,19 +60,18 @@ def download(urls, target, published="", option="--archive"):
         except AddressError as error:
             failures.append(f"{error.where}: {error.found}")
             note(failures[-1])
-    hint = f"fetch it elsewhere and pass it with {option}"
-    raise DataError(target.name, "no address gives it: " + ", ".join(failures), hint=hint)
+    found = "no address gives it: " + ", ".join(failures)
+    raise DataError(target.name, found, hint=f"fetch it elsewhere and {hint}")
 
 
 def _fetch(url, target, published):
-    digest = hashlib.sha256()
     with atomic_writer(target, "wb") as file:
-        for block in _blocks(url):
-            digest.update(block)
-            file.write(block)
-        if published and digest.hexdigest() != published:
-            raise AddressError(url, f"SHA-256 {digest.hexdigest()} in place of {published}")
-    return digest.hexdigest()
+        file.writelines(_blocks(url))
+        file.flush()
+        digest = sha256(file.name)
+        if published and digest != published:
+            raise AddressError(url, f"SHA-256 {digest} in place of {published}")
+    return digest
 
 
 def _blocks(url):
@@ -82,10 +80,8 @@ def _blocks(url):
         with urllib.request.urlopen(url, timeout=60) as source:
             if source.headers.get_content_type() == "text/html":
                 raise OSError("a page in place of the file")
-            with tqdm(total=source.length, unit="B", unit_scale=True, delay=1) as bar:
-                while block := source.read(BLOCK):
-                    bar.update(len(block))
-                    yield block
+            with tqdm.wrapattr(source, "read", total=source.length, delay=1) as reader:
+                yield from iter(lambda: reader.read(BLOCK), b"")
             if source.length:
                 raise OSError(f"{source.length} bytes are missing")
     except (OSError, http.client.HTTPException) as error:

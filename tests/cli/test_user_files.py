@@ -147,7 +147,7 @@ def test_a_data_script_keeps_files_of_the_names_that_it_writes(files, lines_of, 
     (tmp_path / "wikiqa").mkdir()
     for name, content in files.items():
         (tmp_path / "wikiqa" / name).write_bytes(content)
-    assert run(good) == 2 and "no stats.json" in capsys.readouterr().err
+    assert run(good) == 2 and "stats.json" in capsys.readouterr().err
     assert contents(tmp_path / "wikiqa") == files
     for name in files:
         (tmp_path / "wikiqa" / name).unlink()

@@ -1,6 +1,7 @@
 """Tables of word vectors that are made of a corpus: from files, from an encoder, from its texts."""
 
-import zipfile
+import gzip
+import hashlib
 
 import mxnet as mx
 import numpy as np
@@ -229,28 +230,12 @@ def test_wikiqa_has_the_words_of_its_texts(wikiqa_archive, tmp_path):
 # The script of published vectors
 
 
-def zip_of(path, **members):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name, content in members.items():
-            packed.writestr(name.replace("__", "."), content)
-    return path
-
-
-TABLE = b"the 1 2\ncat 3 4\n"
-
-
-@pytest.fixture
-def unchecked(monkeypatch):
-    """GloVe's source without a digest."""
-    source = script.SOURCES["glove-6b"]._replace(sha256="")
-    monkeypatch.setitem(script.SOURCES, "glove-6b", source)
-
-
-def test_a_zip_is_unpacked_and_read(tmp_path, unchecked, corpus, capsys):
-    archive = zip_of(tmp_path / "glove.zip", other__txt=b"x", glove__6B__300d__txt=TABLE)
-    out = tmp_path / "out"
-    assert script.main(["glove-6b", "--out", str(out), "--archive", str(archive)]) == 0
-    assert (out / "glove.6B.300d.txt").read_bytes() == TABLE
-    words = tmp_path / "words"
-    assert run("--data", corpus, "--out", words, "--vectors", out / "glove.6B.300d.txt") == 0
+def test_a_local_copy_is_taken_and_read(tmp_path, corpus, capsys):
+    out, words = tmp_path / "out", tmp_path / "words"
+    out.mkdir()
+    table = out / "numberbatch-en-19.08.txt.gz"
+    table.write_bytes(gzip.compress(b"2 2\nthe 1 2\ncat 3 4\n"))
+    assert script.main(["numberbatch", "--out", str(out)]) == 0
+    assert hashlib.sha256(table.read_bytes()).hexdigest() in capsys.readouterr().out
+    assert run("--data", corpus, "--out", words, "--vectors", table) == 0
     assert read_word_vectors(words).words == ["the", "cat"]
