@@ -48,26 +48,22 @@ MARK = re.compile("|".join(map(re.escape, MARKS)))
 
 
 def read(archive):
-    """Return the questions of each part of the release that is there, with their sentences."""
+    """Return id, question and sentence of each line of the parts of the release that are there."""
     files = {}
     for name in NAMES:
-        if plain_or_packed(archive, f"src-{name}.txt", f"tgt-{name}.txt"):
-            files[name] = _pairs(archive, name)
+        if not plain_or_packed(archive, f"src-{name}.txt", f"tgt-{name}.txt"):
+            continue
+        sentences, questions = (_lines(archive, f"{side}-{name}.txt") for side in ("src", "tgt"))
+        if len(sentences) != len(questions):
+            where, found = archive / f"tgt-{name}.txt", f"{len(questions):,} lines"
+            expected = f"{len(sentences):,}, as src-{name}.txt has"
+            raise DataError(where, found, expected, "fetch both again")
+        ids = [f"{name}-{number}" for number in range(1, len(questions) + 1)]
+        files[name] = list(zip(ids, questions, sentences))
     if not files:
         found = "holds none of src-train.txt, src-test.txt and src-dev.txt"
         raise DataError(archive, found, "the release's files, plain or .gz")
     return files
-
-
-def _pairs(archive, name):
-    """Return the id, question and sentence of each line of the two files of a part."""
-    sentences, questions = (_lines(archive, f"{side}-{name}.txt") for side in ("src", "tgt"))
-    if len(sentences) != len(questions):
-        where, found = archive / f"tgt-{name}.txt", f"{len(questions):,} lines"
-        expected = f"{len(sentences):,}, as src-{name}.txt has"
-        raise DataError(where, found, expected, "fetch both again")
-    ids = [f"{name}-{number}" for number in range(1, len(questions) + 1)]
-    return list(zip(ids, questions, sentences))
 
 
 def _lines(archive, name):

@@ -108,24 +108,28 @@ def find(archive):
     return files
 
 
-def elements_of(path):
-    """Yield tag, rows and place of each sentence of pseudo-XML, and of the ends of questions.
+def parse_xml(path, split, detokenize):
+    """Yield the questions of the pseudo-XML.
 
     A file is a sequence of <QApairs>. One of them holds a <question>, then any number of <positive>
     and <negative>. Each tag is a line. A sentence is a row of tokens and perhaps rows of
-    annotations, of as many columns.
+    annotations, of as many columns; those of train-all were edited by hand.
     """
     tag, rows, where, start = "</QApairs>", [], path, path
-    for number, line in text_lines(path):
-        where, line = f"{path}, line {number}", line.rstrip("\n").rstrip("\r")
+    number, question, candidates = 0, "", []
+    for line_number, line in text_lines(path):
+        where, line = f"{path}, line {line_number}", line.rstrip("\n").rstrip("\r")
         following = "<QApairs>" if PAIRS.fullmatch(line) else line
         if following in FOLLOWING[tag]:
-            if tag in SENTENCES:
-                if not rows or not rows[0].strip():
-                    raise DataError(start, f"{tag} without a sentence", "a row of tokens")
-                yield tag, rows, start
-            if following == "</QApairs>":
-                yield following, [], where
+            if tag in SENTENCES and not (rows and rows[0].strip()):
+                raise DataError(start, f"{tag} without a sentence", "a row of tokens")
+            if tag == "<question>":
+                question, candidates = detokenize(rows[0]), []
+            elif tag in SENTENCES and keeps(split, rows[0]):
+                candidates.append(Candidate(detokenize(rows[0]), int(tag == "<positive>")))
+            elif following == "</QApairs>":
+                number += 1
+                yield _question(split, number, question, candidates, where)
             tag, rows, start = following, [], where
         elif tag in SENTENCES and not (line in SENTENCES or line.startswith(("<QApairs", "</"))):
             rows.append(line)
@@ -137,24 +141,6 @@ def elements_of(path):
     if tag != "</QApairs>":
         found = "the file ends inside a question"
         raise DataError(where, found, "a whole file", "fetch it again")
-
-
-def parse_xml(path, split, detokenize):
-    """Yield the questions of the pseudo-XML.
-
-    The first row of a sentence holds its tokens; the other rows are annotations, of which those of
-    train-all were edited by hand.
-    """
-    number, question, candidates = 0, "", []
-    for tag, rows, where in elements_of(path):
-        if tag == "</QApairs>":
-            number += 1
-            yield _question(split, number, question, candidates, where)
-            candidates = []
-        elif tag == "<question>":
-            question = detokenize(rows[0])
-        elif keeps(split, rows[0]):
-            candidates.append(Candidate(detokenize(rows[0]), int(tag == "<positive>")))
 
 
 def parse_jsonl(path, split, detokenize):

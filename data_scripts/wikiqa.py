@@ -37,20 +37,19 @@ Row = collections.namedtuple("Row", ("where", *HEADER))
 
 def rows_of(archive, split):
     """Yield the rows of a split's table."""
-    is_header = True
-    for where, line in lines_of(archive, f"WikiQA-{split}.tsv"):
+    for index, (where, line) in enumerate(lines_of(archive, f"WikiQA-{split}.tsv")):
         fields = line.rstrip("\r\n").split("\t")
-        if is_header and fields != HEADER:
-            raise DataError(where, shorten(fields), "the header " + " ".join(HEADER))
-        if not is_header:
-            if len(fields) != len(HEADER) or fields[-1] not in ("0", "1"):
-                columns = f"{len(HEADER)} columns, the last 0 or 1"
-                raise DataError(where, shorten(line), columns)
-            row = Row(where, *fields)
-            if not row.QuestionID.strip() or not row.Question.strip():
-                raise DataError(where, "no question or no id of it", "text in both")
-            yield row
-        is_header = False
+        if index == 0:
+            if fields != HEADER:
+                raise DataError(where, shorten(fields), "the header " + " ".join(HEADER))
+            continue
+        if len(fields) != len(HEADER) or fields[-1] not in ("0", "1"):
+            columns = f"{len(HEADER)} columns, the last 0 or 1"
+            raise DataError(where, shorten(line), columns)
+        row = Row(where, *fields)
+        if not row.QuestionID.strip() or not row.Question.strip():
+            raise DataError(where, "no question or no id of it", "text in both")
+        yield row
 
 
 def questions_of(rows):
