@@ -19,8 +19,8 @@ import json
 import pathlib
 import socket
 import subprocess
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Counter, Dict, Iterator, Sequence
 
 from wqa.data import Question, read_questions
@@ -122,11 +122,8 @@ class Load:
                     body = self._requests[number % len(self._requests)]
                     statuses[send(connection, body)] += 1
 
-        threads = [threading.Thread(target=send_all, args=(first,)) for first in range(clients)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(clients) as pool:
+            list(pool.map(send_all, range(clients)))
         return statuses
 
 
