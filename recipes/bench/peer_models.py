@@ -95,7 +95,7 @@ class OnnxRuntime(Model):
         with tempfile.TemporaryDirectory() as folder:
             path = self._fused(directory, folder, batches[0])
             if precision == "int8":
-                path = self._quantized(path, folder, batches)
+                path = self._quantized(path, folder)
             self._session = onnxruntime.InferenceSession(
                 path, options, providers=["CPUExecutionProvider"]
             )
@@ -115,17 +115,14 @@ class OnnxRuntime(Model):
         return f"{folder}/fused.onnx"
 
     @staticmethod
-    def _options():
-        """Options of both quantizations: the outputs of fused nodes have no inferred type."""
+    def _quantized(path, folder):
         import onnx
-
-        return {"extra_options": {"DefaultTensorType": onnx.TensorProto.FLOAT}}
-
-    def _quantized(self, path, folder, batches):
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
         out = f"{folder}/int8.onnx"
-        quantize_dynamic(path, out, weight_type=QuantType.QInt8, **self._options())
+        # The outputs of fused nodes have no inferred type.
+        options = {"DefaultTensorType": onnx.TensorProto.FLOAT}
+        quantize_dynamic(path, out, weight_type=QuantType.QInt8, extra_options=options)
         return out
 
     def _scores(self, batch):

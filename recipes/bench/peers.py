@@ -46,24 +46,6 @@ def read(path):
     return questions
 
 
-def split_by_question(scores, questions):
-    """Split scores into those of each question.
-
-    Parameters
-    ----------
-    scores : numpy.ndarray
-        (pairs,) scores of all questions' pairs, one question after the other.
-    questions : list of list
-        Pairs of each question.
-
-    Returns
-    -------
-    list of list of float
-    """
-    edges = np.cumsum([len(question) for question in questions])
-    return [part.tolist() for part in np.split(scores, edges[:-1])]
-
-
 class EncodedPairs:
     """Ranks encoded pairs in batches of one size, sorted by length.
 
@@ -88,10 +70,10 @@ class EncodedPairs:
         self._tokenizer = AutoTokenizer.from_pretrained(directory)
         names = self._tokenizer.model_input_names
         self._names = [name for name in names if name != "attention_mask"]
-        self._questions = [self._encode(pairs) for pairs in questions]
+        self.questions = [self._encode(pairs) for pairs in questions]
         self.batch = BATCHES[0]
         calibration = []
-        for pairs in self._questions[:CALIBRATED]:
+        for pairs in self.questions[:CALIBRATED]:
             calibration += [self._padded(rows) for rows in self._batches(pairs)]
         self._model = build(directory, precision, calibration)
         setting, self.batch = self._fastest()
@@ -102,11 +84,11 @@ class EncodedPairs:
         seconds = {}
         for setting in self._model.SETTINGS:
             self._model.choose(setting)
-            self(0, 1)  # warms up
+            self.scores(self.questions[0])  # warms up
             for self.batch in BATCHES:
-                self(0, 1)
+                self.scores(self.questions[0])
                 start = time.perf_counter()
-                self(0, 1)
+                self.scores(self.questions[0])
                 seconds[setting, self.batch] = time.perf_counter() - start
         setting, batch = min(seconds, key=seconds.get)
         self._model.choose(setting)
@@ -138,26 +120,24 @@ class EncodedPairs:
             inputs["attention_mask"][row, :size] = 1
         return inputs
 
-    def __call__(self, begin, end):
-        """Rank a range of questions.
+    def scores(self, pairs):
+        """Score encoded pairs.
 
         Parameters
         ----------
-        begin, end : int
-            The first one, and the one after the last.
+        pairs : list of dict
+            Pairs of ``questions``.
 
         Returns
         -------
-        list of list of float
-            Scores of each question's candidates.
+        numpy.ndarray
+            (pairs,) float32.
         """
-        questions = self._questions[begin:end]
-        pairs = [pair for question in questions for pair in question]
         order = np.argsort([-len(pair["input_ids"]) for pair in pairs], kind="stable")
         batches = self._batches([pairs[row] for row in order])
         scores = np.empty(len(pairs), np.float32)
         scores[order] = np.concatenate(self._model.scores([self._padded(rows) for rows in batches]))
-        return split_by_question(scores, questions)
+        return scores
 
 
 class Text:
@@ -177,51 +157,24 @@ class Text:
         from sentence_transformers import CrossEncoder
 
         self.setting = f"{importlib.metadata.version('sentence-transformers')}, batches of 32"
-        self._questions = questions
+        self.questions = questions
         self._model = CrossEncoder(directory, max_length=MAX_LENGTH, device="cpu", backend=backend)
         self._model.predict(questions[0])
 
-    def __call__(self, begin, end):
-        """Rank a range of questions.
+    def scores(self, pairs):
+        """Score pairs of texts.
 
         Parameters
         ----------
-        begin, end : int
-            The first one, and the one after the last.
+        pairs : list of (str, str)
+            Pairs of ``questions``.
 
         Returns
         -------
-        list of list of float
-            Scores of each question's candidates.
+        numpy.ndarray
+            (pairs,) float32.
         """
-        questions = self._questions[begin:end]
-        pairs = [pair for question in questions for pair in question]
-        scores = self._model.predict(pairs, show_progress_bar=False)
-        return split_by_question(np.asarray(scores), questions)
-
-
-def load(directory, questions, peer, precision):
-    """Load a peer and rank the first question.
-
-    Parameters
-    ----------
-    directory : str
-        The classifier in Hugging Face's form.
-    questions : list of list of (str, str)
-        Pairs of each question.
-    peer : str
-        A name of `peer_models.MODELS` or `CROSS_ENCODERS`.
-    precision : str
-        What it computes in.
-
-    Returns
-    -------
-    callable
-        Ranks a range of questions.
-    """
-    if peer in CROSS_ENCODERS:
-        return Text(directory, questions, CROSS_ENCODERS[peer])
-    return EncodedPairs(MODELS[peer], directory, precision, questions)
+        return np.asarray(self._model.predict(pairs, show_progress_bar=False))
 
 
 def main(directory, data, peer, precision):
@@ -233,23 +186,31 @@ def main(directory, data, peer, precision):
         The classifier in Hugging Face's form.
     data : str
         Questions, canonical JSONL.
-    peer, precision : str
-        Parameters of `load`.
+    peer : str
+        A name of `peer_models.MODELS` or `CROSS_ENCODERS`.
+    precision : str
+        What it computes in.
     """
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     questions = read(data)
     try:
-        rank = load(directory, questions, peer, precision)
+        if peer in CROSS_ENCODERS:
+            ranker = Text(directory, questions, CROSS_ENCODERS[peer])
+        else:
+            ranker = EncodedPairs(MODELS[peer], directory, precision, questions)
     except Exception as error:  # of any library, such as for instructions that are missing
         return say(left_out=f"{type(error).__name__}: {error}")
 
     def work(begin, end):
         start = time.perf_counter()
-        scores = rank(begin, end)
-        row = {"drop_ratio": 0.0, "seconds": time.perf_counter() - start, "scores": scores}
+        chunk = ranker.questions[begin:end]
+        scores = ranker.scores([pair for pairs in chunk for pair in pairs])
+        parts = np.split(scores, np.cumsum(list(map(len, chunk)))[:-1])
+        row = {"drop_ratio": 0.0, "seconds": time.perf_counter() - start}
+        row["scores"] = [part.tolist() for part in parts]
         return {"rows": [row], "memory_mib": resident()}
 
-    say(setting=rank.setting)
+    say(setting=ranker.setting)
     return answer(work)
 
 
