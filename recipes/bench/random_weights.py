@@ -7,15 +7,12 @@
 The options of the system are those of `wqa train SYSTEM`. It takes turns with monolithic rankers of
 the shapes of --beside, or ensembles of them, in each round; a ratio is that to the first, the
 median over the rounds. A system that encodes documents apart from questions is timed with its
-documents in files on disk, without them, and beside the others, which read question and document
-as one input. The lines after the table say what encoding a document costs, and after how many
-questions 1,000 encoded documents have paid for themselves.
+documents in a file on disk, without them, and beside the others, which read question and document
+as one input. The line after the table says what encoding a document costs.
 """
 
 import argparse
-import math
 import pathlib
-import statistics
 import sys
 import tempfile
 import time
@@ -36,9 +33,6 @@ from wqa.text import SplitPair
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from random_rankers import joined, random_pairs, random_ranker, random_splits
 
-#: Documents of which the cost of encoding is reported.
-COLLECTION = 1000
-
 
 def configs(shapes):
     """Encoders of shapes that are separated by commas."""
@@ -52,62 +46,30 @@ def joining(ranker):
     return lambda group: ranker.rank_pairs([[joined(pair) for pair in pairs] for pairs in group])
 
 
-def time_cached(name, ranker, questions, beside, rounds):
-    """Rows of a ranker with its documents on disk and without them, and lines about its parts."""
+def time_cached(name, ranker, pairs, beside, rounds):
+    """Rows of a ranker with its documents on disk and without them, and a line about encoding."""
     with tempfile.TemporaryDirectory() as folder:
-        ranker.document_encoder.encode([questions[0][0].document.token_ids])  # compiles
-        begin, bounds = time.perf_counter(), []
-        for number, pairs in enumerate(questions):
-            rows = ranker.document_encoder.encode([pair.document.token_ids for pair in pairs])
-            bounds.append(np.cumsum([len(own) for own in rows])[:-1])
-            np.save(f"{folder}/{number}.npy", np.concatenate(rows).astype(np.float16))
-        encoding = (time.perf_counter() - begin) / sum(map(len, questions))
-
-        def read(number):
-            rows = np.split(np.load(f"{folder}/{number}.npy", mmap_mode="r"), bounds[number])
-            return [np.array(own[:1] if ranker.reads_first else own) for own in rows]
+        path = pathlib.Path(folder, "documents.npy")
+        encode = ranker.document_encoder.encode
+        encode([pairs[0].document.token_ids])  # compiles
+        begin = time.perf_counter()
+        rows = encode([pair.document.token_ids for pair in pairs])
+        bounds = np.cumsum([len(own) for own in rows])[:-1]
+        np.save(path, np.concatenate(rows).astype(np.float16))
+        encoding = (time.perf_counter() - begin) / len(pairs)
 
         def cached(group):
             stored = []
-            for number, pairs in enumerate(group):
-                documents = [StoredDocument(rows, False) for rows in read(number)]
-                stored.append(
-                    [SplitPair(pair.question, own) for pair, own in zip(pairs, documents)]
-                )
-            return ranker.rank_pairs(stored)
+            for pair, own in zip(group[0], np.split(np.load(path, mmap_mode="r"), bounds)):
+                own = np.array(own[:1] if ranker.reads_first else own)
+                stored.append(SplitPair(pair.question, StoredDocument(own, False)))
+            return ranker.rank_pairs([stored])
 
         ranks = {f"{name}, cached": cached, f"{name}, not cached": ranker.rank_pairs, **beside}
-        rows = time_rankers(ranks, questions, rounds)
-        token_ids = [pairs[0].question.token_ids for pairs in questions]
-        question = seconds(lambda: ranker.question_encoder.encode(token_ids), rounds)
-        reading = seconds(lambda: [read(number) for number in range(len(questions))], rounds)
-    count, first = len(questions), rows[0]["seconds"]
-    parts = [1e3 * part / count for part in (question, reading, max(first - question - reading, 0))]
-    lines = [
-        "ms a question with the cache: {:.1f} to encode it, {:.1f} to read its documents, "
-        "{:.1f} for the rest".format(*parts),
-        f"encoding costs {1e3 * encoding:.2f} ms a document",
-    ]
+        rows = time_rankers(ranks, [pairs], rounds)
     for row in rows:
-        row["questions_per_second"] = count / row["seconds"]
-        saved = (row["seconds"] - first) / count
-        if saved > 0:
-            lines.append(
-                f"a cache of {COLLECTION:,} documents has paid for itself after "
-                f"{math.ceil(COLLECTION * encoding / saved):,} questions, in place of: "
-                f"{row['ranker']}"
-            )
-    return rows, lines
-
-
-def seconds(function, rounds):
-    """Median seconds of a call, after one to warm up."""
-    times = []
-    for _ in range(rounds + 1):
-        begin = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times[1:])
+        row["questions_per_second"] = 1 / row["seconds"]
+    return rows, [f"encoding costs {1e3 * encoding:.2f} ms a document"]
 
 
 def measure(options):
@@ -135,7 +97,7 @@ def measure(options):
     splits = random_splits(1, options.candidates, of_questions, lengths, vocab_size)
     beside = {name: joining(other) for name, other in others.items()}
     if ranker.takes_cache:
-        return time_cached(name, ranker, splits, beside, options.rounds)
+        return time_cached(name, ranker, splits[0], beside, options.rounds)
     return time_rankers({name: ranker.rank_pairs, **beside}, splits, options.rounds), []
 
 
