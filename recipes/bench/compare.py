@@ -15,7 +15,6 @@ cascade's include the candidates that it drops. What cannot run is left out, and
 why.
 """
 
-import argparse
 import contextlib
 import json
 import pathlib
@@ -24,11 +23,13 @@ import sys
 import tempfile
 
 import numpy as np
-from contenders import HERE, Contender, add_arguments, lines_of, parse, prepare, start_all
+from contenders import HERE, Contender, lines_of, make_parser, prepare, start_all
 from machine import machine
 from scipy.stats import spearmanr
 
 from wqa.data import read_questions
+from wqa.errors import run_script
+from wqa.evaluation import table
 from wqa.evaluation.metrics import average_precision
 
 #: What all groups have, by which they are compared.
@@ -178,23 +179,6 @@ class Measured:
         whole = [row.get("end_to_end") for row in rows]
         self.end_to_end = None if None in whole else whole
 
-    def seconds_beside(self, peer):
-        """Seconds to compare with a peer's.
-
-        Parameters
-        ----------
-        peer : str
-            Name of the peer. A CrossEncoder starts from text, so from text if that was timed.
-
-        Returns
-        -------
-        list of float
-            One a turn.
-        """
-        if peer.startswith("cross-encoder") and self.end_to_end is not None:
-            return self.end_to_end
-        return self.seconds
-
     def over(self, other):
         """How many times as fast as another one this one is.
 
@@ -209,7 +193,9 @@ class Measured:
             None where PyTorch was left out of the turns of one of them.
         """
         if other.group is self.group:
-            return ratio(other.seconds, self.seconds_beside(other.key[0]))
+            # A CrossEncoder starts from text, so from text if that was timed.
+            from_text = other.key[0].startswith("cross-encoder") and self.end_to_end is not None
+            return ratio(other.seconds, self.end_to_end if from_text else self.seconds)
         links = [self.link(), other.link()]
         if None in links:
             return None
@@ -277,37 +263,10 @@ def rows_of(groups, questions):
     return rows
 
 
-def table(rows):
-    """Lay the figures out.
-
-    Parameters
-    ----------
-    rows : list of dict
-        As `rows_of` returns them.
-
-    Returns
-    -------
-    list of str
-        Lines of the table.
-    """
-    title = (
-        f"{'ranker':13} {'precision':9} {'drop':>4} {'cand/s':>8} {'tokens/s':>9} "
-        f"{'time/0':>6} {'text/net':>8} {'MiB':>6} {'rho':>6} {'first':>5} {'MAP':>6}  "
-        "times as fast as "
-    )
-    lines = [title + ", ".join(rows[0]["over"])]
-    for row in rows:
-        end_to_end = "-" if row["end_to_end"] is None else f"{row['end_to_end']:.3f}"
-        cells = (
-            f"{row['name']:13} {row['precision']:9} {row['drop_ratio']:4.1f}",
-            f"{row['candidates_per_s']:8.1f} {row['tokens_per_s']:9.0f}",
-            f"{row['time_over_0']:6.3f} {end_to_end:>8} {row['memory_mib']:6.0f}",
-            f"{row['spearman']:6.3f} {row['same_first']:5.2f}",
-            "     - " if row["map"] is None else f"{100 * row['map']:6.2f} ",
-            *("      -" if value is None else f"{value:7.2f}" for value in row["over"].values()),
-        )
-        lines.append(" ".join(cells).rstrip())
-    return lines
+def flat(row):
+    """A row of `rows_of` as the table shows it, each ratio in a column of its own."""
+    over = {f"over {title}": value for title, value in row["over"].items()}
+    return {**{name: value for name, value in row.items() if name != "over"}, **over}
 
 
 def settings_of(groups):
@@ -329,10 +288,7 @@ def settings_of(groups):
 
 def main():
     """Parse the options, measure, and print a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_arguments(parser)
+    parser = make_parser(__doc__)
     parser.add_argument("--calibration", help="questions to calibrate int8 on, for runs")
     parser.add_argument(
         "--precision",
@@ -348,7 +304,7 @@ def main():
     )
     parser.add_argument("--chunk", type=int, default=5, help="questions a turn (default: 5)")
     parser.add_argument("--json", help="write the figures here too")
-    options = parse(parser, ("pairwise", "cascade", "data", "calibration"))
+    options = parser.parse_args()
     options.precision = options.precision or PRECISIONS
     calibrated = CALIBRATED if "int8" in options.precision else 0
     size = (options.questions, options.candidates, calibrated)
@@ -371,11 +327,11 @@ def main():
     candidates = sum(len(texts) for texts, _ in questions)
     print(machine())
     print(f"{len(questions)} questions, {candidates} candidates, {options.chunk} questions a turn")
-    print(*table(rows), *settings_of(groups), *lines_of(left_out), sep="\n")
+    print(table(list(map(flat, rows))), *settings_of(groups), *lines_of(left_out), sep="\n")
     if options.json:
         content = json.dumps({"rows": rows, "left_out": left_out}, indent=2) + "\n"
         pathlib.Path(options.json).write_text(content, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

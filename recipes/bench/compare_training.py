@@ -12,7 +12,6 @@ of the sums. Without runs the weights are random, of RoBERTa-base's size. What t
 run is left out, and the output says so.
 """
 
-import argparse
 import contextlib
 import pathlib
 import statistics
@@ -20,17 +19,11 @@ import sys
 import tempfile
 
 import numpy as np
-from contenders import (
-    HERE,
-    Contender,
-    add_arguments,
-    lines_of,
-    parse,
-    prepare,
-    run_corpus,
-    start_all,
-)
+from contenders import HERE, Contender, lines_of, make_parser, prepare, run_corpus, start_all
 from machine import machine
+
+from wqa.errors import run_script
+from wqa.evaluation import table
 
 TRAININGS = (
     ("pairwise", "onednn", "float32"),
@@ -109,8 +102,8 @@ def ratio(slow, fast):
     return statistics.median(above / below for above, below in zip(slow.turns, fast.turns))
 
 
-def table(contenders, tokens):
-    """Lay the speeds out.
+def rows_of(contenders, tokens):
+    """Compute the speeds, and the ratios to PyTorch and to this package.
 
     Parameters
     ----------
@@ -121,25 +114,21 @@ def table(contenders, tokens):
 
     Returns
     -------
-    list of str
-        Lines of the table.
+    list of dict
+        One row for each training.
     """
-    peers = [contender for contender in contenders if contender.name == "pytorch"]
-    references = [contender for contender in contenders if contender.name == REFERENCE]
-    columns = [str(peer) for peer in peers]
-    if references:
-        columns.append(f"{REFERENCE} of this precision")
-    title = f"{'training':20} {'precision':9} {'tokens/s':>9}  times as fast as "
-    lines = [title + ", ".join(columns)]
+    references = {slow.precision: slow for slow in contenders if slow.name == REFERENCE}
+    rows = []
     for contender in contenders:
-        same = [slow for slow in references if slow.precision == contender.precision]
-        cells = [f"{ratio(slow, contender):7.2f}" for slow in peers + same]
-        if references and not same:
-            cells.append(f"{'-':>7}")
-        speed = tokens / sum(contender.turns)
-        row = f"{contender.name:20} {contender.precision:9} {speed:9.0f}  {' '.join(cells)}"
-        lines.append(row.rstrip())
-    return lines
+        row = {"training": contender.name, "precision": contender.precision}
+        row["tokens_per_s"] = tokens / sum(contender.turns)
+        for peer in contenders:
+            if peer.name == "pytorch":
+                row[f"over {peer}"] = ratio(peer, contender)
+        same = references.get(contender.precision)
+        row[f"over {REFERENCE} of this precision"] = same and ratio(same, contender)
+        rows.append(row)
+    return rows
 
 
 def tokens_of(path, begin, end):
@@ -162,15 +151,12 @@ def tokens_of(path, begin, end):
 
 def main():
     """Parse the options, measure, and print a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_arguments(parser)
+    parser = make_parser(__doc__)
     parser.add_argument("--updates", type=int, default=5, help="updates a turn (default: 5)")
     parser.add_argument(
         "--turns", type=int, default=8, help="counted turns, after one that warms up (default: 8)"
     )
-    options = parse(parser, ("pairwise", "cascade", "data"))
+    options = parser.parse_args()
     total = options.updates * (options.turns + 1)
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
@@ -185,8 +171,8 @@ def main():
         f"{options.turns} turns of {options.updates} updates, {mean:.0f} tokens an update, "
         "padding not counted"
     )
-    print(*table(ready, tokens), *lines_of(left_out), sep="\n")
+    print(table(rows_of(ready, tokens)), *lines_of(left_out), sep="\n")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -6,15 +6,19 @@ JSON when it is ready, with its setting if it has chosen one, and one after each
 cannot run, the first line is ``{"left_out": REASON}``, and the comparison goes on without it.
 """
 
+import argparse
 import contextlib
 import json
 import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
+
+from wqa.errors import OptionError
 
 HERE = pathlib.Path(__file__).parent
+#: Options that are given all or not at all, where a script has them.
+TOGETHER = ("pairwise", "cascade", "data", "calibration")
 
 
 class Contender:
@@ -44,7 +48,6 @@ class Contender:
         self.setting = ""
         self._command = [str(part) for part in command]
         self._process = None
-        self._errors = None
 
     def __str__(self):
         return f"{self.name} {self.precision}"
@@ -57,22 +60,16 @@ class Contender:
         str or None
             Why the processor cannot run it; None where it is ready.
         """
-        # A file and not a pipe: nobody reads while the process works, and a full pipe stops it.
-        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         answer = self._answer()
-        if answer is not None:
-            self.setting = answer.get("setting", "")
-            return answer.get("left_out")
-        if self._process.wait() == -signal.SIGILL:
+        if answer is None and self._process.wait() == -signal.SIGILL:
             return "the process ended at an instruction that the processor does not have (SIGILL)"
-        return self._fail()
+        if answer is None:
+            self._fail()
+        self.setting = answer.get("setting", "")
+        return answer.get("left_out")
 
     def work(self, begin, end):
         """Have the process work on a range of questions or updates.
@@ -97,7 +94,6 @@ class Contender:
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
-            self._errors.close()
 
     def _answer(self):
         for line in self._process.stdout:
@@ -106,11 +102,9 @@ class Contender:
         return None
 
     def _fail(self):
-        self._errors.seek(0)
-        reason = self._errors.read()[-2000:]
-        if self._process.wait() == -signal.SIGKILL:
-            reason = f"killed, as the system does where memory is short\n{reason}"
-        sys.exit(f"{self} ended: {reason}")
+        status = self._process.wait()
+        killed = ", killed, as the system does where memory is short"
+        sys.exit(f"{self} ended: status {status}{killed if status == -signal.SIGKILL else ''}")
 
 
 def start_all(contenders, stack):
@@ -139,8 +133,7 @@ def start_all(contenders, stack):
         else:
             row = {"name": contender.name, "precision": contender.precision, "reason": reason}
             left_out.append(row)
-        state = "is ready" if reason is None else "is left out"
-        print(f"{contender} {state}", file=sys.stderr, flush=True)
+        print(f"{contender} is {'left out' if reason else 'ready'}", file=sys.stderr, flush=True)
     return ready, left_out
 
 
@@ -160,14 +153,21 @@ def lines_of(left_out):
     return [f"left out: {row['name']} {row['precision']}: {row['reason']}" for row in left_out]
 
 
-def add_arguments(parser):
-    """Add the options that both comparisons have.
+def make_parser(doc):
+    """Make a parser of the options that both comparisons have.
 
     Parameters
     ----------
-    parser : argparse.ArgumentParser
-        The script's parser.
+    doc : str
+        Documentation of the script.
+
+    Returns
+    -------
+    argparse.ArgumentParser
     """
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--peers-python",
         help="interpreter of the environment of peers.txt; without it only wqa is timed",
@@ -181,28 +181,7 @@ def add_arguments(parser):
         help="of the random weights: a name of wqa.config.BACKBONES, tiny or tiny_bert (default: "
         "roberta_12_768_12)",
     )
-
-
-def parse(parser, together):
-    """Parse the command line.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        The script's parser.
-    together : sequence of str
-        Options that are given all or not at all.
-
-    Returns
-    -------
-    argparse.Namespace
-        The options.
-    """
-    options = parser.parse_args()
-    given = [getattr(options, name) is not None for name in together]
-    if any(given) and not all(given):
-        parser.error(", ".join(f"--{name}" for name in together) + " go together")
-    return options
+    return parser
 
 
 def prepare(options, folder, count, candidates, calibrated):
@@ -214,7 +193,7 @@ def prepare(options, folder, count, candidates, calibrated):
     Parameters
     ----------
     options : argparse.Namespace
-        Options of `add_arguments`; ``calibration`` may be among them.
+        Options of `make_parser`; ``calibration`` may be among them.
     folder : pathlib.Path
         Directory for the files.
     count, candidates : int
@@ -228,6 +207,10 @@ def prepare(options, folder, count, candidates, calibrated):
         Directories: ``pairwise``, ``cascade``, and ``huggingface`` for the peers.
     """
     huggingface = folder / "huggingface"
+    own = {name: value for name, value in vars(options).items() if name in TOGETHER}
+    if None in own.values() and any(own.values()):
+        names = ", ".join(f"--{name}" for name in own)
+        raise OptionError(names, "some of them are given", "all of them or none")
     if options.pairwise:
         runs = {"pairwise": options.pairwise, "cascade": options.cascade}
         calibration = getattr(options, "calibration", None)

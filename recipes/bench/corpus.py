@@ -71,9 +71,8 @@ def train_tokenizer(folder, config):
         tokenizer = tokenizers.BertWordPieceTokenizer()
     tokenizer.train([str(builtin_path(split)) for split in SPLITS], **options)
     tokenizer.save_model(str(folder))
-    unused = {
-        f"[unused{index}]": index for index in range(tokenizer.get_vocab_size(), config.vocab_size)
-    }
+    indices = range(tokenizer.get_vocab_size(), config.vocab_size)
+    unused = {f"[unused{index}]": index for index in indices}
     if config.pair_form == "roberta":
         path = folder / "vocab.json"
         path.write_text(json.dumps({**tokenizer.get_vocab(), **unused}), encoding="utf-8")
@@ -82,7 +81,7 @@ def train_tokenizer(folder, config):
             file.writelines(token + "\n" for token in unused)
 
 
-def write_run(folder, system, config, tokenizer, encoder=None):
+def write_run(folder, system, config, tokenizer):
     """Write a ranker with random weights as a run directory.
 
     Parameters
@@ -95,27 +94,15 @@ def write_run(folder, system, config, tokenizer, encoder=None):
         Shape of the encoder.
     tokenizer : wqa.text.Tokenizer
         Tokenizer of the encoder's family.
-    encoder : mxnet.gluon.Block, optional
-        Encoder whose parameters the ranker gets; random ones by default.
-
-    Returns
-    -------
-    mxnet.gluon.Block
-        The ranker's encoder.
     """
     mx.random.seed(0)
     model = build_network(system, config)
     model.initialize(mx.init.Normal(0.05))
-    if encoder is not None:
-        source = encoder._collect_params_with_prefix()
-        for name, parameter in model.backbone._collect_params_with_prefix().items():
-            parameter.set_data(source[name].data())
     folder.mkdir()
     model.save_parameters(str(folder / "model.params"))
     tokenizer.save(folder / "tokenizer.json")
     record = RunConfig(system, config, {"exits": list(model.exits)})
     (folder / "config.json").write_text(to_json(record), encoding="utf-8")
-    return model.backbone
 
 
 def make_questions(path, tokenizer_folder, count, candidates, seed=0):
@@ -133,7 +120,11 @@ def make_questions(path, tokenizer_folder, count, candidates, seed=0):
         Seed of the words and the lengths.
     """
     rng = np.random.default_rng(seed)
-    words = sorted(set(builtin_words()))
+    words = set()
+    for builtin in map(builtin_path, SPLITS):
+        for question in read_questions(builtin):
+            words.update(*map(str.split, (question.question, *question.texts)))
+    words = sorted(words)
     tokens = load_tokenizer(tokenizer_folder).encode([" " + word for word in words])
     sizes = [len(word_tokens) for word_tokens in tokens]
     half_word = np.mean(sizes) / 2
@@ -148,20 +139,12 @@ def make_questions(path, tokenizer_folder, count, candidates, seed=0):
             missing -= sizes[word]
         return " ".join(chosen)
 
-    def question(number):
+    questions = []
+    for number in range(count):
         labels = [1] + [0] * (candidates - 1)
         answers = tuple(Candidate(text(CANDIDATE_TOKENS), label) for label in labels)
-        return Question(f"Q{number}", text(QUESTION_TOKENS), answers)
-
-    write_questions(path, (question(number) for number in range(count)))
-
-
-def builtin_words():
-    """Words of the built-in corpus, with repetitions."""
-    for split in SPLITS:
-        for question in read_questions(builtin_path(split)):
-            for text in (question.question, *question.texts):
-                yield from text.split()
+        questions.append(Question(f"Q{number}", text(QUESTION_TOKENS), answers))
+    write_questions(path, questions)
 
 
 def write_batches(path, run, data, count):
@@ -249,8 +232,8 @@ def make(folder, data, shape, count, candidates, calibrated="3"):
     folder.mkdir(parents=True, exist_ok=True)
     train_tokenizer(folder, config)
     tokenizer = load_tokenizer(folder)
-    encoder = write_run(folder / "pairwise", "pairwise", config, tokenizer)
-    write_run(folder / "cascade", "cascade", config, tokenizer, encoder)
+    for system in ("pairwise", "cascade"):
+        write_run(folder / system, system, config, tokenizer)
     export(folder / "pairwise", folder / "huggingface")
     make_questions(data, folder, int(count), int(candidates))
     if int(calibrated):

@@ -65,7 +65,7 @@ RECIPES = {
         "results/dcbert/figure2b.tsv": "K = 2",
     },
     "dcbert/untrained": {"results/dcbert/untrained.tsv": "cosine:"},
-    "dcbert/base_speed": {"results/dcbert/base_speed_float32.txt": "has paid for itself"},
+    "dcbert/base_speed": {"results/dcbert/base_speed_float32.txt": "encoding costs"},
     "dcbert/minilm_tables": {
         "results/dcbert/minilm_squad.tsv": "BM25",
         "results/dcbert/minilm_claims.txt": "(b) LSTM",
@@ -754,9 +754,20 @@ def test_a_contender_answers(bench):
     assert start(code + "print('{\"seconds\": %d}' % (begin + end))") == []
 
 
-def test_a_contender_with_a_fault_ends_the_comparison(bench):
-    with pytest.raises(SystemExit, match="peer int8 ended: .*no module of its own"):
+def test_an_instruction_that_the_processor_lacks_leaves_a_contender_out(bench):
+    [row] = start("import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    assert (row["name"], row["precision"]) == ("peer", "int8") and "SIGILL" in row["reason"]
+
+
+def test_options_of_runs_go_together(bench):
+    done = run_python(BENCH / "compare_training.py", "--pairwise", "run")
+    assert done.returncode == 2 and "--pairwise, --cascade, --data: some" in done.stderr
+
+
+def test_a_contender_with_a_fault_ends_the_comparison(bench, capfd):
+    with pytest.raises(SystemExit, match="peer int8 ended: status 1"):
         start("import sys; sys.exit('no module of its own')")
+    assert "no module of its own" in capfd.readouterr().err
     with pytest.raises(SystemExit, match="peer int8 ended: .*memory is short"):
         start("import os, signal; print('{}', flush=True); os.kill(os.getpid(), signal.SIGKILL)")
 
@@ -794,10 +805,11 @@ def test_the_comparison_puts_peers_beside(bench):
     assert ours["end_to_end"] == 1
     assert ours["spearman"] == 0.5
     assert ours["same_first"] == 0
-    assert compare.table(rows)[-2].startswith("wqa pairwise  int8")
+    header, *lines = compare.table(list(map(compare.flat, rows))).splitlines()
+    assert header.endswith("  over openvino int8") and "wqa pairwise       int8 " in lines[2]
     rows = compare.rows_of([contenders, others[1:]], questions)
     assert rows[2]["over"]["openvino int8"] is None  # PyTorch is not among the others
-    assert compare.table(rows)[3].endswith(" -")
+    assert compare.table(list(map(compare.flat, rows))).splitlines()[3].endswith(" -")
     contenders[0].setting = others[0].setting = "batches of 32"
     lines = compare.settings_of([contenders, others])
     assert lines == ["pytorch float32: batches of 32"]
