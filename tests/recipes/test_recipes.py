@@ -25,8 +25,6 @@ RECIPES = {
     "tanda/adapt": {"tanda/wikiqa_3_seed0/metrics.jsonl": "loss"},
     "cascade/transfer": {"cascade/transfer/metrics.jsonl": "loss"},
     "cascade/adapt": {"cascade/wikiqa_seed0/metrics.jsonl": "loss"},
-    "scale/asnq_slurm": {"scale/slurm/test/run.trec": " wqa\n"},
-    "scale/asnq_ray": {"scale/ray/dev/run.trec": " wqa\n"},
     "cascade/table2": {"results/cascade/table2.tsv": "CT 3 layers"},
     "cascade/table3": {"results/cascade/table3.tsv": "SR"},
     "cascade/figure2": {
@@ -152,8 +150,6 @@ TESTED = {
     "cascade/adapt",
     "cascade/table3",
     "cascade/untrained",
-    "scale/asnq_slurm",
-    "scale/asnq_ray",
     "mhs/table3",  # it runs the grid
     "dcbert/table2",
     "cosinet/table2",
@@ -211,7 +207,6 @@ def test_students_of_fewer_layers(minilm, recipe_out, tmp_path, wqa_command):
     [
         ("mhs/table2", "optuna", "tune"),
         ("cascade/figure2", "matplotlib", "plots"),
-        ("scale/asnq_ray", "ray", "ray"),
     ],
 )
 def test_a_missing_extra_ends_a_recipe_before_it_trains(
@@ -220,8 +215,7 @@ def test_a_missing_extra_ends_a_recipe_before_it_trains(
     """A Python that lacks the module; where it looks for others, it is the real one."""
     lacking = tmp_path / "python"
     write_command(lacking, f'[ "${{3:-}}" != {module} ] && exec "{sys.executable}" "$@"\n')
-    settings = {"PYTHON": str(lacking), "CLUSTER": "local"}
-    done = run_recipe(name, recipe_out, tmp_path, wqa_command, **settings)
+    done = run_recipe(name, recipe_out, tmp_path, wqa_command, PYTHON=str(lacking))
     assert (done.returncode, done.stdout) == (2, "")
     expected = f"error: {module} is not installed; expected the extra {extra}: "
     assert done.stderr == f"{expected}pip install -e '.[{extra}]'\n"
