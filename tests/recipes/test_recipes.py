@@ -36,8 +36,6 @@ RECIPES = {
         "results/cascade/minilm_claims_trecqa.txt": "sequence at 0.3; cascade at 0.3 (2 and",
         "results/cascade/logs/minilm_cascade_wikiqa_seed0.metrics.jsonl": "loss",
     },
-    "cascade/base_train": {},  # the trainings of minilm_train, which may be there already
-    "cascade/base_tables": {"results/cascade/base_trecqa.tsv": "one exit an update"},
     "cascade/drop_below": {"results/cascade/drop_below.tsv": "below=0.03"},
     "cascade/untrained": {"results/cascade/untrained.tsv": "wo+rr"},
     "mhs/grid": {"mhs/mhs_wikiqa/grid.tsv": "0.5\t1\t", "mhs/mhs_wikiqa/chosen.txt": "0.5 1"},
