@@ -29,8 +29,9 @@ if [ "${SMOKE:-0}" != 1 ]; then
   }
 fi
 title_of() { case $1 in
-  pairwise) echo "pairwise" ;;
-  joint_ie) echo "joint IE_k, row of the question from N(0, 0.02)" ;;
+  joint_ie) echo "joint IE_k${JOINT_NOTE-, row of the question from N(0, 0.02)}" ;;
   joint_row_ie) echo "joint IE_k, row of the question from N(0, 1)" ;;
   mspp_ie) echo "joint IE_k, MSPP" ;;
+  masked_ie) echo "joint IE_k, masked tokens" ;;
+  *) echo "$1" ;;
   esac; }

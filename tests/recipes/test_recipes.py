@@ -75,11 +75,11 @@ RECIPES = {
     "cosinet/squad_small": {"results/cosinet/squad_small.tsv": "CA list BiRNN"},
     "cosinet/table6": {"results/cosinet/table6.tsv": "\nCA\t"},
     "cosinet/wikiqa_minilm": {"results/cosinet/minilm_wikiqa.tsv": "MiniLM"},
-    "mspp/pretrain": {
+    "mspp/table1": {
         "mspp/pretrained_IE_k/metrics.jsonl": "mlm",
         "mspp/pretrained_AE_k/metrics.jsonl": "mspp",
+        "results/mspp/table1.tsv": "Joint MSPP AE_k, FT AE_k",
     },
-    "mspp/table1": {"results/mspp/table1.tsv": "Joint MSPP AE_k, FT AE_k"},
     "mspp/table2": {
         "results/mspp/table2.tsv": "Joint RoBERTa-Base, FT IE_k",
         "results/mspp/table7_full.tsv": "Joint MSPP IE_k, FT IE_k",
