@@ -83,7 +83,7 @@ fit() {  # MODEL CORPUS SEED: trains it where that was not done; with COMPARE=1 
   esac
   echo "== $run"
   "$wqa" train "${options[@]}" --train "$(train_of "$corpus")" --train-filter "$(train_filter_of "$model")" --seed "$3" \
-    --out "$run" --resume --ctx "$CTX" ${limits[@]+"${limits[@]}"} ${TRAIN_OPTIONS:-}
+    --out "$run" --resume --ctx "$CTX" ${limits[@]+"${limits[@]}"}
 }
 title_of() {  # MODEL: the row of the tables
   local title=$1
@@ -124,10 +124,10 @@ row() {  # TABLE CORPUS COLUMNS MODEL: figures over the seeds
     "${runs[@]/%//test.json}" \
     --cells $("$python" recipes/cosinet/costs.py "$(train_of "$corpus")" "$(train_filter_of "$model")" "${runs[@]}")
 }
-rows_and_claims() {  # TABLE CORPUS COLUMNS CLAIMS: rows of the baselines and of MODELS, and tests of the claims
+rows_and_claims() {  # TABLE CORPUS COLUMNS CLAIMS: rows of the baselines and of MODELS, those of Table 4 by default, and tests
   local model
   baseline_rows "$1" "$2" "$3"
-  for model in $MODELS; do row "$1" "$2" "$3" "$model"; done
+  for model in ${MODELS:-$(all_models cosinet) $(all_models ca) bert}; do row "$1" "$2" "$3" "$model"; done
   cat "$1"
   claims "$2" | tee "$4"
 }

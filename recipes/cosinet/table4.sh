@@ -3,7 +3,5 @@
 # pointwise and listwise, with each recurrent layer. Tests of the paper's claims go to $RESULTS/claims_wikiqa.txt.
 #   RUNS=runs/cosinet_distilled MODELS="cosinet cosinet_list_birnn" TABLE_KIND=distilled recipes/cosinet/table4.sh
 . "$(dirname "$0")/settings.bash"
-MODELS=${MODELS:-$(all_models cosinet) $(all_models ca) bert}
-
-baseline_rows "${TABLE3:-$RESULTS/table3.tsv}" wikiqa map,mrr,p@1
-rows_and_claims "${TABLE:-$RESULTS/table4.tsv}" wikiqa map,mrr,p@1 "${CLAIMS:-$RESULTS/claims_wikiqa.txt}"
+baseline_rows "$RESULTS/table3.tsv" wikiqa map,mrr,p@1
+rows_and_claims "$RESULTS/table4.tsv" wikiqa map,mrr,p@1 "$RESULTS/claims_wikiqa.txt"

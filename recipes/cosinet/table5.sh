@@ -3,4 +3,4 @@
 if [ "${SMOKE:-0}" = 1 ]; then MODELS=${MODELS:-cosinet_list_birnn}; fi
 . "$(dirname "$0")/settings.bash"
 MODELS=${MODELS:-cosinet cosinet_list cosinet_list_birnn ca ca_list ca_list_birnn bert}
-rows_and_claims "${TABLE:-$RESULTS/table5.tsv}" squad p@1,mrr "${CLAIMS:-$RESULTS/claims_squad.txt}"
+rows_and_claims "$RESULTS/table5.tsv" squad p@1,mrr "$RESULTS/claims_squad.txt"

@@ -4,4 +4,4 @@
 if [ "${SMOKE:-0}" = 1 ]; then SEEDS=0 MODELS=${MODELS:-ca cosinet_list_birnn}; fi
 . "$(dirname "$0")/settings.bash"
 MODELS=${MODELS:-cosinet cosinet_list cosinet_list_birnn ca ca_list ca_list_birnn}
-rows_and_claims "${TABLE:-$RESULTS/table6.tsv}" nqla map,mrr,p@1 "$RESULTS/claims_nqla.txt"
+rows_and_claims "$RESULTS/table6.tsv" nqla map,mrr,p@1 "$RESULTS/claims_nqla.txt"

@@ -3,7 +3,8 @@
 # pre-trained, by both heads, on ASNQ, WikiQA and TREC-QA. All candidates of a question are ranked, k at a time. Tests of the claims
 # go to table1_claims_CORPUS.txt. The pre-training (sections 3.4 and 4.2, appendix B.1) comes first, of MSPP and masked tokens on
 # data/pretraining. Its examples are in memory, some 400 bytes each.
-#   for corpus in wikipedia bookcorpus openwebtext ccnews; do       # archives: data_scripts/paragraphs.py --help
+#   mkdir -p data/pretraining                  # archives: data_scripts/paragraphs.py --help
+#   for corpus in wikipedia bookcorpus openwebtext ccnews; do
 #     python data_scripts/paragraphs.py $corpus --archive ARCHIVE --out data/$corpus
 #     ln -s "$PWD/data/$corpus/train.jsonl" "data/pretraining/$corpus.jsonl"
 #   done
