@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Tables 2 and 3 in small, the trainings, on WikiQA: students of all six layers of MiniLM, and three teachers that dev prefers
-# among those that one encoder allows (recipes/mhs/logs/README.md). All are transferred from SQuAD's and SelQA's questions
-# (recipes/transfer_corpus.sh). Teachers 1 and 3 are monolithic, their classifiers on the first position, with seeds 0 and 2;
-# teacher 2 is a cascade, whose exits read the mean. Students start from the first one's transfer; with LAYERS=4 they have four
-# layers and start from a transferred ranker of four. ALPHAS and TAUS are a grid, from which dev chooses with the first seed.
-# STUDENTS="kd mhs" trains these alone; a second process may train others once the ensemble is there.
+# among those that one encoder allows (recipes/mhs/logs/README.md), after a transfer (recipes/transfer_corpus.sh). Teachers 1 and 3
+# are monolithic, with seeds 0 and 2, and teacher 2 is a cascade. Students start from the first one's transfer; with LAYERS=4 they
+# have four layers and start from a transferred ranker of four. ALPHAS and TAUS are a grid, from which dev chooses with the first
+# seed. STUDENTS="kd mhs" trains these alone; a second process may train others once the ensemble is there.
 #   DATA=data recipes/mhs/minilm_train.sh    five hours on one core; then minilm_tables.sh
 #   DATA=data LAYERS=4 recipes/mhs/minilm_train.sh    two and a half hours more
 . "$(dirname "$0")/minilm.bash"

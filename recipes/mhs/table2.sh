@@ -3,7 +3,7 @@
 # Hydra and the Multiple-Heads Student. Test questions without an answer are left out, as Table 1 counts them.
 . "$(dirname "$0")/settings.bash"
 needs tune optuna
-table=${TABLE:-$RESULTS/table2.tsv}
+table=$RESULTS/table2.tsv
 recipes/mhs/grid.sh
 
 for corpus in $CORPORA; do

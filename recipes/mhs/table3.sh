@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Table 3 (Matsubara et al. 2022), which the paper gives for IAS2, on WikiQA: is it the heads or the teachers? A monolithic
+# Tables 3 and 4 (Matsubara et al. 2022), which the paper gives for IAS2, on WikiQA. Is it the heads or the teachers? A monolithic
 # student without a teacher, with one, and with three by KD_Sum and KD_RR; the Multiple-Heads Student without, with one for all
-# heads, and with one for each.
+# heads, and with one for each. And how many layers should a head have? b + h is the encoder's depth.
 . "$(dirname "$0")/settings.bash"
-table=${TABLE:-$RESULTS/table3.tsv}
+table=$RESULTS/table3.tsv
 recipes/mhs/grid.sh
 
 best=${LARGE##* }  # the teacher of section 5.2's students of one teacher: the student's own family
@@ -28,5 +28,10 @@ for corpus in $CORPORA; do
   row "$table" MHS "$corpus" "${untaught[@]}"
   row "$table" "MHS from $best" "$corpus" $(student_runs mhs_one_teacher "$corpus")
   row "$table" "MHS from three" "$corpus" $(student_runs mhs "$corpus")
+  for layers in $CONFIGURATIONS; do
+    name=mhs_heads_of_$layers
+    if [ "$layers" = 1 ]; then name=mhs; else student "$name" "$STUDENT" "$corpus" mhs $(mhs_options "$layers" "$corpus" $LARGE); fi
+    row "$RESULTS/table4.tsv" "MHS B$((DEPTH - layers))_${HEADS}H$layers" "$corpus" $(student_runs "$name" "$corpus")
+  done
 done
-cat "$table"
+cat "$RESULTS"/table{3,4}.tsv

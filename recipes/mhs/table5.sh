@@ -7,9 +7,7 @@ paper=mhs
 BASE=${BASE:-albert_12_768_12 roberta_12_768_12 electra_12_768_12} STUDENT=${STUDENT:-electra_12_768_12}
 LARGE=${LARGE-albert_12_4096_64 roberta_24_1024_16 electra_24_1024_16}
 CANDIDATES=${CANDIDATES:-128} LENGTH=${LENGTH:-128} ROUNDS=${ROUNDS:-5} PRECISIONS=${PRECISIONS:-float32}
-if [ "${SMOKE:-0}" = 1 ]; then
-  BASE=bert_6_384_12 STUDENT=bert_6_384_12 LARGE='' CANDIDATES=2 LENGTH=8 ROUNDS=1
-fi
+if [ "${SMOKE:-0}" = 1 ]; then BASE=bert_6_384_12 STUDENT=bert_6_384_12 LARGE='' CANDIDATES=2 LENGTH=8 ROUNDS=1; fi
 
 beside=()
 for shape in $BASE $LARGE; do beside+=(--beside "$shape"); done
@@ -17,6 +15,5 @@ if [ "$BASE" != "$STUDENT" ]; then beside+=(--beside "${BASE// /,}"); fi  # the 
 beside+=(--beside "$STUDENT,$STUDENT,$STUDENT")                           # that of row 12
 for precision in $PRECISIONS; do
   "$python" recipes/bench/random_weights.py "$STUDENT" --system mhs --heads 3 --head-layers 1 "${beside[@]}" --candidates "$CANDIDATES" \
-    --tokens "$LENGTH" --rounds "$ROUNDS" --precision "$precision" |
-    tee "$RESULTS/table5_$precision.txt"
+    --tokens "$LENGTH" --rounds "$ROUNDS" --precision "$precision" | tee "$RESULTS/table5_$precision.txt"
 done

@@ -38,15 +38,18 @@ RECIPES = {
     },
     "cascade/drop_below": {"results/cascade/drop_below.tsv": "below=0.03"},
     "cascade/untrained": {"results/cascade/untrained.tsv": "wo+rr"},
-    "mhs/grid": {"mhs/mhs_wikiqa/grid.tsv": "0.5\t1\t", "mhs/mhs_wikiqa/chosen.txt": "0.5 1"},
+    "mhs/grid": {
+        "mhs/mhs_wikiqa/grid.tsv": "0.5\t1\t",
+        "mhs/mhs_wikiqa/chosen.txt": "0.5 1",
+        "results/mhs/figure4_wikiqa/agreement.tsv": "head 3",
+    },
     "mhs/table2": {"results/mhs/table2.tsv": "14 MHS"},
     "mhs/table3": {
         "mhs/mhs_wikiqa/chosen.txt": "0.5 1",
         "results/mhs/table3.tsv": "MHS from three",
+        "results/mhs/table4.tsv": "MHS B1_3H2",
     },
-    "mhs/table4": {"results/mhs/table4.tsv": "MHS B1_3H2"},
     "mhs/table5": {"results/mhs/table5_float32.txt": "bert_6_384_12 mhs"},
-    "mhs/figure4": {"results/mhs/figure4_wikiqa/agreement.tsv": "head 3"},
     "mhs/minilm_train": {"mhs/minilm_mhs_wikiqa/alpha_0.5_tau_1/metrics.jsonl": "head_3"},
     "mhs/minilm_tables": {
         "results/mhs/minilm_claims.txt": "KD_Sum; MHS (2 and 2 seeds)",
