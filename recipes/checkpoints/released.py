@@ -7,7 +7,13 @@ of its paper.
 
 FIGURES.json is what `wqa evaluate --json` wrote, with the run and the judgements beside it.
 PUBLISHED is a table in the folder of all recipes, ROW one of its rows; dashes for none. The rows of
-FILE in RESULTS.tsv are written anew.
+FILE in RESULTS.tsv are written anew. There are three, as papers do not all say which questions and
+which MAP they count:
+
+    no-all-negative   questions with a correct candidate: 243 of WikiQA (Cascade Transformer; MHS)
+    clean             those that have a wrong one too: 237 (MSPP; TANDA's authors' function)
+    classes           clean, of the two predicted classes in place of scores. Candidates of a class
+                      tie, and that function ranks the correct ones first: such figures are too high
 """
 
 import pathlib

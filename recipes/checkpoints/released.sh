@@ -1,15 +1,10 @@
 #!/usr/bin/env bash
 # The checkpoints that the authors released, for whoever has them: converts each file of recipes/checkpoints/files.tsv that lies
 # in the folder CHECKPOINTS, ranks the test questions of its corpus, and lays P@1, MAP and MRR beside the row of the paper
-# (released.tsv). Each checkpoint has three rows, as papers do not all say which questions and which MAP they count:
-#   no-all-negative   questions with a correct candidate: 243 of WikiQA (Cascade Transformer; MHS)
-#   clean             those that have a wrong one too: 237 (MSPP; the function that TANDA's authors gave)
-#   classes           clean, of the two predicted classes in place of scores. Candidates of a class tie, and that function
-#                     ranks the correct ones first among them: such figures are too high
-# TANDA's files are tars, the Multiple-Heads Student's cerberus_model.pt, whose encoder is ENCODERS/electra-base. MSPP's
-# directories have no published names: joint_ie_k and joint_ae_k are those of the pre-training, joint_ie_k_wikiqa and the like
-# what the authors' code fine-tunes from them. TANDA's rows for ASNQ are other trainings of the same encoder; tanda.tsv has the
-# MAP of its abstract and the MRR beside it on the leaderboards.
+# (released.tsv; released.py says what its three rows of a checkpoint count). TANDA's files are tars, the Multiple-Heads Student's
+# cerberus_model.pt, whose encoder is ENCODERS/electra-base. MSPP's directories have no published names: joint_ie_k and joint_ae_k
+# are those of the pre-training, joint_ie_k_wikiqa and the like what the authors' code fine-tunes from them. TANDA's rows for ASNQ
+# are other trainings of the same encoder; tanda.tsv has the MAP of its abstract and the MRR beside it on the leaderboards.
 #   CHECKPOINTS=downloads recipes/checkpoints/released.sh
 paper=checkpoints
 . "$(dirname "$0")/../settings.sh"

@@ -4,13 +4,8 @@
 #
 # N workers run here, with one server that sums gradients, and a scheduler on the first machine. All are COMMAND with another
 # DMLC_ROLE. Where one fails, all are ended, and the exit status is that of the first. SIGINT and SIGTERM let the workers end after
-# their update. With several machines, run this same line on each, with the variables
-#   MACHINES                number of machines; 1 by default
-#   MACHINE                 number of this one, from 0; by default SLURM_NODEID (srun) or
-#                           JOB_COMPLETION_INDEX (an indexed job of Kubernetes)
-#   DMLC_PS_ROOT_URI        name or address of machine 0, as the others reach it
-#   DMLC_PS_ROOT_PORT       a port that is free there; 9091 by default
-#   DMLC_INTERFACE          network interface, where a machine has several
+# their update. docs/training.md has the variables of several machines; DMLC_INTERFACE is the network interface, where a machine has
+# several.
 set -euo pipefail
 
 [[ $# -ge 2 && $1 =~ ^[1-9][0-9]*$ ]] || { echo "usage: launch.sh N COMMAND..." >&2; exit 2; }
