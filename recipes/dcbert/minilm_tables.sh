@@ -1,11 +1,22 @@
 #!/usr/bin/env bash
 # Tables 1 to 3 and Figure 2 in small: MiniLM, and 16 of the 35 articles of SQuAD 2.0's development set as an open collection
 # (articles.txt), 646 paragraphs; questions of ten articles to train, three to tune, three to report. The re-ranker and DC-BERT
-# have three seeds. Writes results/minilm_squad.tsv, minilm_claims.txt and minilm_figure2*, with times of one sitting.
+# have three seeds. Writes results/minilm_squad.tsv, minilm_claims.txt and minilm_figure2*, with times of one sitting. First, in
+# untrained.tsv, the similarity of a question and a paragraph by MiniLM without training.
 #   DATA=data ARCHIVE=dev-v2.0.json.gz recipes/dcbert/minilm_tables.sh    nearly three hours on two cores
 . "$(dirname "$0")/minilm.bash"
 table=$RESULTS/minilm_squad.tsv speed=$RUNS/dcbert/speed_minilm_squad.json
 columns=p@1,p@5,p@10,pbt@10,ptb@10,map,em,f1,p@1_kept,p@10_kept,em_kept,questions_per_second,speedup
+
+prepare squad
+documents=$(tested_documents squad) cache=$RUNS/dcbert/untrained.cache  # both similarities compare the same encodings
+"$wqa" encode "maxsim:$ENCODER" --documents "$documents" --out "$cache" --precision "$RANK_PRECISION" --ctx "$CTX"
+for name in "maxsim:$ENCODER" "cosine:$ENCODER"; do
+  figures=$RUNS/dcbert/untrained_${name%%:*}.json
+  evaluate "$figures" squad "$name" --cache "$cache" --total "$(total_of squad)" --long-questions truncate \
+    --precision "$RANK_PRECISION"
+  "$python" recipes/rows.py "$RESULTS/untrained.tsv" squad "${columns%%,em*},seeds" --row "$name" "$figures"
+done
 
 timed "$speed" squad $(possible bert student dcbert_1 dcbert_2 dcbert_3 linear lstm int8) tfidf bm25
 rows "$table" squad "$columns" "$speed" bert dcbert_1
