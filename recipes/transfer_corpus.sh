@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# A transfer corpus in place of ASNQ, of what can be downloaded as a whole: SQuAD's questions, each with the sentence that
-# answers it, a sentence that was retrieved from the whole collection and the nearest sentence in the order of the articles that
-# was not, and SelQA's questions with all sentences of their section. ASNQ's negatives are of the same document (Garg et al. 2020,
-# section 4); here most are. One in six of SQuAD's questions does not retrieve its sentence, and has one negative and no positive.
+# A transfer corpus in place of ASNQ: SQuAD's questions, each with the sentence that answers it, a sentence that was retrieved from
+# the whole collection and the nearest sentence in the order of the articles that was not, and SelQA's questions with all sentences
+# of their section. One in six of SQuAD's questions does not retrieve its sentence, and has one negative and no positive.
 #   DATA=data recipes/transfer_corpus.sh OUT.jsonl
 . "$(dirname "$0")/settings.sh"
 out=$1 work=$(dirname "$1") squad=${SQUAD:-$DATA/squad_sentences} selqa=${SELQA:-$DATA/selqa}

@@ -4,12 +4,11 @@
 # four points from another.
 if [ "${SMOKE:-0}" != 1 ]; then CORPORA=${CORPORA:-wikiqa squad nqla}; fi
 . "$(dirname "$0")/settings.bash"
-table=${TABLE:-$RESULTS/table2.tsv}
-DRAWS=${DRAWS:-random:0 random:1 random:2 random:3 random:4}
+table=$RESULTS/table2.tsv
 
 for corpus in $CORPORA; do
   random=() others=()
-  for name in $DRAWS wo rr wo+rr; do
+  for name in random:{0,1,2,3,4} wo rr wo+rr; do
     json=$(figures_of "$name" "$corpus")
     baseline "$name" "$corpus"
     case $name in random:*) random+=("$json") ;; *) others+=("${name^^}=$json") ;; esac

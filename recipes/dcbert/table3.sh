@@ -3,11 +3,10 @@
 # Speedups are over BERT-base on the concatenation.
 if [ "${SMOKE:-0}" != 1 ]; then CORPORA=${CORPORA:-nq}; fi
 . "$(dirname "$0")/settings.bash"
-table=${TABLE:-$RESULTS/table3.tsv}
 
 for corpus in $CORPORA; do
   speed=$RUNS/dcbert/speed_table3_$corpus.json
   timed "$speed" "$corpus" bert linear lstm dcbert_1
-  rows "$table" "$corpus" p@10,speedup,em "$speed" linear lstm dcbert_1
+  rows "$RESULTS/table3.tsv" "$corpus" p@10,speedup,em "$speed" linear lstm dcbert_1
 done
-cat "$table"
+cat "$RESULTS/table3.tsv"

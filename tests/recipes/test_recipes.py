@@ -75,7 +75,6 @@ RECIPES = {
     "cosinet/table2": {"results/cosinet/table2.tsv": "WO+RR MAP"},
     "cosinet/table4": {"results/cosinet/table4.tsv": "BERT", "results/cosinet/table3.tsv": "WO+RR"},
     "cosinet/table5": {"results/cosinet/claims_squad.txt": "WO+RR; Cosinet list BiRNN"},
-    "cosinet/squad_small": {"results/cosinet/squad_small.tsv": "CA list BiRNN"},
     "cosinet/table6": {"results/cosinet/table6.tsv": "\nCA\t"},
     "cosinet/wikiqa_minilm": {"results/cosinet/minilm_wikiqa.tsv": "MiniLM"},
     "mspp/table1": {
