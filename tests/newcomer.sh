@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
-# What a newcomer does, in a fresh clone: the first minute, the README's commands and Python, the tutorials.
-# The commands are those of the pages. It ends with an error after ten minutes (`make newcomer`).
-#
-#     tests/newcomer.sh [MINUTES]
+# What a newcomer does, in a fresh clone: the first minute, the README's commands and Python, the tutorials. The commands are those
+# of the pages. It ends with an error after so many minutes, ten by default.
 set -euo pipefail
 limit=$((60 * ${1:-10}))
 root=$(cd "$(dirname "$0")/.." && pwd)

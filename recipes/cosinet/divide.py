@@ -4,7 +4,7 @@
     python recipes/cosinet/divide.py QUESTIONS.jsonl SHARE TRAIN.jsonl TEST.jsonl
 
 TRAIN.jsonl gets the first questions, at least that share of them, and those that follow with the
-same candidates as the last one; TEST.jsonl gets the rest. Table 5 in small, results/squad_small.tsv:
+same candidates as the last one; TEST.jsonl gets the rest. Table 5 in small (squad_small.tsv) is by
 
     python data_scripts/squad.py --unanswered --out data/squad_sent && mkdir data/half
     python recipes/cosinet/divide.py data/squad_sent/test.jsonl 0.66 data/half/{train,test}.jsonl

@@ -5,8 +5,7 @@ if [ "${SMOKE:-0}" != 1 ]; then CORPORA=${CORPORA:-nq}; fi
 . "$(dirname "$0")/settings.bash"
 name=${NAME:-figure2}
 
-columns=${CUTOFFS// /,p@} rankers=()
-for layers in $INTERACTIONS; do rankers+=("dcbert_$layers"); done
+columns=${CUTOFFS// /,p@} rankers="dcbert_${INTERACTIONS// / dcbert_}"
 
 for corpus in $CORPORA; do
   rows "$RESULTS/${name}a.tsv" "$corpus" "p@$columns" "" linear lstm dcbert_1
@@ -14,7 +13,7 @@ done
 title_of() { echo "K = ${1#dcbert_}"; }
 for corpus in $CORPORA; do
   speed=$RUNS/dcbert/speed_${name}_$corpus.json
-  timed "$speed" "$corpus" bert "${rankers[@]}"
-  rows "$RESULTS/${name}b.tsv" "$corpus" p@10,em,speedup "$speed" "${rankers[@]}"
+  timed "$speed" "$corpus" bert $rankers
+  rows "$RESULTS/${name}b.tsv" "$corpus" p@10,em,speedup "$speed" $rankers
 done
 cat "$RESULTS/${name}a.tsv" "$RESULTS/${name}b.tsv"

@@ -2,8 +2,7 @@
 # Tables 2 and 3 in small, the trainings, on WikiQA: students of all six layers of MiniLM, and three teachers that dev prefers
 # among those that one encoder allows (recipes/mhs/logs/README.md), after a transfer (recipes/transfer_corpus.sh). Teachers 1 and 3
 # are monolithic, with seeds 0 and 2, and teacher 2 is a cascade. Students start from the first one's transfer; with LAYERS=4 they
-# have four layers and start from a transferred ranker of four. ALPHAS and TAUS are a grid, from which dev chooses with the first
-# seed. STUDENTS="kd mhs" trains these alone; a second process may train others once the ensemble is there.
+# have four layers and start from a transferred ranker of four. ALPHAS and TAUS are a grid; dev chooses with the first seed.
 #   DATA=data recipes/mhs/minilm_train.sh    five hours on one core; then minilm_tables.sh
 #   DATA=data LAYERS=4 recipes/mhs/minilm_train.sh    two and a half hours more
 . "$(dirname "$0")/minilm.bash"
@@ -27,17 +26,11 @@ teacher 3 2
 for number in 1 2 3; do score "$RUNS/mhs/minilm_teacher_$number" wikiqa; done
 ensemble minilm_ensemble wikiqa "$RUNS"/mhs/minilm_teacher_{1,2,3}
 
-for name in ${STUDENTS:-alone kd kd_sum kd_rr mhs}; do
-  case $name in
-    alone)
-      for seed in $SEEDS; do
-        run=$(alone_run wikiqa "$seed")
-        encoder=minilm corpus=wikiqa system=pairwise train_student "${run#"$RUNS"/}" "$seed" "${depth[@]}"
-      done ;;
-    kd) student "${students}_kd" minilm wikiqa pairwise "${depth[@]}" --teachers "$first" ;;
-    kd_sum) student "${students}_kd_sum" minilm wikiqa pairwise "${depth[@]}" --teachers "$three" --teaching sum ;;
-    kd_rr) student "${students}_kd_rr" minilm wikiqa pairwise "${depth[@]}" --teachers "$three" --teaching round-robin ;;
-    mhs) student "${students}_mhs" minilm wikiqa mhs --body "$BODY" --heads 3 --head-layers 1 --teachers "$three" ;;
-    *) fail "STUDENTS has $name; expected alone, kd, kd_sum, kd_rr or mhs" ;;
-  esac
+for seed in $SEEDS; do
+  run=$(alone_run wikiqa "$seed")
+  encoder=minilm corpus=wikiqa system=pairwise train_student "${run#"$RUNS"/}" "$seed" "${depth[@]}"
 done
+student "${students}_kd" minilm wikiqa pairwise "${depth[@]}" --teachers "$first"
+student "${students}_kd_sum" minilm wikiqa pairwise "${depth[@]}" --teachers "$three" --teaching sum
+student "${students}_kd_rr" minilm wikiqa pairwise "${depth[@]}" --teachers "$three" --teaching round-robin
+student "${students}_mhs" minilm wikiqa mhs --body "$BODY" --heads 3 --head-layers 1 --teachers "$three"

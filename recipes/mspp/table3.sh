@@ -12,7 +12,7 @@ CLAIMS_EPOCHS=${CLAIMS_EPOCHS:-6}
 if [ "${SMOKE:-0}" = 1 ]; then FEVER=$RUNS/mspp/fever; prepare_documents; fi
 warmup_of() { echo "--warmup-updates $CLAIMS_WARMUP"; }
 
-rows=() systems=() pairs=() runs=() first=
+rows=() systems=() pairs=(--pair) runs=()
 for model in $MODELS; do
   head=${model: -4} pretrained=${model#*_} pretrained=${pretrained%_*_*}
   case $model in
@@ -33,8 +33,7 @@ for model in $MODELS; do
   done
   rows+=(--row "$title" "${files[@]}")
   systems+=(--system "$title" "${labels[@]}")
-  if [ -n "$first" ]; then pairs+=(--pair "$first" "$title"); fi
-  first=${first:-$title}
+  pairs+=("$title")
 done
 "$python" recipes/mspp/labels.py "$FEVER/dev.jsonl" dev.labels.jsonl "$FEVER/test.jsonl" test.labels.jsonl --ctx "$device" --runs "${runs[@]}"
 "$python" recipes/rows.py "$RESULTS/table3.tsv" fever_dev accuracy,questions,seeds "${rows[@]}"
