@@ -34,7 +34,7 @@ DATA=${DATA:-data} ASNQ=${ASNQ:-$DATA/asnq}  # the transfer corpus: train.jsonl,
 WIKIQA=${WIKIQA:-$DATA/wikiqa} TRECQA=${TRECQA:-$DATA/trecqa} GPD=${GPD:-$DATA/gpd}
 DEPTHS=${DEPTHS-4 6 8 10 12}                 # of the monolithic rankers (section 4.2)
 EXITS=${EXITS:-4,6,8,10,12}                  # rho(i) = 4 + 2 (i - 1)
-SEEDS=${SEEDS:-0} CTX=${CTX:-cpu} PRECISION=${PRECISION:-float32}
+SEEDS=${SEEDS:-0} FIRST_SEED=${SEEDS%% *} CTX=${CTX:-cpu} PRECISION=${PRECISION:-float32}
 # Section 5.2: a peak of 1e-6 after 4,000 updates, up to 2,000 tokens a mini-batch, 8 GPUs. Footnote 9: on ASNQ an update has 237
 # pairs, at 67 padded tokens a pair the 16,000 tokens of eight mini-batches. Adaptations, of 1,440 such updates at most on WikiQA,
 # warm up for WARMUP_SHARE of theirs; WARMUP sets a number of updates for both. The paper names no number of epochs: training ends
@@ -46,7 +46,7 @@ TOKENS=${TOKENS:-2000} UPDATE_TOKENS=${UPDATE_TOKENS:-16000} WARMUP_SHARE=${WARM
 TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-3} TRANSFER_EVAL_EVERY=${TRANSFER_EVAL_EVERY:-20000} ADAPT_EPOCHS=${ADAPT_EPOCHS:-60}
 SHALLOW_TIMES=${SHALLOW_TIMES:-4}            # section 5.3: a monolithic ranker of 4 layers takes so many times the iterations
 device=${CTX%%[-,]*}  # the first one ranks
-mkdir -p "$RUNS" "$RESULTS"
+mkdir -p "$RUNS/$paper" "$RESULTS"
 
 # CORPUS SPLIT: its file, by the variable CORPUS_SPLIT or in the folder CORPUS. Table 1 counts 65 dev questions of TREC-QA: those of
 # dev-40, without sentences of more than 40 tokens. dev-clean.jsonl has MSPP's 69.

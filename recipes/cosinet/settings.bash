@@ -23,9 +23,7 @@ WORD_ENCODER=${WORD_ENCODER:-minilm}    # whose words are distilled
 CA_LENGTH=${CA_LENGTH:-10}
 # Ours, not tuned. Section 5.2's settings of the other networks are the defaults of `wqa train`.
 BERT_RATE=${BERT_RATE:-2e-5} BERT_EPOCHS=${BERT_EPOCHS:-3}
-FIRST_SEED=${SEEDS%% *}
 METRICS=map,mrr,p@1
-mkdir -p "$RUNS/cosinet"
 
 filter_of() { echo no-all-negative; }   # "for all datasets, we remove the questions without answers" (section 5.1)
 # Section 5.4 says that the pointwise networks are "trained on all the data", and left-out training questions prefer that.

@@ -36,9 +36,7 @@ RANK_PRECISION=${RANK_PRECISION:-float32}                   # of rankings and ti
 export QUESTIONS=${QUESTIONS:-100}      # that speed.py times in each round
 METRICS=map,mrr,pbt@10,ptb@10
 for number in 1 5 10 $CUTOFFS; do case ,$METRICS, in *,hit@$number,*) ;; *) METRICS=$METRICS,hit@$number ;; esac; done
-FIRST_SEED=${SEEDS%% *}
 TEST_FILTER=all                         # a question without an answer among its documents counts as wrong
-mkdir -p "$RUNS/dcbert"
 
 collection_of() { local folder=${1^^}; echo "${!folder}"; }   # CORPUS: the folder of documents and questions
 split_of() {  # CORPUS SPLIT [METHOD]: questions with documents. Natural Questions Open comes with its own.

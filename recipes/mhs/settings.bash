@@ -19,7 +19,6 @@ BODY=${BODY:-11} HEADS=3                # B11_3H1 (section 5.3)
 CONFIGURATIONS=${CONFIGURATIONS:-1 2 4 6}                   # h of Table 4; b is 12 - h
 DEPTH=${DEPTH:-$((BODY + 1))}           # b + h
 ALPHAS=${ALPHAS:-0 0.1 0.5 0.9} TAUS=${TAUS:-1 3 5}         # the grid of section 3.2, chosen on dev
-FIRST_SEED=${SEEDS%% *}
 CORPORA=${CORPORA:-wikiqa}              # IAS2, the paper's third corpus, is not public
 
 encoder_of() { echo "${ONE_ENCODER:-$ENCODERS/$1}"; }  # NAME; ONE_ENCODER takes the place of all

@@ -5,8 +5,7 @@
 # trials that chose the settings.
 #   DATA=data ARCHIVES=archives recipes/mspp/separator.sh   ARCHIVES has a folder or an archive of each corpus by its name
 if [ "${SMOKE:-0}" != 1 ]; then
-  DATA=${DATA:-data}
-  RUNS=${RUNS:-runs/mspp_separator} PARAGRAPHS=${PARAGRAPHS:-$DATA/paragraphs} ARCHIVES=${ARCHIVES:-$DATA/archives}
+  RUNS=${RUNS:-runs/mspp_separator} PARAGRAPHS=${PARAGRAPHS:-${DATA:-data}/paragraphs} ARCHIVES=${ARCHIVES:-${DATA:-data}/archives}
   DRAWS=${DRAWS:-4} PRETRAIN_EVAL_EVERY=${PRETRAIN_EVAL_EVERY:-231} EPOCHS=${EPOCHS:-6} RATE=${RATE:-1e-4} PAIRWISE_RATE=${PAIRWISE_RATE:-5e-5}
 fi
 MARKS=separator MASK_RATE=0 JOINT_NOTE=

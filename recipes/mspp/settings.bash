@@ -27,9 +27,7 @@ CORPORA=${CORPORA:-asnq wikiqa trecqa}
 SYSTEMS=${SYSTEMS:-joint_ie joint_ae mspp_ie mspp_ae}       # beside the pairwise model
 ASNQ_EVAL_EVERY=${ASNQ_EVAL_EVERY:-2000}                    # ours: updates between two evaluations on ASNQ's dev
 METRICS=p@1,map,mrr
-FIRST_SEED=${SEEDS%% *}
 TEST_FILTER=clean                       # of dev and test (appendix A.2); the training questions are taken as they are
-mkdir -p "$RUNS/mspp"
 
 # A corpus such as wikiqa@2 is the first five candidates of each question, by the pairwise model of seed 2.
 train_of() { if [ "$1-${system:-}" = asnq-pairwise ]; then echo "$RUNS/asnq.store"; else split_of "$1" train; fi; }
@@ -145,13 +143,6 @@ rank_first() {  # CORPUS@SEED: the pairwise model's first five, of training, dev
     --questions "$(dev_of "$corpus")" "$TEST_FILTER" "$out/dev.jsonl" \
     --questions "$(test_of "$corpus")" "$TEST_FILTER" "$out/test.jsonl"
 }
-rerank() {  # SYSTEM CORPUS SEED: figures on the first five alone, and on all candidates of the sequence
-  local run; run=$(run_of "$1" "$2@$3" "$3")
-  figures "$1" "$2@$3" "$3"
-  [ "$run.sequence.json" -nt "$run/model.params" ] || echo "{\"rankers\": [\"$(realpath "$(run_of pairwise "$2" "$3")")\"," \
-    "\"$(realpath "$run")\"], \"keep\": $K}" > "$run.sequence.json"
-  TEST_FILTER=$(counted_of "$2") evaluate "$run.sequence.test.json" "$2" "$run.sequence.json"
-}
 
 # Tables. A row collects the figures of a system over its seeds, and the claims compare the systems of rows.
 rows=()
@@ -195,12 +186,19 @@ table_of() {  # TABLE CORPUS CLAIMS: figures of all systems, all candidates of a
 }
 # TABLE FULL-TABLE CORPUS CLAIMS: re-ranking on the first five alone, but the pairwise model's own row; on all candidates.
 rerank_tables() {
-  local corpus=$3 seed name
+  local corpus=$3 seed name first run
   for seed in $SEEDS; do
+    first=$(run_of pairwise "$corpus" "$seed")
     figures pairwise "$corpus" "$seed"
     rank_first "$corpus@$seed"
-    TEST_FILTER=all evaluate "$(first_of "$corpus@$seed")/pairwise.test.json" "$corpus@$seed" "$(run_of pairwise "$corpus" "$seed")"
-    for name in $SYSTEMS; do rerank "$name" "$corpus" "$seed"; done
+    TEST_FILTER=all evaluate "$(first_of "$corpus@$seed")/pairwise.test.json" "$corpus@$seed" "$first"
+    for name in $SYSTEMS; do
+      run=$(run_of "$name" "$corpus@$seed" "$seed")
+      figures "$name" "$corpus@$seed" "$seed"
+      [ "$run.sequence.json" -nt "$run/model.params" ] ||
+        echo "{\"rankers\": [\"$(realpath "$first")\", \"$(realpath "$run")\"], \"keep\": $K}" > "$run.sequence.json"
+      TEST_FILTER=$(counted_of "$corpus") evaluate "$run.sequence.test.json" "$corpus" "$run.sequence.json"
+    done
   done
   rows_of "$corpus" "$corpus@%"
   row "$(title_of pairwise), its first five alone" "$(first_of "$corpus@%")/pairwise.test.json"
