@@ -6,7 +6,7 @@
 # monolithic ranker's; `_drawn` is the paper's rule, one exit an update. The trainings that tell most come first. Learning rates
 # of MiniLM are those that recipes/cascade/logs/README.md found on WikiQA's dev; those of the base size were not searched yet.
 #   DATA=data recipes/cascade/minilm_train.sh              five hours on two cores; then minilm_tables.sh
-#   DATA=data SIZE=base recipes/cascade/minilm_train.sh    days without AMX; then SIZE=base minilm_tables.sh
+#   DATA=data recipes/cascade/base_train.sh                days without AMX; then base_tables.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . recipes/cascade/minilm.bash
