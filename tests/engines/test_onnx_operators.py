@@ -67,6 +67,14 @@ CASES = {
     "numbers": lambda x: F.broadcast_div((1 - x) * 3 / 2, 2 + F.abs(x)) + F.square(x) - 1,
     "gelu": lambda x: F.LeakyReLU(x, act_type="gelu"),
     "choice": lambda x, y: F.where(x > 0, x, y),
+    "unit rows": lambda x: F.L2Normalization(F.sum(x, axis=1)),
+    "products with computed weights": lambda x: F.FullyConnected(
+        x,
+        F.exp(F.slice_axis(F.reshape(x, (-3, 0)), axis=0, begin=0, end=1)),
+        num_hidden=1,
+        no_bias=True,
+        flatten=False,
+    ),
 }
 
 
@@ -165,6 +173,7 @@ def test_a_joint_product_becomes_three_and_a_mask_is_not_repeated():
         (lambda x: 2 / x, "operator _rdiv_scalar"),
         (lambda x: F.LeakyReLU(x, act_type="elu"), "LeakyReLU with act_type=elu"),
         (lambda x: F.softmax(x, temperature=2.0), "softmax with temperature=2.0"),
+        (lambda x: F.L2Normalization(x), "L2Normalization of 3 axes"),
         (lambda x: F.LayerNorm(x, F.var("lengths"), F.var("lengths"), axis=0), "LayerNorm"),
     ],
 )

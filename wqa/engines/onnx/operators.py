@@ -267,7 +267,10 @@ def layer_norm(graph: Graph, node: Node) -> Value:
 def l2_normalization(graph: Graph, node: Node) -> Value:
     """Rows divided by their Euclidean length."""
     node.check(mode=("instance",))
-    return graph.node("LpNormalization", node.inputs[0], axis=-1, p=2)
+    [value] = node.inputs
+    if value.rank != 2:  # MXNet normalizes all axes but the first together
+        raise refusal(f"L2Normalization of {value.rank} axes")
+    return graph.node("LpNormalization", value, axis=-1, p=2)
 
 
 def convolution(graph: Graph, node: Node) -> Value:
