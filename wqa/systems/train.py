@@ -163,11 +163,12 @@ def train(
                 return _end_again(task, run, workers, schedule.total, compare)
             if teachers:
                 task.teach(functools.partial(scores_of_teachers, teachers, train_file=train_file))
+            _seed(config.seed)
+            start_line = task.initialize(start, devices)  # before anything is written
             if workers.writes:
                 _begin(run, record, task)
             compared = compare()
-            _seed(config.seed)
-            _log_start(run, task.initialize(start, devices), compared, workers)
+            _log_start(run, start_line, compared, workers)
             _warn_of_devices(began_on, devices_now)
         trainer = Trainer(task, config, run, evaluator, schedule, workers, began_on)
         state = _fit(trainer, run, resume, compared)
