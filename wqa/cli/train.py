@@ -7,9 +7,10 @@ example:
 `wqa train SYSTEM --help` explains the options of a system. The run directory holds config.json,
 model.params (the best parameters by the figures on dev), tokenizer.json and metrics.jsonl; `wqa
 rank` and `wqa evaluate` need nothing else. With --dev, BM25, the encoder without training and their
-mean are evaluated beside the run, and ensemble.json adds the scores of all. --teachers names
-folders that `wqa score` wrote, to learn from besides the labels. An interrupt stops a training
-after the current update. The same command with --resume continues it, and ends with the same bits.
+mean are evaluated beside the run, and ensemble.json adds their scores to the run's, but not those
+of what the run was before. --teachers names folders that `wqa score` wrote, to learn from besides
+the labels. An interrupt stops a training after the current update. The same command with --resume
+continues it, and ends with the same bits.
 """
 
 from __future__ import annotations

@@ -246,11 +246,10 @@ BACKBONES: Dict[str, BackboneConfig] = {
 }
 
 
-def check_length(max_length: int, positions: Optional[int]) -> None:
+def check_length(length: int, positions: Optional[int], name: str = "max_length") -> None:
     """Check that an input has no more tokens than a network has positions."""
-    if positions is not None and max_length > positions:
-        expected = f"at most {positions}, the positions of the encoder"
-        raise OptionError("max_length", max_length, expected)
+    if positions is not None and length > positions:
+        raise OptionError(name, length, f"at most {positions}, the positions of the encoder")
 
 
 def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:

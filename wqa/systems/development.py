@@ -33,7 +33,7 @@ from wqa.training.checkpoint import MetricsFile
 
 LOGGER = logging.getLogger(__name__)
 
-#: File of a run with the ensemble of the run and of the rankers that it is compared with.
+#: File of a run with the ensemble of the run and of rankers that need no training.
 ENSEMBLE = "ensemble.json"
 #: Greatest number of candidates that rankers are compared on.
 _COMPARED = 5_000
@@ -117,7 +117,7 @@ class Comparison:
     """What ranks without a training, and afterwards the run, on the first development questions.
 
     BM25 needs no training. An encoder ranks by the similarity of its tokens, and a run to start
-    from as it is.
+    from as it is, unless the network starts as a ranker of its own.
 
     Parameters
     ----------
@@ -136,12 +136,12 @@ class Comparison:
         self.questions = questions[: max(count, 1)]
         self._options = {"long_questions": "truncate", **dataclasses.asdict(dev.engine)}
         starts_as = dev.own_config.starts_as
-        names = ["bm25", *_start_as_ranker(encoder, init, starts_as or "maxsim")]
+        names = ["bm25", *_start_as_ranker(encoder, init, starts_as)]
         self._scores = {name: self._ranked_by(name) for name in names}
         self.figures = {name: self._figures([name]) for name in names}
         if len(names) > 1:
             self.figures["+".join(names)] = self._figures(names)
-        # A run that starts as a ranker takes its place.
+        # The run takes the place of the ranker that its network was.
         self._beside_run = names[:1] if starts_as else names
 
     def _ranked_by(self, ranker: str) -> List[np.ndarray]:
@@ -173,18 +173,20 @@ class Comparison:
         MetricsFile(run / "metrics.jsonl").append({"update": update, "compared": self.figures})
         write_json(run / ENSEMBLE, {"ensemble": members, "combine": "scores"})
         LOGGER.info(self.described())
-        path = printable(str(run / ENSEMBLE))
-        if own["map"] < self.figures[best]["map"]:
-            LOGGER.warning(f"the run ranks worse than {best}, which needs no training: use {path}")
+        path, untrained = printable(str(run / ENSEMBLE)), self.figures[best]["map"]
+        if own["map"] < untrained:
+            use = f": use {path}" if ensemble["map"] > untrained else f", and so does {path}"
+            LOGGER.warning(f"the run ranks worse than {best}, which needs no training{use}")
         elif own["map"] < ensemble["map"]:
             LOGGER.info(f"{path}, which adds the run to what needs no training, ranks better")
         note_few_questions(len(self.questions), map=own["map"])
 
 
-def _start_as_ranker(encoder: str, init: str, rule: str) -> List[str]:
+def _start_as_ranker(encoder: str, init: str, starts_as: str) -> List[str]:
     """Name of the ranker that a training starts from, if it can rank; paths are absolute."""
-    if encoder:
-        path = os.path.abspath(encoder) if os.path.exists(encoder) else encoder
+    name, rule = encoder or init, starts_as or "maxsim"
+    path = os.path.abspath(name) if os.path.exists(name) else name
+    if encoder or starts_as:
         return [path if path in INSTALLED and rule == "maxsim" else f"{rule}:{path}"]
     ranks = bool(init) and (probe(init).kind == "huggingface" or run_kind(init) == "scores")
-    return [os.path.abspath(init)] if ranks else []
+    return [path] if ranks else []

@@ -12,16 +12,12 @@ import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.config.systems import import_part
-from wqa.data import builtin_path, read_questions
 from wqa.data.probe import DESCRIPTIONS, BaselineName, parse_baseline, probe
-from wqa.engines.choice import choose_engine
-from wqa.engines.inputs import TextInputs
-from wqa.engines.onednn.quantize import QuantizedLayers, quantize_network
 from wqa.errors import RunDirectoryError, check_choice
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.ranker import Ranker
 from wqa.io.encoder_directories import encoder_directory
-from wqa.models import EncoderNetwork, parse_devices
+from wqa.models import parse_devices
 from wqa.models.backbone import Backbone
 from wqa.pretrained import load_backbone
 from wqa.systems.registry import BASELINES
@@ -30,8 +26,6 @@ from wqa.text import SingleInputs, Tokenizer, load_tokenizer
 
 #: Greatest length of a text of a pretrained encoder, that of all-MiniLM-L6-v2.
 MAX_LENGTH = 256
-#: Texts of the built-in corpus that 8-bit products are calibrated on.
-_CALIBRATION_TEXTS = 256
 
 
 class TextEncoders(NamedTuple):
@@ -72,25 +66,9 @@ def load_similarity(
     OptionError, DeviceError, PrecisionError, MissingDependency, DataError
         If an option does not fit the encoder or this machine.
     """
-    encoders = load_encoders(name.encoder, engine.ctx)
-    if engine.precision == "int8" and choose_engine(engine) == "onednn":
-        options["quantized"] = _quantize(encoders)
     build = import_part(BASELINES[name.rule])
     options.update(long_questions=long_questions, engine=engine)
-    return build(name.rule, *encoders, **options)
-
-
-def _quantize(encoders: TextEncoders) -> QuantizedLayers:
-    """8-bit products of the encoders, once where both texts share one."""
-    texts: List[str] = []
-    for question in read_questions(builtin_path("train")):
-        texts += [question.question, *question.texts]
-    inputs = SingleInputs(encoders.tokenizer, encoders.max_length)
-    sample = inputs.encode(texts[:_CALIBRATION_TEXTS])
-    quantized: QuantizedLayers = []
-    for backbone in dict.fromkeys((encoders.question, encoders.document)):
-        quantized += quantize_network(TextInputs(EncoderNetwork(backbone)), sample)
-    return quantized
+    return build(name.rule, *load_encoders(name.encoder, engine.ctx), **options)
 
 
 def load_encoders(encoder: str, ctx: str = "cpu") -> TextEncoders:

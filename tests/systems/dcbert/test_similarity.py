@@ -15,6 +15,7 @@ from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.systems.dcbert.similarity import MIDPOINT, SCALE, Similarity
 from wqa.systems.encode import encode_documents
 from wqa.systems.load import load_ranker
+from wqa.systems.saving import save_run
 from wqa.text import load_tokenizer
 
 TEST = builtin_path("test")
@@ -88,7 +89,18 @@ def test_scores_are_those_of_the_network_pair_by_pair(
         assert ranking.order.tolist() == np.argsort(-ranking.scores, kind="stable").tolist()
 
 
-def test_runs_lend_their_encoders(tiny_run, dcbert_run, questions):
+@needs_precision("int8")
+def test_a_run_is_calibrated_as_it_is_loaded(name, questions, tmp_path):
+    ranker, run = load_ranker(name), tmp_path / "run"
+    save_run(ranker.network, ranker.inputs, run)
+    by_run, by_name = (load_ranker(each, precision="int8") for each in (run, name))
+    for own, other in zip(by_run.rank_all(questions), by_name.rank_all(questions)):
+        np.testing.assert_allclose(own.scores, other.scores, atol=1e-4)
+    with pytest.raises(OptionError, match="engine and precision: mxnet and int8"):
+        load_ranker(run, precision="int8", engine="mxnet")
+
+
+def test_runs_lend_their_encoders(tiny_run, dcbert_run, questions, tmp_path):
     texts = questions[0].texts
     for run in (tiny_run, dcbert_run):
         network = load_ranker(run).network
@@ -101,13 +113,18 @@ def test_runs_lend_their_encoders(tiny_run, dcbert_run, questions):
             for key, value in mine.items():
                 np.testing.assert_array_equal(value.data().asnumpy(), theirs[key].data().asnumpy())
         assert np.isfinite(ranker.rank("why ?", texts).scores).all()
+    with pytest.raises(OptionError, match="a TwoEncoderSimilarity, which is no system"):
+        save_run(ranker.network, ranker.inputs, tmp_path / "run")
 
 
 # Training
 
 
-@pytest.mark.parametrize("engine", ["mxnet", pytest.param("onednn", marks=needs_onednn)])
-@pytest.mark.parametrize("interaction", ["maxsim", "cosine"])
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "engine, interaction",
+    [("mxnet", "maxsim"), pytest.param("onednn", "cosine", marks=needs_onednn)],
+)
 def test_training_starts_as_the_untrained_ranker(
     tiny_encoder, questions, tmp_path, engine, interaction
 ):
@@ -132,9 +149,20 @@ def test_training_starts_as_the_untrained_ranker(
     assert json.loads((run / "ensemble.json").read_text())["ensemble"] == ["bm25", "."]
 
 
+def test_a_run_to_start_from_is_compared_by_its_similarity(tiny_run, tmp_path):
+    data = [f"--{part}={builtin_path(part)}" for part in ("train", "dev")]
+    command = ["train", "similarity", *data, "--init", str(tiny_run), "--out", str(tmp_path / "a")]
+    assert main([*command, "--max-updates", "1", "--learning-rate", "1e-9"]) == 0
+    *_, last = map(json.loads, (tmp_path / "a" / "metrics.jsonl").read_text().splitlines())
+    figures = last["compared"]
+    assert figures["run"]["map"] == pytest.approx(figures[f"maxsim:{tiny_run}"]["map"])
+    assert json.loads((tmp_path / "a" / "ensemble.json").read_text())["ensemble"] == ["bm25", "."]
+
+
 def test_labels_teach_an_encoder_which_texts_match(tiny_encoder, questions, tmp_path):
-    run = tmp_path / "run"
-    data = ["train", "similarity", "--train", TEST]
+    run, few = tmp_path / "run", tmp_path / "few.jsonl"
+    few.write_text("".join(TEST.read_text().splitlines(keepends=True)[: len(questions)]))
+    data = ["train", "similarity", "--train", few]
     more = ["--epochs", 30, "--learning-rate", 3e-3, "--seed", 1, "--tokens-per-batch", 800]
     assert main([*map(str, [*data, "--encoder", tiny_encoder, "--out", run, *more])]) == 0
     orders = (ranking.order for ranking in load_ranker(run).rank_all(questions))
@@ -147,15 +175,18 @@ def test_labels_teach_an_encoder_which_texts_match(tiny_encoder, questions, tmp_
         np.testing.assert_allclose(first.scores, second.scores, atol=1e-3)
 
 
-def test_settings_of_a_similarity_are_checked(tiny_encoder, tmp_path, capsys):
-    command = ["train", "similarity", "--encoder", str(tiny_encoder), "--train", str(TEST)]
+def test_settings_of_a_similarity_are_checked(tiny_encoder, dcbert_run, tmp_path, capsys):
+    command = ["train", "similarity", "--train", str(TEST), "--out", str(tmp_path / "run")]
     for option, error in (
         ("--interaction=dot", "invalid choice: 'dot' (choose from 'maxsim', 'cosine')"),
         ("--question-length=2", "--question-length: 2; expected a whole number from 3"),
-        ("--question-length=9999", "--question-length: 9999; expected a whole number from 3"),
+        ("--question-length=9999", "--question-length: 9999; expected at most 160, the positions"),
+        ("--max-length=9999", "--max-length: 9999; expected at most 160, the positions"),
+        (f"--init={dcbert_run}", "parameter backbone.embeddings.position_weight is missing"),
     ):
-        assert main([*command, "--out", str(tmp_path / "run"), option]) == 2
-        assert error in capsys.readouterr().err
+        start = [] if "init" in option else ["--encoder", str(tiny_encoder)]
+        assert main([*command, option, *start]) == 2
+        assert error in capsys.readouterr().err and not list(tmp_path.glob("run/*"))
 
 
 # Names

@@ -18,7 +18,7 @@ SYSTEMS = (
     ),
     System(
         name="similarity",
-        help="an encoder of question and document apart, compared as without training",
+        help="an encoder, by the similarity of its encodings",
         network="wqa.systems.dcbert.similarity.SimilarityNetwork",
         task="wqa.systems.dcbert.task.SimilarityTask",
         ranker="wqa.systems.dcbert.ranker.SimilarityRanker",

@@ -14,19 +14,21 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optiona
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.data import Question
+from wqa.data import Question, builtin_path, read_questions
 from wqa.engines.engine import Engine
 from wqa.engines.inputs import EngineInputs, TextInputs, as_float32, pad_encodings
-from wqa.errors import OptionError
 from wqa.inference.document_cache import DocumentCache, open_cache
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.inference.loop import GroupPairs, build_engine, check_ids
-from wqa.text import PairInputs, SplitPair, TextInput
+from wqa.text import PairInputs, SingleInputs, SplitInputs, SplitPair, TextInput
 
 if TYPE_CHECKING:
     from wqa.engines.onednn.quantize import QuantizedLayers
     from wqa.models import Backbone, Network
+
+#: Texts of the built-in corpus that 8-bit products of a similarity are calibrated on.
+_CALIBRATION_TEXTS = 256
 
 
 class EncodedPair(NamedTuple):
@@ -264,7 +266,8 @@ class SimilarityRanker(DecoupledRanker):
     """Ranks by `wqa.systems.dcbert.similarity.SimilarityNetwork`.
 
     The engine and the precision are those of the encoders. MXNet, or ONNX Runtime for an exported
-    network, compares their encodings, in float32.
+    network, compares their encodings, in float32. For int8 the encoders are calibrated on the
+    built-in corpus.
 
     Parameters
     ----------
@@ -281,9 +284,35 @@ class SimilarityRanker(DecoupledRanker):
         As `DecoupledRanker`.
     """
 
+    def __init__(
+        self,
+        network: Network,
+        inputs: SplitInputs,
+        engine: Optional[EngineConfig] = None,
+        quantized: Optional[QuantizedLayers] = None,
+        **options: Any,
+    ) -> None:
+        if engine is not None and engine.precision == "int8" and quantized is None:
+            quantized = _calibrate(network, inputs, engine)
+        super().__init__(network, inputs, engine=engine, quantized=quantized, **options)
+
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
-        if self._config.precision == "int8" and quantized is None:
-            hint = f"rank by {self.network.own_config.interaction}:RUN, calibrated as it is loaded"
-            raise OptionError("precision", "int8 of a run of similarity", "another one", hint)
         config = dataclasses.replace(self._config, engine="mxnet", precision="float32")
         return build_engine(self.engine_inputs(self.network, self.inputs), config, None)
+
+
+def _calibrate(network: Network, inputs: SplitInputs, engine: EngineConfig) -> QuantizedLayers:
+    """8-bit products of the encoders, once where both texts share one."""
+    from wqa.engines.choice import choose_engine
+    from wqa.engines.onednn.quantize import quantize_network
+    from wqa.models import EncoderNetwork  # these need MXNet
+
+    choose_engine(engine)  # refuses an engine without int8
+    texts: List[str] = []
+    for question in read_questions(builtin_path("train")):
+        texts += [question.question, *question.texts]
+    sample = SingleInputs(inputs.tokenizer, inputs.max_length).encode(texts[:_CALIBRATION_TEXTS])
+    quantized: QuantizedLayers = []
+    for backbone in dict.fromkeys(network.encoders):
+        quantized += quantize_network(TextInputs(EncoderNetwork(backbone)), sample)
+    return quantized

@@ -23,7 +23,7 @@ from wqa.models.runtime import Tensor
 from mxnet.gluon import HybridBlock
 
 from wqa.config import BackboneConfig
-from wqa.config.encoders import MOST_LAYERS, SIMILARITIES, check_length
+from wqa.config.encoders import MOST_SIZE, SIMILARITIES, check_length
 from wqa.config.systems import option
 from wqa.errors import OptionError, check_choice, check_range
 from wqa.models.backbone import Backbone
@@ -66,7 +66,7 @@ class SimilarityConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         check_choice("interaction", self.interaction, SIMILARITIES)
-        check_range("question_length", self.question_length, LEAST_QUESTION, MOST_LAYERS)
+        check_range("question_length", self.question_length, LEAST_QUESTION, MOST_SIZE)
 
     @property
     def starts_as(self) -> str:
@@ -131,7 +131,8 @@ class SimilarityNetwork(Network):
     ) -> SplitInputs:
         """Inputs of questions and documents apart; ``max_length`` is that of a document."""
         length = self.own_config.question_length
-        check_length(max(length, max_length), self.max_positions)
+        check_length(max_length, self.max_positions)
+        check_length(length, self.max_positions, "question_length")
         return SplitInputs(tokenizer, max_length, length, long_questions)
 
     def interaction_path(self) -> HybridBlock:
@@ -146,6 +147,10 @@ class SimilarityNetwork(Network):
 
     def hybrid_forward(self, F, *texts: Tensor) -> Tensor:
         return DecoupledPath(self, self.similarity)(*texts)
+
+
+class TwoEncoderSimilarity(SimilarityNetwork):
+    """The similarity of texts that are read by an encoder each, which no run holds."""
 
 
 class Similarity(HybridBlock):
@@ -221,6 +226,7 @@ def build_similarity(
 ) -> SimilarityRanker:
     """Build the ranker of a similarity from the encoders of both texts."""
     config = SimilarityConfig(rule, max_length)
-    network = SimilarityNetwork(document.config, config, [question, document])
+    kind = SimilarityNetwork if question is document else TwoEncoderSimilarity
+    network = kind(document.config, config, [question, document])
     inputs = network.text_inputs(tokenizer, max_length, long_questions)
     return SimilarityRanker(network, inputs, system=rule, **options)
