@@ -156,7 +156,7 @@ def test_resumed_on_other_devices_an_update_keeps_its_rows(
     assert json.loads((tmp_path / "run/config.json").read_text())["training"]["ctx"] == began
     expected, found = (mx.nd.load(str(tmp_path / name / "model.params")) for name in ENDS)
     for name, values in expected.items():
-        np.testing.assert_allclose(found[name].asnumpy(), values.asnumpy(), atol=2e-5)
+        np.testing.assert_allclose(found[name].asnumpy(), values.asnumpy(), atol=1e-4)
     expected, found = (logged(tmp_path / name, "loss") for name in ENDS)
     assert len(found) == 6 and found == pytest.approx(expected, abs=1e-4)
 
