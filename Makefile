@@ -14,9 +14,9 @@ FUZZ ?= --minutes 10 --page recipes/bench/logs/fuzz.md
 
 help:
 	@echo "make quickstart  rank a question without training, train a cascade on the built-in corpus, evaluate it, rank with it"
-	@echo "make test        ruff, mypy and the tests, the documentation among them; those of oneDNN also on AVX2"
+	@echo "make test        ruff, mypy and the tests; those of oneDNN also on AVX2"
 	@echo "                 alone and without the package"
-	@echo "make nightly     what takes too long for make test: measurements, newcomer, smoke runs of the small-scale recipes"
+	@echo "make nightly     what takes too long for make test: measurements, newcomer, the other recipes, the documentation"
 	@echo "make test-clients  the service by clients of Cohere, Jina and TEI, which are installed for it"
 	@echo "make test-cu112  import MXNet for GPUs against a stub of the driver, in .venv-cu112 (4 GB to download)"
 	@echo "make dist-check  build the wheel and try it on every Python of this machine (minutes for each)"
@@ -67,9 +67,9 @@ lint: .venv/.tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy wqa
 
-# Two processes, each with whole files, whose tests share fixtures. Threads that wait do not spin, as the processes share the cores;
-# modules are compiled once, also where the environment says that Python writes no bytecode.
-PYTEST := OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile
+# Three processes, as some tests wait, each with whole files, whose tests share fixtures. Threads that wait do not spin, as the
+# processes share the cores; modules are compiled once, also where the environment says that Python writes no bytecode.
+PYTEST := OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile
 # Files of the tests that depend on oneDNN or the processor, by their marks; others need not be imported again.
 ONEDNN_TESTS = $(shell grep -rlE --include='test_*.py' 'needs_onednn|needs_precision|mark\.onednn' tests)
 

@@ -1,21 +1,16 @@
-"""The documentation: links, names, commands and examples, and the tutorials from start to end."""
+"""The documentation: links, names, commands and examples."""
 
 import ast
-import contextlib
 import importlib.util
-import json
 import os
 import pathlib
 import re
 import shlex
-import shutil
-import signal
-import socket
 import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, script_result, write_command
+from conftest import ROOT, run_python, script_result
 from pages import BLOCK, blocks, files, untitled
 from tiny_encoder import write_tiny_encoder
 
@@ -96,6 +91,7 @@ def test_the_site_lists_every_page():
         assert (ROOT / page).is_file(), page
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="the extra docs needs Python 3.10")
 @pytest.mark.skipif(
     importlib.util.find_spec("mkdocs") is None,
@@ -252,38 +248,6 @@ def workplace(tmp_path_factory, tiny_run):
     return folder
 
 
-#: `wqa` for scripts. A process that has imported MXNet runs their commands, if the variable
-#: WQA_COMMAND names it; not those that read standard input or run beside the others.
-WQA = """case "${WQA_COMMAND:+$1}" in
-  "" | rank | serve) exec "%s" -m wqa "$@" ;;
-  *) exec "$WQA_COMMAND" "$@" ;;
-esac
-"""
-
-
-def run_in(folder, *command, **variables):
-    """Run a command that finds `wqa` and `python` as they run the tests."""
-    tools = folder / "bin"
-    tools.mkdir(exist_ok=True)
-    write_command(tools / "python", f'exec "{sys.executable}" "$@"\n')
-    write_command(tools / "wqa", WQA % sys.executable)
-    environment = {
-        **os.environ,
-        "PATH": f"{tools}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        **variables,
-    }
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    options = {"env": environment, "cwd": folder, "start_new_session": True}
-    with subprocess.Popen(command, **streams, **options) as process:
-        try:
-            out, error = process.communicate(timeout=300)
-        finally:  # end what it has left behind too
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    return subprocess.CompletedProcess(command, process.returncode, out, error)
-
-
 def examples(page):
     """The Python of a page that no file is made of."""
     return untitled(page, "python")
@@ -305,7 +269,7 @@ EXAMPLES = sorted(DOCS.rglob("*.md"))
 
 def test_the_readmes_example_prints_what_it_says(minilm, tmp_path):
     page = ROOT / "README.md"
-    done = run_in(tmp_path, sys.executable, "-c", examples(page))
+    done = run_python("-c", examples(page), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     [(_, printed)] = blocks(page, "text")
     assert done.stdout == printed
@@ -319,63 +283,15 @@ def test_a_page_of_results_is_short(page):
 
 
 @pytest.mark.parametrize("page", [page for page in EXAMPLES if examples(page)], ids=page_id)
-def test_python_examples_run(page, workplace):
+def test_python_examples_run(page, workplace, tmp_path, monkeypatch):
     for library in sorted(needed(examples(page))):
         if importlib.util.find_spec(library) is None:
             pytest.skip(f"{library} is not installed")
-    done = run_in(workplace, sys.executable, "-c", examples(page))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def check_csv_to_ranker(printed):
-    [answer] = [line for line in printed.splitlines() if line.startswith('{"id":')]
-    assert {row["index"] for row in json.loads(answer)["results"]} == {0, 1}
-    assert len(re.findall(r"relevance 0\.\d{3}: ", printed)) == 2
-    maps = re.findall(r"(?m)^(?:bm25|maxsim:minilm|answers|runs/answers)\S* .*?\d", printed)
-    assert len(maps) >= 4, printed
-
-
-def check_ask_a_folder(printed):
-    [answer] = [line for line in printed.splitlines() if line.startswith('{"id":')]
-    answer = json.loads(answer)
-    read = [stage["read"] for stage in answer["exits"]]
-    assert len(read) == 3 and read[0] > read[1] > read[2] > 0
-    [sentence] = answer["sentences"]
-    assert (DOCS / answer["documents"][sentence["document"]]["id"]).is_file()
-    assert len(re.findall("hit@1", printed)) == 2  # of both rankers
-
-
-#: Checks of what a tutorial prints, by the name of its page.
-PRINTED = {"csv_to_ranker": check_csv_to_ranker, "ask_a_folder": check_ask_a_folder}
-
-
-@pytest.mark.parametrize("page", [page for page in TUTORIALS if blocks(page, "sh")], ids=page_id)
-def test_tutorial_from_start_to_end(page, workplace, wqa_command):
-    """Blocks with a title become files; the shell blocks run one after another."""
-    if shutil.which("curl") is None:
-        pytest.skip("curl is not installed")
-    port = str(free_port())
-    for name, text in files(page).items():
-        (workplace / name).write_text(text.replace("8080", port), encoding="utf-8")
-    script = "\n".join(text for _, text in blocks(page, "sh")).replace("8080", port)
-    # The tests run in the environment already. The service is ended where another command fails.
-    script = script.replace(
-        ". .venv/bin/activate\n", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
-    )
-    # A folder of the tiny encoder is there, which hides the ranker of the same name.
-    script = script.replace("--ranker minilm", "--ranker maxsim:minilm")
-    variables = {"WQA_COMMAND": wqa_command}
-    done = run_in(workplace, "bash", "-euo", "pipefail", "-c", f"{script}\nwait $!\n", **variables)
-    assert done.returncode == 0, done.stderr
-    PRINTED[page.stem](done.stdout)
-    assert '"event": "stopped"' in done.stderr
+    script = tmp_path / "example.py"
+    script.write_text(examples(page), encoding="utf-8")
+    monkeypatch.chdir(workplace)
+    status, printed, error = script_result(script)
+    assert status == 0 and printed, error
 
 
 # A newcomer's script

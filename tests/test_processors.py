@@ -26,6 +26,7 @@ def test_a_case_runs_where_its_precision_is_there(precision, request):
     assert request.node.get_closest_marker("onednn")
 
 
+@pytest.mark.once
 @needs_onednn
 def test_a_lower_processor_lacks_a_precision(request):
     capped = {"ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2"}
@@ -56,6 +57,7 @@ def test_a_process_of_a_hidden_process_does_not_see_the_package():
     assert child(code, PYTHONPATH=folders, **{HIDE_ONEDNN: "1"}) == "hidden"
 
 
+@pytest.mark.once
 @needs_precision("int8")
 def test_a_recipe_ranks_in_int8_where_the_processor_does(tmp_path, wqa_command):
     variables = {"OUT": str(tmp_path), "SMOKE": "1", "WQA": wqa_command, "PYTHON": sys.executable}

@@ -32,6 +32,7 @@ def start(tmp_path, material, popen):
     return lambda *options: popen([*RUN, *places, *options], env=environment, **streams)
 
 
+@pytest.mark.nightly
 def test_every_attack_makes_a_few_tries(tmp_path, start):
     process = start("--tries", "1", "--seed", "14686")
     printed, _ = process.communicate(timeout=300)
@@ -40,6 +41,7 @@ def test_every_attack_makes_a_few_tries(tmp_path, start):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_a_fault_is_kept_with_the_command_that_repeats_it(tmp_path, start):
     """Here of commands that cannot read what they work on."""
     wrong = tmp_path / "wrong"

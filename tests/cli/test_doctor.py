@@ -34,6 +34,7 @@ def test_this_machine():
     assert report["processor"]["name"] and "avx2" in report["processor"]["instruction_sets"]
 
 
+@pytest.mark.once
 @pytest.mark.onednn
 def test_without_the_onednn_package():
     status, report = report_of([HIDDEN], **{HIDE_ONEDNN: "1"})

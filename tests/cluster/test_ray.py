@@ -75,6 +75,7 @@ def test_the_part_of_a_worker_that_dies_is_computed_by_another(needs_ray, data, 
     assert contents(tmp_path / "out") == contents(tmp_path / "one")
 
 
+@pytest.mark.nightly
 def test_a_part_that_fails_is_named_and_the_rest_is_computed(needs_ray, data, tmp_path):
     def fails(mark):
         raise ValueError("no room")
@@ -88,6 +89,7 @@ def test_a_part_that_fails_is_named_and_the_rest_is_computed(needs_ray, data, tm
     assert run_parts(whole).computed == 1
 
 
+@pytest.mark.nightly
 def test_a_run_that_no_worker_can_load_ends_the_command(needs_ray, data, tmp_path, tiny_run):
     task = ScoringTask(str(tiny_run), str(data), str(tmp_path / "out"), "all", "logits", SMALL)
     task.options = {"threads": 1, "ctx": "gpu:7"}
@@ -95,6 +97,7 @@ def test_a_run_that_no_worker_can_load_ends_the_command(needs_ray, data, tmp_pat
         run_on_ray(task, "local:1")
 
 
+@pytest.mark.nightly
 def test_a_signal_ends_the_driver(needs_ray, data, tmp_path):
     stop = StopRequest()
     stop.signal = signal.SIGTERM

@@ -150,6 +150,7 @@ def test_published_lists_of_asnq():
         assert hashlib.sha256(content).hexdigest() == digest
 
 
+@pytest.mark.nightly
 def test_published_counts_of_trecqa(tmp_path):
     folder = SHARED / "trecqa"
     if not folder.is_dir():

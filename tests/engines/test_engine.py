@@ -180,6 +180,7 @@ def test_precisions_need_their_processor(tiny_run, monkeypatch):
     load_ranker(tiny_run, precision="float32")
 
 
+@pytest.mark.once
 @needs_precision("int8")
 def test_int8_without_vnni_is_as_exact_as_with_it(tiny_run, tmp_path):
     """In 16 bits sums of two products saturate; weights of seven bits keep below that."""

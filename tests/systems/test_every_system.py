@@ -54,6 +54,7 @@ def data_of(system, claims):
     return claims if system == "mspp_claims" else str(builtin_path("dev"))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_stopped_training_resumes_to_the_same_bits(
     name, tiny_encoder, tiny_words, claims, tmp_path, monkeypatch
@@ -86,6 +87,7 @@ def test_a_stopped_training_resumes_to_the_same_bits(
     assert len(whole[0]) == 8
 
 
+@pytest.mark.once
 @needs_onednn
 @pytest.mark.parametrize(
     "system, options",

@@ -185,6 +185,7 @@ def assert_lost(status, error, seconds):
     assert "Traceback" not in error
 
 
+@pytest.mark.nightly
 def test_a_lost_worker_ends_the_others_and_the_run_goes_on(material, tmp_path):
     words = [*arguments(material, tmp_path / "run"), "--max-updates", "7", "--ctx", "cpu:0-1"]
     words[words.index("--encoder") + 1] = str(material / "dropout")

@@ -105,7 +105,13 @@ KILLS = {
 }
 
 
-@pytest.mark.parametrize("moment", KILLS)
+LATER = {"before old checkpoints are deleted", "after an evaluation"}
+MOMENTS = [
+    pytest.param(moment, marks=pytest.mark.nightly if moment in LATER else ()) for moment in KILLS
+]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_kill_and_resume(tiny_encoder, uninterrupted, tmp_path, moment, resume):
     out = tmp_path / "run"
     killed = run(command(tiny_encoder, out), KILLS[moment].split())

@@ -111,6 +111,7 @@ def test_an_epoch_sees_every_pair_once(make_trainer):
     assert again.tolist() != seen[: len(again)]
 
 
+@pytest.mark.once
 def test_training_learns_and_repeats_bit_for_bit(tiny_encoder, tmp_path):
     settings = {"epochs": 6, "learning_rate": 5e-3, "warmup_updates": 5, "tokens_per_batch": 1000}
     config = TrainingConfig(log_every=1, **settings)
@@ -221,6 +222,7 @@ def test_refusals(tiny_encoder, tiny_run, tmp_path, jsonl):
 # Development questions
 
 
+@pytest.mark.once
 def test_train_takes_development_questions_as_the_command_does(tiny_encoder, tmp_path):
     dev, data = str(builtin_path("dev")), str(builtin_path("train"))
     settings = {"max_updates": 2, "eval_every": 2, "learning_rate": 1e-3, "warmup_updates": 1}
@@ -249,6 +251,7 @@ def trained_beside_others(tmp_path, caplog, name, **options):
     return read_metrics(run)
 
 
+@pytest.mark.once
 def test_a_resumed_training_is_compared_with_none(tiny_encoder, tmp_path, caplog):
     encoder = {"encoder": str(tiny_encoder)}
     first = trained_beside_others(tmp_path, caplog, "a", **encoder)
@@ -258,6 +261,7 @@ def test_a_resumed_training_is_compared_with_none(tiny_encoder, tmp_path, caplog
     assert (tmp_path / "a" / "ensemble.json").exists()
 
 
+@pytest.mark.once
 def test_a_training_is_compared_with_none(tiny_encoder, tmp_path, caplog):
     lines = trained_beside_others(tmp_path, caplog, "a", encoder=str(tiny_encoder))
     maxsim = f"maxsim:{tiny_encoder}"
@@ -278,6 +282,7 @@ def test_a_training_is_compared_with_none(tiny_encoder, tmp_path, caplog):
     assert ensemble.weights == (1 / 3,) * 3 and ensemble.combine == "scores"
 
 
+@pytest.mark.once
 def test_a_run_to_start_from_is_what_a_training_is_compared_with(tiny_run, tmp_path, caplog):
     lines = trained_beside_others(tmp_path, caplog, "b", init=str(tiny_run))
     assert "start" in lines[0]

@@ -242,6 +242,7 @@ def test_figures_of_wikiqa(wikiqa_archive, tmp_path, capsys):
     assert figures(capsys, "wo+rr", data) == pytest.approx((243, 57.20, 68.80, 69.95), abs=0.005)
 
 
+@pytest.mark.nightly
 def test_figures_of_half_of_squads_development_set(tmp_path, capsys):
     """RR is near the 30.54 of all questions; overlap differs by tokens (docs/ranking.md)."""
     import squad

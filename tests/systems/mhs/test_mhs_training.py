@@ -46,6 +46,7 @@ def gradients_of_head(trainer, index):
 SHAPES = [{"heads": 3}, {"body": 1, "heads": 2, "head_layers": 2}]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("options", SHAPES)
 @pytest.mark.parametrize("engine", ["auto", "mxnet"])
 def test_a_head_learns_from_its_loss_alone_and_the_body_from_all(
@@ -220,6 +221,7 @@ def test_a_student_starts_from_a_student_of_its_shape(tiny_encoder, tmp_path):
 # The command line
 
 
+@pytest.mark.once
 def test_the_commands_train_rank_tune_and_start_from_a_student(tiny_encoder, tmp_path, run_main):
     dev, run = builtin_path("dev"), tmp_path / "run"
     settings = ["--train", dev, "--max-updates", 4, "--warmup-updates", 1]
