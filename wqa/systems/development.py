@@ -97,9 +97,8 @@ class Development:
 def evaluation_engine(engine: str, ctx: str) -> EngineConfig:
     """Engine that evaluates on the first device of a training."""
     # oneDNN may be able to train a network but not to rank with it; MXNet then ranks.
-    return EngineConfig(
-        engine="mxnet" if engine == "mxnet" else "auto", ctx=re.split("[-,]", ctx)[0]
-    )
+    name = "mxnet" if engine == "mxnet" else "auto"
+    return EngineConfig(engine=name, ctx=re.split("[-,]", ctx)[0])
 
 
 def evaluate_rankings(dev: Development, inputs: Any) -> Evaluator:
@@ -158,9 +157,8 @@ class Comparison:
 
     def described(self) -> str:
         """MAP of rankers by their names."""
-        maps = []
-        for name, figures in self.figures.items():
-            maps.append(f"{printable(name)} {100 * figures['map']:.2f}")
+        rows = self.figures.items()
+        maps = [f"{printable(name)} {100 * figures['map']:.2f}" for name, figures in rows]
         return f"MAP on {len(self.questions)} questions of dev: {', '.join(maps)}"
 
     def finish(self, run: pathlib.Path, update: int) -> None:

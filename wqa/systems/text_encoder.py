@@ -37,9 +37,7 @@ class TextEncoders(NamedTuple):
     max_length: int
 
 
-def load_similarity(
-    name: BaselineName, engine: EngineConfig, long_questions: str = "error", **options: Any
-) -> Ranker:
+def load_similarity(name: BaselineName, engine: EngineConfig, **options: Any) -> Ranker:
     """Load the ranker of a similarity.
 
     Parameters
@@ -49,10 +47,8 @@ def load_similarity(
         takes.
     engine : EngineConfig
         Engine, precision, device and sizes. int8 is calibrated on the built-in corpus.
-    long_questions : {"error", "truncate", "skip"}
-        What to do with a question that is longer than the encoder takes.
     **options
-        Further parameters of that ranker.
+        Further parameters of that ranker, and ``long_questions``, as `wqa.load_ranker` takes it.
 
     Returns
     -------
@@ -66,9 +62,8 @@ def load_similarity(
     OptionError, DeviceError, PrecisionError, MissingDependency, DataError
         If an option does not fit the encoder or this machine.
     """
-    build = import_part(BASELINES[name.rule])
-    options.update(long_questions=long_questions, engine=engine)
-    return build(name.rule, *load_encoders(name.encoder, engine.ctx), **options)
+    build, encoders = import_part(BASELINES[name.rule]), load_encoders(name.encoder, engine.ctx)
+    return build(name.rule, *encoders, engine=engine, **options)
 
 
 def load_encoders(encoder: str, ctx: str = "cpu") -> TextEncoders:

@@ -52,9 +52,8 @@ class PairHead(Head):
     def hybrid_forward(self, F, first: Tensor) -> Tensor:
         if self._compares:
             question, document = F.split(first, num_outputs=2, axis=1)  # (B, C)
-            product = question * document
-            difference = F.abs(question - document)
-            first = F.concat(question, document, product, difference, dim=1)
+            compared = (question * document, F.abs(question - document))
+            first = F.concat(question, document, *compared, dim=1)
         scores = self.out(self.dense(first))
         return F.reshape(scores, (-1,))
 
@@ -89,10 +88,8 @@ class LinearHead(Head):
             document = self.document_pooler(document)
         question = self.dropout(question)
         document = self.dropout(document)
-        difference = question - document
-        joint = F.concat(question, document, difference, dim=1)  # (B, 3 C)
-        hidden = self.out_dropout(self.dense(joint))
-        scores = self.out(hidden)
+        joint = F.concat(question, document, question - document, dim=1)  # (B, 3 C)
+        scores = self.out(self.out_dropout(self.dense(joint)))
         return F.reshape(scores, (-1,))
 
 

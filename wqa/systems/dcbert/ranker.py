@@ -173,24 +173,20 @@ class DecoupledRanker(CascadeRanker):
         #: Whether the interaction reads the first encoding of each text alone.
         self.reads_first = own.interaction == "linear"
         self._limits = (own.question_length, network.max_positions)
-        depth = network.num_layers
-        most = network.config.max_positions
+        depth, most = network.num_layers, network.config.max_positions
+        tokenizer = inputs.tokenizer
         encoders: Dict[Backbone, DocumentEncoder] = {}  # of both texts, if they share one
         for index, backbone in enumerate(network.encoders):
             if backbone not in encoders:
                 layers = quantized and quantized[index * depth : (index + 1) * depth]
-                encoders[backbone] = DocumentEncoder(
-                    backbone, inputs.tokenizer, most, config, layers
-                )
+                encoders[backbone] = DocumentEncoder(backbone, tokenizer, most, config, layers)
         both = [encoders[backbone] for backbone in network.encoders]
         self.question_encoder, self.document_encoder = both
         self._cache: Optional[DocumentCache] = None
         if cache is not None:
             self._cache = open_cache(cache)
-            backbone = network.document_encoder
-            self._cache.check_made_with(
-                encodings_identity(backbone, inputs.tokenizer, inputs.max_length)
-            )
+            made_with = (network.document_encoder, tokenizer, inputs.max_length)
+            self._cache.check_made_with(encodings_identity(*made_with))
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
         return super()._build_engine(quantized and quantized[2 * self.network.num_layers :])
@@ -284,17 +280,11 @@ class SimilarityRanker(DecoupledRanker):
         As `DecoupledRanker`.
     """
 
-    def __init__(
-        self,
-        network: Network,
-        inputs: SplitInputs,
-        engine: Optional[EngineConfig] = None,
-        quantized: Optional[QuantizedLayers] = None,
-        **options: Any,
-    ) -> None:
-        if engine is not None and engine.precision == "int8" and quantized is None:
-            quantized = _calibrate(network, inputs, engine)
-        super().__init__(network, inputs, engine=engine, quantized=quantized, **options)
+    def __init__(self, network: Network, inputs: SplitInputs, **options: Any) -> None:
+        engine = options.get("engine")
+        if engine and engine.precision == "int8" and not options.get("quantized"):
+            options["quantized"] = _calibrate(network, inputs, engine)
+        super().__init__(network, inputs, **options)
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
         config = dataclasses.replace(self._config, engine="mxnet", precision="float32")
