@@ -126,6 +126,25 @@ def pytest_runtest_setup(item):
             pytest.skip(lacks(precision))
 
 
+def nightly(names, later):
+    """Cases of a parametrized test, of which `make test` leaves some to `make nightly`.
+
+    Parameters
+    ----------
+    names : iterable of str
+        All cases, which are names.
+    later : set of str
+        Those that only `make nightly` runs.
+
+    Returns
+    -------
+    list
+        The cases for ``pytest.mark.parametrize``.
+    """
+    marks = {name: [pytest.mark.nightly] if name in later else [] for name in names}
+    return [pytest.param(name, marks=marks[name]) for name in names]
+
+
 def child_environment(**variables):
     """Environment of a process that a test starts.
 
@@ -418,12 +437,17 @@ def tiny_words(tmp_path_factory):
     return folder
 
 
+def shared_corpus(name):
+    """Folder of a real corpus; a test that needs it is skipped where it is absent."""
+    folder = SHARED / name
+    if not folder.is_dir():
+        pytest.skip(f"{name} is not at {folder}")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def wikiqa_archive():
-    folder = SHARED / "wikiqa"
-    if not folder.is_dir():
-        pytest.skip(f"WikiQA is not at {folder}")
-    return folder
+    return shared_corpus("wikiqa")
 
 
 @pytest.fixture(scope="session")

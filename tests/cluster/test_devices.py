@@ -31,6 +31,7 @@ def test_devices_give_the_bytes_of_one(tiny_run, data, tmp_path, capsys):
     assert contents(tmp_path / "three") == contents(tmp_path / "one")
 
 
+@pytest.mark.nightly
 def test_documents_are_encoded_on_devices(tiny_encoder, tmp_path, capsys):
     documents = tmp_path / "documents.jsonl"
     lines = [f'{{"id": "{number}", "text": "the tea of day {number}"}}\n' for number in range(40)]
@@ -51,6 +52,7 @@ def test_a_device_that_cannot_load_the_run_is_named(tiny_run, data, tmp_path):
     assert list((tmp_path / "out.partitions").glob("*.npz"))  # what is computed stays
 
 
+@pytest.mark.nightly
 def test_a_signal_ends_the_processes(data, tmp_path):
     stop = StopRequest()
     stop.signal = signal.SIGTERM

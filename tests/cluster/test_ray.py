@@ -66,6 +66,7 @@ def test_workers_give_the_bytes_of_one_process(needs_ray, tiny_run, data, tmp_pa
     assert main([*command, "--out", str(out), "--cluster", "local:2"]) == 0
 
 
+@pytest.mark.nightly
 def test_the_part_of_a_worker_that_dies_is_computed_by_another(needs_ray, data, tmp_path):
     task = failing_task(data, tmp_path, die_once)
     report = run_on_ray(task, "local:2")

@@ -7,7 +7,7 @@ import json
 import tarfile
 
 import pytest
-from conftest import SHARED
+from conftest import shared_corpus
 
 from wqa.data import read_questions
 
@@ -140,9 +140,7 @@ def test_asnq_takes_the_lists_from_the_archive(archive, tmp_path, capsys, monkey
 
 
 def test_published_lists_of_asnq():
-    folder = SHARED / "asnq"
-    if not folder.is_dir():
-        pytest.skip(f"ASNQ's lists are not at {folder}")
+    folder = shared_corpus("asnq")
     counts = {split: len(listed) for split, listed in asnq.read_lists(folder).items()}
     assert counts == {"dev": 1336, "test": 1336}  # Table 1
     for split, digest in asnq.LISTS.items():
@@ -152,9 +150,7 @@ def test_published_lists_of_asnq():
 
 @pytest.mark.nightly
 def test_published_counts_of_trecqa(tmp_path):
-    folder = SHARED / "trecqa"
-    if not folder.is_dir():
-        pytest.skip(f"TREC-QA is not at {folder}")
+    folder = shared_corpus("trecqa")
     assert convert(trecqa, folder, tmp_path) == 0
     stats = json.loads((tmp_path / "stats.json").read_text())
     # MSPP, Table 5; the test split, 68 and 1,442 when clean, is not in every copy.
@@ -398,9 +394,7 @@ def test_squad_that_does_not_fit(tmp_path, refusal):
 
 
 def test_counts_of_half_of_squads_development_set(tmp_path):
-    folder = SHARED / "squad"
-    if not folder.is_dir():
-        pytest.skip(f"SQuAD is not at {folder}")
+    folder = shared_corpus("squad")
     assert convert(squad, folder, tmp_path, "--unanswered") == 0
     stats = json.loads((tmp_path / "stats.json").read_text())["test"]
     # 47.88 % of the questions have an answer, as 49.92 % of the whole set's (Table 2).

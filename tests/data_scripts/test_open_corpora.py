@@ -8,7 +8,7 @@ import sqlite3
 import zipfile
 
 import pytest
-from conftest import SHARED
+from conftest import shared_corpus
 
 from wqa.data import read_questions
 from wqa.data.documents import Document, read_documents
@@ -247,10 +247,7 @@ def test_titles_choose_articles(tmp_path, capsys, refusal):
 
 
 def test_the_half_of_squad_that_is_shared(tmp_path):
-    folder = SHARED / "squad"
-    if not folder.exists():
-        pytest.skip("no SQuAD in the shared data")
-    arguments = ("--archive", folder, "--articles", "10,3,3")
+    arguments = ("--archive", shared_corpus("squad"), "--articles", "10,3,3")
     assert convert(squad_open, *arguments, out=tmp_path / "out") == 0
     stats = json.loads((tmp_path / "out" / "stats.json").read_text())
     assert stats["documents"]["documents"] == 646
@@ -460,12 +457,9 @@ def test_sentences_that_do_not_fit(tmp_path, capsys, refusal):
     assert "expected 2 positive numbers" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(
-    not (SHARED / "squad_questions").exists(), reason="SQuAD's sentences are not at hand"
-)
 def test_the_sentences_of_the_release(tmp_path):
     out = tmp_path / "out"
-    archive = SHARED / "squad_questions"
+    archive = shared_corpus("squad_questions")
     assert convert(squad_sentences, "--archive", archive, out=out) == 0
     stats = json.loads((out / "stats.json").read_text())
     counts = {name: part.get("questions", part.get("documents")) for name, part in stats.items()}

@@ -11,7 +11,7 @@ import lzma
 import tarfile
 
 import pytest
-from conftest import SHARED
+from conftest import shared_corpus
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -220,10 +220,7 @@ def test_numbers_that_do_not_fit(tmp_path, refusal):
 
 
 def test_articles_of_half_of_squads_development_set(tmp_path):
-    folder = SHARED / "squad"
-    if not folder.is_dir():
-        pytest.skip(f"SQuAD is not at {folder}")
-    assert convert("squad", folder, tmp_path, "--held-out", "2") == 0
+    assert convert("squad", shared_corpus("squad"), tmp_path, "--held-out", "2") == 0
     stats = json.loads((tmp_path / "stats.json").read_text())
     keys = ("documents", "paragraphs", "sentences", "characters", "examples")
     assert [stats["train"][key] for key in keys] == [14, 576, 3220, 486018, 568]
@@ -247,9 +244,7 @@ def test_articles_of_half_of_squads_development_set(tmp_path):
     ],
 )
 def test_corpora_at_hand(tmp_path, corpus, figures):
-    if not (SHARED / corpus).is_dir():
-        pytest.skip(f"{corpus} is not at {SHARED / corpus}")
-    assert convert(corpus, SHARED / corpus, tmp_path) == 0
+    assert convert(corpus, shared_corpus(corpus), tmp_path) == 0
     stats = json.loads((tmp_path / "stats.json").read_text())["train"]
     assert [stats[key] for key in ("documents", "paragraphs", "sentences", "examples")] == figures
 

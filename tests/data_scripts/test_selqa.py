@@ -5,7 +5,7 @@ import importlib
 import json
 
 import pytest
-from conftest import SHARED
+from conftest import shared_corpus
 
 from wqa.data import Candidate, read_questions
 from wqa.data.documents import Document, read_documents
@@ -79,10 +79,7 @@ def test_two_files_of_one_split(tmp_path, capsys):
 
 
 def test_counts_of_the_release(tmp_path):
-    folder = SHARED / "selqa"
-    if not folder.is_dir():
-        pytest.skip(f"SelQA is not at {folder}")
-    assert selqa.main(["--archive", str(folder), "--out", str(tmp_path)]) == 0
+    assert selqa.main(["--archive", str(shared_corpus("selqa")), "--out", str(tmp_path)]) == 0
     stats = json.loads((tmp_path / "stats.json").read_text())
     for split, counts in (("dev", (785, 9419, 893)), ("test", (1590, 19519, 1798))):
         figures = stats[split]["all"]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import wikiqa
-from conftest import ROOT
+from conftest import ROOT, shared_corpus
 from run_headers import read_metadata
 
 from wqa.data import read_questions
@@ -17,11 +17,11 @@ RUNS = sorted((ROOT / "recipes").glob("*/runs/*"))
 
 
 def named_runs():
-    """Runs of each paper's list, by paper and row."""
+    """Runs of each paper's list, by paper, row and drop ratio."""
     named = {}
     for path in (ROOT / "recipes").glob("*/runs.tsv"):
         for entry in read_rows(path, ("row", "file")):
-            key = (path.parent.name, entry["row"])
+            key = (path.parent.name, entry["row"], entry.get("drop_ratio", "0"))
             named.setdefault(key, []).append(path.parent / entry["file"])
     return named
 
@@ -47,29 +47,36 @@ def test_a_run_says_how_it_was_made(path):
     assert 0.9 * count < len(read_run(path)) <= count  # some questions retrieved nothing
 
 
-#: Tables of WikiQA that runs give, the questions that they count, and how many these are.
+#: Tables that runs give, the script and the file of their corpus, the questions that they count,
+#: how many these are, and how many rows have runs: exits of a cascade have none.
 TABLES = {
-    "mspp/results/separator_wikiqa.tsv": ("clean", 237),
-    "mhs/results/minilm_wikiqa.tsv": ("no-all-negative", 243),
+    "mspp/results/separator_wikiqa.tsv": (wikiqa, "test.jsonl", "clean", 237, 4),
+    "mhs/results/minilm_wikiqa.tsv": (wikiqa, "test.jsonl", "no-all-negative", 243, 14),
 }
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_the_runs_give_the_figures_of_wikiqa(table, wikiqa_archive, tmp_path):
+def test_the_runs_give_the_figures_of_a_table(table, tmp_path):
     """The file that the script of the corpus writes is the one that was ranked."""
-    assert wikiqa.main(["--out", str(tmp_path), "--archive", str(wikiqa_archive)]) == 0
-    questions = tmp_path / "test.jsonl"
+    script, file, counted, number, rows_with_runs = TABLES[table]
+    corpus = script.__name__
+    archive = str(shared_corpus(corpus))
+    assert script.main(["--out", str(tmp_path), "--archive", archive]) == 0
+    questions = tmp_path / file
     qrels = qrels_from(read_questions(questions))
-    named, paper = named_runs(), table.split("/")[0]
-    counted, number = TABLES[table]
+    named, found = named_runs(), 0
     for row in read_rows(ROOT / "recipes" / table):
         seeds = []
-        for path in named[paper, row["row"]]:
+        for path in named.get((table.split("/")[0], row["row"], row["drop_ratio"]), ()):
             assert read_metadata(path)["data"]["test collection"]["sha256"] == sha256(questions)
             seeds.append(score_run(read_run(path), qrels, counted))
+        if not seeds:
+            continue
+        found += 1
         figures = over_seeds(seeds)
         for metric in ("map", "mrr", "p@1"):
             mean, deviation = (100 * value for value in figures[metric])
             spread = f" ({deviation:.2f})" if len(seeds) > 1 else ""
-            assert row[f"wikiqa_{metric}"] == f"{mean:.2f}{spread}"
+            assert row[f"{corpus}_{metric}"] == f"{mean:.2f}{spread}"
         assert {seed["questions"] for seed in seeds} == {number}
+    assert found == rows_with_runs

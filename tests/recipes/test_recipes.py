@@ -10,7 +10,15 @@ import sys
 import types
 
 import pytest
-from conftest import ROOT, child_environment, lacks, run_python, script_result, write_command
+from conftest import (
+    ROOT,
+    child_environment,
+    lacks,
+    nightly,
+    run_python,
+    script_result,
+    write_command,
+)
 
 import wqa
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
@@ -157,17 +165,12 @@ TESTED = {
     "mhs/grid",
     "dcbert/table3",
     "cosinet/table2",
-    "cosinet/table4",
     "mspp/table2",
     "checkpoints/released",
 }
-SMOKE_RUNS = []
-for recipe in RECIPES:
-    marks = [] if recipe in TESTED else [pytest.mark.nightly]
-    SMOKE_RUNS.append(pytest.param(recipe, marks=marks))
 
 
-@pytest.mark.parametrize("name", SMOKE_RUNS)
+@pytest.mark.parametrize("name", nightly(RECIPES, set(RECIPES) - TESTED))
 def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path, wqa_command):
     for result in RECIPES[name]:
         with contextlib.suppress(FileNotFoundError):
@@ -186,8 +189,9 @@ def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path, wqa_command):
 def test_the_base_size_has_tables_of_its_own(recipe_out, tmp_path, wqa_command):
     done = run_recipe("cascade/minilm_tables", recipe_out, tmp_path, wqa_command, SIZE="base")
     assert done.returncode == 0, done.stderr
-    table = recipe_out / "results" / "cascade" / "base_trecqa.tsv"
-    assert "one exit an update" in table.read_text()
+    results = recipe_out / "results" / "cascade"
+    assert "one exit an update" in (results / "base_trecqa.tsv").read_text()
+    assert (results / "runs" / "base_cascade_trecqa_drawn_seed1.0.3.trec.gz").exists()
 
 
 @pytest.mark.nightly

@@ -5,7 +5,7 @@ import dataclasses
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import logged, needs_onednn
+from conftest import logged, needs_onednn, nightly
 
 from wqa.config import TrainingConfig
 from wqa.data import Claim, builtin_path, read_questions, write_claims
@@ -35,6 +35,7 @@ TRAININGS = {
     "cosinet": ("cosinet", {}, {"recurrent": "bilstm"}),
     "pointwise cosinet": ("cosinet", {"accumulate": 2}, {"loss": "pointwise"}),
 }
+LATER = {"cascade in steps", "mspp_claims", "mspp_pretraining", "pointwise cosinet"}
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def data_of(system, claims):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("name", TRAININGS)
+@pytest.mark.parametrize("name", nightly(TRAININGS, LATER))
 def test_a_stopped_training_resumes_to_the_same_bits(
     name, tiny_encoder, tiny_words, claims, tmp_path, monkeypatch
 ):

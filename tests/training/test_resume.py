@@ -9,7 +9,15 @@ import signal
 
 import mxnet as mx
 import pytest
-from conftest import contents, few_questions, limited_file_size, read_metrics, run_python, wqa
+from conftest import (
+    contents,
+    few_questions,
+    limited_file_size,
+    nightly,
+    read_metrics,
+    run_python,
+    wqa,
+)
 from test_schedules import stop_after
 
 from wqa.errors import RunDirectoryError
@@ -103,15 +111,10 @@ KILLS = {
     "after an evaluation": "wqa.training.checkpoint Checkpoints.keep_best 2 after",
     "before the checkpoints are cleared away": "shutil copyfile 1 after",
 }
-
-
 LATER = {"before old checkpoints are deleted", "after an evaluation"}
-MOMENTS = [
-    pytest.param(moment, marks=pytest.mark.nightly if moment in LATER else ()) for moment in KILLS
-]
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", nightly(KILLS, LATER))
 def test_kill_and_resume(tiny_encoder, uninterrupted, tmp_path, moment, resume):
     out = tmp_path / "run"
     killed = run(command(tiny_encoder, out), KILLS[moment].split())

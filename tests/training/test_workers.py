@@ -206,10 +206,9 @@ def test_the_launcher_sets_the_variables(variables, scheduler, counts):
     "scripts, status",
     [
         ({"worker": "exit 0", "server": "exit 0", "scheduler": "exit 0"}, 0),
-        ({"worker": "exit 3"}, 3),
         ({"worker": "kill -KILL $$"}, 137),
-        ({"server": "exit 7"}, 7),
-        ({"scheduler": "exit 5"}, 5),
+        pytest.param({"server": "exit 7"}, 7, marks=pytest.mark.nightly),
+        pytest.param({"scheduler": "exit 5"}, 5, marks=pytest.mark.nightly),
     ],
 )
 def test_where_one_ends_all_end(scripts, status):

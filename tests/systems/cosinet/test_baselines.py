@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from conftest import SHARED
+from conftest import shared_corpus
 from hypothesis import given
 from hypothesis import strategies as st
 from rankers import ranking_of
@@ -247,9 +247,7 @@ def test_figures_of_half_of_squads_development_set(tmp_path, capsys):
     """RR is near the 30.54 of all questions; overlap differs by tokens (docs/ranking.md)."""
     import squad
 
-    if not (SHARED / "squad").is_dir():
-        pytest.skip(f"SQuAD is not at {SHARED}")
-    assert squad.main(["--archive", str(SHARED / "squad"), "--out", str(tmp_path)]) == 0
+    assert squad.main(["--archive", str(shared_corpus("squad")), "--out", str(tmp_path)]) == 0
     capsys.readouterr()
     data = tmp_path / "test.jsonl"
     assert figures(capsys, "rr", data)[:2] == pytest.approx((2910, 31.82), abs=0.005)

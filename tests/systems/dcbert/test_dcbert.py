@@ -6,7 +6,7 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, logged, needs_onednn, values_of
+from conftest import DATA, logged, needs_onednn, nightly, values_of
 from mxnet import autograd
 
 from wqa.config import BackboneConfig, TrainingConfig
@@ -496,7 +496,7 @@ def test_runs_give_their_encoder_or_all_parts(tmp_path, tiny_encoder, corpus):
 # Training
 
 
-@pytest.mark.parametrize("name", INTERACTIONS)
+@pytest.mark.parametrize("name", nightly(INTERACTIONS, {"one layer", "linear", "comparing"}))
 def test_every_interaction_trains_and_its_run_scores_the_same(
     tmp_path, tiny_encoder, corpus, monkeypatch, name
 ):
