@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tables 2 and 3, the figures of what recipes/cascade/minilm_train.sh trained: results/minilm_CORPUS.tsv for WikiQA and TREC-QA
 # (clean test), tests of the paper's claims over questions and seeds (results/minilm_claims_CORPUS.txt), and Figure 2 for WikiQA
-# (results/minilm_figure2.*). With SIZE=base the names begin with base.
+# (results/minilm_figure2.*). Rankings go to runs/. With SIZE=base the names begin with base.
 export TRAIN=0
 corpora=${CORPORA:-wikiqa trecqa}
 . "$(dirname "$0")/minilm.bash"
@@ -14,6 +14,7 @@ for corpus in $corpora; do
   export TABLE=$RESULTS/${size}_$corpus.tsv CORPORA=$corpus
   recipes/cascade/table3.sh > /dev/null
   SUFFIX=_drawn NOTE=", one exit an update" DEPTHS='' recipes/cascade/table3.sh > /dev/null
+  SUFFIX=_untransferred NOTE=", no transfer" DEPTHS='' recipes/cascade/table3.sh > /dev/null
   SUFFIX=_untransferred NOTE=", no transfer" DEPTHS=$full recipes/cascade/table2.sh > /dev/null
   cat "$TABLE"
 
@@ -21,7 +22,7 @@ for corpus in $corpora; do
   systems=() pairs=(--pair "no transfer" "monolithic, $full layers")
   mono=$RUNS/tanda/${corpus}_ cascade=$RUNS/cascade/$corpus
   system "no transfer" "$mono${full}_untransferred_seed%/test.json.0.trec"
-  for depth in $full $lower; do system "monolithic, $depth layers" "$mono${depth}_seed%/test.json.0.trec"; done
+  for depth in $full $lower $others; do system "monolithic, $depth layers" "$mono${depth}_seed%/test.json.0.trec"; done
   for ratio in 0 0.3 0.4 0.5; do
     system "cascade at $ratio" "${cascade}_seed%/test.json.$ratio.trec"
     system "one exit an update at $ratio" "${cascade}_drawn_seed%/test.json.$ratio.trec"
@@ -34,6 +35,10 @@ for corpus in $corpora; do
   done
   "$python" recipes/claims.py "$mono${full}_seed${SEEDS%% *}/test.json.qrels" map,p@1 "${systems[@]}" "${pairs[@]}" |
     tee "$RESULTS/${size}_claims_$corpus.txt"
+  for rankings in "${systems[@]}"; do
+    name=${rankings#"$RUNS/"} name=${name//[.\/]test.json/}
+    if [[ $name == *.trec && -e $rankings ]]; then keep_run "$rankings" "${size}_$(tr / _ <<< "${name%.trec}")"; fi
+  done
 done
 
 if [[ $corpora == *wikiqa* ]]; then

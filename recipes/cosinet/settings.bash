@@ -116,6 +116,7 @@ row() {  # TABLE CORPUS COLUMNS MODEL: figures over the seeds
     fit "$model" "$corpus" "$seed"
     run=$(run_of "$model" "$corpus" "$seed")
     evaluate "$run/test.json" "$corpus" "$run"
+    keep_run "$run/test.json.0.trec" "${TABLE_KIND}_${run##*/}"
     runs+=("$run")
   done
   "$python" recipes/rows.py "$table" "$corpus" "$columns,params,epoch_seconds,train_seconds,seeds" --row "$(title_of "$model")" \
