@@ -206,6 +206,7 @@ def test_the_launcher_sets_the_variables(variables, scheduler, counts):
     "scripts, status",
     [
         ({"worker": "exit 0", "server": "exit 0", "scheduler": "exit 0"}, 0),
+        pytest.param({"worker": "exit 3"}, 3, marks=pytest.mark.nightly),
         ({"worker": "kill -KILL $$"}, 137),
         pytest.param({"server": "exit 7"}, 7, marks=pytest.mark.nightly),
         pytest.param({"scheduler": "exit 5"}, 5, marks=pytest.mark.nightly),
