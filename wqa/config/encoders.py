@@ -255,7 +255,8 @@ def check_length(length: int, positions: Optional[int], name: str = "max_length"
 def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
     """Check the layers rho(1), ..., rho(N) of a cascade."""
     exits = tuple(exits)
-    if not exits or exits[0] < 1 or any(low >= high for low, high in zip(exits, exits[1:])):
+    are_numbers = bool(exits) and not isinstance(exits[0], str)
+    if not are_numbers or exits[0] < 1 or any(low >= high for low, high in zip(exits, exits[1:])):
         text = ",".join(map(str, exits[:20])) or "nothing"
         raise OptionError("exits", text, "increasing layer numbers from 1")
     if exits[-1] > num_layers:

@@ -217,7 +217,7 @@ class TrainingConfig:
     dev_filter: str = option("no-all-negative", "filter of development questions")
     long_questions: str = option("error", "questions that leave a candidate fewer than 16 tokens")
     teachers: Tuple[str, ...] = option(
-        (), "teachers to learn from: folders of `wqa score`, or runs, separated by commas"
+        (), "teachers to learn from: folders of `wqa score`, separated by commas"
     )
     alpha: float = option(0.5, "share of the loss that the labels teach; teachers teach the rest")
     tau: float = option(1.0, "temperature of the probabilities that teachers teach")
@@ -256,14 +256,14 @@ class TrainingConfig:
             object.__setattr__(self, "warmup_updates", None)
         if self.tokens_per_update and self.accumulate > 1:
             raise OptionError("accumulate and tokens_per_update", "both", "one of the two")
-        if not all(self.teachers):
-            raise OptionError("teachers", ",".join(self.teachers) or "an empty name", "paths")
+        if isinstance(self.teachers, str) or not all(self.teachers):
+            raise OptionError("teachers", repr(self.teachers), "a sequence of paths")
         if 0 < self.alpha < _LEAST_ALPHA:
             raise OptionError("alpha", self.alpha, f"0, or a number from {_LEAST_ALPHA} to 1")
         for name in () if self.teachers else ("alpha", "tau", "teaching"):
             value = getattr(self, name)
             if value != getattr(type(self), name):
-                hint = 'give teachers="A,B", or leave the option out'
+                hint = "name them by teachers, or leave the option out"
                 problem = f"{value} without teachers"
                 raise OptionError(name, problem, "teachers to learn from", hint)
 

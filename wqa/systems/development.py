@@ -22,7 +22,7 @@ from wqa.data import Question, read_questions
 from wqa.data.probe import probe
 from wqa.data.records import filter_and_note
 from wqa.errors import DataError, OptionError, printable
-from wqa.evaluation import dev_evaluator, evaluate
+from wqa.evaluation import by_document_id, dev_evaluator, evaluate
 from wqa.evaluation.reliability import note_few_questions
 from wqa.io.encoder_directories import INSTALLED
 from wqa.io.files import write_json
@@ -129,7 +129,7 @@ class Comparison:
     """
 
     def __init__(self, dev: Development, inputs: Any, encoder: str, init: str) -> None:
-        questions = dev.questions(inputs)
+        questions = by_document_id(dev.questions(inputs))  # ties break as in `wqa evaluate`
         ends = itertools.accumulate(len(question.candidates) for question in questions)
         count = sum(end <= _COMPARED for end in ends)
         self.questions = questions[: max(count, 1)]

@@ -48,6 +48,8 @@ FILES = {"jsonl": "scores.jsonl", "trec": "run.trec"}
 
 #: Options that scores always depend on.
 _SCORE_OPTIONS = ("cache", "long_questions", "precision")
+#: Options that scores do not depend on, but for their last bits.
+_MACHINE_OPTIONS = ("engine", "threads", "ctx", "batch_tokens", "calibrated")
 #: Options that scores depend on where they are not these defaults.
 _DEFAULTS = {
     "drop_ratio": None,
@@ -149,6 +151,8 @@ class ScoringTask(PartTask):
         for name, default in _DEFAULTS.items():
             value = options.get(name, default)
             settings[name] = None if value == default else value
+        decided = {*settings, *_SCORE_OPTIONS, *_MACHINE_OPTIONS}
+        settings.update({name: options[name] for name in options if name not in decided})
         return json.loads(json.dumps(settings))
 
     def loaded_settings(self) -> Dict[str, Any]:

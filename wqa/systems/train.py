@@ -116,7 +116,7 @@ def train(
     Returns
     -------
     Trained
-        State of the training after the last update.
+        State of the training after the last update; of a run that was complete, ``finished``.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def train(
         If the data, the encoder or the run cannot be read, the settings do not fit, the training
         diverges or is stopped, or one of several workers fails.
     """
-    kind, own_config = find_system(system), system_config(system, options)
+    kind, own_config, dev = find_system(system), system_config(system, options), str(dev)
     config = config or TrainingConfig(**own_config.training_defaults())
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
@@ -164,10 +164,10 @@ def train(
             if teachers:
                 task.teach(functools.partial(scores_of_teachers, teachers, train_file=train_file))
             _seed(config.seed)
-            start_line = task.initialize(start, devices)  # before anything is written
+            start_line = task.initialize(start, devices)
+            compared = compare()  # before anything is written
             if workers.writes:
                 _begin(run, record, task)
-            compared = compare()
             _log_start(run, start_line, compared, workers)
             _warn_of_devices(began_on, devices_now)
         trainer = Trainer(task, config, run, evaluator, schedule, workers, began_on)
@@ -321,7 +321,10 @@ def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     if not resume:
         hint = "choose another directory, or resume this run"
         raise RunDirectoryError(run, "holds a run already", "an empty directory", hint)
-    old, new = _fixed_settings(read_run_config(path)), _fixed_settings(record)
+    began = read_run_config(path)
+    old, new = _fixed_settings(began), _fixed_settings(record)
+    if began.data:  # as a run of version 0.2 says nothing of its data
+        old["dev_sha256"], new["dev_sha256"] = _dev_of(began), _dev_of(record)
     for name in {**old, **new}:
         if old.get(name) != new.get(name):
             expected = f"{new.get(name)}, as given now"
@@ -341,6 +344,12 @@ def _fixed_settings(record: RunConfig) -> Dict[str, Any]:
     for name in ("ctx", "kvstore"):
         del training[name]
     return {**settings, **record.network, **training}
+
+
+def _dev_of(record: RunConfig) -> str:
+    """Digest of the development data, or its name where it is no file."""
+    dev = record.data.get("dev", {})
+    return dev.get("sha256") or dev.get("file", "none")
 
 
 def _describe_data(task: Task, train_file: str, dev: str) -> Dict[str, Any]:

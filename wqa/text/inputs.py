@@ -291,8 +291,6 @@ class PairInputs:
             raise refused("the candidate list is empty", "at least one candidate")
         texts = [question, *candidates]
         whole_ids, *candidate_ids = self.tokenizer.encode(texts, self.needed)
-        if not whole_ids:
-            raise refused("the question is empty", "text")
         question_ids = self.fit_question(whole_ids, name or question)
         room = self._room(len(question_ids))
         truncated = [len(ids) > room for ids in candidate_ids]
@@ -317,8 +315,8 @@ class PairInputs:
 
         Raises
         ------
-        QuestionTooLong
-            If the question is over-long, and is not truncated.
+        InputError, QuestionTooLong
+            As `fit_question` raises them.
         """
         [question_ids] = self.tokenizer.encode([question], self.needed)
         return self._room(len(self.fit_question(question_ids, name or question)))
@@ -345,10 +343,14 @@ class PairInputs:
 
         Raises
         ------
+        InputError
+            If the question has no token.
         QuestionTooLong
             If the question is over-long and not truncated.
         """
         count = len(question_ids)
+        if not count:
+            raise InputError(f"question {shorten(name)}", "the question is empty", "text")
         if count <= self._longest_question:
             return question_ids
         if self.long_questions == "truncate":

@@ -63,6 +63,8 @@ def prepare_questions(
 
     Raises
     ------
+    InputError
+        If a question has no token.
     QuestionTooLong
         If a question leaves too few tokens for its candidates, and its inputs neither truncate
         nor skip it.
@@ -121,6 +123,8 @@ def naming_file(path: PathLike) -> Iterator[None]:
     try:
         yield
     except (DataError, InputError) as error:
+        if error.where.startswith(str(path)):
+            raise
         where = f"{path}, {error.where}"
         raise type(error)(where, error.found, error.expected, error.hint) from None
 

@@ -274,8 +274,8 @@ class PairTask(Task):
             store = PairStore(train_file)
             pairs = TrainingPairs(store, inputs, shuffle, train_filter)
             return pairs, store.meta["source_sha256"]
-        questions = filter_questions(read_questions(train_file), train_filter)
         with naming_file(train_file):
+            questions = filter_questions(read_questions(train_file), train_filter)
             pairs = TrainingPairs(questions, inputs, shuffle, train_filter, bool(config.teachers))
         return pairs, data_digest(train_file)
 

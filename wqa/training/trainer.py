@@ -153,7 +153,7 @@ class Trainer:
         shows = self.workers.writes
         bar = progress_bar(self.total, "training", "update", shows, initial=state.update)
         with stop_on_signals() as request, bar:
-            if state.evaluation_is_due:  # a signal came before it
+            if state.evaluation_is_due and self._evaluates:  # a signal came before it
                 self._evaluate()
                 self._checkpoint()
             while not self._has_ended():

@@ -144,11 +144,12 @@ def tune(
     for name, value in limits.items():
         check_range(name, value, 0.0)
     source = probe(run)
-    if source.kind in ("", "baseline"):  # before the lock, which makes folders
+    path, file_kind = source.path, ranker_file_kind(run)
+    if source.kind in ("", "baseline") or file_kind == "ensemble":  # before the lock makes folders
+        found = "an ensemble" if file_kind else DESCRIPTIONS[source.kind]
         expected = "a run with several exits, or the .json file of a sequence"
-        raise RunDirectoryError(run, DESCRIPTIONS[source.kind], expected)
-    path = source.path
-    is_sequence = ranker_file_kind(path) == "sequence"
+        raise RunDirectoryError(run, found, expected)
+    is_sequence = file_kind == "sequence"
     choices = _choices(grid, is_sequence)
     judged = questions_that_count(read_questions(data), filter)
     folder = pathlib.Path(out or (path.with_suffix(".tune") if is_sequence else path / "tune"))

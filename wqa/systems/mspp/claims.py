@@ -60,6 +60,10 @@ class ClaimTask(MSPPTask):
     def read_pairs(
         cls, train_file: str, inputs: Any, config: TrainingConfig
     ) -> Tuple[TrainingPairs, str]:
+        for name in ("train_filter", "dev_filter"):
+            value = getattr(config, name)
+            if value != getattr(TrainingConfig, name):
+                raise OptionError(name, value, "the default, as claims have one label each")
         if is_store(train_file):
             raise DataError(train_file, "a store, which has no claims", "JSONL of claims")
         claims = list(read_claims(train_file))

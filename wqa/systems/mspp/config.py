@@ -69,7 +69,7 @@ class MSPPConfig(NetworkConfig):
         If a name is unknown, or a number is out of range.
     """
 
-    head: str = option("IE_k", "IE_k or AE_k to rank, IE_1 or AE_1 for one label an input")
+    head: str = option("IE_k", "IE_k or AE_k")
     k: int = option(5, "candidates of an input")
     segment_length: int = option(64, "most tokens of a question or a candidate")
     positions: str = option(
@@ -82,8 +82,8 @@ class MSPPConfig(NetworkConfig):
         "start", "first token of a candidate: start, as the authors' code, or separator"
     )
     order: str = option("shuffled", "order of candidates in ranking: shuffled, or original")
-    labels: int = option(3, "labels of IE_1 and AE_1")
-    aggregation: str = option("mean", "how AE_1 aggregates: the mean, or the authors' sum")
+    labels: int = without_option(len(LABELS))
+    aggregation: str = without_option("mean")
     type_initialisation: float = option(
         0.0, "standard deviation of a new token-type row of the question, 0 to keep the encoder's"
     )
@@ -180,7 +180,7 @@ class ClaimConfig(MSPPConfig):
 
     head: str = option("IE_1", "IE_1 or AE_1, which give one label to a claim")
     order: str = without_option("original")  # nothing is ranked
-    labels: int = without_option(len(LABELS))
+    aggregation: str = option("mean", "how AE_1 aggregates: the mean, or the authors' sum")
 
     CHOICES = {**MSPPConfig.CHOICES, "head": SINGLE_LABEL}
     RETIRED = {"label_names": list(LABELS)}

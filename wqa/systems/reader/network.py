@@ -64,7 +64,8 @@ class ReaderConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            check_range(field.name, getattr(self, field.name), 0.0)
+            least = type(field.default)(0)  # a whole number where the default is one
+            check_range(field.name, getattr(self, field.name), least)
 
 
 class SpanHead(Head):
