@@ -316,8 +316,11 @@ def run(work, out):
                 raise refuse(out, others[0].name, "corpus, which has the stats.json of a script")
             out.mkdir(parents=True, exist_ok=True)
             mark.touch()
+            before = read_json(path) if _has_counts(path) else {}
             stats = work()
             write_json(path, stats)
+            for split in before.keys() - stats.keys():  # of another archive
+                (out / f"{split}.jsonl").unlink(missing_ok=True)
             mark.unlink()
         show(stats)
 

@@ -4,7 +4,6 @@ import fnmatch
 import json
 import pathlib
 import re
-import shlex
 
 from conftest import ROOT
 
@@ -68,22 +67,6 @@ def test_what_is_copied_exists_and_is_sent_to_the_build():
         assert not is_sent(source), source
 
 
-def test_setup_reads_no_file_that_is_not_copied():
-    """What setup.py opens stands beside it in the image."""
-    read = re.findall(r'HERE(?: / "[\w.]+")+', (ROOT / "setup.py").read_text(encoding="utf-8"))
-    copied = {source for rest in all_of("COPY") for source in rest.split()[:-1]}
-    for path in read:
-        assert re.findall(r'"([\w.]+)"', path)[0] in copied
-
-
-def test_the_process_is_not_root():
-    users = all_of("USER", LAST_STAGE)
-    assert len(users) == 1 and users[0].isdigit() and int(users[0]) > 0
-    names = [name for name, _ in LAST_STAGE]
-    assert names.index("USER") < names.index("ENTRYPOINT") < names.index("CMD")
-    assert "RUN" not in names[names.index("USER") :]
-
-
 def test_the_default_command_serves_the_mounted_run():
     command = json.loads(all_of("ENTRYPOINT")[0]) + json.loads(all_of("CMD", LAST_STAGE)[-1])
     assert command[0] == "wqa"
@@ -94,19 +77,7 @@ def test_the_default_command_serves_the_mounted_run():
 
 def test_the_health_check_asks_the_port_that_is_served():
     [check] = all_of("HEALTHCHECK")
-    flags, command = check.split(" CMD ")
-    assert {"--interval", "--timeout", "--retries"} <= {f.split("=")[0] for f in flags.split()}
-    python, option, code = json.loads(command)
+    python, option, code = json.loads(check.split(" CMD ")[1])
     assert (python, option) == ("python", "-c")
     compile(code, "HEALTHCHECK", "exec")
     assert f"127.0.0.1:{all_of('EXPOSE')[0]}/ready" in code
-
-
-def test_extras_exist_and_what_apt_installs_is_cleaned_up():
-    extras = re.search(r"\[([\w,]+)\]", " ".join(all_of("RUN")))[1].split(",")
-    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-    assert extras == ["cpu", "serve"] and all(f'"{extra}": [' in setup for extra in extras)
-    for rest in all_of("RUN"):
-        if "apt-get install" in rest:
-            assert rest.endswith("rm -rf /var/lib/apt/lists/*")
-            assert "--no-install-recommends" in shlex.split(rest)

@@ -218,7 +218,7 @@ def test_a_ranker_that_is_a_file_or_is_misspelt(index, tmp_path, refusal):
     ask = ("ask", index, "--question", QUESTION, "--ranker")
     assert "minlm: there is no such directory; " in (said := refusal(*ask, "minlm"))
     assert said.endswith("did you mean minilm?")
-    assert "'random:x'; expected random:SEED" in refusal(*ask, "random:x")
+    assert "'random:x': no seed; expected random:SEED" in refusal(*ask, "random:x")
     (tmp_path / "sentences.txt").write_text("Ice melts.\n")
     error = refusal(*ask, tmp_path / "sentences.txt")
     assert "sentences.txt: is a file; expected a run" in error

@@ -37,12 +37,7 @@ def test_the_command_line_prints_notes(tiny_encoder, tmp_path, capsys):
     before = list(logger.handlers), logger.level
     assert main([*command, "--out", str(tmp_path / "run")]) == 0
     lines = capsys.readouterr().err.replace("\r", "\n").splitlines()
-    lines = [line.rstrip() for line in lines]
-    assert lines.count(
-        f"note: {SHORT}, warmup_updates=2: the learning rate does not pass its peak; leave the "
-        "number out for a tenth of the updates"
-    ) == 1  # fmt: skip
-    assert sum(line.startswith("learning_rate=5e-05 ") for line in lines) == 1
+    assert sum(line.startswith(f"note: {SHORT}") for line in lines) == 1
     assert sum(line.startswith("update 2: dev map ") for line in lines) == 1
     assert (list(logger.handlers), logger.level) == before
 

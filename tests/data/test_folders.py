@@ -179,7 +179,7 @@ def test_tables(tmp_path, caplog):
         ("id;text\nx;y\n", "'id;text'; save it with commas"),
         ("Id\nx\n", "name the column of texts with --column"),
         ("id,text\nx\n", "row 1: 1 cells; expected 2, as in the first row"),
-        ("id,text\nx,y\nx,z\n", "row 2: document id 'x' is on line 1 too"),
+        ("id,text\nx,y\nx,z\n", "row 2: document id 'x' is on row 1 too"),
         ("id,text\nx y,z\n", "row 1: id is 'x y'; expected text without white space"),
         ('id,text\nx,"y\n', "after row 0: unexpected end of data; expected a whole table"),
         ("id,text\nx, \n", "holds no text; expected a row with a text"),

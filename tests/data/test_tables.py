@@ -82,7 +82,7 @@ def test_quotation_marks_of_a_table_with_tabs(tmp_path, caplog, rows, texts, is_
 @pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
 def test_line_ends_and_rows_without_text(tmp_path, caplog, end, name):
-    rows = ["question,candidate,label", "why ?,Ice.,1", ",,", "why ?,Tea.,0", " ,,,,", ""]
+    rows = ["", "question,candidate,label", "why ?,Ice.,1", ",,", "why ?,Tea.,0", " ,,,,", ""]
     text = end.join(rows).replace(",", "," if name == "t.csv" else "\t")
     (tmp_path / name).write_bytes(text.encode())
     expected = Question("1", "why ?", (Candidate("Ice.", 1), Candidate("Tea.", 0)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from random_rankers import random_pairs, random_ranker
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.data import builtin_path, read_questions
+from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.digests import forget_digests
 from wqa.engines.onednn.library import library
 from wqa.engines.onednn.operations import Quantized
@@ -165,8 +165,9 @@ def test_quantization_is_refused_where_it_does_not_belong(tiny_run, tmp_path):
     mx.nd.save(str(run / "model.params"), {name: array * 1.01 for name, array in other.items()})
     with pytest.raises(RunDirectoryError, match="computed from other weights"):
         load_ranker(run, precision="int8")
-    with pytest.raises(OptionError, match="no question"):
-        quantize(run, [])
+    for nothing in ([], [Question("q", "what is ice ?", (Candidate(" "),))]):
+        with pytest.raises(OptionError, match="no question"):
+            quantize(run, nothing)
 
 
 @needs_onednn

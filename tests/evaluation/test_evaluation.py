@@ -166,8 +166,8 @@ def test_a_written_run_keeps_the_order(tmp_path):
     rankings = [Fake([2, 0, 1], [0.5, 9.0, 0.5]), Fake([1, 0], [-math.inf, 0.0])]
     rankings.append(Fake([0], [-math.inf]))
     write_run(tmp_path / "run", QUESTIONS, rankings)
-    write_qrels(tmp_path / "qrels", QUESTIONS)
-    run, qrels = read_run(tmp_path / "run"), read_qrels(tmp_path / "qrels")
+    write_qrels(tmp_path / "qrels.gz", QUESTIONS)
+    run, qrels = read_run(tmp_path / "run"), read_qrels(tmp_path / "qrels.gz")
     assert qrels == qrels_from(QUESTIONS)
     ours, trec = evaluate([r.order for r in rankings], QUESTIONS), score_run(run, qrels)
     theirs = pytrec_eval.RelevanceEvaluator(qrels, {"map"}).evaluate(run)

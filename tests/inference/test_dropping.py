@@ -60,7 +60,7 @@ def test_a_rule_for_each_stage():
         ((2, 0.3, None, 0.02), "0.3 and 0.02 for one stage"),
         ((2, None, 0), "keep: 0; expected a whole number from 1"),
         ((2, None, 2.0), "keep: 2.0"),
-        ((3, [0.3]), "1 values; expected one, or one for each of 3 stages"),
+        ((3, [0.3]), "1 values; expected a number, or one for each of 3 stages"),
         ((3, [0.1, 0.2, 0.3, 0.4]), "4 values"),
         ((1, []), "0 values"),
     ],

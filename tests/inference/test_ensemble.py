@@ -178,7 +178,7 @@ def test_bm25_and_a_similarity_by_name(write, questions, tiny_encoder):
         np.testing.assert_allclose(ranking.scores, (bm25.scores + maxsim.scores) / 2, rtol=1e-5)
         np.testing.assert_array_equal(ranking.scores, same.scores)
     for name in ("bm25+bm25", "bm25+rr", "bm25+bm25+minilm", "bm25+"):
-        with pytest.raises(OptionError, match="run"):
+        with pytest.raises(OptionError, match="no ranker"):
             load_ranker(name)
 
 

@@ -153,3 +153,10 @@ def test_a_sequence_hands_on_what_has_a_relevance():
     sequence.set_drops(drop_below=float(np.sort(relevances)[2]))
     ranking = sequence.rank("how do glacier caves form ?", texts)
     assert sorted(np.flatnonzero(ranking.dropped)) == sorted(np.argsort(relevances)[:2])
+    # What a sequence inside drops may have a probability above those that it keeps.
+    inner = SequentialRanker([second, first], keep=1)
+    outer = SequentialRanker([inner, second])
+    outer.set_drops(drop_below=0.7)
+    texts = ["ice caves melt", "ice caves", "ice", "x"]
+    assert inner.rank("ice caves melt ?", texts).probabilities.max() > 0.7
+    assert outer.rank("ice caves melt ?", texts).dropped.tolist() == [False, True, True, True]

@@ -356,6 +356,7 @@ def test_requests_above_the_limits(path):
         ("/rerank", {"texts": [{"text": "ice"}]}, "texts[0]"),
         ("/api/rank", {"drop_ratio": 1}, "drop_ratio"),
         ("/api/rank", {"drop_ratio": 10**400}, "drop_ratio"),
+        ("/api/rank", {"drop_ratio": 1 - 1e-9}, "drop_ratio"),
     ],
 )
 def test_wrong_values_of_a_dialect(path, fields, where):

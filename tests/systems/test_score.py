@@ -246,6 +246,8 @@ def test_a_folder_of_other_scores_is_kept(tiny_run, data, tmp_path, capsys):
     with pytest.raises(DataError, match="made with ranker_sha256"):
         write_scores(tmp_path / "run", data, out)
     assert arrays_of(out) == before
+    orders = [{}, {"order": "original"}]  # an option of joint models
+    assert len({str(ScoringTask("bm25", data, out, options=own).settings) for own in orders}) == 2
     (tmp_path / "file").write_text("")
     command = ["score", str(tiny_run), "--data", str(data), "--out", str(tmp_path / "file")]
     assert main(command) == 2

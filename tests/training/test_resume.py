@@ -185,6 +185,15 @@ def test_a_signal_ends_after_the_update_and_says_how_to_go_on(
     assert read_metrics(out) == read_metrics(uninterrupted)
 
 
+def test_a_resumed_training_keeps_its_development_data(tiny_encoder, tmp_path, refusal):
+    arguments = command(tiny_encoder, tmp_path / "run")
+    stopped_before(3, arguments)
+    at = arguments.index("--dev")
+    without = arguments[:at] + arguments[at + 2 :]
+    for changed in (without, [*without, "--dev", FEW["train"]]):
+        assert "dev_sha256 was " in refusal(*changed, "--resume")
+
+
 def test_a_checkpoint_of_the_version_before_is_refused(tmp_path):
     from wqa.training.checkpoint import _read_record
 

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import logging
 
 import mxnet as mx
@@ -9,7 +10,7 @@ from conftest import dev_run, few_questions, logged, read_metrics, values_of
 from wqa.cli import main
 from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path, read_questions
-from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingDiverged
+from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingDiverged, WqaError
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.reliability import wilson_interval
 from wqa.systems.load import load_ranker
@@ -17,6 +18,8 @@ from wqa.systems.train import train
 from wqa.training.schedules import dropout_seed, exit_of_update, slanted_triangular, triangular
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
+
+TIED = [{"text": "ice", "label": 1, "id": "a"}, {"text": "ice", "label": 0, "id": "b"}]
 
 
 def test_triangular_schedule():
@@ -246,6 +249,8 @@ def trained_beside_others(tmp_path, caplog, name, **options):
     """Lines of ``metrics.jsonl`` of a training with a few development questions."""
     config = TrainingConfig(max_updates=2, learning_rate=1e-3, warmup_updates=1)
     run, dev = tmp_path / name, str(few_questions(tmp_path / "few.jsonl", 3))
+    with open(dev, "a") as file:  # candidates that tie
+        file.write(json.dumps({"id": "t", "question": "what is ice ?", "candidates": TIED}) + "\n")
     with caplog.at_level(logging.INFO):
         train("cascade", dev, str(run), dev=dev, config=config, exits=(1, 3), **options)
     return read_metrics(run)
@@ -274,12 +279,20 @@ def test_a_training_is_compared_with_none(tiny_encoder, tmp_path, caplog):
     for figures, ranker in zip(compared.values(), rankers):
         [row] = evaluate_ranker(load_ranker(ranker), questions)
         assert figures["map"] == pytest.approx(row["map"])
-    low, high = wilson_interval(compared["run"]["map"], 3)
+    low, high = wilson_interval(compared["run"]["map"], 4)
     assert f"map may be from {100 * low:.0f} to {100 * high:.0f}" in caplog.text
     best = max(compared[name]["map"] for name in names)
     assert ("the run ranks worse than" in caplog.text) == (compared["run"]["map"] < best)
     ensemble = load_ranker(tmp_path / "a" / "ensemble.json")
     assert ensemble.weights == (1 / 3,) * 3 and ensemble.combine == "scores"
+
+
+def test_a_dev_question_without_a_token_leaves_no_run(tiny_encoder, tmp_path):
+    data, dev, run = str(builtin_path("dev")), tmp_path / "dev.jsonl", tmp_path / "run"
+    dev.write_text(json.dumps({"id": "q", "question": "\u200b", "candidates": TIED}) + "\n")
+    with pytest.raises(WqaError, match="dev.jsonl, question 'q'"):
+        train("pairwise", data, str(run), str(tiny_encoder), dev=dev)
+    assert not (run / "config.json").exists()
 
 
 @pytest.mark.once

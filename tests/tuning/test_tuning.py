@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rankers import cascade_ranking
 
 from wqa.data import Candidate, Question
-from wqa.errors import OptionError
+from wqa.errors import OptionError, RunDirectoryError
 from wqa.evaluation import evaluate
 from wqa.inference.dropping import Drop
 from wqa.inference.ranker import Capabilities, Ranker
@@ -119,6 +119,9 @@ def test_what_can_be_tuned(tiny_run, tmp_path):
     for grid in ([1.0], [-0.1, 0.2], [float("nan")], []):
         with pytest.raises(OptionError, match="grid: "):
             tune(tiny_run, builtin_path("dev"), grid)
+    (tmp_path / "sum.json").write_text('{"ensemble": ["bm25", "wo"]}')
+    with pytest.raises(RunDirectoryError, match="an ensemble"):
+        tune(tmp_path / "sum.json", builtin_path("dev"), max_cost=1)
     copy = shutil.copytree(tiny_run, tmp_path / "copy")
     tuning = tune(copy, builtin_path("dev"), (0.5,), max_loss=0)
     full = next(row for row in tuning.configurations if not row.discards)

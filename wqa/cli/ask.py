@@ -44,6 +44,8 @@ _UNTRAINED_THRESHOLD = 0.25
 _CONTEXT = 80
 #: Options of a reader.
 _OF_READERS = ("read", "out", "cache")
+#: Options of the ranker, which may be left out with a reader.
+_OF_RANKERS = ("cache", "drops", "pool", "pool_size", "long_candidates")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,8 +82,8 @@ def run(options: argparse.Namespace) -> None:
     check_range("n_best", options.n_best, 1)
     if options.reader:
         refuse(options, ("threshold",), "with --reader", "sentences")
-        if options.cache and not options.ranker:
-            raise OptionError("cache", "without a ranker", "a ranker, which reads it")
+        if not options.ranker:
+            refuse(options, _OF_RANKERS, "without a ranker", "a ranker")
         if options.out and not options.data:
             raise OptionError("out", "with one question", "data, whose questions have ids")
     else:

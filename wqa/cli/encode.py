@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from wqa.inference.document_cache import STORES
     from wqa.systems.encode import PARTITION_TOKENS
 
-    parser.add_argument("run", metavar="RUN", help="run directory, or an encoder such as minilm")
+    parser.add_argument("run", metavar="RUN", help="run directory, minilm or maxsim:ENCODER")
     text = "documents to encode, JSONL"
     parser.add_argument("--documents", required=True, metavar="FILE", help=text)
     parser.add_argument("--out", required=True, metavar="PATH", help="folder of the cache")

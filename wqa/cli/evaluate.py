@@ -59,7 +59,10 @@ FIRST = (
 )
 #: Options of a single RUN, and of RUNs.
 _OF_ONE_RUN = ("per_exit", "trec_run", "run_metadata", "trec_qrels", "total")
-_OF_RUNS = ("data", "drop_rows", "seeds", "ties", *_OF_ONE_RUN)
+_OF_RUNS = (
+    *("data", "drop_rows", "seeds", "ties", "pool", "pool_size", "cache", *_OF_ONE_RUN),
+    *("long_questions", "long_candidates", "ctx", "precision", "engine", "threads"),
+)
 _FLAGS = {
     "seeds": "the RUNs are seeds of one system: mean and deviation",
     "per-exit": "add a row for each exit on its own, with nothing dropped",

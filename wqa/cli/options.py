@@ -137,7 +137,7 @@ def refuse(options: argparse.Namespace, names: Sequence[str], problem: str, expe
     for name in names:
         value = getattr(options, name, None)
         if value not in (None, "", []) and value != options.parser.get_default(name):
-            shown = "drop_ratio and keep" if name == "drop_rows" else name
+            shown = "drop_ratio and keep" if name in ("drop_rows", "drops") else name
             raise OptionError(shown, problem, expected)
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import pathlib
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Union
 
@@ -26,7 +25,7 @@ from wqa.cli.options import add_drops, add_json, add_number, add_ranking, rankin
 from wqa.data import Candidate
 from wqa.data import read_candidates as read_records
 from wqa.data.folders import OFFICE
-from wqa.data.tables import TABLES
+from wqa.data.tables import TABLES, suffix_of
 from wqa.errors import DataError, InputError, OptionError, printable, shorten
 
 #: Options that ``--help`` explains.
@@ -100,7 +99,7 @@ def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
     """Read candidates, one a line."""
     if path.endswith((".jsonl", ".jsonl.gz")):
         return read_records(path)
-    suffix = pathlib.Path(path).suffix.lower()
+    suffix = suffix_of(path)
     if suffix in (*TABLES, *OFFICE):
         hint = "`wqa index` and `wqa ask` read tables" if suffix in TABLES else "convert it to text"
         raise DataError(path, f"is a {suffix} file", "candidates, one a line", hint)

@@ -22,7 +22,7 @@ from wqa.cli.rank import read_lines, utf8_argument
 #: Options of rankings.
 _OF_RANKINGS = (
     *("drop_rows", "per_exit", "trec_run", "trec_qrels", "total", "ties", "cache"),
-    *("filter", "metrics", "pool", "pool_size"),
+    *("filter", "metrics", "pool", "pool_size", "run_metadata", "long_candidates"),
 )
 
 

@@ -178,7 +178,7 @@ def read_table(path: PathLike, column: str = "text") -> Iterator[Document]:
         If the table cannot be read, has no such column or no text, a row has another number of
         cells, or two rows have the same id.
     """
-    known = UniqueIds("document")
+    known = UniqueIds("document", "row")
     number = blank = 0
     hint = "name the column of texts with --column"
     for where, number, cells in read_rows(path, (column,), hint):

@@ -68,7 +68,7 @@ def parse_baseline(run: PathLike, folder: PathLike = "") -> Optional[BaselineNam
     if name.startswith(_WITH_BM25):
         similarity = parse_baseline(name[len(_WITH_BM25) :], folder)
         if similarity is None or not similarity.is_similarity or similarity.with_bm25:
-            raise OptionError("run", shorten(name), "bm25+minilm or bm25+maxsim:ENCODER")
+            raise OptionError(shorten(name), "no ranker", "bm25+minilm or bm25+maxsim:ENCODER")
         return similarity._replace(with_bm25=True)
     rule, _, argument = name.partition(":")
     if name in INSTALLED:
@@ -76,7 +76,7 @@ def parse_baseline(run: PathLike, folder: PathLike = "") -> Optional[BaselineNam
     if rule in SIMILARITIES:
         if not argument:
             expected = f"{rule}:ENCODER, such as {rule}:{next(iter(INSTALLED))}"
-            raise OptionError("run", rule, expected)
+            raise OptionError(shorten(name), "no encoder", expected)
         path = os.path.join(folder, argument)
         return BaselineName(rule, encoder=path if os.path.exists(path) else argument)
     if name in (*_PLAIN, _RANDOM):
@@ -84,7 +84,7 @@ def parse_baseline(run: PathLike, folder: PathLike = "") -> Optional[BaselineNam
     if rule != _RANDOM:
         return None
     if not re.fullmatch("[0-9]{1,18}", argument):
-        raise OptionError("run", shorten(name), "random:SEED, a whole number from 0")
+        raise OptionError(shorten(name), "no seed", "random:SEED, a whole number from 0")
     return BaselineName(rule, int(argument))
 
 

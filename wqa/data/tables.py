@@ -58,7 +58,7 @@ def read_rows(
         rows = csv.reader(_lines(path), delimiter=delimiter, strict=True)
     number = 0
     try:
-        header = next(rows, [])
+        header = next(filter(None, rows), [])
         if not header:
             raise DataError(path, "is empty", "a first row with the names of the columns")
         for column in columns:

@@ -26,7 +26,7 @@ from wqa.data import Question
 from wqa.data.records import check_document_ids
 from wqa.errors import DataError, check_choice, shorten
 from wqa.evaluation.run_metadata import header_of, split_header
-from wqa.io.files import PathLike, atomic_writer
+from wqa.io.files import PathLike
 from wqa.io.lines import write_lines
 
 #: Rules for candidates that tie.
@@ -374,7 +374,7 @@ def write_qrels(path: PathLike, questions: Iterable[Question]) -> None:
     Parameters
     ----------
     path : str or path-like
-        Qrels file to write.
+        Qrels file to write, plain or ``.gz``.
     questions : iterable of Question
         Labelled questions. Candidates are named by their document ids.
 
@@ -383,11 +383,14 @@ def write_qrels(path: PathLike, questions: Iterable[Question]) -> None:
     DataError, StorageError
         As `write_run` raises them.
     """
-    with atomic_writer(path) as file:
-        for qid, grades in qrels_from(questions).items():
-            _refuse_spaces(qid)
-            for doc, grade in grades.items():
-                file.write(f"{qid} 0 {doc} {grade}\n")
+    write_lines(path, _qrels_lines(qrels_from(questions)))
+
+
+def _qrels_lines(qrels: Qrels) -> Iterator[str]:
+    for qid, grades in qrels.items():
+        _refuse_spaces(qid)
+        for doc, grade in grades.items():
+            yield f"{qid} 0 {doc} {grade}"
 
 
 def _refuse_spaces(qid: str) -> None:

@@ -113,8 +113,8 @@ def fields_of(
 class UniqueIds:
     """Ids of the records of a file, of which no two may be the same."""
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
+    def __init__(self, kind: str, unit: str = "line") -> None:
+        self._kind, self._unit = kind, unit
         self._lines: Dict[str, Optional[int]] = {}
 
     def add(self, record_id: str, where: str, line: Optional[int] = None) -> None:
@@ -123,7 +123,7 @@ class UniqueIds:
             first = self._lines[record_id]
             problem = f"two {self._kind}s have this id"
             if first is not None:
-                problem = f"{self._kind} id {shorten(record_id)} is on line {first} too"
+                problem = f"{self._kind} id {shorten(record_id)} is on {self._unit} {first} too"
             hint = "rename one of the two"
             raise DataError(where, problem, "ids that are unique in a file", hint)
         self._lines[record_id] = line

@@ -16,6 +16,7 @@ import numpy as np
 
 from wqa.data import Candidate, Document, Question, read_questions, write_questions
 from wqa.data.folders import collection_digest, is_collection, read_collection
+from wqa.data.ir_names import is_ir_name
 from wqa.data.sentences import SentenceSplitter
 from wqa.errors import DataError, OptionError
 from wqa.io.arrays import ArrayWriter, Output, reusable_folder, write_arrays
@@ -194,7 +195,7 @@ def open_collection(path: PathLike, progress: bool = False) -> Iterator[Index]:
     Parameters
     ----------
     path : str or path-like
-        Folder that `build_index` wrote, or a folder, a table or JSONL of documents, as
+        Folder that `build_index` wrote, or a folder, a table, JSONL of documents or ``ir:NAME``, as
         `wqa.data.read_collection` reads it.
     progress : bool
         Show bars on standard error.
@@ -212,7 +213,8 @@ def open_collection(path: PathLike, progress: bool = False) -> Iterator[Index]:
         If the extra that finds sentences, or reads HTML, is not installed.
     """
     is_index = os.path.isfile(os.path.join(path, "meta.json"))
-    if is_index or not (is_collection(path) or os.path.isfile(path)):
+    is_read = is_collection(path) or os.path.isfile(path) or is_ir_name(path)
+    if is_index or not is_read:
         yield Index(path)
         return
     with scratch_folder("collection") as folder:

@@ -14,7 +14,7 @@ from wqa.config.systems import KINDS, import_part
 from wqa.config.training import LONG_CANDIDATES, LONG_QUESTIONS
 from wqa.data import Question, read_questions
 from wqa.data.probe import BASELINE_NAMES, BaselineName, Entry, Probe, probe, read_ranker_file
-from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
+from wqa.errors import OptionError, RunDirectoryError, check_choice
 from wqa.inference.calibrated import read_calibration
 from wqa.inference.document_cache import DocumentCache, open_cache
 from wqa.inference.dropping import DropBelow, DropRatio, Keep
@@ -177,9 +177,7 @@ def _load(source: Probe, drops: Dict[str, Any], loading: _Loading) -> Ranker:
     if cache is not None and source.kind and not reads_cache(source):
         problem = f"with {source.path}, which reads no encodings of documents by themselves"
         raise OptionError("cache", problem, "a run that encodes documents by themselves")
-    if isinstance(drops["drop_ratio"], str):
-        if drops["drop_ratio"] != "tuned":
-            raise OptionError("drop_ratio", shorten(drops["drop_ratio"]), "numbers, or tuned")
+    if drops["drop_ratio"] == "tuned":
         drops = {**drops, "drop_ratio": _tuned(source)}
     if source.baseline is not None:
         ranker = _load_baseline(source.baseline, loading)

@@ -12,7 +12,7 @@ from wqa.data.digests import forget_digests, record_digests
 from wqa.data.probe import DESCRIPTIONS, probe
 from wqa.engines.choice import packing_obstacle
 from wqa.engines.onednn import quantize as products
-from wqa.errors import DataError, OptionError, RunDirectoryError
+from wqa.errors import OptionError, RunDirectoryError
 from wqa.io.files import PathLike, atomic_writer, lock_output, sha256
 from wqa.models import Network
 from wqa.systems.registry import find_system
@@ -39,15 +39,13 @@ def quantize(
     if obstacle:
         raise OptionError("run", obstacle, "a network of transformer layers")
     calibration = list(itertools.islice(questions, most))
-    if not calibration:
-        raise OptionError("questions", "no question", "at least one")
     prepared = prepare_questions(calibration, [loaded.inputs])
     pairs = []
     for question in prepared.questions:
         encoded = loaded.inputs.encode(question.question, question.texts, question.id)
         pairs += [pair for pair in encoded if not pair.empty]
     if not pairs:
-        raise DataError("questions", "no candidate has a token", "at least one")
+        raise OptionError("questions", "no question has a candidate with a token", "at least one")
     with lock_output(folder):
         quantized = quantize_network(loaded.config.system, loaded.network, pairs)
         record = {

@@ -66,8 +66,7 @@ def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
 
     Products on other numbers of threads are rounded differently.
     """
-    decided = (*_SCORE_OPTIONS, *_DEFAULTS)
-    given = {name: value for name, value in options.items() if name not in decided}
+    given = {name: options.get(name) for name in _MACHINE_OPTIONS}
     settings = {name: value for name, value in given.items() if value is not None}
     settings["engine"] = options.get("engine", "auto")
     settings["ctx"] = str(options.get("ctx", "cpu")).partition(":")[0]

@@ -321,10 +321,7 @@ def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     if not resume:
         hint = "choose another directory, or resume this run"
         raise RunDirectoryError(run, "holds a run already", "an empty directory", hint)
-    began = read_run_config(path)
-    old, new = _fixed_settings(began), _fixed_settings(record)
-    if began.data:  # as a run of version 0.2 says nothing of its data
-        old["dev_sha256"], new["dev_sha256"] = _dev_of(began), _dev_of(record)
+    old, new = _fixed_settings(read_run_config(path)), _fixed_settings(record)
     for name in {**old, **new}:
         if old.get(name) != new.get(name):
             expected = f"{new.get(name)}, as given now"
@@ -343,13 +340,9 @@ def _fixed_settings(record: RunConfig) -> Dict[str, Any]:
     training = dataclasses.asdict(record.training or TrainingConfig())
     for name in ("ctx", "kvstore"):
         del training[name]
-    return {**settings, **record.network, **training}
-
-
-def _dev_of(record: RunConfig) -> str:
-    """Digest of the development data, or its name where it is no file."""
     dev = record.data.get("dev", {})
-    return dev.get("sha256") or dev.get("file", "none")
+    settings["dev_sha256"] = dev.get("sha256", dev.get("file", "none"))
+    return {**settings, **record.network, **training}
 
 
 def _describe_data(task: Task, train_file: str, dev: str) -> Dict[str, Any]:

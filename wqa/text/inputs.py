@@ -355,10 +355,8 @@ class PairInputs:
             return question_ids
         if self.long_questions == "truncate":
             return question_ids[: self._longest_question]
-        tokens = str(count)
-        if count >= self.needed:
-            # Of a long question only the start is tokenized.
-            tokens = f"{self.needed} or more"
+        # Of a long question only the start is tokenized.
+        tokens = f"{self.needed} or more" if count >= self.needed else str(count)
         room = max(self._room(count), 0)
         problem, expected = self._too_long(tokens, room)
         hint = 'shorten the question, or set long_questions="truncate"'

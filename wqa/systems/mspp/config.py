@@ -75,12 +75,8 @@ class MSPPConfig(NetworkConfig):
     positions: str = option(
         "tokens", "number the tokens one after another, or in slots of one length a segment"
     )
-    missing: str = option(
-        "absent", "a missing candidate: absent, or visible as a segment without a text"
-    )
-    marks: str = option(
-        "start", "first token of a candidate: start, as the authors' code, or separator"
-    )
+    missing: str = option("absent", "a missing candidate: absent, or visible without a text")
+    marks: str = option("start", "first token of a candidate: start (authors), or separator")
     order: str = option("shuffled", "order of candidates in ranking: shuffled, or original")
     labels: int = without_option(len(LABELS))
     aggregation: str = without_option("mean")
@@ -134,18 +130,14 @@ class PretrainingConfig(MSPPConfig):
         If a number is out of range, no loss is left, or the head gives one label to the input.
     """
 
-    mask_rate: float = option(
-        0.15, "probability that a token is masked and predicted, 0 for MSPP alone"
-    )
+    mask_rate: float = option(0.15, "probability that a token is predicted, 0 for MSPP alone")
     mspp_weight: float = option(1.0, "weight of the loss of MSPP, 0 for masked tokens alone")
 
     CHOICES = {**MSPPConfig.CHOICES, "head": ("IE_k", "AE_k")}
     # By these a training of version 0.2 drew its examples.
     RETIRED = dict.fromkeys(
-        (
-            *("hard", "easy", "other_paragraphs", "premise_sentences", "candidate_sentences"),
-            *("least_sentence", "least_paragraph", "least_document", "buffer_documents"),
-        )
+        ("hard", "easy", "other_paragraphs", "premise_sentences", "candidate_sentences")
+        + ("least_sentence", "least_paragraph", "least_document", "buffer_documents")
     )
 
     def __post_init__(self) -> None:

@@ -63,9 +63,9 @@ class ReaderConfig(NetworkConfig):
         return "spans"
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            least = type(field.default)(0)  # a whole number where the default is one
-            check_range(field.name, getattr(self, field.name), least)
+        check_range("stride", self.stride, 0)
+        check_range("negatives", self.negatives, 0.0)
+        check_range("read", self.read, 0)
 
 
 class SpanHead(Head):
