@@ -123,7 +123,7 @@ def naming_file(path: PathLike) -> Iterator[None]:
     try:
         yield
     except (DataError, InputError) as error:
-        if error.where.startswith(str(path)):
+        if f"{error.where},".startswith(f"{path},"):
             raise
         where = f"{path}, {error.where}"
         raise type(error)(where, error.found, error.expected, error.hint) from None
