@@ -318,9 +318,10 @@ def run(work, out):
             mark.touch()
             before = read_json(path) if _has_counts(path) else {}
             stats = work()
-            write_json(path, stats)
             for split in before.keys() - stats.keys():  # of another archive
-                (out / f"{split}.jsonl").unlink(missing_ok=True)
+                own = out / f"{split}.questions.jsonl"
+                (own if own.exists() else out / f"{split}.jsonl").unlink(missing_ok=True)
+            write_json(path, stats)
             mark.unlink()
         show(stats)
 

@@ -59,7 +59,7 @@ update_tokens() {  # SYSTEM CORPUS
 batch_tokens() { echo "$TOKENS"; }      # SYSTEM CORPUS: of a mini-batch on each device
 joint_options() {  # [DEVIATION]: of joint models and their pre-training; that of the question's row of token types
   echo "--k $K --segment-length $LENGTH --positions $POSITIONS --missing $MISSING --marks $MARKS" \
-    "--aggregation $AGGREGATION --type-initialisation ${1:-$ROW_DEVIATION}"
+    "--type-initialisation ${1:-$ROW_DEVIATION}"
 }
 head_of() { case $1 in *_ae) echo AE_k ;; *) echo IE_k ;; esac; }
 

@@ -25,7 +25,7 @@ for model in $MODELS; do
   for seed in $SEEDS; do
     run=$RUNS/mspp/claims_${model}_seed$seed
     UPDATE_TOKENS=$((CLAIMS_BATCH * LENGTH * (K + 1))) train "${run#"$RUNS"/}" mspp_claims fever \
-      $start --head "$head" --seed "$seed" --learning-rate "$CLAIMS_RATE" \
+      $start --head "$head" --aggregation "$AGGREGATION" --seed "$seed" --learning-rate "$CLAIMS_RATE" \
       --epochs "$CLAIMS_EPOCHS" --long-questions truncate
     [ "$run/dev.json" -nt "$run/model.params" ] ||
       "$wqa" evaluate "$run" --data "$(dev_of fever)" --ctx "$device" --long-questions truncate --json "$run/dev.json"

@@ -137,8 +137,8 @@ def refuse(options: argparse.Namespace, names: Sequence[str], problem: str, expe
     for name in names:
         value = getattr(options, name, None)
         if value not in (None, "", []) and value != options.parser.get_default(name):
-            shown = "drop_ratio and keep" if name in ("drop_rows", "drops") else name
-            raise OptionError(shown, problem, expected)
+            drops = "drop_ratio and keep and drop_below"
+            raise OptionError(drops if name in ("drop_rows", "drops") else name, problem, expected)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

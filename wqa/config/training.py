@@ -263,7 +263,7 @@ class TrainingConfig:
         for name in () if self.teachers else ("alpha", "tau", "teaching"):
             value = getattr(self, name)
             if value != getattr(type(self), name):
-                hint = "name them by teachers, or leave the option out"
+                hint = "set teachers, or leave the option out"
                 problem = f"{value} without teachers"
                 raise OptionError(name, problem, "teachers to learn from", hint)
 

@@ -252,7 +252,7 @@ def _entry(folder: pathlib.Path, entry: Any) -> Entry:
     try:
         source = probe(name, folder)
     except OptionError as error:
-        raise ValueError(f"{error.where} is {error.found}, expected {error.expected}") from None
+        raise ValueError(f"{error.where}: {error.found}, expected {error.expected}") from None
     precision = values.get("precision")
     if precision not in (None, *PRECISIONS):
         found = f"precision is {shorten(precision)}"

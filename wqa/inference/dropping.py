@@ -99,8 +99,8 @@ def _one_a_stage(
         return [values] * stages
     entries = list(values)  # type: ignore[arg-type]
     if isinstance(values, str) or len(entries) not in (stages - 1, stages) or not entries:
-        found = shorten(values) if isinstance(values, str) else f"{len(entries)} values"
-        raise OptionError(name, found, f"a number, or one for each of {stages} stages")
+        problem = shorten(values) if isinstance(values, str) else f"{len(entries)} values"
+        raise OptionError(name, problem, f"a number, or one for each of {stages} stages")
     return entries if len(entries) == stages else [*entries, None]
 
 

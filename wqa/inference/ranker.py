@@ -171,6 +171,8 @@ class Ranker:
 
         Raises
         ------
+        InputError
+            If a question has no token.
         QuestionTooLong
             If a question leaves too few tokens for its candidates, and the ranker's
             ``long_questions`` is ``"error"``.

@@ -111,7 +111,7 @@ class _State:
         count = int((~blank).sum())
         self._costs.append(ranking.cost)
         self._counts.append(count)
-        kept = drop.kept(count, ranking.relevance[~blank])
+        kept = drop.kept(count, ranking.relevance[~blank] if drop.below else None)
         self._of_last["dropped"][order[kept:]] = True
         self._order[: len(order)] = order
         self.surviving = np.sort(order[:kept])

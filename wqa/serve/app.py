@@ -31,7 +31,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 
 import wqa
-from wqa.errors import InputError, OptionError, WqaError, shorten
+from wqa.errors import InputError, WqaError, shorten
 from wqa.serve.requests import DIALECTS, error_answer, read_request
 from wqa.serve.server import METRICS_FOLDER, ServeConfig
 from wqa.serve.service import RequestError, Service
@@ -231,9 +231,8 @@ async def rank(request: Request) -> Response:
         ranked = await _unless_gone(request, work, config.timeout)
     except (RequestError, ClientDisconnect):
         raise
-    except (InputError, OptionError) as error:
-        field = error.where if isinstance(error, OptionError) else body.names["question"]
-        raise RequestError("value", field, error.found, error.expected) from None
+    except InputError as error:
+        raise RequestError("value", body.names["question"], error.found, error.expected) from None
     except Exception as error:
         LOGGER.error("request_failed", exc_info=error)
         text = str(error) if isinstance(error, WqaError) else "internal error"

@@ -25,7 +25,7 @@ Texts = Annotated[List[str], Field(min_length=1, examples=[["Ice .", "Water carv
 Documents = Annotated[List[Union[str, Dict[str, Any]]], Field(min_length=1, examples=[["Ice ."]])]
 Names = Annotated[Optional[List[str]], Field(min_length=1)]
 Count = Annotated[Optional[int], Field(ge=1)]
-Share = Annotated[Optional[float], Field(ge=0, lt=1)]
+Share = Annotated[Optional[float], Field(ge=0, lt=1 - 2**-25)]  # not 1 in float32
 Flag = Optional[bool]
 #: Score of a blank candidate where a dialect asks for log-odds, which JSON cannot say are infinite.
 BLANK_SCORE = -100.0

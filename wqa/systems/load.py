@@ -100,7 +100,7 @@ def load_ranker(
         alpha, as `Ranker.set_drops` takes it; ``"tuned"`` for the drop ratios that `wqa tune`
         stored in the run. It replaces both ``drop_ratio`` and ``keep`` of a sequence's file.
     keep : int, or sequence of int or None, optional
-        k, as `Ranker.set_drops` takes it. It replaces both of a sequence's file, too.
+        k, as `Ranker.set_drops` takes it. It replaces them as ``drop_ratio`` does.
     drop_below : float or sequence of float or None, optional
         Least relevance of what goes on, as `Ranker.set_drops` takes it.
     ctx : str
@@ -177,7 +177,9 @@ def _load(source: Probe, drops: Dict[str, Any], loading: _Loading) -> Ranker:
     if cache is not None and source.kind and not reads_cache(source):
         problem = f"with {source.path}, which reads no encodings of documents by themselves"
         raise OptionError("cache", problem, "a run that encodes documents by themselves")
-    if drops["drop_ratio"] == "tuned":
+    if isinstance(drops["drop_ratio"], str):
+        if drops["drop_ratio"] != "tuned":
+            raise OptionError("drop_ratio", repr(drops["drop_ratio"]), "numbers, or tuned")
         drops = {**drops, "drop_ratio": _tuned(source)}
     if source.baseline is not None:
         ranker = _load_baseline(source.baseline, loading)
@@ -305,7 +307,7 @@ def _load_file(path: pathlib.Path, drops: Dict[str, Any], loading: _Loading) -> 
 def _tuned(source: Probe) -> Any:
     """Drop ratios that `wqa tune` stored in a run."""
     if source.baseline is not None or source.kind == "file":
-        expected = "numbers, as a baseline has no exits, and a file of rankers what was tuned"
+        expected = "numbers, as only a run stores drop ratios that were tuned"
         raise OptionError("drop_ratio", "tuned", expected)
     return list(read_tuned(source.path))
 

@@ -46,8 +46,6 @@ OUTPUTS = ("logits", "jsonl", "trec")
 #: File of the lines of each form.
 FILES = {"jsonl": "scores.jsonl", "trec": "run.trec"}
 
-#: Options that scores always depend on.
-_SCORE_OPTIONS = ("cache", "long_questions", "precision")
 #: Options that scores do not depend on, but for their last bits.
 _MACHINE_OPTIONS = ("engine", "threads", "ctx", "batch_tokens", "calibrated")
 #: Options that scores depend on where they are not these defaults.
@@ -150,9 +148,9 @@ class ScoringTask(PartTask):
         for name, default in _DEFAULTS.items():
             value = options.get(name, default)
             settings[name] = None if value == default else value
-        decided = {*settings, *_SCORE_OPTIONS, *_MACHINE_OPTIONS}
+        decided = {*settings, "cache", *_MACHINE_OPTIONS}
         settings.update({name: options[name] for name in options if name not in decided})
-        return json.loads(json.dumps(settings))
+        return json.loads(json.dumps(settings, default=str))
 
     def loaded_settings(self) -> Dict[str, Any]:
         """The system of the ranker."""

@@ -122,7 +122,7 @@ def load_text_encoder(
     if baseline is not None and baseline.is_similarity:
         _, backbone, tokenizer, max_length = load_encoders(baseline.encoder, engine.ctx)
     else:
-        expected = "a run directory, or an encoder such as minilm"
+        expected = "a run directory, minilm or maxsim:ENCODER"
         loaded = load_run(run, EngineConfig(ctx=engine.ctx), expected=expected)
         backbone, tokenizer = loaded.network.document_encoder, loaded.inputs.tokenizer
         if backbone is None:

@@ -116,7 +116,8 @@ def train(
     Returns
     -------
     Trained
-        State of the training after the last update; of a run that was complete, ``finished``.
+        State of the training after the last update. Where the run was complete already,
+        ``finished`` alone is set.
 
     Raises
     ------
@@ -124,7 +125,7 @@ def train(
         If the data, the encoder or the run cannot be read, the settings do not fit, the training
         diverges or is stopped, or one of several workers fails.
     """
-    kind, own_config, dev = find_system(system), system_config(system, options), str(dev)
+    kind, own_config, dev = find_system(system), system_config(system, options), str(dev or "")
     config = config or TrainingConfig(**own_config.training_defaults())
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
@@ -321,7 +322,10 @@ def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     if not resume:
         hint = "choose another directory, or resume this run"
         raise RunDirectoryError(run, "holds a run already", "an empty directory", hint)
-    old, new = _fixed_settings(read_run_config(path)), _fixed_settings(record)
+    began = read_run_config(path)
+    old, new = _fixed_settings(began), _fixed_settings(record)
+    if not began.data:  # a run of an earlier version
+        new["dev_sha256"] = old["dev_sha256"]
     for name in {**old, **new}:
         if old.get(name) != new.get(name):
             expected = f"{new.get(name)}, as given now"

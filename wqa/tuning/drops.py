@@ -145,10 +145,11 @@ def tune(
         check_range(name, value, 0.0)
     source = probe(run)
     path, file_kind = source.path, ranker_file_kind(run)
-    if source.kind in ("", "baseline") or file_kind == "ensemble":  # before the lock makes folders
-        found = "an ensemble" if file_kind else DESCRIPTIONS[source.kind]
+    # Before the lock, which makes folders.
+    if source.kind in ("", "baseline") or file_kind == "ensemble":
+        problem = "an ensemble" if file_kind else DESCRIPTIONS[source.kind]
         expected = "a run with several exits, or the .json file of a sequence"
-        raise RunDirectoryError(run, found, expected)
+        raise RunDirectoryError(run, problem, expected)
     is_sequence = file_kind == "sequence"
     choices = _choices(grid, is_sequence)
     judged = questions_that_count(read_questions(data), filter)

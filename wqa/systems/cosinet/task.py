@@ -110,7 +110,7 @@ class ListTask(PairTask):
     @classmethod
     def make_network(cls, setup: Setup) -> Network:
         if setup.own_config.loss == "listwise" and setup.config.shuffle != "pair":
-            raise OptionError("shuffle", setup.config.shuffle, "pair: listwise, lists are shuffled")
+            raise OptionError("shuffle", setup.config.shuffle, "pair: whole lists are shuffled")
         return setup.system.network_type()(None, setup.own_config)
 
     def _check_words(self, train_file: str) -> None:

@@ -61,9 +61,9 @@ class ClaimTask(MSPPTask):
         cls, train_file: str, inputs: Any, config: TrainingConfig
     ) -> Tuple[TrainingPairs, str]:
         for name in ("train_filter", "dev_filter"):
-            value = getattr(config, name)
-            if value != getattr(TrainingConfig, name):
-                raise OptionError(name, value, "the default, as claims have one label each")
+            value, default = getattr(config, name), getattr(TrainingConfig, name)
+            if value != default:
+                raise OptionError(name, value, f"{default}, the default: claims are not filtered")
         if is_store(train_file):
             raise DataError(train_file, "a store, which has no claims", "JSONL of claims")
         claims = list(read_claims(train_file))

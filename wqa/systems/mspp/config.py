@@ -72,17 +72,13 @@ class MSPPConfig(NetworkConfig):
     head: str = option("IE_k", "IE_k or AE_k")
     k: int = option(5, "candidates of an input")
     segment_length: int = option(64, "most tokens of a question or a candidate")
-    positions: str = option(
-        "tokens", "number the tokens one after another, or in slots of one length a segment"
-    )
+    positions: str = option("tokens", "number tokens one after another, or in slots a segment")
     missing: str = option("absent", "a missing candidate: absent, or visible without a text")
     marks: str = option("start", "first token of a candidate: start (authors), or separator")
     order: str = option("shuffled", "order of candidates in ranking: shuffled, or original")
     labels: int = without_option(len(LABELS))
     aggregation: str = without_option("mean")
-    type_initialisation: float = option(
-        0.0, "standard deviation of a new token-type row of the question, 0 to keep the encoder's"
-    )
+    type_initialisation: float = option(0.0, "deviation of the question's new token type, 0: kept")
 
     #: Values that some fields are limited to.
     CHOICES = {"head": HEADS, **FORMS, "order": ORDERS, "aggregation": AGGREGATIONS}
