@@ -415,7 +415,7 @@ BAD = {
     "neither run nor qrels": ("evaluate --run {one}", "neither RUN nor both"),
     "a TREC run that is ranked": (
         "evaluate --run {one} --run {one} --qrels {one} --keep 3",
-        "--drop-ratio and --keep: with --run",
+        "--drop-ratio and --keep and --drop-below: with --run",
     ),
     "a row for each exit of two runs": (
         "evaluate {run} {run} --data {good} --per-exit",
