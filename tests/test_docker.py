@@ -67,7 +67,9 @@ def test_what_is_copied_exists_and_is_sent_to_the_build():
         assert not is_sent(source), source
 
 
-def test_the_default_command_serves_the_mounted_run():
+def test_the_default_command_serves_the_mounted_run_and_not_as_root():
+    [user] = all_of("USER", LAST_STAGE)
+    assert user.isdigit() and int(user) > 0
     command = json.loads(all_of("ENTRYPOINT")[0]) + json.loads(all_of("CMD", LAST_STAGE)[-1])
     assert command[0] == "wqa"
     options = parse(command[1:])
