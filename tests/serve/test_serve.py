@@ -141,7 +141,7 @@ def test_rank_fields_choose_the_texts_of_objects():
     assert refused.status == 400
     assert "documents[0]: has no text" in message_of("/v1/rerank", refused)
     body["rank_fields"] = ["title", "body"]
-    results = answer("/v1/rerank", body).json["results"]
+    results = answer("/v2/rerank", body).json["results"]
     assert [row["index"] for row in results] == [1, 0]
     assert results[1]["document"] == {"text": "caves\nof a glacier", **documents[0]}
 
@@ -788,7 +788,7 @@ def test_a_ranker_that_cannot_be_loaded_is_logged():
         {"timeout": 0},
         {"drain": float("inf")},
         {"workers": 0},
-        {"queue": 0},
+        {"queue": 1.5},
         {"allowed_hosts": ("rank.example:80",)},
         {"allowed_hosts": (".",)},
     ],

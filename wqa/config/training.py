@@ -60,10 +60,8 @@ class EngineConfig:
     def __post_init__(self) -> None:
         check_choice("engine", self.engine, RANKING_ENGINES)
         check_choice("precision", self.precision, PRECISIONS)
-        most = len(os.sched_getaffinity(0))
-        if self.threads is not None and not 1 <= self.threads <= most:
-            limit = f"1 to {most}, the processors that this process may use"
-            raise OptionError("threads", self.threads, limit)
+        if self.threads is not None:
+            check_range("threads", self.threads, 1, len(os.sched_getaffinity(0)))
         if self.batch_tokens is not None:
             check_range("batch_tokens", self.batch_tokens, 1)
 

@@ -41,6 +41,7 @@ class Cohere2(RankRequest):
     top: Count = Field(None, alias="top_n")
     return_documents: Flag = None
     max_tokens: Count = Field(None, alias="max_tokens_per_doc")
+    rank_fields: Names = None
 
     def answer(self, ranked: Ranked, id: str) -> Dict[str, Any]:
         """The answer as a value of JSON."""
@@ -59,8 +60,6 @@ class Cohere2(RankRequest):
 
 class Cohere1(Cohere2):
     """Rank documents, as Cohere's v1 and Jina's API do."""
-
-    rank_fields: Names = None
 
     def answer(self, ranked: Ranked, id: str) -> Dict[str, Any]:
         """The answer as a value of JSON."""

@@ -16,7 +16,6 @@ import pathlib
 import resource
 import signal
 import socket
-import tempfile
 import threading
 import traceback
 from typing import Any, Callable, Dict, Optional, Tuple, Union
@@ -24,6 +23,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 from wqa.config.systems import option, without_option
 from wqa.data.probe import parse_baseline
 from wqa.errors import DataError, OptionError, RunDirectoryError, check_range, not_installed
+from wqa.io.files import scratch_folder
 
 LOGGER = logging.getLogger(__name__)
 #: Environment variable with the key that clients send.
@@ -31,7 +31,7 @@ API_KEY = "WQA_API_KEY"
 #: Environment variable with the folder where workers keep their metrics, prometheus_client's own.
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 #: Settings that are whole numbers from 1.
-_COUNTS = ("workers", "queue", "max_bytes", "max_candidates", "max_characters")
+_COUNTS = ("workers", "queue", "group_candidates", "max_bytes", "max_candidates", "max_characters")
 #: Exit status of a service that could not load its ranker, and of one that cut requests off.
 FAILED, LATE = 2, 1
 #: Seconds for which a connection without a request is kept, longer than those of most clients.
@@ -103,9 +103,9 @@ class ServeConfig:
     api_key: Optional[str] = dataclasses.field(default=None, repr=False, metadata={"option": False})
 
     def __post_init__(self) -> None:
-        bounds = dict.fromkeys(_COUNTS, (1.0, math.inf))
+        bounds: Dict[str, Tuple[float, float]] = dict.fromkeys(_COUNTS, (1, math.inf))
         seconds = (0.001, 86_400.0)
-        bounds.update(port=(0.0, 65535.0), timeout=seconds, drain=seconds)
+        bounds.update(port=(0, 65535), timeout=seconds, drain=seconds)
         for name, (least, most) in bounds.items():
             check_range(name, getattr(self, name), least, most)
         for name in self.allowed_hosts:
@@ -260,10 +260,10 @@ def serve(
         options["threads"] = max(1, len(os.sched_getaffinity(0)) // config.workers)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(listen(config.host, config.port))
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        folder = stack.enter_context(scratch_folder("metrics"))
         for number in (signal.SIGINT, signal.SIGTERM):
             stack.callback(signal.signal, number, signal.getsignal(number))
-        os.environ[METRICS_FOLDER] = folder  # before a worker imports prometheus_client
+        os.environ[METRICS_FOLDER] = str(folder)  # before a worker imports prometheus_client
         stack.callback(os.environ.pop, METRICS_FOLDER, None)
         create = functools.partial(_create_worker, run, config, options)
         workers = _workers(create, config, listener)
@@ -304,7 +304,7 @@ def _workers(create: Callable[[], Any], config: ServeConfig, listener: socket.so
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     more: Dict[str, Any] = {}
     if "timeout_worker_healthcheck" in inspect.signature(uvicorn.Config).parameters:
-        more["timeout_worker_healthcheck"] = math.ceil(config.timeout)  # of a busy machine
+        more["timeout_worker_healthcheck"] = max(60, math.ceil(config.timeout))  # it also loads
     settings = uvicorn.Config(
         create,
         factory=True,

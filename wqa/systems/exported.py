@@ -8,7 +8,7 @@ import types
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.config.runs import ExportConfig, read_export_config
+from wqa.config.runs import ExportConfig, from_dict, read_export_config
 from wqa.config.systems import KINDS
 from wqa.data.digests import check_digest
 from wqa.engines.onnx.sessions import check_runtime
@@ -87,6 +87,12 @@ def load_exported(folder: pathlib.Path, engine: EngineConfig, options: Dict[str,
     for name in config.sha256:
         if name != "config.json":
             check_digest(folder / name, config.sha256, _HINT)
+    path, stages = folder / "config.json", config.stages
+    calibration = from_dict(Calibration, config.calibration, f"{path}, field calibration")
+    of_stages = (config.stage_work, config.exits or stages, calibration.temperatures or stages)
+    if not stages or any(len(values) != len(stages) for values in of_stages):
+        problem = "stages, stage_work, exits and temperatures of different lengths"
+        raise RunDirectoryError(path, problem, "one of each a stage", _HINT)
     calibrated, long_questions = options.pop("calibrated"), options.pop("long_questions")
     kind = find_system(config.system).part("inputs")
     make = functools.partial(kind, **config.inputs, long_questions=long_questions)
@@ -94,9 +100,8 @@ def load_exported(folder: pathlib.Path, engine: EngineConfig, options: Dict[str,
     network = ExportedNetwork(folder, config)
     build = find_system(config.system).ranker_type()
     ranker = build(network, inputs, system=config.system, engine=engine, **options)
-    if calibrated and config.calibration:
-        temperatures = tuple(config.calibration["temperatures"])
-        ranker.calibration = Calibration(temperatures, config.calibration["threshold"])
+    if calibrated:
+        ranker.calibration = calibration
     return ranker
 
 

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import tempfile
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, NamedTuple, Optional, Union
 
 from wqa.config import EngineConfig
@@ -23,7 +22,7 @@ from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.windows import WindowRanker
-from wqa.io.files import PathLike
+from wqa.io.files import PathLike, scratch_folder
 from wqa.systems.exported import load_exported
 from wqa.systems.registry import BASELINES, find_system, read_tuned
 from wqa.text import PairInputs
@@ -201,12 +200,9 @@ def _load_graphs(source: Probe, engine: EngineConfig, options: Dict[str, Any]) -
     """Load the ranker of a run's graphs, which are exported to a temporary folder."""
     from wqa.systems.export_onnx import export_onnx  # needs MXNet
 
-    temporary = tempfile.TemporaryDirectory(prefix="wqa_onnx_")  # noqa: SIM115 - as the ranker
-    folder = pathlib.Path(temporary.name) / "exported"
-    export_onnx(source.path, folder)
-    ranker: Any = load_exported(folder, engine, options)
-    ranker.network.temporary = temporary  # sessions map the weights
-    return ranker
+    with scratch_folder("onnx") as scratch:  # sessions have mapped the weights before it goes
+        export_onnx(source.path, scratch / "exported")
+        return load_exported(scratch / "exported", engine, options)
 
 
 def _load_network(source: Probe, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:

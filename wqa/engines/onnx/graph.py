@@ -14,16 +14,14 @@ from typing import IO, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence,
 
 import numpy as np
 
-from wqa.errors import MissingDependency, how_to_install
+from wqa.errors import not_installed
 
 try:
     import onnx
     from onnx import NodeProto, TensorProto, helper, numpy_helper
     from onnx.external_data_helper import set_external_data
 except ImportError:
-    raise MissingDependency(
-        "onnx", "the library is not installed", "the extra onnx", how_to_install("onnx")
-    ) from None
+    raise not_installed("onnx", "the extra onnx", "onnx") from None
 
 from wqa.engines.onnx.sessions import WEIGHTS
 

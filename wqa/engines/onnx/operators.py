@@ -37,7 +37,7 @@ ARITHMETIC = {
 COMPARISONS = {
     "Equal": ("broadcast_equal", "_equal_scalar", "_not_equal_scalar"),
     "Greater": ("_greater_scalar",),
-    "GreaterOrEqual": ("broadcast_greater_equal", "_greater_equal_scalar"),
+    "GreaterOrEqual": ("_greater_equal_scalar",),
     "Less": ("broadcast_lesser", "_lesser_scalar"),
     "LessOrEqual": ("broadcast_lesser_equal",),
 }
@@ -360,7 +360,6 @@ OPERATORS: Dict[str, Translate] = {
     "LayerNorm": layer_norm,
     "LeakyReLU": leaky_relu,
     "RNN": recurrence,
-    "_copy": identity,
     "_rnn_param_concat": joined_parameters,
     "_zeros": functools.partial(fill, number=0),
     "batch_dot": batch_dot,

@@ -63,12 +63,12 @@ def check_runtime(config: EngineConfig) -> EngineConfig:
     OptionError, DeviceError, MissingDependency
         If the engine, the precision or the device is not one of ONNX Runtime on this machine.
     """
+    hint = "name the run that was exported, and another engine than onnxruntime"
     if config.engine not in ("auto", "onnxruntime"):
-        problem, hint = f"{config.engine} for exported graphs", "name the run that was exported"
+        problem = f"{config.engine} for exported graphs"
         raise OptionError("engine", problem, "onnxruntime, or auto", hint)
     if config.precision != "float32":
         problem = f"{config.precision} for exported graphs"
-        hint = "quantize them as docs/deployment.md says, or name the run that was exported"
         raise OptionError("precision", problem, "float32", hint)
     _provider(config.ctx)
     return dataclasses.replace(config, engine="onnxruntime")
