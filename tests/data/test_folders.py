@@ -83,7 +83,7 @@ def test_two_files_of_one_id(tmp_path):
 
 
 def test_a_file_that_is_too_large(tmp_path, monkeypatch):
-    monkeypatch.setattr("wqa.data.folders.LONGEST_DOCUMENT", 8)
+    monkeypatch.setattr("wqa.data.folders.LONGEST_LINE", 8)
     (tmp_path / "a.txt").write_text("12345678")
     assert [document.text for document in read_folder(tmp_path)] == ["12345678"]
     (tmp_path / "a.txt").write_text("123456789")

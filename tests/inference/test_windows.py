@@ -55,11 +55,11 @@ class TwoExits(Ranker):
 
 def test_a_candidate_has_the_scores_of_its_windows_by_hand():
     inner = TwoExits(
-        {"a b c d": (1, 9), "c d e f": (5, 2), "e f g": (4, 3), "h i": (3, 7), "j": (2, 8)}
+        {"a b c d": (1, 9), " c d e f": (5, 2), " e f g": (4, 3), "h i": (3, 7), "j": (2, 8)}
     )
     question = Question("q", "q", tuple(map(Candidate, ["h i", "a b c d e f g", "j"])))
     [ranking] = WindowRanker(inner).rank_all([question])
-    assert inner.texts == [("h i", "a b c d", "c d e f", "e f g", "j")]
+    assert inner.texts == [("h i", "a b c d", " c d e f", " e f g", "j")]
     # Half of five windows are dropped by 5, 4, 3: "c d e f", "e f g" and "h i" go on.
     assert ranking.order.tolist() == [0, 1, 2]
     assert ranking.scores.tolist() == [7, 3, 2]

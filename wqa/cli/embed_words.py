@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Dict
 
-from wqa.cli.options import add_engine, add_number, engine_of, values_of
+from wqa.cli.options import add_engine, add_number, engine_of, refuse, values_of
 from wqa.errors import printable
 
 
@@ -43,6 +43,9 @@ def run(options: argparse.Namespace) -> None:
     """Run ``wqa embed-words`` and print what the table holds."""
     from wqa.systems.words import embed_words
 
+    if options.vectors:
+        names = ("engine", "precision", "threads", "ctx")
+        refuse(options, names, "with --vectors, where nothing is computed", "--encoder")
     report = embed_words(
         engine=engine_of(options),
         progress=True,

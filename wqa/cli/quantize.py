@@ -30,10 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa quantize`` and print the name of the file."""
     from wqa.systems.quantize import quantize
+    from wqa.text import naming_file
 
     check_range("questions", options.questions, 1)
     questions = _questions(options)
-    pairs = quantize(options.run, questions, options.questions, options.long_questions)
+    with naming_file(options.data):
+        pairs = quantize(options.run, questions, options.questions, options.long_questions)
     file = f"{options.run}/int8.safetensors"
     text = f"{printable(file)}: calibrated on {pairs} pairs; it ranks by --precision int8"
     show(text, {"file": file, "pairs": pairs}, options.json)

@@ -39,16 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa tokenize`` and print the counts."""
-    import contextlib
-    import pathlib
-
-    from wqa.io.encoder_directories import encoder_directory
     from wqa.text import PairInputs, build_store, load_tokenizer, note_long_questions
 
-    run_directory = contextlib.nullcontext(pathlib.Path(options.init or ""))
-    with encoder_directory(options.encoder) if options.encoder else run_directory as folder:
-        tokenizer = load_tokenizer(folder)
-        inputs = PairInputs(tokenizer, options.max_length, options.long_questions)
+    tokenizer = load_tokenizer(options.encoder or options.init)
+    inputs = PairInputs(tokenizer, options.max_length, options.long_questions)
     meta = build_store(options.data, options.out, inputs)
     note_long_questions(meta["truncated_questions"], meta["skipped_questions"], options.data)
     size = sum(meta["files"].values())

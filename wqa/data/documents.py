@@ -14,9 +14,6 @@ from wqa.errors import DataError, shorten
 from wqa.io import lines
 from wqa.io.files import PathLike
 
-#: Greatest length of a line, a document, in bytes.
-LONGEST_DOCUMENT = 1 << 26
-
 
 class Document(NamedTuple):
     """A document of a collection, such as a paragraph of an article.
@@ -72,7 +69,7 @@ def read_documents(path: PathLike) -> Iterator[Document]:
             check_id(name, f"{path}, document {shorten(name)}")
             yield Document(name, text)
         return
-    yield from lines.read_records(path, "document", parse_document, LONGEST_DOCUMENT)
+    yield from lines.read_records(path, "document", parse_document)
 
 
 def _id_of(value: Any, name: str, where: str) -> str:

@@ -11,14 +11,14 @@ import pathlib
 import re
 from typing import Callable, Dict, Iterator, Optional, Tuple
 
-from wqa.data.documents import LONGEST_DOCUMENT, Document, read_documents
+from wqa.data.documents import Document, read_documents
 from wqa.data.ir_names import is_ir_name
 from wqa.data.markup import markdown_text, page_text
 from wqa.data.records import check_id
 from wqa.data.tables import is_table, read_rows
 from wqa.errors import DataError, OptionError, printable, shorten
 from wqa.io.files import PathLike, sha256
-from wqa.io.lines import UniqueIds, damage_errors, decoded, open_bytes, without_mark
+from wqa.io.lines import LONGEST_LINE, UniqueIds, damage_errors, decoded, open_bytes, without_mark
 from wqa.io.progress import note_counts
 
 LOGGER = logging.getLogger(__name__)
@@ -149,9 +149,9 @@ def _decoded(path: pathlib.Path) -> str:
     if not path.is_file():
         raise DataError(path, "cannot be read (a link that leads nowhere, or no file)", "a file")
     with open_bytes(path) as file:
-        raw = file.read(LONGEST_DOCUMENT + 1)
-    if len(raw) > LONGEST_DOCUMENT:
-        expected = f"at most {LONGEST_DOCUMENT:,} bytes"
+        raw = file.read(LONGEST_LINE + 1)
+    if len(raw) > LONGEST_LINE:
+        expected = f"at most {LONGEST_LINE:,} bytes"
         raise DataError(path, "a larger document", expected, "divide it into several files")
     return decoded(without_mark(raw), path)
 

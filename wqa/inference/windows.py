@@ -101,7 +101,9 @@ class WindowRanker(Ranker):
         windows: List[Candidate] = []
         for index, (start, end) in zip(owners, spans):
             candidate = question.candidates[index]
-            text, rank = candidate.text[start:end], question.ranks[index]
+            # Byte-level BPE divides a word otherwise that has lost the space before it.
+            begin = start - int(start > 0 and candidate.text[start - 1].isspace())
+            text, rank = candidate.text[begin:end], question.ranks[index]
             windows.append(candidate._replace(text=text, rank=rank))
         return _Divided(question._replace(candidates=tuple(windows)), owners, spans)
 

@@ -105,7 +105,8 @@ FORMATS: Dict[str, Callable[[pathlib.Path], TensorFile]] = {
 def weights_path(directory: pathlib.Path) -> pathlib.Path:
     """Find the weights of a directory."""
     known = [directory / name for name in (*SAFETENSORS, *PICKLED)]
-    paths = [path for path in known if path.exists()] + sorted(directory.glob("*.params"))
+    # Directories of the hub often have both forms of the same weights.
+    paths = [path for path in known if path.exists()][:1] or sorted(directory.glob("*.params"))
     if len(paths) != 1:
         problem = f"holds {' and '.join(path.name for path in paths) or 'no weights'}"
         expected = f"one of {SAFETENSORS[0]}, {PICKLED[0]}, their shards, or a .params file"

@@ -202,7 +202,10 @@ class Index:
             # A document occurs once among those of a term.
             documents = self._arrays["posting_documents"][span]
             weights_in = self._arrays["posting_weights"][span].astype(float)
-            scores[documents] += weight * weights_in
+            try:
+                scores[documents] += weight * weights_in
+            except (IndexError, ValueError) as error:
+                raise DataError(self.path, f"damaged, postings ({error})", "an index") from None
         return scores
 
     def search(self, question: str, top: int = 80) -> List[Hit]:

@@ -100,7 +100,7 @@ def open_classifier(directory: PathLike, ctx: Devices = None) -> Opened:
             if files.labels() > 2:
                 problem = f"a classifier of {files.labels()} outputs"
                 expected = "1 or 2: wrong and right candidates"
-            raise EncoderError(directory, problem, expected)
+            raise EncoderError(directory, problem, expected, f"rank by maxsim:{directory}")
         initialize(opened.model, mx.init.Zero(), ctx)
         opened.fill()
     with_gradients(opened.model)

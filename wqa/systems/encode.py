@@ -15,7 +15,7 @@ import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data.digests import ranker_digest
-from wqa.data.documents import LONGEST_DOCUMENT, Document, parse_document, read_documents
+from wqa.data.documents import Document, parse_document, read_documents
 from wqa.data.folders import collection_digest
 from wqa.data.partitions import CHARACTERS, Partition, PartitionReader, partitions_of
 from wqa.data.parts import Arrays, PartTask, run_whole
@@ -29,6 +29,7 @@ from wqa.inference.document_cache import (
 )
 from wqa.io.arrays import Output
 from wqa.io.files import PathLike
+from wqa.io.lines import LONGEST_LINE
 from wqa.io.progress import StopRequest
 from wqa.systems.scores import machine_settings
 from wqa.systems.text_encoder import TextEncoder, load_text_encoder
@@ -90,7 +91,7 @@ class EncodingTask(PartTask):
 
     @functools.cached_property
     def _reader(self) -> PartitionReader:
-        return PartitionReader(self.data, parse_document, LONGEST_DOCUMENT, read_documents)
+        return PartitionReader(self.data, parse_document, LONGEST_LINE, read_documents)
 
     @functools.cached_property
     def settings(self) -> Dict[str, Any]:

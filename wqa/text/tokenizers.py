@@ -165,6 +165,10 @@ class Tokenizer:
         if is_typed and config.token_types < 2:
             expected = "two: the question's and the candidate's"
             raise EncoderError(where, "an encoder with one token type", expected)
+        if config.family.positions_after_padding and config.first_position != self.padding_id + 1:
+            problem = f"pad_token_id {config.first_position - 1}"
+            expected = f"{self.padding_id}, the tokenizer's, behind which positions begin"
+            raise EncoderError(where, problem, expected, "correct it in config.json")
         problem = f"a tokenizer of {self.vocab_size} ids"
         if self.vocab_size > config.vocab_size:
             raise EncoderError(where, problem, f"at most {config.vocab_size}, the encoder's")

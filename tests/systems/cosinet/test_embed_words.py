@@ -148,6 +148,7 @@ def test_a_table_of_other_options_is_kept(corpus, tmp_path, capsys):
     vectors.write_text("cat 1 0\ndog 0 1\n")
     assert run("--data", corpus, "--out", tmp_path / "words", "--vectors", vectors) == 0
     arguments = ["--data", corpus, "--out", tmp_path / "words", "--vectors", vectors]
+    assert run(*arguments, "--precision", "bfloat16") == 2
     assert run(*arguments, "--data", corpus, corpus) == 2
     assert "made with data_sha256" in capsys.readouterr().err
     vectors.write_text("cat 1 0\ndog 0 2\n")
