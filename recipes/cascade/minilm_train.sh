@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tables 2 and 3 with encoders that can be had, the trainings: MiniLM, or with SIZE=base all-mpnet-base-v2 (data_scripts/mpnet.py),
-# in place of RoBERTa-base; recipes/transfer_corpus.sh in place of ASNQ. One transfer of each ranker, five or three seeds of each
+# in place of RoBERTa-base; recipes/transfer_corpus.sh in place of ASNQ. One transfer of each ranker, three seeds of each
 # adaptation. TREC-QA trains on its manually judged questions; its clean dev chooses the epoch and its clean test is reported.
 # The cascade trains all exits in each update and its last exit teaches the others, which on dev brought its last exit to the
 # monolithic ranker's; `_drawn` is the paper's rule, one exit an update. The trainings that tell most come first. Learning rates
