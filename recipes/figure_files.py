@@ -39,11 +39,6 @@ class Cell(float):
         What it says, such as ``78.36 (1.24)``, ``904k`` or ``10.3x``.
     where : str
         File and row, for errors.
-
-    Attributes
-    ----------
-    deviation : float
-        The number in brackets behind it; NaN if there is none.
     """
 
     def __new__(cls, text: str, where: str = "") -> Cell:
@@ -51,7 +46,6 @@ class Cell(float):
         value = float(match[1].replace(",", "")) * _UNITS.get(match[2], 1) if match else math.nan
         cell = super().__new__(cls, value)
         cell.text, cell.where = text, where
-        cell.deviation = float(match[3]) if match and match[3] else math.nan
         return cell
 
     def __str__(self) -> str:

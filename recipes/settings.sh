@@ -117,11 +117,12 @@ json_of() { if [ -d "$1" ]; then echo "$1/test.json"; else echo "${1%.json}.test
 evaluate() {  # JSON CORPUS RUN OPTIONS... on the test questions; rankings go to JSON.RATIO.trec, judgements to JSON.qrels
   local json=$1 corpus=$2 run=$3 weights=$3; shift 3
   if [ -d "$run" ]; then weights=$run/model.params; fi
-  once "$json" "$weights" -- "$wqa" evaluate "$run" --data "$(test_of "$corpus")" \
+  once "$json" "$weights" "$(test_of "$corpus")" -- "$wqa" evaluate "$run" --data "$(test_of "$corpus")" \
     --filter "${TEST_FILTER:-$(filter_of "$corpus")}" --ctx "$device" ${METRICS:+--metrics "$METRICS"} "$@" --json "$json" \
     --trec-run "$json.{}.trec" --run-metadata --write-qrels "$json.qrels"
 }
 
+keep_output() { "${@:2}" | tee "$1.part"; mv "$1.part" "$1"; }  # FILE COMMAND...: its output, whole or not at all
 keep_run() {  # RUN.trec NAME: puts a TREC run beside the recipe, compressed, without the folders of runs and data
   mkdir -p "$KEPT"
   sed "s|$RUNS/||g; s|$DATA/|data/|g" "$1" | gzip -9n > "$KEPT/$2.trec.gz"

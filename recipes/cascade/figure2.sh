@@ -7,9 +7,12 @@ needs plots matplotlib
 corpus=${CORPUS:-gpd} name=${NAME:-figure2} run=$(cascade_run "${CORPUS:-gpd}" "${SEEDS%% *}")
 [ "${TRAIN:-1}" = 0 ] || CORPORA=$corpus recipes/cascade/adapt.sh
 
-"$wqa" tune "$run" --data "$(dev_of "$corpus")" --filter "$(filter_of "$corpus")" --max-cost "${BUDGET:-0.63}" \
-  --out "$RUNS/$name" --ctx "$device" | sed "s|$RUNS/||g" | tee "$RESULTS/$name.txt"
-"$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$device" \
-  --drop-ratio 0 --drop-ratio 0.3 --drop-ratio tuned | tee -a "$RESULTS/$name.txt"
+figures() {
+  "$wqa" tune "$run" --data "$(dev_of "$corpus")" --filter "$(filter_of "$corpus")" --max-cost "${BUDGET:-0.63}" \
+    --out "$RUNS/$name" --ctx "$device" | sed "s|$RUNS/||g"
+  "$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$device" \
+    --drop-ratio 0 --drop-ratio 0.3 --drop-ratio tuned
+}
+keep_output "$RESULTS/$name.txt" figures
 cp "$RUNS/$name/pareto.tsv" "$RESULTS/$name.pareto.txt"
 "$python" recipes/pictures.py "$RUNS/$name" map "$RESULTS/$name.png"

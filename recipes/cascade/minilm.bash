@@ -8,7 +8,7 @@ elif [ "$size" = base ]; then
   ENCODER=${ENCODER:-encoders/mpnet} LEARNING_RATE=${LEARNING_RATE:-2e-5}
 else
   RUNS=${RUNS:-runs/cascade_transfer} full=6 lower=4 others=2 EXITS=2,4,6
-  ENCODER=minilm LEARNING_RATE=3e-5
+  ENCODER=${ENCODER:-minilm} LEARNING_RATE=${LEARNING_RATE:-3e-5}
 fi
 SEEDS=${SEEDS:-0 1 2}
 export RUNS SEEDS EXITS ENCODER LEARNING_RATE

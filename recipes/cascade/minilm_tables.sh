@@ -33,8 +33,8 @@ for corpus in $corpora; do
     pairs+=(--pair "monolithic, $lower layers" "$name at 0.3" "$name at 0.4" "$name at 0.5")
     for ratio in 0.3 0.4 0.5; do pairs+=(--pair "sequence at $ratio" "$name at $ratio"); done
   done
-  "$python" recipes/claims.py "$mono${full}_seed${SEEDS%% *}/test.json.qrels" map,p@1 "${systems[@]}" "${pairs[@]}" |
-    tee "$RESULTS/${size}_claims_$corpus.txt"
+  keep_output "$RESULTS/${size}_claims_$corpus.txt" "$python" recipes/claims.py \
+    "$mono${full}_seed${SEEDS%% *}/test.json.qrels" map,p@1 "${systems[@]}" "${pairs[@]}"
   for rankings in "${systems[@]}"; do
     name=${rankings#"$RUNS/"} name=${name//[.\/]test.json/}
     if [[ $name == *.trec && -e $rankings ]]; then keep_run "$rankings" "${size}_$(tr / _ <<< "${name%.trec}")"; fi

@@ -12,7 +12,8 @@ cd "$(dirname "$0")/../.."
 . recipes/cascade/minilm.bash
 if [ "${SMOKE:-0}" != 1 ]; then
   export TRECQA_TRAIN=${DATA:-data}/trecqa/train-clean.jsonl TRECQA_DEV=${DATA:-data}/trecqa/dev-clean.jsonl
-  export ASNQ_TRAIN=$RUNS/transfer.jsonl ASNQ_DEV= TRANSFER_EPOCHS=1 ADAPT_EPOCHS=3 SHALLOW_TIMES=1 PATIENCE=0 WARMUP=100
+  export ASNQ_TRAIN=$RUNS/transfer.jsonl ASNQ_DEV= SHALLOW_TIMES=1 PATIENCE=0
+  export TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-1} ADAPT_EPOCHS=${ADAPT_EPOCHS:-3} WARMUP=${WARMUP:-100}
   export UPDATE_TOKENS=${UPDATE_TOKENS:-0}  # these corpora are small: an update has one mini-batch
   export PRECISION=${PRECISION:-bfloat16}
   recipes/transfer_corpus.sh "$ASNQ_TRAIN"

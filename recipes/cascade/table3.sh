@@ -21,7 +21,7 @@ for corpus in ${CORPORA:-asnq gpd}; do
   done
   files=()
   for seed in ${ratios:+${DEPTHS:+$(seeds_of "$corpus")}}; do
-    rankers=
+    rankers= sequence=$(sequence_of "$corpus" "$seed")
     for depth in $DEPTHS; do
       run=$(mono_run "$corpus" "$depth" "$seed")
       if [ ! -e "$run/model.params" ]; then
@@ -29,8 +29,9 @@ for corpus in ${CORPORA:-asnq gpd}; do
         continue 2
       fi
       rankers="$rankers${rankers:+, }\"${run#"$RUNS"/}\""
+      [ "$sequence" -nt "$run/model.params" ] || rm -f "$sequence"
     done
-    sequence=$(sequence_of "$corpus" "$seed") content="{\"rankers\": [$rankers], \"drop_ratio\": 0.3}"
+    content="{\"rankers\": [$rankers], \"drop_ratio\": 0.3}"
     same_as "$sequence" "$content" || echo "$content" > "$sequence"
     files+=("$(json_of "$sequence")")
     evaluate "${files[-1]}" "$corpus" "$sequence" --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5

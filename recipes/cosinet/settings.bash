@@ -128,7 +128,7 @@ rows_and_claims() {  # TABLE CORPUS COLUMNS CLAIMS: rows of the baselines and of
   baseline_rows "$1" "$2" "$3"
   for model in ${MODELS:-$(all_models cosinet) $(all_models ca) bert}; do row "$1" "$2" "$3" "$model"; done
   cat "$1"
-  claims "$2" | tee "$4"
+  keep_output "$4" claims "$2"
 }
 claims() {  # CORPUS: tests over questions and seeds; a difference is the second's less the first's
   local corpus=$1 pair model birnn=cosinet_list_birnn systems=() pairs=()

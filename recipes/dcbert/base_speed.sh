@@ -10,7 +10,8 @@ if [ "${SMOKE:-0}" = 1 ]; then SHAPE=bert_6_384_12 DOCUMENTS=2 LENGTH=8 ROUNDS=1
 for precision in $PRECISIONS; do
   for interaction in transformer linear; do
     name=base_speed_${interaction}_$precision
-    "$python" recipes/bench/random_weights.py "$SHAPE" --system dcbert --interaction "$interaction" --beside "$SHAPE" --candidates "$DOCUMENTS" \
-      --tokens "$LENGTH" --rounds "$ROUNDS" --precision "$precision" | tee "$RESULTS/${name/_transformer/}.txt"
+    keep_output "$RESULTS/${name/_transformer/}.txt" "$python" recipes/bench/random_weights.py "$SHAPE" --system dcbert \
+      --interaction "$interaction" --beside "$SHAPE" --candidates "$DOCUMENTS" --tokens "$LENGTH" --rounds "$ROUNDS" \
+      --precision "$precision"
   done
 done

@@ -236,4 +236,3 @@ timed() {
   once "$json" -- keep_output "$RESULTS/$(basename "$json" .json).txt" env CTX="$device" QUESTIONS="$QUESTIONS" ROUNDS="${ROUNDS:-5}" \
     "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$json" "${arguments[@]}"
 }
-keep_output() { "${@:2}" | tee "$1"; }  # FILE COMMAND...

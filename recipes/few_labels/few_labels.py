@@ -139,7 +139,7 @@ def main():
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True, metavar="FOLDER")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    if not (options.out / "wikiqa_test.jsonl").exists():
+    if not (options.out / f"wikiqa_{SIZES[-1]}_{SEEDS[-1]}_train.jsonl").exists():
         draw(options)
     print("corpus", "rows", "method", "dev", "dev_sd", "test", "test_sd", sep="\t")
     for corpus in ("selqa", "wikiqa"):

@@ -22,7 +22,7 @@ def main(folder):
     """Write the table and the choice."""
     folder = pathlib.Path(folder)
     points, rows = [], []
-    for run in sorted(folder.glob("alpha_*_tau_*")):
+    for run in sorted(path.parent for path in folder.glob("alpha_*_tau_*/model.params")):
         alpha, tau = re.fullmatch(r"alpha_(.+)_tau_(.+)", run.name).groups()
         lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         figure = max(entry["dev"]["map"] for entry in map(json.loads, lines) if "dev" in entry)

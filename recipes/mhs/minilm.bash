@@ -4,7 +4,8 @@ if [ "${SMOKE:-0}" = 1 ]; then
   FULL=3 TEACHER_EXITS=1,3 SEEDS="0 1"
 else
   FULL=6 RUNS=${RUNS:-runs/mhs_transfer} ONE_ENCODER=minilm TEACHER_EXITS=2,4,6
-  ASNQ_TRAIN=$RUNS/transfer.jsonl ASNQ_DEV='' TRANSFER_EPOCHS=1 ADAPT_EPOCHS=3 PATIENCE=0 WARMUP=100 UPDATE_TOKENS=0
+  ASNQ_TRAIN=$RUNS/transfer.jsonl ASNQ_DEV='' PATIENCE=0 WARMUP=100 UPDATE_TOKENS=0
+  TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-1} ADAPT_EPOCHS=${ADAPT_EPOCHS:-3}
   LEARNING_RATE=${LEARNING_RATE:-3e-5} PRECISION=${PRECISION:-bfloat16} SEEDS=${SEEDS:-0 1 2 3 4}
   # Of the paper's grid the point that dev preferred for every student of an earlier form of this recipe, beside alpha 0.
   ALPHAS=${ALPHAS:-0.5} TAUS=${TAUS:-3}

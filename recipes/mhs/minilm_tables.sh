@@ -25,16 +25,15 @@ cat "$table"
 
 # The paper's claims. A difference is the second system's less the first's.
 trec=test.json.0.trec
-"$python" recipes/claims.py "${alone[0]}/test.json.qrels" map,p@1 --system ensemble "$(json_of "$ensemble").0.trec" \
+keep_output "$RESULTS/${students}_claims.txt" "$python" recipes/claims.py "${alone[0]}/test.json.qrels" map,p@1 --system ensemble "$(json_of "$ensemble").0.trec" \
   --system "teacher 1" "${teachers[0]}/$trec" --system "teacher 2" "${teachers[1]}/$trec" --system "teacher 3" "${teachers[2]}/$trec" \
   --system alone "${alone[@]/%//$trec}" --system "student of teacher 1" "${kd[@]/%//$trec}" \
   --system KD_Sum "${kd_sum[@]/%//$trec}" --system KD_RR "${kd_rr[@]/%//$trec}" --system MHS "${mhs[@]/%//$trec}" \
   --pair "teacher 1" ensemble --pair alone "student of teacher 1" KD_Sum KD_RR MHS --pair "student of teacher 1" MHS \
-  --pair KD_Sum MHS --pair KD_RR MHS --pair "teacher 1" MHS --pair "teacher 2" MHS --pair "teacher 3" MHS --pair ensemble MHS |
-  tee "$RESULTS/${students}_claims.txt"
+  --pair KD_Sum MHS --pair KD_RR MHS --pair "teacher 1" MHS --pair "teacher 2" MHS --pair "teacher 3" MHS --pair ensemble MHS
 
-ROUNDS=${ROUNDS:-3} QUESTIONS=${QUESTIONS:-30} "$python" recipes/mhs/costs.py "$(dev_of wikiqa)" "${teachers[0]}" "$ensemble" \
-  "${kd[0]}" "${mhs[0]}" | tee "$RESULTS/${students}_cost.txt"
+ROUNDS=${ROUNDS:-3} QUESTIONS=${QUESTIONS:-30} keep_output "$RESULTS/${students}_cost.txt" "$python" recipes/mhs/costs.py \
+  "$(dev_of wikiqa)" "${teachers[0]}" "$ensemble" "${kd[0]}" "${mhs[0]}"
 data=$(realpath "$(test_of wikiqa)") out=$(realpath "$RESULTS") agreement=$(realpath recipes/mhs/agreement.py)
 (cd "$RUNS/mhs" && "$python" "$agreement" "${mhs[0]#"$RUNS/mhs/"}" minilm_teacher_{1,2,3} --data "$data" --filter "$(filter_of wikiqa)" \
   --out "$out/${students}_agreement")

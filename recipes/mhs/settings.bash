@@ -97,7 +97,7 @@ mhs_options() {  # LAYERS-OF-A-HEAD CORPUS ENCODER...: B_kH_h of DEPTH layers fr
 ensemble() {  # NAME CORPUS RUN...: weights tuned on dev (section 3.2), again where other runs are chosen
   local file=$RUNS/mhs/$1_$2.json corpus=$2 run paths=; shift 2
   for run in "$@"; do paths="$paths${paths:+, }\"${run#"$RUNS/mhs/"}\""; done
-  once "$file" -- weigh "$file" "$corpus" "{\"ensemble\": [$paths]}"
+  once "$file" "${@/%//model.params}" -- weigh "$file" "$corpus" "{\"ensemble\": [$paths]}"
 }
 weigh() {  # FILE CORPUS ENSEMBLE
   echo "$3" > "$1.untuned.json"

@@ -14,6 +14,6 @@ for shape in $BASE $LARGE; do beside+=(--beside "$shape"); done
 if [ "$BASE" != "$STUDENT" ]; then beside+=(--beside "${BASE// /,}"); fi  # the ensemble of rows 10 and 11 of Table 2
 beside+=(--beside "$STUDENT,$STUDENT,$STUDENT")                           # that of row 12
 for precision in $PRECISIONS; do
-  "$python" recipes/bench/random_weights.py "$STUDENT" --system mhs --heads 3 --head-layers 1 "${beside[@]}" --candidates "$CANDIDATES" \
-    --tokens "$LENGTH" --rounds "$ROUNDS" --precision "$precision" | tee "$RESULTS/table5_$precision.txt"
+  keep_output "$RESULTS/table5_$precision.txt" "$python" recipes/bench/random_weights.py "$STUDENT" --system mhs --heads 3 \
+    --head-layers 1 "${beside[@]}" --candidates "$CANDIDATES" --tokens "$LENGTH" --rounds "$ROUNDS" --precision "$precision"
 done

@@ -2,7 +2,7 @@
 if [ "${SMOKE:-0}" = 1 ]; then
   SEEDS=0
 else
-  RUNS=${RUNS:-runs/mspp_minilm} ENCODER=minilm PARAGRAPHS=${PARAGRAPHS:-${DATA:-data}/squad_paragraphs}
+  RUNS=${RUNS:-runs/mspp_minilm} ENCODER=${ENCODER:-minilm} PARAGRAPHS=${PARAGRAPHS:-${DATA:-data}/squad_paragraphs}
   DOCUMENTS=$PARAGRAPHS/train.jsonl HELD_OUT=$PARAGRAPHS/dev.jsonl ARCHIVE=${ARCHIVE:-${DATA:-data}/dev-v2.0.json.gz}
   SEEDS=${SEEDS:-0 1 2} PRECISION=${PRECISION:-bfloat16} POSITIONS=${POSITIONS:-tokens}
   # Ours, not tuned: MiniLM and few updates need higher rates than RoBERTa-base and many.

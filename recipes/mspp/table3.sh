@@ -38,5 +38,5 @@ done
 "$python" recipes/mspp/labels.py "$FEVER/dev.jsonl" dev.labels.jsonl "$FEVER/test.jsonl" test.labels.jsonl --ctx "$device" --runs "${runs[@]}"
 "$python" recipes/rows.py "$RESULTS/table3.tsv" fever_dev accuracy,questions,seeds "${rows[@]}"
 cp "$RESULTS/table3.tsv" "$RESULTS/table8.tsv"
-"$python" recipes/claims.py "$(dev_of fever)" accuracy "${systems[@]}" "${pairs[@]}" > "$RESULTS/table3_claims.txt"
-cat "$RESULTS/table3.tsv" "$RESULTS/table3_claims.txt"
+cat "$RESULTS/table3.tsv"
+keep_output "$RESULTS/table3_claims.txt" "$python" recipes/claims.py "$(dev_of fever)" accuracy "${systems[@]}" "${pairs[@]}"

@@ -20,7 +20,8 @@ if [[ $machines == 1 ]]; then
     export DMLC_PS_ROOT_PORT=$((20000 + RANDOM % 12000))
 else
     # The name of a pod is known some time after it has started. The scheduler listens at all addresses.
-    until address=$(getent ahostsv4 "${DMLC_PS_ROOT_URI:?is the address of machine 0}"); do sleep 5; done
+    : "${DMLC_PS_ROOT_URI:?is the address of machine 0}"
+    until address=$(getent ahostsv4 "$DMLC_PS_ROOT_URI"); do sleep 5; done
     export DMLC_PS_ROOT_URI=${address%% *} DMLC_USE_KUBERNETES=1
     export DMLC_PS_ROOT_PORT=${DMLC_PS_ROOT_PORT:-9091}
 fi

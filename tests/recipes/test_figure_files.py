@@ -83,7 +83,6 @@ def names(tmp_path):
     [
         ('t["CT", 0.3, "map"]', 77.75),
         ('t["MT", "map"] - t["CT", 0, "map"]', -0.19),
-        ('t["CT", 0, "map"].deviation', 1.24),
         ('t["CT", 0, "params"]', 904_000),
         ('t["CT", 0.3, "params"]', 1_129_501),
         ('t["CT", 0, "speed"]', 10.3),
@@ -149,6 +148,6 @@ def test_json_without_rows_is_refused(tmp_path):
 
 
 def test_cells_without_a_number():
-    assert math.isnan(Cell("tuned")) and math.isnan(Cell("88.9").deviation)
+    assert math.isnan(Cell("tuned"))
     with pytest.raises(DataError, match="expected a number"):
         number(Cell("tuned"), ".1f")

@@ -303,6 +303,7 @@ def test_a_grid_is_chosen_by_its_best_evaluation_on_dev(tmp_path):
         lines = ['{"update": 1, "loss": 9.0}']
         lines += [json.dumps({"dev": {"map": value, "mrr": 1 - value}}) for value in maps]
         (tmp_path / name).mkdir()
+        (tmp_path / name / "model.params").touch()
         (tmp_path / name / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     script = ROOT / "recipes" / "mhs" / "choose.py"
     assert "alpha 0.5, tau 3, dev MAP 90.00" in run_script(script, tmp_path)

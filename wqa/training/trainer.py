@@ -324,7 +324,7 @@ class Trainer:
         figure = figures[metric]
         if math.isnan(figure):
             self._raise_diverged(f"{metric} on dev is not a number", "a number")
-        if state.best_figure is None or figure > state.best_figure:
+        if figure > (-math.inf if state.best_figure is None else state.best_figure):
             self._check_parameters()
             state.best_figure, state.best_update = figure, state.update
             state.evaluations_since_best = 0
