@@ -156,6 +156,7 @@ def evaluate_ranker(
     check_total(total, len(judged), filter)
     prepared = ranker.prepare(judged)
     kept = prepared.questions
+    total = total and total - prepared.skipped
     rule = ties_of(ranker, ties)
     if rule != "trec":
         hint = "" if ties else "the rule is the ranker's own"
@@ -172,6 +173,8 @@ def evaluate_ranker(
     if per_exit and not ranker.capabilities.exits:
         problem = f"a ranker without exits ({ranker.capabilities.system})"
         raise OptionError("per_exit", problem, "a ranker with exits")
+    if trec_qrels:  # before the ranking, as it checks the ids that a run has too
+        write_qrels(trec_qrels, judged)
     rows = []
     for name, setting in settings.items():
         if setting is not None:
@@ -188,8 +191,6 @@ def evaluate_ranker(
             metadata = describe(row) if describe else None
             write_run(trec_run.replace("{}", name), kept, rankings, metadata=metadata)
         rows.append(row)
-    if trec_qrels:
-        write_qrels(trec_qrels, judged)
     if per_exit:
         rows += _rows_of_exits(ranker, kept, filter, metrics, progress, total)
     return [{**row, **prepared.counts} for row in rows]

@@ -261,7 +261,7 @@ def qrels_from(questions: Iterable[Question]) -> Qrels:
     """
     qrels: Qrels = {}
     for question in questions:
-        check_document_ids(question, f"question {shorten(question.id)}")
+        check_run_ids(question)
         grades = {}
         for document_id, label in zip(question.document_ids, question.labels):
             if label is not None:
@@ -388,7 +388,6 @@ def write_qrels(path: PathLike, questions: Iterable[Question]) -> None:
 
 def _qrels_lines(qrels: Qrels) -> Iterator[str]:
     for qid, grades in qrels.items():
-        _refuse_spaces(qid)
         for doc, grade in grades.items():
             yield f"{qid} 0 {doc} {grade}"
 

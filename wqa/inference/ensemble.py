@@ -171,6 +171,6 @@ class EnsembleRanker(GroupRanker):
         largest = max(costs, key=lambda cost: cost.full_candidate_work)
         cost = combined(costs, largest.full_candidate_work, largest.full_multiply_adds)
         ranking = ranking_of(scores[None], [1], truncated, cost, self.calibration)
-        return dataclasses.replace(
-            ranking, exits=np.where(ranking.blank, 0, exits), probabilities=np.minimum(mean, 1.0)
-        )
+        probabilities = np.where(ranking.blank, 0.0, np.minimum(mean, 1.0))
+        exits = np.where(ranking.blank, 0, exits)
+        return dataclasses.replace(ranking, exits=exits, probabilities=probabilities)

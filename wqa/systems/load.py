@@ -179,7 +179,7 @@ def _load(source: Probe, drops: Dict[str, Any], loading: _Loading) -> Ranker:
     if isinstance(drops["drop_ratio"], str):
         if drops["drop_ratio"] != "tuned":
             raise OptionError("drop_ratio", repr(drops["drop_ratio"]), "numbers, or tuned")
-        drops = {**drops, "drop_ratio": _tuned(source)}
+        drops = {**drops, "drop_ratio": read_tuned(source)}
     if source.baseline is not None:
         ranker = _load_baseline(source.baseline, loading)
         ranker.set_drops(**drops)
@@ -300,14 +300,6 @@ def _load_file(path: pathlib.Path, drops: Dict[str, Any], loading: _Loading) -> 
         return SequentialRanker(rankers, content.drop_ratio, content.keep)
 
 
-def _tuned(source: Probe) -> Any:
-    """Drop ratios that `wqa tune` stored in a run."""
-    if source.baseline is not None or source.kind == "file":
-        expected = "numbers, as only a run stores drop ratios that were tuned"
-        raise OptionError("drop_ratio", "tuned", expected)
-    return list(read_tuned(source.path))
-
-
 def _load_entry(path: pathlib.Path, entry: Entry, loading: _Loading) -> Ranker:
     """Load one ranker of a file."""
     engine = loading.engine
@@ -319,7 +311,7 @@ def _load_entry(path: pathlib.Path, entry: Entry, loading: _Loading) -> Ranker:
     ranker = _load(entry.source, {"drop_ratio": None, "keep": None}, loading)
     with _naming(path):
         if isinstance(ratio, str):
-            ratio = _tuned(entry.source)
+            ratio = read_tuned(entry.source)
         if ratio is not None or entry.keep is not None:
             ranker.set_drops(ratio, entry.keep)
     return ranker

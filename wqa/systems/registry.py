@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pathlib
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
 
 from wqa.config import BackboneConfig, RunConfig, from_dict, read_json, read_run_config
 from wqa.config.runs import read_export_config
 from wqa.config.systems import System
-from wqa.data.probe import probe
+from wqa.data.probe import Probe, probe
 from wqa.errors import OptionError, RunDirectoryError, check_choice
 from wqa.inference.dropping import check_drops
 from wqa.io.files import PathLike
@@ -131,17 +131,21 @@ def run_kind(run: PathLike) -> str:
         return ""
 
 
-def read_tuned(run: PathLike) -> List[float]:
+def read_tuned(run: Union[PathLike, Probe]) -> List[float]:
     """Read the drop ratios that were tuned for a run, or for an export or its run."""
-    folder = pathlib.Path(run)
+    source = run if isinstance(run, Probe) else probe(run)
+    if source.baseline is not None or source.kind == "file":
+        expected = "numbers, as only a run stores drop ratios that were tuned"
+        raise OptionError("drop_ratio", "tuned", expected)
+    folder = source.path
     path, described = folder / "tuned.json", folder / "config.json"
     own: Any = None
-    if probe(folder).kind == "export":
+    if source.kind == "export":
         own = read_export_config(described)
         if own.tuned and not path.exists():
             return list(own.tuned)
     if not path.exists():
-        hint = f"tune them with `wqa tune {run}`"
+        hint = f"tune them with `wqa tune {folder}`"
         raise RunDirectoryError(path, "the file is missing", "tuned drop ratios", hint)
     own = own or own_config(folder, read_run_config(described))
     try:

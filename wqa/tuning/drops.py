@@ -151,6 +151,10 @@ def tune(
         expected = "a run with several exits, or the .json file of a sequence"
         raise RunDirectoryError(run, problem, expected)
     is_sequence = file_kind == "sequence"
+    for name, replayed in {"pool": "question", "long_candidates": "truncate"}.items():
+        is_replayed = options.get(name, replayed) == replayed
+        if not is_replayed and not (is_sequence and name == "pool"):
+            raise OptionError(name, options[name], f"{replayed}, for which drops are replayed")
     choices = _choices(grid, is_sequence)
     judged = questions_that_count(read_questions(data), filter)
     folder = pathlib.Path(out or (path.with_suffix(".tune") if is_sequence else path / "tune"))

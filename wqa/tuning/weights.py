@@ -17,7 +17,7 @@ from wqa.config import read_json
 from wqa.data import DEFAULT_FILTER, Question, read_questions
 from wqa.data.probe import ranker_file_kind
 from wqa.errors import OptionError, check_choice, check_range, not_installed
-from wqa.evaluation import METRICS, by_document_id
+from wqa.evaluation import METRICS
 from wqa.evaluation.rankers import questions_that_count
 from wqa.inference.ensemble import COMBINATIONS, normalized_weights
 from wqa.inference.ranking import Ranking
@@ -134,7 +134,7 @@ def tune_weights(
     path = pathlib.Path(run)
     if ranker_file_kind(path) != "ensemble":
         raise OptionError("run", f"{run}, no file of an ensemble", 'a .json file with "ensemble"')
-    judged = by_document_id(questions_that_count(read_questions(data), filter))
+    judged = questions_that_count(read_questions(data), filter)
     with lock_output(path):
         ranker: Any = load_ranker(path, **options)
         names = tuple(ranker.names)

@@ -94,16 +94,13 @@ class JointRanker(InputsRanker):
         self, pairs: Sequence[SplitPair], retrieved: Iterable[int], question: Question
     ) -> StageInputs:
         """Divide the candidates of a question, in their order of retrieval, into groups."""
-        k = self.inputs.k
         order = np.array([index for index in retrieved if not pairs[index].empty], dtype=int)
         if self._order == "shuffled":
             rng = np.random.default_rng(SHUFFLE_SEED)
             order = order[rng.permutation(len(order))]
-        joints = []
-        for start in range(0, len(order), k):
-            joint = self.inputs.join([pairs[index] for index in order[start : start + k]])
+        joints = self.inputs.network_inputs([pairs[index] for index in order])
+        for joint in joints:
             check_input(self.network, joint, question_name(question))
-            joints.append(joint)
         truncated = np.array([pair.truncated for pair in pairs])
         # Tokens of a question count once in each of its groups.
         tokens = sum(joint.length for joint in joints)

@@ -164,14 +164,14 @@ class Reader(InputsRanker):
         `wqa.engines.onednn.operations.Quantized` products of each layer, for int8.
     max_answer_tokens : int
         Most tokens of an answer.
-    group_tokens : int
-        Most tokens of a group of questions; a longer question is a group of its own.
 
     Raises
     ------
     OptionError, DeviceError, PrecisionError, MissingDependency
         If an option is out of range, or does not fit the network or this machine.
     """
+
+    _group_size = 16384  # tokens
 
     def __init__(
         self,
@@ -180,13 +180,12 @@ class Reader(InputsRanker):
         engine: Optional[EngineConfig] = None,
         quantized: Optional[QuantizedLayers] = None,
         max_answer_tokens: int = 30,
-        group_tokens: int = 16384,
     ) -> None:
         check_range("max_answer_tokens", max_answer_tokens, 1)
         super().__init__(network, inputs, engine=engine, quantized=quantized)
         # A system may leave the stride to the default.
         self._stride = getattr(network.own_config, "stride", 0)
-        self._most_tokens, self._group_size = max_answer_tokens, group_tokens
+        self._most_tokens = max_answer_tokens
 
     def read(self, question: str, documents: Sequence[str], n_best: int = 1) -> List[Answer]:
         """Read the answers of one question.
