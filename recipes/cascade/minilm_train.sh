@@ -5,7 +5,7 @@
 # The cascade trains all exits in each update and its last exit teaches the others, which on dev brought its last exit to the
 # monolithic ranker's; `_drawn` is the paper's rule, one exit an update. The trainings that tell most come first. Learning rates
 # of MiniLM are those that recipes/cascade/logs/README.md found on WikiQA's dev; those of the base size were not searched yet.
-#   DATA=data recipes/cascade/minilm_train.sh              five hours on two cores; then minilm_tables.sh
+#   DATA=data recipes/cascade/minilm_train.sh              WikiQA: four hours of a core; then minilm_tables.sh
 #   DATA=data recipes/cascade/base_train.sh                days without AMX; then base_tables.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."

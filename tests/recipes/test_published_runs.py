@@ -52,6 +52,7 @@ def test_a_run_says_how_it_was_made(path):
 TABLES = {
     "mspp/results/separator_wikiqa.tsv": (wikiqa, "test.jsonl", "clean", 237, 4),
     "mhs/results/minilm_wikiqa.tsv": (wikiqa, "test.jsonl", "no-all-negative", 243, 14),
+    "cascade/results/minilm_wikiqa.tsv": (wikiqa, "test.jsonl", "no-all-negative", 243, 15),
     "cascade/results/minilm_trecqa.tsv": (trecqa, "test-clean.jsonl", "all", 68, 15),
     "cosinet/results/minilm_wikiqa.tsv": (wikiqa, "test.jsonl", "no-all-negative", 243, 9),
 }
@@ -62,18 +63,18 @@ def test_the_runs_give_the_figures_of_a_table(table, tmp_path):
     """The file that the script of the corpus writes is the one that was ranked."""
     script, file, counted, number, rows_with_runs = TABLES[table]
     corpus = script.__name__
-    archive = str(shared_corpus(corpus))
-    assert script.main(["--out", str(tmp_path), "--archive", archive]) == 0
+    assert script.main(["--out", str(tmp_path), "--archive", str(shared_corpus(corpus))]) == 0
     questions = tmp_path / file
     qrels = qrels_from(read_questions(questions))
     named, found = named_runs(), 0
     for row in read_rows(ROOT / "recipes" / table):
         seeds = []
         for path in named.get((table.split("/")[0], row["row"], row["drop_ratio"]), ()):
-            assert read_metadata(path)["data"]["test collection"]["sha256"] == sha256(questions)
-            seeds.append(score_run(read_run(path), qrels, counted))
+            if read_metadata(path)["data"]["test collection"]["sha256"] == sha256(questions):
+                seeds.append(score_run(read_run(path), qrels, counted))
         if not seeds:
             continue
+        assert len(seeds) == int(row[f"{corpus}_seeds"])
         found += 1
         figures = over_seeds(seeds)
         for metric in ("map", "mrr", "p@1"):
