@@ -26,13 +26,14 @@ retriever_row "$table" BM25 squad bm25 "$columns" "$speed"
 cat "$table"
 
 # The paper's claims.
-{
+claims() {
   for seed in $SEEDS; do compare "(a) the re-ranker, DC-BERT with one layer" bert dcbert_1 "$seed"; done
   compare "(b) Linear, DC-BERT with one layer" linear dcbert_1 "$FIRST_SEED"
   compare "(b) LSTM, DC-BERT with one layer" lstm dcbert_1 "$FIRST_SEED"
   compare "(c) DC-BERT with one layer, with three" dcbert_1 dcbert_3 "$FIRST_SEED"
   compare "(d) the student of $STUDENT_DEPTH layers, DC-BERT with one layer" student dcbert_1 "$FIRST_SEED"
-} | tee "$RESULTS/minilm_claims.txt"
+}
+keep_output "$RESULTS/minilm_claims.txt" claims
 
 # This has a smoke mode of its own.
 [ "${SMOKE:-0}" = 1 ] || NAME=minilm_figure2 SEEDS=$FIRST_SEED recipes/dcbert/figure2.sh

@@ -50,14 +50,17 @@ rows "$table" squad "$columns" "" $rankers
 for method in tfidf bm25; do retriever_row "$table" "$method" squad "$method" "$columns"; done
 cat "$table"
 
-for seed in $SEEDS; do
-  for name in $rankers; do
-    if [ "$name" != bert ]; then compare "the re-ranker, $(title_of "$name")" bert "$name" "$seed"; fi
+claims() {
+  for seed in $SEEDS; do
+    for name in $rankers; do
+      if [ "$name" != bert ]; then compare "the re-ranker, $(title_of "$name")" bert "$name" "$seed"; fi
+    done
+    for name in linear lstm dcbert_2 dcbert_3 comparison; do
+      compare "$(title_of "$name"), DC-BERT with one layer" "apart_$name" apart_dcbert_1 "$seed"
+    done
   done
-  for name in linear lstm dcbert_2 dcbert_3 comparison; do
-    compare "$(title_of "$name"), DC-BERT with one layer" "apart_$name" apart_dcbert_1 "$seed"
-  done
-done | tee "$RESULTS/sentences_claims.txt"
+}
+keep_output "$RESULTS/sentences_claims.txt" claims
 for name in bert apart_dcbert_1 apart_comparison; do  # three of the rankers, as a run has a megabyte
   run=$(figures_of "$name" squad "$FIRST_SEED" ranked).0.trec
   if [ -e "$run" ]; then keep_run "$run" "sentences_${name#apart_}"; fi

@@ -10,11 +10,12 @@ SHAPE=${SHAPE:-roberta_12_768_12} K=${K:-5} ROUNDS=${ROUNDS:-5} LENGTH=${LENGTH:
 lengths=("$LENGTH $LENGTH" "8-16 20-$LENGTH")  # of a question and of a candidate
 if [ "${SMOKE:-0}" = 1 ]; then SHAPE=bert_6_384_12 K=2 ROUNDS=1 LENGTH=8 lengths=("8 8"); fi
 
-for precision in $PRECISIONS; do
+speeds() {  # PRECISION
   for length in "${lengths[@]}"; do
     echo "# joint beside pairwise: $K candidates of ${length#* } tokens, a question of ${length% *}"
     "$python" recipes/bench/random_weights.py "$SHAPE" --system mspp --k "$K" --segment-length "$LENGTH" --beside "$SHAPE" --candidates "$K" \
-      --question-tokens "${length% *}" --tokens "${length#* }" --rounds "$ROUNDS" --precision "$precision"
+      --question-tokens "${length% *}" --tokens "${length#* }" --rounds "$ROUNDS" --precision "$1"
     echo
-  done | tee "$RESULTS/speed_$precision.txt"
-done
+  done
+}
+for precision in $PRECISIONS; do keep_output "$RESULTS/speed_$precision.txt" speeds "$precision"; done

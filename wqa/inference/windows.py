@@ -101,11 +101,15 @@ class WindowRanker(Ranker):
         windows: List[Candidate] = []
         for index, (start, end) in zip(owners, spans):
             candidate = question.candidates[index]
-            # Byte-level BPE divides a word otherwise that has lost the space before it.
-            begin = start - int(start > 0 and candidate.text[start - 1].isspace())
+            begin = _with_space(candidate.text, start)
             text, rank = candidate.text[begin:end], question.ranks[index]
             windows.append(candidate._replace(text=text, rank=rank))
         return _Divided(question._replace(candidates=tuple(windows)), owners, spans)
+
+
+def _with_space(text: str, start: int) -> int:
+    """Start of what a window reads: byte-level BPE divides a word otherwise without its space."""
+    return start - int(start > 0 and text[start - 1].isspace())
 
 
 def _divide_spans(question: Question, spans_of: List[List[Span]], inputs: PairInputs) -> None:
@@ -113,16 +117,18 @@ def _divide_spans(question: Question, spans_of: List[List[Span]], inputs: PairIn
     room = inputs.room_of(question.question, question.id)
     texts, places = [], []
     for index, spans in enumerate(spans_of):
+        text = question.candidates[index].text
         for start, end in spans:
-            texts.append(question.candidates[index].text[start:end])
-            places.append((index, start))
+            begin = _with_space(text, start)
+            texts.append(text[begin:end])
+            places.append((index, start, begin))
     longer = exceeding(inputs.tokenizer, texts, room)
     divided = dict(zip(longer, character_windows(inputs.tokenizer, texts, longer, room)))
     for spans in spans_of:
         spans.clear()
-    for number, (index, first) in enumerate(places):
-        for start, end in divided.get(number, [(0, len(texts[number]))]):
-            spans_of[index].append((first + start, first + end))
+    for number, (index, start, begin) in enumerate(places):
+        own = divided.get(number, [(start - begin, len(texts[number]))])
+        spans_of[index] += [(begin + first, begin + last) for first, last in own]
 
 
 def _join(divided: _Divided, ranking: Ranking) -> Ranking:
