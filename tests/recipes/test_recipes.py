@@ -305,6 +305,7 @@ def test_a_grid_is_chosen_by_its_best_evaluation_on_dev(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.params").touch()
         (tmp_path / name / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "alpha_1_tau_1").mkdir()  # of a training that has not ended
     script = ROOT / "recipes" / "mhs" / "choose.py"
     assert "alpha 0.5, tau 3, dev MAP 90.00" in run_script(script, tmp_path)
     assert (tmp_path / "chosen.txt").read_text() == "0.5 3\n"

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankers import cascade_ranking
 
-from wqa.data import Candidate, Question
+from wqa.data import Candidate, Question, builtin_path
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.evaluation import evaluate
 from wqa.inference.dropping import Drop
 from wqa.inference.ranker import Capabilities, Ranker
-from wqa.tuning import Configuration, pareto_front, pick
+from wqa.tuning import Configuration, pareto_front, pick, tune
 from wqa.tuning.replay import ScoredQuestions
 
 EXITS, DEPTH = (2, 3, 6), 6
@@ -106,9 +106,6 @@ def test_the_pick_by_a_loss():
 
 
 def test_what_can_be_tuned(tiny_run, tmp_path):
-    from wqa.data import builtin_path
-    from wqa.tuning import tune
-
     with pytest.raises(OptionError, match="max_cost and max_loss: together"):
         tune(tiny_run, builtin_path("dev"), max_cost=0.5, max_loss=0.5)
     tuning = tune(tiny_run, builtin_path("dev"), (0.5,), out=tmp_path)
@@ -116,9 +113,10 @@ def test_what_can_be_tuned(tiny_run, tmp_path):
     assert len(tuning.configurations) == 1 and tuning.questions == 25
     assert not (tiny_run / "tuned.json").exists()
     # The grid has no ratio of 0; a loss is measured beside it all the same.
-    for grid in ([1.0], [-0.1, 0.2], [float("nan")], []):
-        with pytest.raises(OptionError, match="grid: "):
-            tune(tiny_run, builtin_path("dev"), grid)
+    grids = [{"grid": grid} for grid in ([1.0], [-0.1, 0.2], [float("nan")], [])]
+    for options in (*grids, {"pool": "batch"}, {"long_candidates": "windows"}):
+        with pytest.raises(OptionError, match=f"^{[*options][0]}: "):
+            tune(tiny_run, builtin_path("dev"), **options)
     (tmp_path / "sum.json").write_text('{"ensemble": ["bm25", "wo"]}')
     with pytest.raises(RunDirectoryError, match="an ensemble"):
         tune(tmp_path / "sum.json", builtin_path("dev"), max_cost=1)
