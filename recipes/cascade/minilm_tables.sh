@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tables 2 and 3, the figures of what recipes/cascade/minilm_train.sh trained: results/minilm_CORPUS.tsv for WikiQA and TREC-QA
 # (clean test), tests of the paper's claims over questions and seeds (results/minilm_claims_CORPUS.txt), and Figure 2 for WikiQA
-# (results/minilm_figure2.*). Rankings go to runs/. With SIZE=base the names begin with base.
+# (results/minilm_figure2.*). Rankings go to runs/. With SIZE=base the names begin with base; what is not trained yet is left out.
 export TRAIN=0
 corpora=${CORPORA:-wikiqa trecqa}
 . "$(dirname "$0")/minilm.bash"
@@ -26,22 +26,26 @@ for corpus in $corpora; do
   for ratio in 0 0.3 0.4 0.5; do
     system "cascade at $ratio" "${cascade}_seed%/test.json.$ratio.trec"
     system "one exit an update at $ratio" "${cascade}_drawn_seed%/test.json.$ratio.trec"
+    system "cascade without transfer at $ratio" "${cascade}_untransferred_seed%/test.json.$ratio.trec"
     system "sequence at $ratio" "$(json_of "$(sequence_of "$corpus" %)").$ratio.trec"
   done
+  pairs+=(--pair "no transfer" "cascade without transfer at 0" "cascade without transfer at 0.5")
+  pairs+=(--pair "cascade without transfer at 0" "cascade without transfer at 0.3")
   for name in cascade "one exit an update"; do
     pairs+=(--pair "monolithic, $full layers" "$name at 0" --pair "$name at 0" "$name at 0.3")
     pairs+=(--pair "monolithic, $lower layers" "$name at 0.3" "$name at 0.4" "$name at 0.5")
     for ratio in 0.3 0.4 0.5; do pairs+=(--pair "sequence at $ratio" "$name at $ratio"); done
   done
-  keep_output "$RESULTS/${size}_claims_$corpus.txt" "$python" recipes/claims.py \
-    "$mono${full}_seed${SEEDS%% *}/test.json.qrels" map,p@1 "${systems[@]}" "${pairs[@]}"
+  judgements=("$mono"*/test.json.qrels)
+  keep_output "$RESULTS/${size}_claims_$corpus.txt" "$python" recipes/claims.py "${judgements[0]}" \
+    map,p@1 "${systems[@]}" "${pairs[@]}"
   for rankings in "${systems[@]}"; do
     name=${rankings#"$RUNS/"} name=${name//[.\/]test.json/}
     if [[ $name == *.trec && -e $rankings ]]; then keep_run "$rankings" "${size}_$(tr / _ <<< "${name%.trec}")"; fi
   done
 done
 
-if [[ $corpora == *wikiqa* ]]; then
+if [[ $corpora == *wikiqa* && -e $RUNS/cascade/wikiqa_seed${SEEDS%% *}/model.params ]]; then
   CORPUS=wikiqa NAME=${size}_figure2 BUDGET=0.8 SEEDS=${SEEDS%% *} recipes/cascade/figure2.sh
 fi
 keep_logs "$RUNS/tanda" ${size}_tanda_
