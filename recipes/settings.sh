@@ -46,6 +46,7 @@ TOKENS=${TOKENS:-2000} UPDATE_TOKENS=${UPDATE_TOKENS:-16000} WARMUP_SHARE=${WARM
 TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-3} TRANSFER_EVAL_EVERY=${TRANSFER_EVAL_EVERY:-20000} ADAPT_EPOCHS=${ADAPT_EPOCHS:-60}
 SHALLOW_TIMES=${SHALLOW_TIMES:-4}            # section 5.3: a monolithic ranker of 4 layers takes so many times the iterations
 device=${CTX%%[-,]*}  # the first one ranks
+if [[ "$RUNS$DATA" == *[[:space:]]* ]]; then fail "white space in RUNS or DATA; expected paths without"; fi
 mkdir -p "$RUNS/$paper" "$RESULTS"
 
 # CORPUS SPLIT: its file, by the variable CORPUS_SPLIT or in the folder CORPUS. Table 1 counts 65 dev questions of TREC-QA: those of

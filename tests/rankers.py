@@ -35,14 +35,14 @@ def cascade_ranking(scores, drops, exits, **fields):
         work += (exits[stage] - (0, *exits)[stage]) * len(left)
         best = left[np.lexsort((left, -scores[stage, left]))]
         left = best[: drop.kept(len(left))]
-    cost = Cost(work / full if full else 0, work, full, 10 * work, 10 * work, 10 * full)
+    cost = Cost(work / full if full else 0, work, full, 10 * work, 10 * full)
     return ranking_of(seen, cost, exits, **fields)
 
 
 class Table(Ranker):
     """Scores by candidate text; a text without a score is blank, and the text "long" is shortened.
 
-    It runs ``layers`` of ``depth`` for each candidate of 5 tokens, 6 with padding.
+    It runs ``layers`` of ``depth`` for each candidate of 5 tokens.
     """
 
     def __init__(self, scores, layers=0, depth=0):
@@ -59,6 +59,6 @@ class Table(Ranker):
             scores = [self._scores.get(text, -np.inf) for text in question.texts]
             count = len(scores) - scores.count(-np.inf)
             work, full = self._layers * count, self._depth * count
-            cost = Cost(work / full if full else 0, work, full, 5 * work, 6 * work, 5 * full)
+            cost = Cost(work / full if full else 0, work, full, 5 * work, 5 * full)
             truncated = np.array([text == "long" for text in question.texts])
             yield ranking_of(scores, cost, (self._layers,), truncated=truncated)

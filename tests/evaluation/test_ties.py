@@ -82,7 +82,7 @@ class TextRanker(Ranker):
     def rank_all(self, questions):
         for question in questions:
             scores = [self._table.get(text, 0.0) if text else -np.inf for text in question.texts]
-            yield ranking_of(scores, Cost(0, 1, 1, 1, 1, 1))
+            yield ranking_of(scores, Cost(0, 1, 1, 1, 1))
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_by_hand():
     expected[1] = np.nan
     np.testing.assert_allclose(ranking.exit_scores, [expected], rtol=1e-12)
     # The sum over both, relative to the larger of both full networks: 3 candidates of 6 layers.
-    assert ranking.cost == Cost((2 + 6) / 6, 24, 18, 120, 144, 90)
+    assert ranking.cost == Cost((2 + 6) / 6, 24, 18, 120, 90)
     capabilities = ranker.capabilities
     assert (capabilities.system, capabilities.stages, capabilities.num_layers) == ("ensemble", 1, 6)
     assert capabilities.rankers == (first, second) and capabilities.exits == ()

@@ -100,7 +100,6 @@ def test_equals_the_cascade_by_hand(ratios, options, group, scores_of_pairs):
         tokens = sum(depth * len(pair.token_ids) for depth, pair in zip(exits, pairs))
         assert cost.candidate_work == work * sum(exits)
         assert cost.multiply_adds == work * tokens
-        assert cost.padded_multiply_adds >= cost.multiply_adds
         if "pool" not in options:
             assert ranking.cost.relative == pytest.approx(ranking.cost.paper)
 

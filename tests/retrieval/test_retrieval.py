@@ -540,7 +540,7 @@ class NumberRanker(Ranker):
 
     def rank_all(self, questions):
         for question in questions:
-            yield ranking_of(list(map(float, question.texts)), Cost(0, 1, 1, 1, 1, 1))
+            yield ranking_of(list(map(float, question.texts)), Cost(0, 1, 1, 1, 1))
 
 
 class ExitRanker(NumberRanker):

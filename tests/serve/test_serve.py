@@ -410,6 +410,8 @@ def test_a_compressed_body_is_read():
     raw = json.dumps(body_for("/v2/rerank")).encode()
     headers = [("content-encoding", "gzip")]
     assert answer("/v2/rerank", gzip.compress(raw), headers=headers).status == 200
+    members = gzip.compress(raw[:9]) + gzip.compress(raw[9:])
+    assert answer("/v2/rerank", members, headers=headers).status == 200
     for damaged in (raw, gzip.compress(raw)[:-30]):
         assert answer("/v2/rerank", damaged, headers=headers).status == 400
     bomb = gzip.compress(b" " * (1 << 25))

@@ -42,7 +42,7 @@ class Scored(Ranker):
             for text in question.texts:
                 scores.append(sign * self._scores[text] if text else -np.inf)
             work = self._price * sum(map(bool, question.texts))
-            yield ranking_of(scores, Cost(1.0, work, work, work, work, work))
+            yield ranking_of(scores, Cost(1.0, work, work, work, work))
 
 
 def make(texts, labels, qid="q"):

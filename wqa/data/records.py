@@ -146,11 +146,13 @@ def filter_rule(name: str) -> Rule:
     return _RULES[name]
 
 
+def _of_question(rule: Rule) -> Callable[[Question], bool]:
+    return lambda question: bool(rule(question.labels.count(1), question.labels.count(0)))
+
+
 #: Filters of questions by the names that the papers use ("w/o ALL-" is ``no-all-negative``).
 FILTERS: Dict[str, Callable[[Question], bool]] = {
-    "all": lambda question: True,
-    "no-all-negative": lambda question: 1 in question.labels,
-    "clean": lambda question: {0, 1}.issubset(question.labels),
+    name: _of_question(rule) for name, rule in _RULES.items()
 }
 
 

@@ -191,11 +191,9 @@ class Cost(NamedTuple):
     candidate_work: float
     #: The same, if every candidate ran through the full network.
     full_candidate_work: float
-    #: Multiply-adds that ran, without padding.
+    #: Multiply-adds that ran on tokens; padding does not count.
     multiply_adds: float
-    #: Multiply-adds that ran, with the padding of this question's pairs.
-    padded_multiply_adds: float
-    #: Multiply-adds of the full network on every candidate, without padding.
+    #: The same, if every candidate ran through the full network.
     full_multiply_adds: float
 
     @property
@@ -214,7 +212,7 @@ def _ratio(part: float, whole: float) -> float:
 
 
 #: The cost of a question whose candidates are all blank.
-FREE = Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+FREE = Cost(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def total(costs: Sequence[Cost]) -> Cost:
@@ -231,6 +229,5 @@ def combined(costs: Sequence[Cost], full_candidate_work: float, full_multiply_ad
         sum(cost.candidate_work for cost in costs),
         full_candidate_work,
         sum(cost.multiply_adds for cost in costs),
-        sum(cost.padded_multiply_adds for cost in costs),
         full_multiply_adds,
     )

@@ -145,22 +145,14 @@ class InputsRanker(GroupRanker):
         """A tokenized question of its pairs."""
         raise NotImplementedError
 
-    def _ranking_of_stage(
-        self, encoded: StageInputs, scores: np.ndarray, positions: float, layer: int
-    ) -> Ranking:
-        """Ranking by one stage, which scored some of the candidates; the others are blank.
-
-        ``positions`` are the tokens that it read for all of them, with padding. Shapes: `scores`
-        (n,).
-        """
+    def _ranking_of_stage(self, encoded: StageInputs, scores: np.ndarray, layer: int) -> Ranking:
+        """Ranking by one stage, which scored some of the candidates, (n,); the others are blank."""
         _, indices, truncated, tokens, question = encoded
         cost = FREE
         if len(indices):
-            work, of_lists = self._full_work, len(indices) * self._list_work
-            one_token = float(len(indices) * work)
-            multiply_adds = float(tokens * work + of_lists)
-            padded = float(positions * work + of_lists)
-            cost = Cost(1.0, one_token, one_token, multiply_adds, padded, multiply_adds)
+            one_token = float(len(indices) * self._full_work)
+            multiply_adds = float(tokens * self._full_work + len(indices) * self._list_work)
+            cost = Cost(1.0, one_token, one_token, multiply_adds, multiply_adds)
         where = f"{question_name(question)}, scores"
         check_finite(scores, lambda index: (where, candidate_name(question, int(indices[index]))))
         exit_scores = np.full((1, len(truncated)), np.nan)
@@ -249,8 +241,6 @@ class QuestionGroup:
         stages = len(ranker._stage_work)
         self._layers = ranker.network.exits or range(1, stages + 1)
         self._scores = np.full((stages, len(self._pairs)), np.nan)
-        # Multiply-adds of each pair, padding included.
-        self._padded = np.zeros(len(self._pairs))
 
     def rank(self) -> List[Ranking]:
         surviving = np.flatnonzero(self._group.non_blank)
@@ -285,7 +275,7 @@ class QuestionGroup:
 
     def _run(self, stages: List[int], surviving: np.ndarray, store: Any) -> Any:
         """Score candidates at consecutive stages; returns the store of their encodings."""
-        ranker, engine = self._ranker, self._ranker._engine
+        engine = self._ranker._engine
         is_last = stages[-1] == len(self._drops) - 1
         next_store: Optional[Encodings] = None if is_last else {}
         batches = engine.plan(self._lengths[surviving])
@@ -295,8 +285,7 @@ class QuestionGroup:
             batch = surviving[indices]
             pairs = [self._pairs[pair] for pair in batch]
             works.append(MicroBatch(stages, batch, pairs, store, next_store))
-        for work, done in zip(works, engine.run_all(works)):
-            self._padded[work.numbers] += ranker._stage_work[stages].sum() * done.positions
+        for done in engine.run_all(works):
             for stage_readings, stage_rows in zip(readings, done.rows):
                 stage_readings.append(stage_rows)
         if batches:
@@ -363,6 +352,5 @@ class QuestionGroup:
             float(work.sum()) + texts * full_work,
             full,
             float((work * lengths).sum()) + tokens * full_work,
-            float(self._padded[start:end].sum()) + tokens * full_work,
             float(full_work * lengths[non_blank].sum()),
         )

@@ -87,24 +87,18 @@ def build_engine(
     return build(inputs, config, quantized)
 
 
-def score_inputs(engine: Any, inputs: Sequence[Any], outputs: int) -> Tuple[np.ndarray, np.ndarray]:
-    """Outputs of a network of one stage for inputs, and the positions that ran, with padding.
-
-    The head runs once for all micro-batches. Shapes: the outputs (inputs, outputs), the positions
-    (inputs,).
-    """
+def score_inputs(engine: Any, inputs: Sequence[Any], outputs: int) -> np.ndarray:
+    """Outputs of a network of one stage, (inputs, outputs); the head runs once for all."""
     values = np.zeros((len(inputs), outputs))
-    positions = np.zeros(len(inputs))
     numbers, rows = [], []
     batches = micro_batches(engine, inputs, np.array([one.length for one in inputs], dtype=int))
     for batch, done in zip(batches, engine.run_all(batches)):
-        positions[batch.numbers] = done.positions
         numbers.append(batch.numbers)
         rows += done.rows
     if numbers:
         scores = engine.scores(0, np.concatenate(rows))
         values[np.concatenate(numbers)] = scores.reshape(-1, outputs)
-    return values, positions
+    return values
 
 
 def micro_batches(

@@ -262,7 +262,11 @@ async def _read_body(request: Request, config: ServeConfig) -> bytes:
     try:
         with anyio.fail_after(timeout):
             async for chunk in request.stream():
-                body += gzip.decompress(chunk, most + 1 - len(body)) if coding == "gzip" else chunk
+                while coding == "gzip" and chunk and len(body) <= most:
+                    body += gzip.decompress(chunk, most + 1 - len(body))
+                    chunk = gzip.unused_data  # of the next member
+                    gzip = zlib.decompressobj(wbits=31) if gzip.eof else gzip
+                body += chunk
                 if len(body) > most:
                     raise large
     except zlib.error:

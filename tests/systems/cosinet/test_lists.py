@@ -454,7 +454,6 @@ def test_cost_by_hand():
     word = 5 * 5 * 300  # width 4, and the relatedness
     of_list = 2 * (600 * 150 + 150 * 150) + 300
     assert cost.multiply_adds == (2 + 3 + 2 + 1) * word + 2 * of_list
-    assert cost.padded_multiply_adds == 2 * 16 * word + 2 * of_list
     assert cost.candidate_work == cost.full_candidate_work == 2 * word
     assert (cost.paper, cost.relative, cost.relative_tokens) == (1, 1, 1)
 

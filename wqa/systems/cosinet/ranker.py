@@ -56,35 +56,28 @@ class ListRanker(InputsRanker):
 
     def _rank_group(self, group: Sequence[StageInputs]) -> List[Ranking]:
         lists = [encoded.inputs for encoded in group if len(encoded.indices)]
-        scored = zip(*self._scores(lists))
+        scored = iter(self._scores(lists))
         rankings = []
         for encoded in group:
-            scores, positions = np.zeros(0), 0.0
-            if len(encoded.indices):
-                scores, positions = next(scored)
-            rankings.append(self._ranking_of_stage(encoded, scores, positions, layer=1))
+            scores = next(scored) if len(encoded.indices) else np.zeros(0)
+            rankings.append(self._ranking_of_stage(encoded, scores, layer=1))
         return rankings
 
-    def _scores(self, lists: Sequence[WordList]) -> Tuple[List[np.ndarray], np.ndarray]:
-        """Scores of the candidates of each list, and the positions that ran for all of them."""
+    def _scores(self, lists: Sequence[WordList]) -> List[np.ndarray]:
+        """Scores of the candidates of each list."""
         counts = np.array([len(words.lengths) for words in lists], dtype=int)
         if not self.capabilities.joint and not getattr(self._engine, "takes_lists", False):
             pairs: List[WordPair] = []
             for words in lists:
                 pairs += words.pairs()
-            scores, positions = score_inputs(self._engine, pairs, 1)
-            sums = np.concatenate([[0], np.cumsum(positions)])
-            ends = np.cumsum(counts)
-            of_lists = np.split(scores[:, 0], ends[:-1])
-            return of_lists, sums[ends] - sums[ends - counts]
+            scores = score_inputs(self._engine, pairs, 1)
+            return np.split(scores[:, 0], np.cumsum(counts)[:-1])
         of_lists = [np.zeros(0)] * len(lists)
-        positions = np.zeros(len(lists))
         works = self._list_batches(lists, counts)
         for work, done in zip(works, self._engine.run_all(works)):
-            positions[work.numbers] = done.positions
             for number, row in zip(work.numbers, done.rows[0]):
                 of_lists[number] = row[: counts[number]]
-        return of_lists, positions
+        return of_lists
 
     def _list_batches(self, lists: Sequence[WordList], counts: np.ndarray) -> List[MicroBatch]:
         """Micro-batches of lists of similar numbers of candidates and of words."""

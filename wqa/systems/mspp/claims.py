@@ -226,7 +226,7 @@ class Verifier(JointRanker):
 
     def _rank_group(self, group: Sequence[Any]) -> List[Any]:
         joints = [encoded.joint for encoded in group]
-        logits, _ = score_inputs(self._engine, joints, len(LABELS))
+        logits = score_inputs(self._engine, joints, len(LABELS))
         return [_verdict(*pair) for pair in zip(group, logits)]
 
 

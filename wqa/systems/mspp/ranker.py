@@ -110,14 +110,13 @@ class JointRanker(InputsRanker):
         joints: List[JointInput] = []
         for encoded in group:
             joints += encoded.inputs
-        scores, positions = score_inputs(self._engine, joints, self.inputs.k)
+        scores = score_inputs(self._engine, joints, self.inputs.k)
         rankings = []
         start = 0
         for encoded in group:
             own = slice(start, start + len(encoded.inputs))
             # The last of a question's inputs alone may have fewer than k candidates.
             values = scores[own].ravel()[: len(encoded.indices)]
-            read, layer = positions[own].sum(), self.network.num_layers
-            rankings.append(self._ranking_of_stage(encoded, values, read, layer))
+            rankings.append(self._ranking_of_stage(encoded, values, self.network.num_layers))
             start = own.stop
         return rankings
