@@ -24,6 +24,7 @@ file has any, and the first cells of a row (`figure_files.py`). A cell alone is 
 Further functions are
 
     p(CELL)            a p-value
+    cost(CELL)         a relative cost, from a difference in per cent
     claims("mhs")      rows of the claims of a paper, with their intervals and what they say
     headline("mhs")    rows of a paper's main figures: in the paper, here, and why they differ
 
@@ -181,9 +182,14 @@ def p_text(value: float) -> str:
     return f"p = {value:.{3 if value < 0.0095 else 2}f}"
 
 
+def cost_text(difference: float) -> str:
+    """A relative cost with two digits, or 1 for the full network's."""
+    return number(1 + difference / 100, ".2f") if difference else "1"
+
+
 TEMPLATES = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True)
 TEMPLATES.filters["number"] = number
-TEMPLATES.globals.update(claims=claims_of, headline=headline_of, p=p_text, max=max)
+TEMPLATES.globals.update(claims=claims_of, headline=headline_of, p=p_text, cost=cost_text, max=max)
 
 
 def written(template: str, files: Dict[str, TableFile]) -> str:
