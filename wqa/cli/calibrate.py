@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run directory")
     add_data(parser, "labelled development questions, JSONL, .csv or .tsv")
     add_json(parser)
-    add_ranking(parser, with_windows=False)
+    add_ranking(parser, with_windows=False, with_pool=False)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -201,12 +201,14 @@ def add_ranking(
     with_cache: bool = True,
     long_questions: Sequence[str] = LONG_QUESTIONS,
     with_windows: bool = True,
+    with_pool: bool = True,
 ) -> None:
     """Add the options of ranking, and what becomes of long questions and candidates."""
     add_engine(parser)
-    text = "candidates that an exit compares: all of a question, or batches of them"
-    add_choice(parser, "--pool", ("question", "batch"), text)
-    add_number(parser, "--pool-size", 128, "candidates a batch, for --pool batch", "B")
+    if with_pool:
+        text = "candidates that an exit compares: all of a question, or batches of them"
+        add_choice(parser, "--pool", ("question", "batch"), text)
+        add_number(parser, "--pool-size", 128, "candidates a batch, for --pool batch", "B")
     if with_cache:
         text = "document cache that `wqa encode` wrote, for a run that encodes documents apart"
         parser.add_argument("--cache", metavar="DIR", help=text)
@@ -265,7 +267,9 @@ def loading_options(options: argparse.Namespace) -> Dict[str, Any]:
 
 def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
     """Values of the options of `add_ranking`, and a single setting of drops, for `load_ranker`."""
-    values = {**loading_options(options), **values_of(options, "pool", "pool_size")}
+    values = loading_options(options)
+    if hasattr(options, "pool"):
+        values.update(values_of(options, "pool", "pool_size"))
     settings = getattr(options, "drops", [])
     if len(settings) > 1:
         names = " and ".join(name for name, _ in settings)
