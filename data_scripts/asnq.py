@@ -25,7 +25,7 @@ import shutil
 import string
 import sys
 
-from corpus import make_main, write_split
+from corpus import make_main, write_each
 from releases import TANDA, download, lines_of, note, plain_or_packed
 
 from wqa.data import Candidate, Question
@@ -114,9 +114,7 @@ def write_grouped(out, splits, rows):
     shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
     try:
         files = distribute(rows, folder)
-        return {
-            split: write_split(out, split, grouped(files.get(split, []), split)) for split in splits
-        }
+        return write_each(out, {split: grouped(files.get(split, []), split) for split in splits})
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

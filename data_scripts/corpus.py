@@ -16,6 +16,7 @@ from wqa.data.documents import write_documents
 from wqa.data.formats import to_line
 from wqa.errors import DataError, WqaError, check_choice, printable, shorten
 from wqa.io.files import atomic_writer, lock_output, refuse, scratch_folder, sha256, write_json
+from wqa.io.lines import UniqueIds
 from wqa.io.progress import messages_on_stderr
 
 INTERRUPTED = 130
@@ -49,9 +50,8 @@ class Counts:
 def refuse_empty(split, number, name="question"):
     """Raise an error if the number of a split's questions, or of what ``name`` says, is zero."""
     if not number:
-        raise DataError(
-            f"split {split}", f"it holds no {name}", "at least one", "check that its file is whole"
-        )
+        hint = "its file is not whole, or too small to divide"
+        raise DataError(f"split {split}", f"it holds no {name}", "at least one", hint)
 
 
 @contextlib.contextmanager
@@ -69,16 +69,19 @@ def write_splits(out, splits, questions):
     whole.
     """
     counts = {split: Counts() for split in splits}
+    ids = {split: UniqueIds("question") for split in splits}
     with open_splits(out, splits) as files:
         for split, question in questions:
+            ids[split].add(question.id, f"split {split}")
             files[split].write(to_line(question) + "\n")
             counts[split].add(question)
         return {split: counts[split].figures(split) for split in splits}
 
 
-def write_split(out, split, questions):
-    """Write a split one question at a time and return its counts."""
-    return write_splits(out, [split], zip(itertools.repeat(split), questions))[split]
+def write_each(out, splits):
+    """Write splits, whose questions come one at a time, and return the counts of each."""
+    questions = (zip(itertools.repeat(split), source) for split, source in splits.items())
+    return write_splits(out, list(splits), itertools.chain.from_iterable(questions))
 
 
 def write_public(out, questions, share):
@@ -145,8 +148,7 @@ def write_both(out, splits, documents):
     """Write splits, and the same questions beside the documents of their candidates."""
     opened = {split: list(map(open_question, questions)) for split, questions in splits.items()}
     collection = write_open(out, opened, documents)
-    stats = {split: write_split(out, split, questions) for split, questions in splits.items()}
-    return {**stats, "collection": collection}
+    return {**write_each(out, splits), "collection": collection}
 
 
 def write_open(out, splits, documents, train_documents=None):
@@ -319,8 +321,10 @@ def run(work, out):
             before = read_json(path) if _has_counts(path) else {}
             stats = work()
             for split in before.keys() - stats.keys():  # of another archive
-                own = out / f"{split}.questions.jsonl"
-                (own if own.exists() else out / f"{split}.jsonl").unlink(missing_ok=True)
+                questions = out / f"{split}.questions.jsonl"
+                is_open = questions.exists() and split not in before.get("collection", ())
+                for kind in ("-clean", ".questions", "")[: 3 - is_open]:
+                    (out / f"{split}{kind}.jsonl").unlink(missing_ok=True)
             write_json(path, stats)
             mark.unlink()
         show(stats)

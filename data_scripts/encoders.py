@@ -73,11 +73,12 @@ def fetch_hub(repository, target):
         weights = [name for name in WEIGHTS if name in published]
         if not weights or "config.json" not in published:
             raise DataError(repository, "no config.json or no weights", " or ".join(WEIGHTS))
+        names = [name for name in ("config.json", weights[0], *TOKENIZER) if name in published]
+        paths = {name: hf_hub_download(repository, name) for name in names}
         with new_directory(target) as folder:
-            for name in ("config.json", weights[0], *TOKENIZER):
-                if name in published:
-                    shutil.copyfile(hf_hub_download(repository, name), folder / name)
-                    digests[name] = check_digest(folder / name, published[name], name)
+            for name, path in paths.items():
+                shutil.copyfile(path, folder / name)
+                digests[name] = check_digest(folder / name, published[name], name)
     except WqaError:
         raise
     except Exception as error:  # the hub's library lets errors of its HTTP client through

@@ -31,7 +31,7 @@ import pathlib
 import sys
 
 import numpy as np
-from corpus import make_parser, run, write_split
+from corpus import make_parser, run, write_each
 from paragraph_files import keep_long, note_left_out, paragraph_files, read_paragraphs
 
 from wqa.data import Candidate, Question
@@ -141,13 +141,11 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
 
     def work():
-        for name, least in (("hard", 0), ("easy", 0), ("draws", 1)):
+        for name, least in (("hard", 0), ("easy", 0), ("draws", 1), ("seed", 0)):
             check_range(f"--{name}", getattr(options, name), least)
-        stats = {}
-        for split, source in (("train", options.train), ("dev", options.dev)):
-            if source:
-                stats[split] = write_split(options.out, split, examples(source, options))
-        return stats
+        sources = {"train": options.train, **({"dev": options.dev} if options.dev else {})}
+        splits = {split: examples(source, options) for split, source in sources.items()}
+        return write_each(options.out, splits)
 
     return run(work, options.out)
 

@@ -19,7 +19,7 @@ paragraph is a digest of its text.
 import hashlib
 import sys
 
-from corpus import make_main, write_collection, write_split
+from corpus import make_main, write_collection, write_each
 from releases import expecting, lines_of
 
 from wqa.data import Candidate, Question, parse_json
@@ -99,7 +99,7 @@ def documents_of(archive):
 
 def convert(archive, out):
     """Write the splits and the collection, and return the counts."""
-    splits = {split: write_split(out, split, questions_of(archive, split)) for split in NAMES}
+    splits = write_each(out, {split: questions_of(archive, split) for split in NAMES})
     collection = write_collection(out, documents_of(archive))
     digests = {split: files.sha256(out / f"{split}.jsonl") for split in NAMES}
     return {"documents": collection, **splits, "sha256": digests}

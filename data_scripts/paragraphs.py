@@ -25,7 +25,7 @@ questions, a paragraph each.
 
 Where the corpus does not have sentences apart, they are those of sentencex. A large corpus is best
 converted in parts, side by side, into folders of their own.
-All lengths are kept: the minima are options of the training.
+All lengths are kept: mspp_examples.py leaves short ones out.
 """
 
 import collections
@@ -68,7 +68,7 @@ def sentences(splitter, text):
 
 
 def documents_of_texts(corpus, archive, left_out):
-    """Yield the documents of a corpus of texts; ids are their numbers."""
+    """Yield the documents of a corpus of texts; ids are their numbers and the text's digests."""
     splitter = SentenceSplitter()
     number = 0
     for title, text in read_texts(archive, left_out):
@@ -82,7 +82,8 @@ def documents_of_texts(corpus, archive, left_out):
             left_out["without a paragraph"] += 1
             continue
         number += 1
-        yield ParagraphDocument(f"{corpus}-{number}", paragraphs)
+        digest = hashlib.sha256(text.encode("utf-8")).hexdigest()[:8]  # parts number from 1 each
+        yield ParagraphDocument(f"{corpus}-{number}-{digest}", paragraphs)
 
 
 def documents_of_squad(archive):

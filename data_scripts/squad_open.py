@@ -66,10 +66,9 @@ class Article(NamedTuple):
 
 def read(archive):
     """Return the articles of SQuAD's files in an archive by ``train`` and ``dev``."""
-    try:
-        files = find_files(archive, NAMES[0], EXPECTED)
-    except DataError:
-        files = find_files(archive, NAMES[1], EXPECTED)
+    names = [path.name for path in archive.iterdir()] if archive.is_dir() else [archive.name]
+    has_first = any(re.fullmatch(NAMES[0], name) for name in names)
+    files = find_files(archive, NAMES[0] if has_first else NAMES[1], EXPECTED)
     titles, ids, articles = set(), UniqueIds("question"), {}
     for split in sorted(files, reverse=True):  # train first
         articles[split] = []
@@ -123,8 +122,8 @@ def chosen(articles, path):
 def divide(articles):
     """Return the questions of each split, as the files divide them."""
     splits = {split: [] for split in public_splits(articles)}
-    questions = {name: _questions(part) for name, part in articles.items()}
-    for split, question in divided(questions, DEV_SHARE):
+    known = {name: _questions(part) for name, part in articles.items()}
+    for split, question in divided(known, DEV_SHARE):
         splits[split].append(question)
     return splits
 

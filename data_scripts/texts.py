@@ -62,9 +62,8 @@ def _files(path):
 
 def _is_tar(name):
     """Whether the name of a file is that of a tar; .xz alone is one, as in OpenWebText."""
-    if _TAR.search(name):
-        return True
-    return name.endswith(".xz") and not (_TEXT.search(name) or _LINES.search(name))
+    is_plain = any(form.search(name) for form in (_TEXT, _LINES, _WIKITEXT))
+    return bool(_TAR.search(name)) or (name.endswith(".xz") and not is_plain)
 
 
 def _unpacked(name, where, raw, largest):

@@ -64,9 +64,7 @@ for _tag in SENTENCES:
     FOLLOWING[_tag] = (f"</{_tag[1:]}",)
     FOLLOWING[f"</{_tag[1:]}"] = ("<positive>", "<negative>", "</QApairs>")
 #: Characters by the tokens that stand for them.
-CHARACTERS = dict(
-    zip(["-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "``", "''"], '()[]{}""')
-)
+CHARACTERS = dict(zip(["-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "``", "''"], '()[]{}""'))
 #: Tokens that belong to the word before, by the Penn Treebank's rules.
 SUFFIXES = {"n't", "'s", "'re", "'ve", "'ll", "'d", "'m"}
 
@@ -223,6 +221,8 @@ def convert(archive, out):
     for split, questions in splits.items():
         if "-filtered" not in files[split].name:
             write_questions(out / f"{split}.jsonl", questions)
+        else:
+            (out / f"{split}.jsonl").unlink(missing_ok=True)  # of another archive
         write_clean(out / f"{split}-clean.jsonl", questions)
     return stats
 

@@ -203,7 +203,7 @@ BAD_ARTICLES = {
     "empty paragraph": ([article("a", (" ", []))], "article 1, paragraph 1: its text is empty"),
     "same id": (
         DEV + [article("b", (LAMP, [entry("l1", "what ?", "oil", text=LAMP)]))],
-        "article 2, paragraph 1: two questions have this id",
+        "article 2, paragraph 1: two questions have the id",
     ),
     "wrong place": (
         [article("a", (LAMP, [entry("a", "what ?", "butter", text="butter")]))],

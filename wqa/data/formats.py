@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import pathlib
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
@@ -44,8 +43,8 @@ def read_questions(path: PathLike, with_candidates: bool = True) -> Iterator[Que
     Raises
     ------
     DataError
-        At the first line or row that does not fit; the message names file and line. Or if a dataset
-        of `ir_datasets` is unknown or cannot be read.
+        At the first line, row or question that does not fit, which the message names. Or if a
+        dataset of `ir_datasets` is unknown or cannot be read.
     MissingDependency
         If the name is one of `ir_datasets`, which is not installed.
     """
@@ -151,23 +150,24 @@ def parse_question(line: str, where: str, with_candidates: bool = True) -> Quest
     return question
 
 
-def to_line(question: Question) -> str:
-    """Render a question as one canonical line, without its line end."""
-    where = f"question {shorten(question.id)}"
-    check_document_ids(question, where)
+def _fields(question: Question, where: str) -> Dict[str, Any]:
     candidates = []
-    for number, candidate in enumerate(question.candidates, 1):
+    for candidate in question.candidates:
         values = candidate._replace(rank=None)._asdict()
-        fields = {name: value for name, value in values.items() if value is not None}
-        if "meta" in fields:
-            lines.meta_of(candidate.meta, "meta", f"{where}, candidate {number}")
-        candidates.append(fields)
-    fields = {"id": question.id, "question": question.question}
+        candidates.append({name: value for name, value in values.items() if value is not None})
+    fields: Dict[str, Any] = {"id": question.id, "question": question.question}
     if candidates:
         fields["candidates"] = candidates
     if question.answers:
         fields["answers"] = list(question.answers)
-    return lines.checked_utf8(json.dumps(fields, ensure_ascii=False), where)
+    lines.fields_of(fields, _QUESTION, set(fields), where)
+    check_document_ids(question, where)
+    return fields
+
+
+def to_line(question: Question) -> str:
+    """Render a question as one canonical line, without its line end."""
+    return next(lines.record_lines([question], "question", _fields))
 
 
 def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
@@ -183,11 +183,11 @@ def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
     Raises
     ------
     DataError
-        If the ids of a question's candidates are not canonical, or a text is not valid Unicode.
+        If `read_questions` would refuse a question.
     StorageError
         If the file cannot be written.
     """
-    lines.write_lines(path, map(to_line, questions))
+    lines.write_lines(path, lines.record_lines(questions, "question", _fields))
 
 
 #: The small corpus that was written for this project: 100 / 25 / 25 questions.

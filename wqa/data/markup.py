@@ -150,6 +150,8 @@ def _roots(page: Any) -> Iterator[Any]:
 def _text_of(root: Any) -> str:
     for element in root.css("*"):
         around = _AROUND.get(element.tag, (_BLOCK, _BLOCK))
+        if element.tag == "p" and element.parent.tag in ("td", "th", "li"):
+            around = ("", " ")
         if not _INLINE.fullmatch(element.tag):
             element.insert_before(around[0])
             element.insert_after(around[1])

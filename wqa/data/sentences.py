@@ -33,7 +33,7 @@ _WORD = re.compile(r"\w")
 _CONTENT = re.compile(r"\S(?:.*\S)?", re.DOTALL)
 
 #: Changes whenever the sentences of a text do, or the texts that folders give.
-RULES = 3
+RULES = 4
 
 Span = Tuple[int, int]
 

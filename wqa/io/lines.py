@@ -121,7 +121,7 @@ class UniqueIds:
         """Add the id of a record, with the number of its line if it was read from one."""
         if record_id in self._lines:
             first = self._lines[record_id]
-            problem = f"two {self._kind}s have this id"
+            problem = f"two {self._kind}s have the id {shorten(record_id)}"
             if first is not None:
                 problem = f"{self._kind} id {shorten(record_id)} is on {self._unit} {first} too"
             hint = "rename one of the two"
