@@ -73,11 +73,9 @@ def documents_of_texts(corpus, archive, left_out):
     number = 0
     for title, text in read_texts(archive, left_out):
         title = title.strip()
-        paragraphs = []
-        for part in SEPARATORS[corpus].split(text.replace("\r\n", "\n")):
-            if part.strip() not in ("", title):
-                paragraphs.append(sentences(splitter, part))
-        paragraphs = tuple(filter(None, paragraphs))
+        parts = SEPARATORS[corpus].split(text.replace("\r\n", "\n"))
+        kept = (sentences(splitter, part) for part in parts if part.strip() not in ("", title))
+        paragraphs = tuple(filter(None, kept))
         if not paragraphs:
             left_out["without a paragraph"] += 1
             continue

@@ -64,7 +64,9 @@ for _tag in SENTENCES:
     FOLLOWING[_tag] = (f"</{_tag[1:]}",)
     FOLLOWING[f"</{_tag[1:]}"] = ("<positive>", "<negative>", "</QApairs>")
 #: Characters by the tokens that stand for them.
-CHARACTERS = dict(zip(["-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "``", "''"], '()[]{}""'))
+CHARACTERS = dict(
+    zip(["-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "``", "''"], '()[]{}""')
+)
 #: Tokens that belong to the word before, by the Penn Treebank's rules.
 SUFFIXES = {"n't", "'s", "'re", "'ve", "'ll", "'d", "'m"}
 

@@ -128,6 +128,9 @@ def test_ids_that_could_not_be_read_are_not_written(tmp_path, ids, found):
     candidates = tuple(Candidate("text", 1, document_id) for document_id in ids)
     with pytest.raises(DataError, match=f"question 'Q1', {found}"):
         write_questions(tmp_path / "q.jsonl", [Question("Q1", "who ?", candidates)])
+    question = Question("Q1", "who ?", (Candidate("text", 1),))
+    with pytest.raises(DataError, match="two questions have the id 'Q1'"):
+        write_questions(tmp_path / "q.jsonl", [question, question])
     assert not list(tmp_path.iterdir())
 
 

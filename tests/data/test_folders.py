@@ -13,7 +13,7 @@ from wqa.errors import DataError, OptionError
 PAGE = """<html><head><title> Caves &amp; ice </title><style>p {}</style></head><body>
 <nav><p>Home</p></nav><main><h1>Glacier caves</h1><p>They <b>form</b> in
 ice. They <a href="x">melt</a>.</p><ul><li>One item.<li><p>Two</p></ul>
-<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>two words</td></tr></table>
+<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td><p>two</p><p>words</p></td></tr></table>
 <pre>code</pre>tail<br>text</main><footer>Imprint</footer></body></html>"""
 TEXT = """# Glacier caves
 
@@ -21,7 +21,7 @@ They form in ice. They melt.
 
 - One item.
 
-Two
+- Two
 
 | a | b |
 | 1 | two words |
