@@ -409,7 +409,6 @@ def test_any_body_is_read_or_refused(path, body, valid):
 def test_a_compressed_body_is_read():
     raw = json.dumps(body_for("/v2/rerank")).encode()
     headers = [("content-encoding", "gzip")]
-    assert answer("/v2/rerank", gzip.compress(raw), headers=headers).status == 200
     members = gzip.compress(raw[:9]) + gzip.compress(raw[9:])
     assert answer("/v2/rerank", members, headers=headers).status == 200
     for damaged in (raw, gzip.compress(raw)[:-30]):
