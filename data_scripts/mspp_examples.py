@@ -143,8 +143,8 @@ def main(arguments=None):
     def work():
         for name, least in (("hard", 0), ("easy", 0), ("draws", 1), ("seed", 0)):
             check_range(f"--{name}", getattr(options, name), least)
-        sources = {"train": options.train, **({"dev": options.dev} if options.dev else {})}
-        splits = {split: examples(source, options) for split, source in sources.items()}
+        sources = {"train": options.train, "dev": options.dev}
+        splits = {split: examples(path, options) for split, path in sources.items() if path}
         return write_each(options.out, splits)
 
     return run(work, options.out)

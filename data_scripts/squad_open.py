@@ -122,8 +122,8 @@ def chosen(articles, path):
 def divide(articles):
     """Return the questions of each split, as the files divide them."""
     splits = {split: [] for split in public_splits(articles)}
-    known = {name: _questions(part) for name, part in articles.items()}
-    for split, question in divided(known, DEV_SHARE):
+    questions = {name: _questions(part) for name, part in articles.items()}
+    for split, question in divided(questions, DEV_SHARE):
         splits[split].append(question)
     return splits
 
