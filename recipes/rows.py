@@ -11,7 +11,7 @@ are numbers; cost_reduction, in per cent; METRIC_kept and METRIC_drop, what a ro
 the first row's METRIC, in per cent; questions_per_second and speedup, which speed.py measured for
 NAME; and those of --cells. What --beside, --timed and --cells give may be absent. --label is the
 drop_ratio of the rows to take: a number, "exit N" or "stored". The row's columns for CORPUS are
-written anew; other rows and columns stay.
+written anew; other rows and columns stay. Columns ending in _ms are milliseconds.
 """
 
 import argparse
@@ -31,9 +31,11 @@ OPTIONAL += ("train_seconds",)
 def row_of(path, label):
     """Figures of one file's row with a label."""
     content = read_json(path)
-    for row in content if isinstance(content, list) else [content]:
+    if isinstance(content, dict):
+        return content
+    for row in content:
         # The rankers of a sequence have their drops, whatever the label.
-        if row.get("drop_ratio", "0") in (label, "stored"):
+        if row["drop_ratio"] in (label, "stored"):
             return row
     raise DataError(path, f"no row with drop ratio {label}", "what `wqa evaluate --json` writes")
 
@@ -48,6 +50,8 @@ def shown(column, mean, deviation):
     """A figure as the tables have it, its deviation behind it where there are seeds."""
     if column == "cost_reduction":
         return f"{100 * (mean - 1):+.0f}"
+    if column.endswith("_ms"):
+        return f"{mean:.0f}"
     return f"{100 * mean:.2f}" + ("" if math.isnan(deviation) else f" ({100 * deviation:.2f})")
 
 
@@ -101,7 +105,7 @@ def write_row(rows, name, files, options):
         entry = {"row": key[0], "drop_ratio": key[1]}
         rows.append(entry)
     columns = options.columns.split(",")
-    beside = [read_json(path) for path in options.beside]
+    beside = [row_of(path, options.label) for path in options.beside]
     values = figures_of([row_of(path, options.label) for path in files], beside, columns)
     values.update(speeds_of(*options.timed) if options.timed else {})
     values.update(cell.split("=", 1) for cell in options.cells)

@@ -15,4 +15,4 @@ figures() {
 }
 keep_output "$RESULTS/$name.txt" figures
 cp "$RUNS/$name/pareto.tsv" "$RESULTS/$name.pareto.txt"
-"$python" recipes/pictures.py "$RUNS/$name" map "$RESULTS/$name.png"
+"$python" recipes/pictures.py tuned "$RUNS/$name" "$RESULTS/$name.png"

@@ -26,7 +26,7 @@ for corpus in ${CORPORA:-wikiqa trecqa}; do
   recipes/cascade/adapt.sh
   SUFFIX=_drawn CASCADE_OPTIONS='' CASCADE_LEARNING_RATE=${DRAWN_LEARNING_RATE:-5e-5} recipes/cascade/adapt.sh
   DEPTHS=$lower recipes/tanda/adapt.sh
-  DEPTHS=$full TRANSFER=0 recipes/tanda/adapt.sh
-  if [ "$size" = base ]; then TRANSFER=0 recipes/cascade/adapt.sh; fi
+  DEPTHS="$full $lower" TRANSFER=0 recipes/tanda/adapt.sh
+  TRANSFER=0 recipes/cascade/adapt.sh
   DEPTHS=$others recipes/tanda/adapt.sh
 done

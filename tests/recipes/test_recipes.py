@@ -50,6 +50,7 @@ RECIPES = {
         "results/cascade/base_trecqa.tsv": "one exit an update",
         "results/cascade/runs/base_cascade_trecqa_drawn_seed1.0.3.trec.gz": "cascade",
     },
+    "cascade/quality_time": {"results/cascade/quality_time.tsv": "cascade\t0.3"},
     "cascade/drop_below": {"results/cascade/drop_below.tsv": "below=0.03"},
     "cascade/untrained": {"results/cascade/untrained.tsv": "wo+rr"},
     "mhs/grid": {
@@ -191,14 +192,6 @@ def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path, wqa_command):
             assert (recipe_out / result).with_name("model.params").exists()
     if name == "cascade/table3":
         check_costs(recipe_out / "results/cascade/table3.tsv")
-
-
-@pytest.mark.nightly
-def test_the_base_size_has_tables_of_its_own(recipe_out, tmp_path, wqa_command):
-    done = run_recipe("cascade/minilm_tables", recipe_out, tmp_path, wqa_command, SIZE="base")
-    assert done.returncode == 0, done.stderr
-    table = recipe_out / "results" / "cascade" / "base_trecqa.tsv"
-    assert "one exit an update" in table.read_text()
 
 
 @pytest.mark.nightly
