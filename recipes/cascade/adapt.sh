@@ -7,9 +7,9 @@
 
 for corpus in ${CORPORA:-wikiqa trecqa}; do
   for seed in $SEEDS; do
-    start=(--init "$RUNS/cascade/transfer${SUFFIX:-}")
-    if [ "${TRANSFER:-1}" = 0 ]; then start=(--encoder "$ENCODER") SUFFIX=_untransferred; fi
-    train "cascade/$corpus${SUFFIX:-}_seed$seed" cascade "$corpus" "${start[@]}" --exits "$EXITS" --seed "$seed" \
+    suffix=${SUFFIX:-} start=(--init "$RUNS/cascade/transfer${SUFFIX:-}")
+    if [ "${TRANSFER:-1}" = 0 ]; then suffix=${suffix}_untransferred start=(--encoder "$ENCODER"); fi
+    train "cascade/$corpus${suffix}_seed$seed" cascade "$corpus" "${start[@]}" --exits "$EXITS" --seed "$seed" \
       $CASCADE_OPTIONS --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$ADAPT_EPOCHS"
   done
 done

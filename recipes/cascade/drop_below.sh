@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Cascades that drop the candidates of too little relevance at each exit, as early exiting by confidence does (Xin et al. 2020,
 # "Early Exiting BERT for Efficient Document Ranking"), beside drop ratios. The runs are those of recipes/cascade/minilm_train.sh;
-# the temperature of each exit is fitted on dev, the figures in $RESULTS/drop_below.tsv are of test.
-#   DATA=data recipes/cascade/drop_below.sh      a minute, once the cascades are trained
+# the temperature of each exit is fitted on dev, the figures in $RESULTS/drop_below.tsv are of test: a minute.
 if [ "${SMOKE:-0}" = 1 ]; then
   export CORPORA=asnq  # the transferred cascade itself: it ranks some answers first, as calibration needs
 else
