@@ -32,8 +32,8 @@ for corpus in $corpora; do
     system "cascade without transfer at $ratio" "${cascade}_untransferred_seed%/test.json.$ratio.trec"
     system "sequence at $ratio" "$(json_of "$(sequence_of "$corpus" %)").$ratio.trec"
   done
-  pairs+=(--pair "no transfer" "cascade without transfer at 0" "cascade without transfer at 0.5")
-  pairs+=(--pair "no transfer, mean head" "no transfer" "cascade without transfer at 0" "cascade without transfer at 0.3")
+  pairs+=(--pair "no transfer" "no transfer, mean head" "cascade without transfer at 0" "cascade without transfer at 0.5")
+  pairs+=(--pair "no transfer, mean head" "cascade without transfer at 0" "cascade without transfer at 0.3")
   pairs+=(--pair "no transfer, $lower layers" "cascade without transfer at 0.4" "cascade without transfer at 0.5" \
     --pair "cascade without transfer at 0" "cascade without transfer at 0.3")
   for name in cascade "one exit an update"; do
