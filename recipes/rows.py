@@ -31,11 +31,9 @@ OPTIONAL += ("train_seconds",)
 def row_of(path, label):
     """Figures of one file's row with a label."""
     content = read_json(path)
-    if isinstance(content, dict):
-        return content
-    for row in content:
-        # The rankers of a sequence have their drops, whatever the label.
-        if row["drop_ratio"] in (label, "stored"):
+    for row in content if isinstance(content, list) else [content]:
+        # The rankers of a sequence have their drops, whatever the label; answers have none.
+        if row.get("drop_ratio", label) in (label, "stored"):
             return row
     raise DataError(path, f"no row with drop ratio {label}", "what `wqa evaluate --json` writes")
 
