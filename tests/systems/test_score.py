@@ -311,6 +311,24 @@ def test_the_digest_of_a_ranker_is_that_of_what_its_scores_depend_on(tiny_run, t
     after = [ranker_digest(run), ranker_digest(run, "int8"), ranker_digest(sequence)]
     assert after[0] == before[0] and after[1] != before[1] and after[2] == before[2]
     sequence.write_text(json.dumps({"rankers": [{"run": "run", "drop_ratio": "tuned"}, "run"]}))
-    tuned = ranker_digest(sequence)
+    files = [ranker_digest(sequence), ranker_digest(run, "float32", ["tuned.json"])]
     (run / "tuned.json").write_text("[]")
-    assert ranker_digest(sequence) != tuned
+    files += [ranker_digest(sequence), ranker_digest(run, "float32", ["tuned.json"])]
+    sequence.write_text(json.dumps({"rankers": [{"run": "run", "precision": "int8"}, "run"]}))
+    files.append(ranker_digest(sequence))
+    (run / "int8.safetensors").write_text("other weights")
+    assert len({*files, ranker_digest(sequence)}) == 6
+
+
+def test_scores_depend_on_the_files_by_which_candidates_are_dropped(tiny_run, data, tmp_path):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+
+    def digest(content, **options):
+        for name in ("tuned.json", "calibration.json"):
+            (run / name).write_text(content)
+        task = ScoringTask(str(run), str(data), str(tmp_path / "out"), options=options)
+        return task.settings["ranker_sha256"]
+
+    assert digest("{}") == digest("[]")
+    for drops in ({"drop_ratio": "tuned"}, {"drop_below": 0.2}):
+        assert digest("{}", **drops) != digest("[]", **drops)

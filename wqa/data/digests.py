@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import pathlib
-from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Dict, Iterable, Iterator, Mapping, Optional, Sequence
 
 from wqa.config import read_json
 from wqa.config.runs import FORMAT, config_digest
@@ -137,7 +137,7 @@ def forget_digests(run: PathLike, names: Iterable[str] = RUN_FILES) -> None:
 
 def _write_digests(run: PathLike, values: Dict[str, Any], digests: Dict[str, str]) -> None:
     with atomic_writer(pathlib.Path(run) / "config.json") as file:
-        content = json.dumps({**values, "sha256": digests}, indent=2, ensure_ascii=False)
+        content = json.dumps({**values, "sha256": digests}, indent=2)
         file.write(content + "\n")
 
 
@@ -145,10 +145,16 @@ def _write_digests(run: PathLike, values: Dict[str, Any], digests: Dict[str, str
 _RANKING_FIELDS = ("system", "backbone", "network", "max_length")
 
 
-def ranker_digest(path: PathLike, precision: str = "float32") -> str:
-    """Compute the digest of a ranker: of the files and the settings that its scores depend on."""
-    is_int8 = precision == "int8"
-    return _digest_of(probe(path), (*RUN_FILES, "int8.safetensors") if is_int8 else RUN_FILES)
+def ranker_digest(path: PathLike, precision: str = "float32", further: Sequence[str] = ()) -> str:
+    """Compute the digest of a ranker: of the files and the settings that its scores depend on.
+
+    ``further`` are files of a run that only some scores depend on, such as ``tuned.json``.
+    """
+    return _digest_of(probe(path), (*RUN_FILES, *_quantized(precision), *further))
+
+
+def _quantized(precision: Optional[str]) -> Sequence[str]:
+    return ("int8.safetensors",) if precision == "int8" else ()
 
 
 def _digest_of_baseline(baseline: BaselineName) -> str:
@@ -175,10 +181,9 @@ def _digest_of(source: Probe, weights: Sequence[str]) -> str:
         raise RunDirectoryError(source.path, problem, expected, "check the path") from None
     if source.kind == "file":
         for entry in read_ranker_file(source.path).entries:
-            digest.update(_digest_of(entry.source, weights).encode("ascii"))
-            if entry.drop_ratio == "tuned":
-                tuned = Probe("", entry.source.path / "tuned.json")
-                digest.update(_digest_of(tuned, weights).encode("ascii"))
+            tuned = ("tuned.json",) if entry.drop_ratio == "tuned" else ()
+            names = (*weights, *_quantized(entry.precision), *tuned)
+            digest.update(_digest_of(entry.source, names).encode("ascii"))
     return digest.hexdigest()
 
 

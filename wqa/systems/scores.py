@@ -141,7 +141,7 @@ class ScoringTask(PartTask):
             "filter": self.filter,
             "long_questions": options.get("long_questions", "error"),
             "precision": precision,
-            "ranker_sha256": ranker_digest(self.run, precision),
+            "ranker_sha256": ranker_digest(self.run, precision, self._drop_files()),
             "document_cache": None if cache is None else cache_digest(cache),
             "partition_tokens": None if tokens == PARTITION_TOKENS else tokens,
         }
@@ -151,6 +151,11 @@ class ScoringTask(PartTask):
         decided = {*settings, "cache", *_MACHINE_OPTIONS}
         settings.update({name: options[name] for name in options if name not in decided})
         return json.loads(json.dumps(settings, default=str))
+
+    def _drop_files(self) -> List[str]:
+        """Files of a run that decide which candidates are dropped."""
+        files = ["tuned.json"] if self.options.get("drop_ratio") == "tuned" else []
+        return files if self.options.get("drop_below") is None else [*files, "calibration.json"]
 
     def loaded_settings(self) -> Dict[str, Any]:
         """The system of the ranker."""
