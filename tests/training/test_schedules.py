@@ -71,6 +71,12 @@ def test_the_default_learning_rate_has_two_anchors():
     assert all(float(str(rate)) == rate == float(f"{rate:.2e}") for rate in rates)
 
 
+def test_an_unknown_filter_is_refused_before_the_training():
+    for name in ("train_filter", "dev_filter"):
+        with pytest.raises(OptionError, match=f"{name}: 'clear'; expected .*no-all-negative"):
+            TrainingConfig(**{name: "clear"})
+
+
 def test_the_default_warmup_is_a_tenth():
     assert plan_schedule(TrainingConfig(epochs=60), range(24)) == Schedule(24, 1440, 144)
     assert plan_schedule(TrainingConfig(max_updates=9), range(24)) == Schedule(24, 9, 0)

@@ -54,12 +54,7 @@ def check_number(value: Any, option: str) -> None:
         raise OptionError(option, shorten(value), f"a whole number up to {MOST}")
 
 
-def add_fields(
-    parser: Any,
-    config: type,
-    leave_out: Sequence[str] = (),
-    defaults: Optional[Mapping[str, Any]] = None,
-) -> None:
+def add_fields(parser: Any, config: type, defaults: Optional[Mapping[str, Any]] = None) -> None:
     """Add an option for each field of a configuration.
 
     With other ``defaults`` an option that is not given is not among those that are parsed.
@@ -67,7 +62,7 @@ def add_fields(
     hints = typing.get_type_hints(config)
     choices = getattr(config, "CHOICES", {})
     for field in dataclasses.fields(config):
-        if field.name in leave_out or not has_option(field):
+        if not has_option(field):
             continue
         flag = "--" + field.name.replace("_", "-")
         kind = hints[field.name]

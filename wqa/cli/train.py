@@ -23,7 +23,6 @@ from typing import Any, Dict
 
 from wqa.cli.options import (
     add_fields,
-    add_filter,
     add_json,
     add_number,
     fields_of,
@@ -37,7 +36,6 @@ from wqa.errors import printable
 
 #: Options that `wqa train SYSTEM --help` explains, beside those of the system.
 _FIRST = ("encoder", "init", "dev", "resume", "epochs", "learning_rate", "seed", "ctx")
-_FILTERS = ("train_filter", "dev_filter")
 #: Settings that take the place of others: a system's default of these does not count beside them.
 _REPLACED = {
     "warmup_share": ("warmup_updates",),
@@ -84,10 +82,7 @@ def add_system_arguments(parser: CommandParser, system: str) -> None:
     parser.add_argument("--resume", action="store_true", help="resume the run in --out")
     add_json(parser)
     training = parser.add_argument_group("training")
-    add_fields(training, TrainingConfig, _FILTERS, config().training_defaults())
-    text = "training questions to use"
-    add_filter(training, "--train-filter", TrainingConfig.train_filter, text)
-    add_filter(training, "--dev-filter", TrainingConfig.dev_filter, "those of dev to score")
+    add_fields(training, TrainingConfig, config().training_defaults())
     own = [field.name for field in dataclasses.fields(config) if has_option(field)]
     add_fields(parser.add_argument_group(f"options of {system}"), config)
     parser.first = parser.first and (*parser.first, *own)

@@ -208,7 +208,7 @@ class ExportConfig:
 
 def to_json(config: Any) -> str:
     """Render a configuration as indented JSON that ends in a newline."""
-    return json.dumps(dataclasses.asdict(config), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(dataclasses.asdict(config), indent=2) + "\n"
 
 
 def as_json(config: Any) -> Dict[str, Any]:

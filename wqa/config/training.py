@@ -20,6 +20,8 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 #: 0.5 loses up to 2.6 points of WikiQA's dev MAP with the MiniLM rankers; from 0.7 on the loss is
 #: within the split's noise.
 STRENGTH = 0.8
+#: Filters of questions, whose rules are `wqa.data.records.FILTERS`.
+QUESTION_FILTERS = ("all", "no-all-negative", "clean")
 #: What to do with a question that leaves too few tokens for its candidates.
 LONG_QUESTIONS = ("error", "truncate", "skip")
 #: What may become of candidates that do not fit: they lose their last tokens, or all are read.
@@ -211,8 +213,12 @@ class TrainingConfig:
     engine: str = option("auto", "auto takes oneDNN on a single CPU where it is installed")
     precision: str = option("float32", "precision of products: float32, or bfloat16 by oneDNN")
     shuffle: str = option("pair", "shuffle all pairs, or blocks of questions")
-    train_filter: str = option("all", "training questions: all, no-all-negative or clean")
-    dev_filter: str = option("no-all-negative", "filter of development questions")
+    train_filter: str = option(
+        "all",
+        "training questions to use: all; no-all-negative, those with an answer; clean, those with "
+        "both an answer and a wrong candidate",
+    )
+    dev_filter: str = option("no-all-negative", "those of dev to score")
     long_questions: str = option("error", "questions that leave a candidate fewer than 16 tokens")
     teachers: Tuple[str, ...] = option(
         (), "teachers to learn from: folders of `wqa score`, separated by commas"
@@ -232,6 +238,8 @@ class TrainingConfig:
         "precision": ("float32", "bfloat16"),
         "schedule": SCHEDULES,
         "shuffle": ("pair", "question"),
+        "train_filter": QUESTION_FILTERS,
+        "dev_filter": QUESTION_FILTERS,
         "long_questions": LONG_QUESTIONS,
         "teaching": TEACHINGS,
     }

@@ -6,6 +6,7 @@ import logging
 import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
+from wqa.config.training import QUESTION_FILTERS
 from wqa.errors import DataError, check_choice, shorten
 
 LOGGER = logging.getLogger(__name__)
@@ -152,7 +153,7 @@ def _of_question(rule: Rule) -> Callable[[Question], bool]:
 
 #: Filters of questions by the names that the papers use ("w/o ALL-" is ``no-all-negative``).
 FILTERS: Dict[str, Callable[[Question], bool]] = {
-    name: _of_question(rule) for name, rule in _RULES.items()
+    name: _of_question(_RULES[name]) for name in QUESTION_FILTERS
 }
 
 
