@@ -261,6 +261,8 @@ def test_a_resumed_training_is_compared_with_none(tiny_encoder, tmp_path, caplog
     encoder = {"encoder": str(tiny_encoder)}
     first = trained_beside_others(tmp_path, caplog, "a", **encoder)
     (tmp_path / "a" / "ensemble.json").unlink()
+    with open(tmp_path / "a" / "metrics.jsonl", "a") as file:
+        file.write('{"update": 2, "comp')  # the disk was full
     resumed = trained_beside_others(tmp_path, caplog, "a", resume=True, **encoder)
     assert resumed == [*first, first[-1]]
     assert (tmp_path / "a" / "ensemble.json").exists()

@@ -19,7 +19,6 @@ import numpy as np
 
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Question, read_questions
-from wqa.data.probe import probe
 from wqa.data.records import filter_and_note
 from wqa.errors import DataError, OptionError, printable
 from wqa.evaluation import by_document_id, dev_evaluator, evaluate
@@ -50,6 +49,7 @@ class Development:
     system: str
     own_config: Any
     config: TrainingConfig
+    _questions: List[Question] = dataclasses.field(default_factory=list, init=False, repr=False)
 
     @property
     def engine(self) -> EngineConfig:
@@ -78,9 +78,11 @@ class Development:
             return make(self, inputs)
 
     def questions(self, inputs: Any) -> List[Question]:
-        """The questions of the data, under its filter and the rule for over-long ones."""
-        questions = filter_and_note(read_questions(self.data), self.config.dev_filter)
-        return self.prepared(questions, inputs)
+        """The questions of the data that count, by its filter and the rule for over-long ones."""
+        if not self._questions:
+            questions = filter_and_note(read_questions(self.data), self.config.dev_filter)
+            self._questions.extend(self.prepared(questions, inputs))
+        return self._questions
 
     def comparison(self, inputs: Any, encoder: str, init: str) -> Optional[Comparison]:
         """Rank by what needs no training; None for a network that computes no scores."""
@@ -168,7 +170,9 @@ class Comparison:
         members = [*self._beside_run, "."]
         own, ensemble = self._figures(["."]), self._figures(members)
         self.figures.update({"run": own, ENSEMBLE: ensemble})
-        MetricsFile(run / "metrics.jsonl").append({"update": update, "compared": self.figures})
+        metrics = MetricsFile(run / "metrics.jsonl")
+        metrics.keep_until(update)  # a stop may have left a part of a line
+        metrics.append({"update": update, "compared": self.figures})
         write_json(run / ENSEMBLE, {"ensemble": members, "combine": "scores"})
         LOGGER.info(self.described())
         path, untrained = printable(str(run / ENSEMBLE)), self.figures[best]["map"]
@@ -186,5 +190,4 @@ def _start_as_ranker(encoder: str, init: str, starts_as: str) -> List[str]:
     path = os.path.abspath(name) if os.path.exists(name) else name
     if encoder or starts_as:
         return [path if path in INSTALLED and rule == "maxsim" else f"{rule}:{path}"]
-    ranks = bool(init) and (probe(init).kind == "huggingface" or run_kind(init) == "scores")
-    return [path] if ranks else []
+    return [path] if init and run_kind(init) == "scores" else []

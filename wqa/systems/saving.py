@@ -18,7 +18,7 @@ import wqa.models.runtime  # noqa: F401 - before MXNet is imported
 import numpy as np
 from mxnet.gluon import Block
 
-from wqa.config import RunConfig, TrainingConfig, parse_json
+from wqa.config import RunConfig, TrainingConfig
 from wqa.config.runs import as_json, to_json
 from wqa.data.digests import record_digests
 from wqa.errors import OptionError, printable, shorten
@@ -27,6 +27,7 @@ from wqa.models import Network, library_versions
 from wqa.pretrained.load import write_parameters
 from wqa.systems.registry import SYSTEMS, add_installed_systems
 from wqa.text import PairInputs, Tokenizer
+from wqa.training.checkpoint import MetricsFile
 
 #: Name of the file.
 CARD = "README.md"
@@ -183,8 +184,8 @@ def _settings(config: RunConfig) -> str:
 
 def _comparison(path: pathlib.Path) -> str:
     """MAP on the development questions beside that of what ranks without a training."""
-    for line in reversed(path.read_bytes().splitlines() if path.exists() else []):
-        compared = parse_json(line).get("compared")
+    for line in reversed(MetricsFile(path).lines()):
+        compared = line.get("compared")
         if compared:
             count = compared["run"]["questions"]
             rows = [

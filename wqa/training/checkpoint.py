@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -199,6 +200,14 @@ class MetricsFile:
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
 
+    def lines(self) -> List[Dict[str, Any]]:
+        """Lines of the file, without those that were not written completely."""
+        lines = []
+        for line in self.path.read_bytes().splitlines() if self.path.exists() else ():
+            with contextlib.suppress(ValueError):
+                lines.append(parse_json(line))
+        return [line for line in lines if isinstance(line, dict)]
+
     def append(self, line: Dict[str, Any]) -> None:
         """Append a line."""
         with storage_errors(self.path), open(self.path, "a", encoding="utf-8") as file:
@@ -206,12 +215,7 @@ class MetricsFile:
 
     def keep_until(self, update: int) -> None:
         """Delete the lines after an update, and those that were not written completely."""
-        if not self.path.exists():
-            return
-        kept = []
-        for line in self.path.read_bytes().splitlines():
-            with contextlib.suppress(ValueError, TypeError, KeyError):
-                if parse_json(line)["update"] <= update:
-                    kept.append(line)
-        with atomic_writer(self.path, "wb") as file:
-            file.writelines(line + b"\n" for line in kept)
+        if self.path.exists():
+            kept = [line for line in self.lines() if line.get("update", math.inf) <= update]
+            with atomic_writer(self.path) as file:
+                file.writelines(json.dumps(line) + "\n" for line in kept)
