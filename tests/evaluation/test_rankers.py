@@ -86,6 +86,10 @@ def test_trec_files_of_an_evaluation(tmp_path):
     assert set(read_run(tmp_path / "0.trec")) == {"q1", "q3"}
     with pytest.raises(OptionError, match="trec_run: 2 drop ratios; expected a file for each"):
         evaluate_ranker(TableRanker(), QUESTIONS, SETTINGS, trec_run=str(tmp_path / "one"))
+    ranker, blank = TableRanker(), QUESTIONS[0]._replace(id="q 1")
+    with pytest.raises(DataError, match="the id holds white space"):
+        evaluate_ranker(ranker, [blank], trec_run=str(tmp_path / "one"))
+    assert not ranker.calls
 
 
 def test_what_an_evaluation_refuses():

@@ -63,11 +63,18 @@ def test_a_rule_for_each_stage():
         ((3, [0.3]), "1 values; expected a number, or one for each of 3 stages"),
         ((3, [0.1, 0.2, 0.3, 0.4]), "4 values"),
         ((1, []), "0 values"),
+        ((2, np.float32(1)), "drop_ratio: .*1.0.*; expected a number from 0"),
+        ((2, {3: 1}.keys), "drop_ratio: .*; expected a number"),
     ],
 )
 def test_rules_that_are_refused(arguments, message):
     with pytest.raises(OptionError, match=message):
         check_drops(*arguments)
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert check_drops(2, np.float32(0.25)) == check_drops(2, 0.25)
+    assert check_drops(3, keep=np.int64(5)) == check_drops(3, keep=[5, 5])
 
 
 def test_what_is_below_a_relevance_is_dropped_but_for_the_best():

@@ -184,6 +184,10 @@ def test_digests_are_checked(tmp_path):
     (path / "tokens.bin").write_bytes(b"\x01\x00\x02\x01\xff\x7f")
     with pytest.raises(DataError, match="tokens.bin: SHA-256 [0-9a-f]{64}; expected [0-9a-f]{64}"):
         open_folder(path).check("tokens")
+    meta = json.loads((path / "meta.json").read_text())
+    (path / "meta.json").write_text(json.dumps({**meta, "sha256": "x"}))
+    with pytest.raises(DataError, match="or one that is not whole"):
+        open_folder(path)
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left"), KeyboardInterrupt()])

@@ -22,6 +22,7 @@ from wqa.errors import RunDirectoryError
 from wqa.io.parameter_files import read_array, read_layout
 from wqa.systems.load import load_ranker
 from wqa.systems.quantize import quantize
+from wqa.systems.run_directory import load_verifier
 
 PLAIN = 0xF993FAC9
 
@@ -191,6 +192,11 @@ def test_a_run_without_digests_loads(run):
     load_ranker(run)
     assert "sha256" not in read_config(DATA / "run_0_2_0")
     load_ranker(DATA / "run_0_2_0")
+
+
+def test_a_fine_tuned_classifier_is_no_verifier():
+    with pytest.raises(RunDirectoryError, match="a fine-tuned classifier, which is a ranker"):
+        load_verifier(DATA / "tiny_bert")
 
 
 def test_a_training_killed_before_its_digests_loads_and_resumes(

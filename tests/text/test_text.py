@@ -88,8 +88,8 @@ def test_questions_that_cannot_be_encoded(bert):
             inputs.encode(question, ["x"])
     with pytest.raises(InputError, match="the candidate list is empty"):
         inputs.encode("who ?", [])
-    with pytest.raises(InputError, match="whole characters"):
-        inputs.encode("who ?", ["fine", "half \ud83d"])
+    with pytest.raises(InputError, match=r"question 'Q9': 'half \\ud83d'; .* whole characters"):
+        inputs.encode("who ?", ["fine", "half \ud83d"], name="Q9")
     with pytest.raises(InputError, match="list of strings"):
         inputs.encode("who ?", "one string")
     with pytest.raises(OptionError, match="max_length: 19; expected at least 20 tokens"):

@@ -168,6 +168,7 @@ def _of_runs(options: argparse.Namespace) -> Any:
     from wqa.evaluation import evaluate_ranker
     from wqa.evaluation.comparison import compare_rankers, evaluate_seeds
     from wqa.systems.load import load_ranker
+    from wqa.text import naming_file
 
     given = values_of(options, "filter", "metrics", "ties")
     if options.seeds or len(options.runs) > 1:
@@ -181,18 +182,21 @@ def _of_runs(options: argparse.Namespace) -> Any:
         rankers = _load(options, settings)
         questions = list(read_questions(options.data))
         evaluation: Any = evaluate_seeds if options.seeds else compare_rankers
-        return evaluation(rankers, questions, progress=True, **given)
+        with naming_file(options.data):
+            return evaluation(rankers, questions, progress=True, **given)
     [run] = options.runs
     questions = list(read_questions(options.data))
-    return evaluate_ranker(
-        load_ranker(run, **ranking_options(options)),
-        questions,
-        settings_by_name(options.drop_rows, run) or None,
-        progress=True,
-        describe=_description(options),
-        **given,
-        **values_of(options, "per_exit", "trec_run", "trec_qrels", "total"),
-    )
+    ranker = load_ranker(run, **ranking_options(options))
+    with naming_file(options.data):
+        return evaluate_ranker(
+            ranker,
+            questions,
+            settings_by_name(options.drop_rows, run) or None,
+            progress=True,
+            describe=_description(options),
+            **given,
+            **values_of(options, "per_exit", "trec_run", "trec_qrels", "total"),
+        )
 
 
 def _description(options: argparse.Namespace) -> Any:

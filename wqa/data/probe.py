@@ -17,7 +17,7 @@ from wqa.config.encoders import SIMILARITIES
 from wqa.config.training import PRECISIONS
 from wqa.errors import OptionError, RunDirectoryError, shorten
 from wqa.io.encoder_directories import INSTALLED
-from wqa.io.files import PathLike
+from wqa.io.files import TAR_DAMAGE, PathLike
 
 #: Names of the baselines, as they stand where a run is expected.
 BASELINE_NAMES = (
@@ -151,7 +151,7 @@ def probe(run: PathLike, folder: PathLike = "") -> Probe:
                 return Probe("file", path)
             return Probe("huggingface" if tarfile.is_tarfile(path) else "", path)
         config = read_json(path / "config.json")
-    except (OSError, ValueError):  # such as a name that is too long
+    except TAR_DAMAGE:  # a damaged file, no file, or a name that is too long
         return Probe("", path)
     kind = ""
     if not isinstance(config, dict):

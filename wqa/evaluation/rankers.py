@@ -19,7 +19,7 @@ from wqa.data.records import chosen_filter, filter_and_note
 from wqa.errors import OptionError
 from wqa.evaluation.evaluate import check_total, evaluate
 from wqa.evaluation.metrics import METRICS
-from wqa.evaluation.trec import by_document_id, ties_of, write_qrels, write_run
+from wqa.evaluation.trec import by_document_id, check_run_ids, ties_of, write_qrels, write_run
 from wqa.io.progress import with_bar
 
 
@@ -173,7 +173,9 @@ def evaluate_ranker(
     if per_exit and not ranker.capabilities.exits:
         problem = f"a ranker without exits ({ranker.capabilities.system})"
         raise OptionError("per_exit", problem, "a ranker with exits")
-    if trec_qrels:  # before the ranking, as it checks the ids that a run has too
+    for question in judged if trec_run else ():
+        check_run_ids(question)
+    if trec_qrels:
         write_qrels(trec_qrels, judged)
     rows = []
     for name, setting in settings.items():

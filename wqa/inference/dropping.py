@@ -10,7 +10,8 @@ every candidate.
 from __future__ import annotations
 
 import math
-from typing import List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
+import numbers
+from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
@@ -95,11 +96,12 @@ def _one_a_stage(
     values: Union[None, T, Sequence[Optional[T]]], stages: int, name: str
 ) -> List[Optional[T]]:
     """Entries of all stages; that of the last is None where it is left out."""
-    if values is None or isinstance(values, (bool, int, float)):
+    if values is None or isinstance(values, numbers.Real):
         return [values] * stages
-    entries = list(values)  # type: ignore[arg-type]
-    if isinstance(values, str) or len(entries) not in (stages - 1, stages) or not entries:
-        problem = shorten(values) if isinstance(values, str) else f"{len(entries)} values"
+    is_list = isinstance(values, Iterable) and not isinstance(values, str)
+    entries = list(values) if is_list else []  # type: ignore[arg-type]
+    if len(entries) not in (stages - 1, stages) or not entries:
+        problem = f"{len(entries)} values" if is_list else shorten(values)
         raise OptionError(name, problem, f"a number, or one for each of {stages} stages")
     return entries if len(entries) == stages else [*entries, None]
 
@@ -114,7 +116,7 @@ def _drop(ratio: Optional[float], keep: Optional[int], below: Optional[float]) -
         if name == "keep":
             check_range(name, value, 1)
             return Drop(keep=int(value))
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
         if not is_number or not 0 <= value < 1 or np.float32(value) == 1:
             hint = "to keep 5 candidates, give keep=5" if name == "drop_ratio" else ""
             expected = "a number from 0 up to, not including, 1"

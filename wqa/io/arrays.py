@@ -110,6 +110,7 @@ class ArrayFolder:
         try:
             self.meta: Dict[str, Any] = read_json(self.path / "meta.json")
             sizes, stored_version = dict(self.meta["files"]), self.meta["format"]
+            self._digests = dict(self.meta["sha256"])
             if MARK in self.meta and not _is_of_kind(self.meta, kind):  # version 0.2 has none
                 raise ValueError("a folder of another kind")
             if not all(type(self.meta[name]) is int and self.meta[name] >= 0 for name in facts):
@@ -162,7 +163,7 @@ class ArrayFolder:
 
     def check(self, name: str) -> None:
         """Read an array once, and compare its digest with that of ``meta.json``."""
-        path, expected = self.path / file_of(name), self.meta.get("sha256", {}).get(name)
+        path, expected = self.path / file_of(name), self._digests.get(name)
         digest = sha256(path)
         if digest != expected:
             raise DataError(path, f"SHA-256 {digest}", expected, self._hint)

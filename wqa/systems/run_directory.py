@@ -69,15 +69,14 @@ def load_run(
     check_engine(engine)
     folder = source.path
     if source.kind == "huggingface":
+        _check_kind(folder, "a fine-tuned classifier", "scores", computes or "scores")
         return _load_classifier(folder, engine, long_questions)
     if source.kind != "run":
         raise _no_run(source, expected)
     config = read_run_config(folder / "config.json")
-    actual = own_config(folder, config).computes if computes else ""
-    if actual != computes:
-        what, use = KINDS[actual]
-        problem = f"a run of the system {config.system}, which is {what}"
-        raise RunDirectoryError(folder, problem, KINDS[computes][0], f"{use}, or name another run")
+    if computes:
+        actual = own_config(folder, config).computes
+        _check_kind(folder, f"a run of the system {config.system}", actual, computes)
     check_finished(folder, config)
     with ThreadPoolExecutor(1) as thread:
         weights = thread.submit(check_digest, folder / "model.params", config.sha256)
@@ -91,6 +90,14 @@ def load_run(
     )
     inputs = load_inputs(folder, config.backbone, make, _HINT)
     return LoadedRun(config, inputs, network, engine, quantized)
+
+
+def _check_kind(folder: pathlib.Path, found: str, actual: str, computes: str) -> None:
+    """Check that a network computes what it has to, both keys of `KINDS`."""
+    if actual != computes:
+        what, use = KINDS[actual]
+        problem, hint = f"{found}, which is {what}", f"{use}, or name another run"
+        raise RunDirectoryError(folder, problem, KINDS[computes][0], hint)
 
 
 def _no_run(source: Probe, expected: str) -> RunDirectoryError:

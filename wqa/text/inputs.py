@@ -217,16 +217,14 @@ class PairInputs:
         """
         question_end = 1 + len(question_ids)
         boundary = question_end + self.form.separators
-        length = boundary + len(candidate_ids) + 1
-        token_ids = np.empty(length, dtype=np.int32)
+        token_ids = np.empty(boundary + len(candidate_ids) + 1, dtype=np.int32)
         separator = self.tokenizer.separator_id
         token_ids[0] = self.tokenizer.start_id
         token_ids[1:question_end] = question_ids
         token_ids[question_end:boundary] = separator
         token_ids[boundary:-1] = candidate_ids
         token_ids[-1] = separator
-        empty = len(candidate_ids) == 0
-        return TextInput(token_ids, boundary, truncated, empty)
+        return TextInput(token_ids, boundary, truncated, len(candidate_ids) == 0)
 
     def lengths(self, questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
         """Number of tokens of pairs, special tokens included.
@@ -290,13 +288,16 @@ class PairInputs:
         if not len(candidates):
             raise refused("the candidate list is empty", "at least one candidate")
         texts = [question, *candidates]
-        whole_ids, *candidate_ids = self.tokenizer.encode(texts, self.needed)
+        try:
+            whole_ids, *candidate_ids = self.tokenizer.encode(texts, self.needed)
+        except InputError as error:
+            raise refused(error.found, error.expected) from None
         question_ids = self.fit_question(whole_ids, name or question)
         room = self._room(len(question_ids))
         truncated = [len(ids) > room for ids in candidate_ids]
         candidate_ids = [ids[:room] for ids in candidate_ids]
-        question_truncated = len(question_ids) < len(whole_ids)
-        return Segments(question_ids, candidate_ids, truncated, question_truncated)
+        is_long = len(question_ids) < len(whole_ids)
+        return Segments(question_ids, candidate_ids, truncated, is_long)
 
     def room_of(self, question: str, name: str = "") -> int:
         """Tell how many tokens of a candidate are read beside a question.

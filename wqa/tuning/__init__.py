@@ -1,7 +1,7 @@
-"""Drop ratios, which exits to use, what sequences hand on, weights of ensembles, and calibration,
-all chosen on development questions.
+"""Drop ratios, what sequences hand on, weights of ensembles, and calibration, all chosen on
+development questions.
 
-Soldaini and Moschitti 2020, section 5.5, and section 6 for the exits; Matsubara et al. 2022,
+Soldaini and Moschitti 2020, section 5.5; Matsubara et al. 2022,
 section 3.2, for the weights; Bonadiman and Moschitti 2020, section 5.4, for sequences;
 Guo et al. 2017 for calibration.
 """

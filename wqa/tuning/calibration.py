@@ -29,6 +29,7 @@ from wqa.inference.calibrated import TEMPERATURES, Calibration, calibration_path
 from wqa.inference.ranking import Ranking
 from wqa.io.files import PathLike, lock_output, sha256, write_json
 from wqa.systems.load import load_ranker
+from wqa.text import naming_file
 from wqa.tuning.replay import tuning_record
 
 
@@ -141,13 +142,15 @@ def calibrate(run: PathLike, data: PathLike, progress: bool = False, **options: 
     if kind not in ("run", ""):
         hint = "calibrate its runs, one by one" if kind == "file" else "name a run that was trained"
         raise RunDirectoryError(run, DESCRIPTIONS[kind], "a run directory", hint)
-    judged = questions_that_count(read_questions(data))
+    with naming_file(data):
+        judged = questions_that_count(read_questions(data))
     model = folder / "model.params"
     # Before it is read: a run that is replaced afterwards does not pass for the one that is ranked.
     digest = sha256(model) if model.exists() else ""
     ranker = load_ranker(folder, calibrated=False, **options)
     ranker.set_drops()
-    prepared = ranker.prepare(judged)
+    with naming_file(data):
+        prepared = ranker.prepare(judged)
     questions = prepared.questions
     with lock_output(folder):
         path = calibration_path(folder)

@@ -24,6 +24,7 @@ from wqa.inference.dropping import Drop
 from wqa.inference.ranker import Capabilities
 from wqa.io.files import PathLike, lock_output, write_json
 from wqa.systems.load import load_ranker
+from wqa.text import naming_file
 from wqa.tuning.replay import Configuration, Drops, ScoredQuestions, tuning_record
 
 #: The grid of section 5.5.
@@ -156,7 +157,8 @@ def tune(
         if not is_replayed and not (is_sequence and name == "pool"):
             raise OptionError(name, options[name], f"{replayed}, for which drops are replayed")
     choices = _choices(grid, is_sequence)
-    judged = questions_that_count(read_questions(data), filter)
+    with naming_file(data):
+        judged = questions_that_count(read_questions(data), filter)
     folder = pathlib.Path(out or (path.with_suffix(".tune") if is_sequence else path / "tune"))
     outputs = {folder if out or is_sequence else path}
     if limits or is_sequence:
@@ -170,7 +172,8 @@ def tune(
         nothing = (Drop(),) * len(drops[0])
         if max_loss is not None and nothing not in drops:
             drops.append(nothing)
-        prepared = ranker.prepare(judged)
+        with naming_file(data):
+            prepared = ranker.prepare(judged)
         configurations = ScoredQuestions(ranker, prepared.questions, progress).evaluate(drops)
         front = pareto_front(configurations, metric)
         _write(folder / "configurations.tsv", configurations, columns)

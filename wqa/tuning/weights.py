@@ -24,6 +24,7 @@ from wqa.inference.ranking import Ranking
 from wqa.io.files import PathLike, lock_output, write_json
 from wqa.io.progress import with_bar
 from wqa.systems.load import load_ranker
+from wqa.text import naming_file
 from wqa.tuning.replay import mean_metrics, padded, tuning_record
 
 #: Trials of a search by default.
@@ -117,8 +118,7 @@ def tune_weights(
     OptionError
         If an option does not fit, or ``run`` is no ensemble of at least two rankers.
     DataError
-        If a candidate has no label, all questions are over-long and skipped, or the rankers do not
-        rank the same candidates.
+        If a candidate has no label, or all questions are over-long and skipped.
     MissingDependency
         If Optuna is not installed.
     OutputLocked
@@ -134,13 +134,15 @@ def tune_weights(
     path = pathlib.Path(run)
     if ranker_file_kind(path) != "ensemble":
         raise OptionError("run", f"{run}, no file of an ensemble", 'a .json file with "ensemble"')
-    judged = questions_that_count(read_questions(data), filter)
+    with naming_file(data):
+        judged = questions_that_count(read_questions(data), filter)
     with lock_output(path):
         ranker: Any = load_ranker(path, **options)
         names = tuple(ranker.names)
         if len(names) < 2:
             raise OptionError("run", f"{run}, an ensemble of one ranker", "at least two rankers")
-        prepared = ranker.prepare(judged)
+        with naming_file(data):
+            prepared = ranker.prepare(judged)
         rankings = ranker.rank_by_each(prepared.questions)
         bar = with_bar(rankings, len(prepared.questions), "scoring", progress)
         search = _Search(list(bar), prepared.questions, ranker.combine)

@@ -174,9 +174,9 @@ class ReaderTask(Task):
         tokenizer = setup.start.tokenizer()
         network = setup.network()
         inputs = network.text_inputs(tokenizer, setup.max_length, config.long_questions)
-        questions = filter_questions(read_questions(train_file), config.train_filter)
-        bar = tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)
         with naming_file(train_file):
+            questions = filter_questions(read_questions(train_file), config.train_filter)
+            bar = tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)
             examples = SpanExamples(bar, inputs, own_config.stride, own_config.negatives)
         counts = examples.counts
         note_long_questions(counts["truncated"], counts["skipped"], train_file)
