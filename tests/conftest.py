@@ -4,6 +4,7 @@ And marks for tests that depend on the processor: `needs_onednn`, `needs_precisi
 """
 
 import contextlib
+import dataclasses
 import functools
 import gzip
 import json
@@ -22,6 +23,7 @@ import pytest
 from hypothesis import settings
 from safetensors.numpy import save_file
 
+from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import builtin_path
 
 settings.register_profile("wqa", deadline=None, derandomize=True)
@@ -31,6 +33,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before the hub's library is impo
 
 ROOT = pathlib.Path(__file__).parent.parent
 DATA = pathlib.Path(__file__).parent / "files"
+#: Sizes of networks with random parameters.
+SMALL = BackboneConfig(
+    vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
+)
 sys.path.insert(0, str(ROOT / "data_scripts"))  # the scripts import one another
 sys.path.insert(0, str(ROOT / "recipes"))
 # Tests in different folders import one another's helpers.
@@ -266,7 +272,6 @@ def write_family_encoder(folder, family):
     """A Hugging Face directory of a family, random weights in the reference's names."""
     import mxnet as mx
 
-    from wqa.config import BackboneConfig
     from wqa.pretrained.configs import to_huggingface
     from wqa.systems.export import huggingface_tensors
     from wqa.systems.pairwise.network import PairwiseTransformer
@@ -280,18 +285,8 @@ def write_family_encoder(folder, family):
         "electra_small": {"embedding_size": 8},
         "albert": {"embedding_size": 8, "shared_layers": True, "activation": "gelu_tanh"},
     }.get(family, {})
-    model = PairwiseTransformer(
-        BackboneConfig(
-            layout=layout,
-            vocab_size=1300,
-            units=16,
-            hidden_size=32,
-            num_layers=3,
-            num_heads=2,
-            max_positions=160,
-            **changes,
-        )
-    )
+    sizes = {"vocab_size": 1300, "num_layers": 3, "max_positions": 160}
+    model = PairwiseTransformer(dataclasses.replace(SMALL, layout=layout, **sizes, **changes))
     mx.random.seed(11)
     model.initialize(mx.init.Normal(0.3))
     shutil.copytree(DATA / "tokenizers" / FAMILIES[family], folder)
@@ -332,8 +327,6 @@ def new_trainer(tmp_path):
     replaces all rates of the encoder, and with ``sigma`` parameters are drawn from N(0, sigma).
     ``name`` is that of the folder.
     """
-    import dataclasses
-
     import mxnet as mx
 
     from wqa.config import TrainingConfig
@@ -369,6 +362,14 @@ def new_trainer(tmp_path):
     return make
 
 
+def with_letters(name, parent):
+    """A copy of a stored model, with a vocabulary of letters and digits."""
+    folder = shutil.copytree(DATA / name, parent / name)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz0123456789"]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    return folder
+
+
 def few_questions(path, end=9, start=0):
     """A file of some of the built-in dev questions."""
     from wqa.data import read_questions, write_questions
@@ -379,9 +380,6 @@ def few_questions(path, end=9, start=0):
 
 def dev_run(system, out, encoder="", **options):
     """Train on the built-in dev questions; options may be those of a `TrainingConfig`."""
-    import dataclasses
-
-    from wqa.config import TrainingConfig
     from wqa.systems.train import train
 
     names = {field.name for field in dataclasses.fields(TrainingConfig)} & set(options)

@@ -1,3 +1,4 @@
+import dataclasses
 import importlib.metadata
 import os
 import shutil
@@ -5,12 +6,12 @@ import shutil
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn, needs_precision, run_python
+from conftest import SMALL, needs_onednn, needs_precision, run_python
 from hypothesis import given
 from hypothesis import strategies as st
 from random_rankers import random_pairs, random_ranker
 
-from wqa.config import BackboneConfig, EngineConfig
+from wqa.config import EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.digests import forget_digests
 from wqa.engines.onednn.library import library
@@ -24,10 +25,6 @@ from wqa.systems.load import load_ranker
 from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
 from wqa.text import PairInputs, TextInput, load_tokenizer
-
-CONFIG = BackboneConfig(
-    vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
-)
 
 pytestmark = pytest.mark.onednn
 
@@ -77,18 +74,8 @@ def test_bfloat16_differs_by_its_rounding_alone(family_encoder):
 
 @needs_onednn
 def test_a_padding_token_inside_a_text_takes_no_position():
-    config = BackboneConfig(
-        vocab_size=50,
-        units=16,
-        hidden_size=32,
-        num_layers=2,
-        num_heads=2,
-        max_positions=40,
-        layout="roberta",
-        token_types=1,
-        first_position=2,
-    )
-    ranker = random_ranker(config, (1, 2))
+    config = dataclasses.replace(SMALL, layout="roberta", token_types=1, first_position=2)
+    ranker = random_ranker(config, (1, 4))
     pair = TextInput(np.array([0, 7, 1, 8, 2, 2, 9, 1, 1, 4, 2], np.int32), 6, False, False)
     slow, fast = both(ranker.network, ranker.inputs)
     [[first], [second]] = slow.rank_pairs([[pair]]), fast.rank_pairs([[pair]])
@@ -97,7 +84,7 @@ def test_a_padding_token_inside_a_text_takes_no_position():
 
 @needs_onednn
 def test_scores_do_not_depend_on_the_company_of_a_pair():
-    ranker = random_ranker(CONFIG, (1, 2, 4), engine=by("onednn"))
+    ranker = random_ranker(SMALL, (1, 2, 4), engine=by("onednn"))
     pairs = random_pairs(np.random.default_rng(1), 40, 4, 60, 200)
     [together] = ranker.rank_pairs([pairs])
     alone = [ranker.rank_pairs([[pair]])[0].exit_scores[:, 0] for pair in pairs]

@@ -6,20 +6,17 @@ import time
 
 import numpy as np
 import pytest
-from conftest import needs_onednn, run_python
+from conftest import SMALL, needs_onednn, run_python
 from hypothesis import example, given
 from hypothesis import strategies as st
 from random_rankers import random_pairs, random_ranker
 
-from wqa.config import BackboneConfig, EngineConfig
+from wqa.config import EngineConfig
 from wqa.engines.onednn.library import STREAMS
 from wqa.engines.threads import in_threads
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.text import pack_batches
 
-CONFIG = BackboneConfig(
-    vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
-)
 TOKENS = 256  # of a micro-batch; the longest input has 64
 
 
@@ -37,7 +34,7 @@ def processors():
 
 @pytest.fixture(scope="module")
 def ranker(processors):
-    return random_ranker(CONFIG, (1, 2, 4), engine=engine_of(1))
+    return random_ranker(SMALL, (1, 2, 4), engine=engine_of(1))
 
 
 def by_threads(ranker, threads):
@@ -59,7 +56,7 @@ def test_scores_do_not_depend_on_the_number_of_streams(ranker):
 
 @pytest.fixture(scope="module")
 def plan_of_two():
-    config = dataclasses.replace(CONFIG, max_positions=TOKENS)
+    config = dataclasses.replace(SMALL, max_positions=TOKENS)
     return random_ranker(config, (4,), engine=engine_of(2))._engine.plan
 
 

@@ -1,12 +1,13 @@
 """A family of encoders is its records: `Family` and `HuggingFaceNames`, and nothing else."""
 
+import dataclasses
 import json
 
 import mxnet as mx
 import numpy as np
 import pytest
 import tokenizers
-from conftest import DATA
+from conftest import DATA, SMALL
 from safetensors.numpy import load_file, save_file
 
 from wqa.config import FAMILIES, BackboneConfig, read_run_config
@@ -70,19 +71,9 @@ def new_encoder(new_family, tmp_path):
     vocabulary = {word: number for number, word in enumerate([*SPECIALS, "<unknown>", *words])}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, "<unknown>"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    config = BackboneConfig(
-        layout="new",
-        vocab_size=len(vocabulary),
-        units=16,
-        hidden_size=32,
-        num_layers=3,
-        num_heads=2,
-        max_positions=40,
-        token_types=1,
-        embedding_size=12,
-        first_position=3,
-        shared_layers=True,
-    )
+    sizes = {"vocab_size": len(vocabulary), "num_layers": 3, "embedding_size": 12}
+    form = {"layout": "new", "token_types": 1, "first_position": 3, "shared_layers": True}
+    config = dataclasses.replace(SMALL, **sizes, **form)
     mx.random.seed(3)
     model = PairwiseTransformer(config)
     model.initialize(mx.init.Normal(0.3))

@@ -6,7 +6,7 @@ import shutil
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, dev_run, make_tar, values_of
+from conftest import DATA, dev_run, make_tar, values_of, with_letters
 from safetensors.numpy import load_file, save_file
 
 from wqa.data import builtin_path
@@ -166,11 +166,7 @@ def test_an_encoder_without_a_classifier(tiny_encoder, tmp_path):
 @pytest.fixture
 def checked(tmp_path):
     """The tiny BERT whose outputs are stored, with a vocabulary."""
-    folder = tmp_path / "tiny_bert"
-    shutil.copytree(DATA / "tiny_bert", folder)
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz0123456789"]
-    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
-    return folder
+    return with_letters("tiny_bert", tmp_path)
 
 
 def test_a_vocabulary_that_does_not_fit(checked, tmp_path, refusal):

@@ -1,5 +1,6 @@
 """Knowledge distillation: its losses by hand, teachers' scores, and trainings of students."""
 
+import dataclasses
 import math
 import shutil
 import types
@@ -7,7 +8,7 @@ import types
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import logged
+from conftest import SMALL, logged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mxnet import autograd
@@ -15,7 +16,7 @@ from test_cascade_training import arrays
 from test_schedules import stop_after
 
 from wqa.cli import main
-from wqa.config import BackboneConfig, TrainingConfig, read_run_config
+from wqa.config import TrainingConfig, read_run_config
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.scores import COUNTS, TYPES, StoredScores, candidate_keys, scores_output
 from wqa.errors import DataError
@@ -100,17 +101,8 @@ def test_log_odds_give_the_loss_of_two_outputs(student, teacher, label, alpha, t
 
 def make_task(system, teachers=3, teaching="sum", **options):
     """A task on random parameters without dropout, and a batch with teachers' scores."""
-    backbone = BackboneConfig(
-        vocab_size=12,
-        units=8,
-        hidden_size=16,
-        num_layers=3,
-        num_heads=2,
-        max_positions=16,
-        dropout=0.0,
-        attention_dropout=0.0,
-        head_dropout=0.0,
-    )
+    dropout = {"dropout": 0.0, "attention_dropout": 0.0, "head_dropout": 0.0}
+    backbone = dataclasses.replace(SMALL, num_layers=3, max_positions=16, **dropout)
     network = build_network(system, backbone, **options)
     mx.random.seed(1)
     network.initialize(mx.init.Normal(0.5))

@@ -6,9 +6,9 @@ import shutil
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import dev_run, needs_onednn, needs_precision
+from conftest import SMALL, dev_run, needs_onednn, needs_precision
 
-from wqa.config import BACKBONES, BackboneConfig, EngineConfig
+from wqa.config import BACKBONES, EngineConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import forget_digests
 from wqa.errors import OptionError, RunDirectoryError
@@ -22,9 +22,6 @@ from wqa.text import PairInputs, load_tokenizer
 
 pytestmark = pytest.mark.onednn
 
-SMALL = BackboneConfig(
-    vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
-)
 #: Shapes of students on an encoder of three layers, with and without early exits.
 SHAPES = [
     {},

@@ -2,12 +2,11 @@
 
 import json
 import re
-import shutil
 
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, logged
+from conftest import DATA, logged, with_letters
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
@@ -206,11 +205,7 @@ def test_the_network_is_a_dense_layer_on_every_position():
 @pytest.fixture
 def bert_reader(tmp_path):
     """A tiny model for question answering of the reference library, with a vocabulary."""
-    folder = tmp_path / "bert_reader"
-    shutil.copytree(DATA / "tiny_bert_reader", folder)
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz0123456789"]
-    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
-    return folder
+    return with_letters("tiny_bert_reader", tmp_path)
 
 
 def test_a_converted_model_computes_the_references_logits_and_reads(bert_reader, tmp_path, capsys):
