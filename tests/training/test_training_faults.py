@@ -169,7 +169,7 @@ def test_damaged_lines_of_metrics_are_dropped(tiny_encoder, few, tmp_path):
     interrupted(tiny_encoder, few, out)
     path = out / "metrics.jsonl"
     lines = path.read_bytes().splitlines()
-    lines[1:1] = [b"", b"\xff\xfe"]
+    lines[1:1] = [b"", b"\xff\xfe", b"[]", b"{}", b'{"update": null}']
     path.write_bytes(b"\n".join(lines) + b'\n{"upda')
     trained(tiny_encoder, few, out, resume=True)
     assert logged(out, "update") == [1, 2, 3, 4, 5, 6]

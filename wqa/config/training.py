@@ -218,7 +218,7 @@ class TrainingConfig:
         "training questions to use: all; no-all-negative, those with an answer; clean, those with "
         "both an answer and a wrong candidate",
     )
-    dev_filter: str = option("no-all-negative", "those of dev to score")
+    dev_filter: str = option("no-all-negative", "development questions to score")
     long_questions: str = option("error", "questions that leave a candidate fewer than 16 tokens")
     teachers: Tuple[str, ...] = option(
         (), "teachers to learn from: folders of `wqa score`, separated by commas"

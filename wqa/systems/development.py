@@ -49,7 +49,9 @@ class Development:
     system: str
     own_config: Any
     config: TrainingConfig
-    _questions: List[Question] = dataclasses.field(default_factory=list, init=False, repr=False)
+    _questions: List[Question] = dataclasses.field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     @property
     def engine(self) -> EngineConfig:

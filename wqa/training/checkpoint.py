@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import math
 import os
 import pathlib
 import shutil
@@ -194,6 +193,10 @@ def load_optimizer(optimizer: AdamTrainer, path: pathlib.Path) -> None:
     optimizer.restore(record["updates"], states)
 
 
+def _has_update(line: Any) -> bool:
+    return isinstance(line, dict) and isinstance(line.get("update"), int)
+
+
 class MetricsFile:
     """The file ``metrics.jsonl`` of a run directory: one JSON object a line."""
 
@@ -206,7 +209,7 @@ class MetricsFile:
         for line in self.path.read_bytes().splitlines() if self.path.exists() else ():
             with contextlib.suppress(ValueError):
                 lines.append(parse_json(line))
-        return [line for line in lines if isinstance(line, dict)]
+        return [line for line in lines if _has_update(line)]
 
     def append(self, line: Dict[str, Any]) -> None:
         """Append a line."""
@@ -216,6 +219,6 @@ class MetricsFile:
     def keep_until(self, update: int) -> None:
         """Delete the lines after an update, and those that were not written completely."""
         if self.path.exists():
-            kept = [line for line in self.lines() if line.get("update", math.inf) <= update]
+            kept = [line for line in self.lines() if line["update"] <= update]
             with atomic_writer(self.path) as file:
                 file.writelines(json.dumps(line) + "\n" for line in kept)
