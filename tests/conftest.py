@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import gzip
+import importlib.util
 import json
 import os
 import pathlib
@@ -184,6 +185,14 @@ def run_python(*arguments, variables=(), **options):
     return subprocess.run(command, env=child_environment(**dict(variables)), **options)
 
 
+def load_module(path):
+    """A Python file, which is in no package, as a module of its own."""
+    spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def script_result(script, *arguments):
     """Exit status, output and messages of a Python script, which runs in this process."""
     return captured(run_script, str(script), *map(str, arguments))
@@ -247,6 +256,20 @@ def values_of(block):
     """Parameters of a block by name, as arrays."""
     parameters = block._collect_params_with_prefix().items()
     return {name: item.data(item.list_ctx()[0]).asnumpy() for name, item in parameters}
+
+
+def gradients_of(block):
+    """Gradients of a block's parameters by name, as arrays."""
+    parameters = block._collect_params_with_prefix().items()
+    return {name: item.grad().asnumpy() for name, item in parameters}
+
+
+def assert_same(first, second):
+    """Two blocks have the same parameters, to the bit."""
+    first, second = values_of(first), values_of(second)
+    assert list(first) == list(second)
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
 def contents(folder):
@@ -397,6 +420,14 @@ def tiny_run(tmp_path_factory, tiny_encoder):
 
 
 @pytest.fixture(scope="session")
+def exported(tmp_path_factory, tiny_run):
+    """The graphs of `tiny_run` for ONNX Runtime."""
+    out = tmp_path_factory.mktemp("exported") / "cascade"
+    assert wqa("export", tiny_run, out, "--format", "onnx") == 0
+    return out
+
+
+@pytest.fixture(scope="session")
 def dcbert_run(tmp_path_factory, tiny_encoder):
     """A DC-BERT after one update. It reads 40 tokens of a document and 32 of a question."""
     settings = {"max_updates": 1, "warmup_updates": 0, "tokens_per_batch": 400}
@@ -444,8 +475,13 @@ def shared_corpus(name):
 
 
 @pytest.fixture(scope="session")
-def wikiqa_archive():
-    return shared_corpus("wikiqa")
+def wikiqa_files(tmp_path_factory):
+    """Folder of WikiQA as its script writes it."""
+    import wikiqa
+
+    out = tmp_path_factory.mktemp("corpora") / "wikiqa"
+    assert wikiqa.main(["--archive", str(shared_corpus("wikiqa")), "--out", str(out)]) == 0
+    return out
 
 
 @pytest.fixture(scope="session")

@@ -1,21 +1,16 @@
 """Figures of the pages come from files, and claims from intervals: `recipes/tables.py`."""
 
-import importlib.util
 import re
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, load_module
 
 from wqa.errors import DataError
 
 
 @pytest.fixture
 def tables():
-    path = ROOT / "recipes" / "tables.py"
-    spec = importlib.util.spec_from_file_location("tables", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_module(ROOT / "recipes" / "tables.py")
 
 
 def test_the_pages_are_what_their_sources_give(tables, capsys):

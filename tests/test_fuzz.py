@@ -1,9 +1,7 @@
 """Readers of files from elsewhere: what `make fuzz` starts from, and what it once found."""
 
-import importlib.util
-
 import pytest
-from conftest import DATA, ROOT
+from conftest import DATA, ROOT, load_module
 
 from wqa.errors import WqaError
 
@@ -12,11 +10,7 @@ FOUND = sorted((DATA / "fuzz").glob("*/*"))
 
 @pytest.fixture(scope="module")
 def targets():
-    path = ROOT / "tests" / "fuzz" / "targets.py"
-    spec = importlib.util.spec_from_file_location("targets", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_module(ROOT / "tests" / "fuzz" / "targets.py")
 
 
 def test_a_reader_reads_what_it_starts_from(targets, tmp_path):

@@ -1,19 +1,14 @@
 """The modules and the log of `make mutants`."""
 
 import argparse
-import importlib.util
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, load_module
 
 
 @pytest.fixture
 def mutation():
-    path = ROOT / "tests" / "mutation" / "run.py"
-    spec = importlib.util.spec_from_file_location("mutation_run", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_module(ROOT / "tests" / "mutation" / "run.py")
 
 
 def test_modules_and_their_tests_are_there(mutation):

@@ -42,6 +42,11 @@ class TwoExits(Ranker):
             yield cascade_ranking(scores, (Drop(0.5), Drop()), (1, 2))
 
 
+def reranker(library, *arguments, **options):
+    """The reranker of a library, which is imported where it is installed."""
+    return importlib.import_module(f"wqa.adapters.{library}").Reranker(*arguments, **options)
+
+
 def assert_follows(scores):
     """Scores of `RANKED`: strictly decreasing, in [0, 1], the blank candidate's 0."""
     assert all(first > second for first, second in zip(scores, scores[1:]))
@@ -63,11 +68,9 @@ def frame(rows, columns=("qid", "query", "docno", "text")):
 
 
 def test_pyterrier_ranks_each_query_by_relevance(pyterrier):
-    from wqa.adapters.pyterrier import Reranker
-
     rows = [["q2", "second", "x1", "d"], *(["q1", "first", f"d{t}", t] for t in "dcba ")]
     rows.insert(3, ["q2", "second", "x2", "b"])  # rows of the queries are mixed
-    out = Reranker(TwoExits())(frame(rows))
+    out = reranker("pyterrier", TwoExits())(frame(rows))
     assert out.columns.tolist() == ["qid", "query", "docno", "text", "score", "rank"]
     assert out["qid"].tolist() == ["q2"] * 2 + ["q1"] * 5
     assert out["text"].tolist() == ["b", "d", *RANKED]
@@ -80,12 +83,10 @@ def test_pyterrier_ranks_each_query_by_relevance(pyterrier):
 
 
 def test_pyterrier_reads_the_order_of_retrieval_and_replaces_its_scores(pyterrier):
-    from wqa.adapters.pyterrier import Reranker
-
     columns = ("qid", "rank", "query", "docno", "passage", "score", "url")
     rows = [["q", 1, "first", 7, "b", 2.0, "u1"], ["q", 0, "first", "D 8", "a", 3.0, "u2"]]
     ranker = TwoExits()
-    out = Reranker(ranker, text_field="passage").transform(frame(rows, columns))
+    out = reranker("pyterrier", ranker, text_field="passage").transform(frame(rows, columns))
     [question] = ranker.questions
     assert question.id == "q" and question.question == "first"
     assert [(c.id, c.text) for c in question.candidates] == [("D 8", "a"), ("7", "b")]
@@ -95,10 +96,8 @@ def test_pyterrier_reads_the_order_of_retrieval_and_replaces_its_scores(pyterrie
 
 
 def test_pyterrier_stands_in_a_pipeline_and_an_experiment(pyterrier):
-    from wqa.adapters.pyterrier import Reranker
-
     retrieved = frame([["1", f"d{t}", t, 1.0] for t in "dcba"], ("qid", "docno", "text", "score"))
-    pipeline = pyterrier.Transformer.from_df(retrieved) >> Reranker(TwoExits()) % 3
+    pipeline = pyterrier.Transformer.from_df(retrieved) >> reranker("pyterrier", TwoExits()) % 3
     out = pipeline.search("first")
     assert out["docno"].tolist() == ["db", "da", "dc"]
     topics = frame([["1", "first"]], ("qid", "query"))
@@ -108,9 +107,7 @@ def test_pyterrier_stands_in_a_pipeline_and_an_experiment(pyterrier):
 
 
 def test_pyterrier_describes_the_columns_without_ranking(pyterrier):
-    from wqa.adapters.pyterrier import Reranker
-
-    rerank = Reranker(TwoExits())
+    rerank = reranker("pyterrier", TwoExits())
     columns = ["qid", "query", "docno", "text"]
     assert pyterrier.inspect.transformer_outputs(rerank, columns) == [*columns, "score", "rank"]
     empty = rerank(frame([]))
@@ -120,18 +117,14 @@ def test_pyterrier_describes_the_columns_without_ranking(pyterrier):
 
 
 def test_pyterrier_refuses_a_document_without_a_text(pyterrier):
-    from wqa.adapters.pyterrier import Reranker
-
     rows = [["q", "first", "d1", "a"], ["q", "first", "d2", None]]
     with pytest.raises(DataError, match="query 'q', document 'd2': text is None; .*get_text"):
-        Reranker(TwoExits())(frame(rows))
+        reranker("pyterrier", TwoExits())(frame(rows))
 
 
 def test_pyterrier_refuses_a_query_without_a_text(pyterrier):
-    from wqa.adapters.pyterrier import Reranker
-
     with pytest.raises(DataError, match="query 'q': query is None; expected its text"):
-        Reranker(TwoExits())(frame([["q", None, "d1", "a"]]))
+        reranker("pyterrier", TwoExits())(frame([["q", None, "d1", "a"]]))
 
 
 # LangChain
@@ -146,9 +139,7 @@ def documents():
 
 
 def test_langchain_ranks_copies_of_documents(documents):
-    from wqa.adapters.langchain import Reranker
-
-    rerank = Reranker(ranker=TwoExits())
+    rerank = reranker("langchain", ranker=TwoExits())
     ranked = rerank.compress_documents(documents, "first")
     assert [document.page_content for document in ranked] == RANKED
     assert [document.id for document in ranked] == [f"d{text}" for text in RANKED]
@@ -159,24 +150,20 @@ def test_langchain_ranks_copies_of_documents(documents):
 
 
 def test_langchain_returns_the_first_documents_also_asynchronously(documents):
-    from wqa.adapters.langchain import Reranker
-
-    rerank = Reranker(ranker=TwoExits(), top_n=2)
+    rerank = reranker("langchain", ranker=TwoExits(), top_n=2)
     ranked = asyncio.run(rerank.acompress_documents(documents, "first"))
     assert [document.page_content for document in ranked] == RANKED[:2]
-    whole = Reranker(ranker=TwoExits()).compress_documents(documents, "first")
+    whole = reranker("langchain", ranker=TwoExits()).compress_documents(documents, "first")
     assert ranked == whole[:2]
 
 
 def test_langchain_refuses_what_cannot_rank(documents):
-    from wqa.adapters.langchain import Reranker
-
     with pytest.raises(ValueError, match="top_n"):
-        Reranker(ranker=TwoExits(), top_n=0)
+        reranker("langchain", ranker=TwoExits(), top_n=0)
     with pytest.raises(ValueError, match="ranker"):
-        Reranker(ranker="runs/cascade")
+        reranker("langchain", ranker="runs/cascade")
     with pytest.raises(InputError, match="the question is empty"):
-        Reranker(ranker=load_ranker("wo")).compress_documents(documents, " ")
+        reranker("langchain", ranker=load_ranker("wo")).compress_documents(documents, " ")
 
 
 # LlamaIndex
@@ -192,9 +179,7 @@ def nodes():
 
 
 def test_llamaindex_ranks_nodes(nodes):
-    from wqa.adapters.llamaindex import Reranker
-
-    rerank = Reranker(ranker=TwoExits())
+    rerank = reranker("llamaindex", ranker=TwoExits())
     ranked = rerank.postprocess_nodes(nodes, query_str="first")
     assert [node.text for node in ranked] == RANKED
     assert_follows([node.score for node in ranked])
@@ -204,21 +189,17 @@ def test_llamaindex_ranks_nodes(nodes):
 
 
 def test_llamaindex_returns_the_first_nodes_also_asynchronously(nodes):
-    from wqa.adapters.llamaindex import Reranker
-
-    rerank = Reranker(ranker=TwoExits(), top_n=2)
+    rerank = reranker("llamaindex", ranker=TwoExits(), top_n=2)
     ranked = asyncio.run(rerank.apostprocess_nodes(nodes, query_str="first"))
     assert [node.text for node in ranked] == RANKED[:2]
     assert "ranker" not in rerank.to_dict()  # LlamaIndex writes components as JSON
 
 
 def test_llamaindex_refuses_what_cannot_rank(nodes):
-    from wqa.adapters.llamaindex import Reranker
-
     with pytest.raises(ValueError, match="top_n"):
-        Reranker(ranker=TwoExits(), top_n=0)
+        reranker("llamaindex", ranker=TwoExits(), top_n=0)
     with pytest.raises(InputError, match="query_bundle: there is none"):
-        Reranker(ranker=TwoExits()).postprocess_nodes(nodes)
+        reranker("llamaindex", ranker=TwoExits()).postprocess_nodes(nodes)
 
 
 # The package
@@ -251,19 +232,16 @@ def test_an_adapter_gives_the_ranking_of_a_trained_cascade(name, tiny_run):
 
 
 def adapted_pyterrier(ranker, question, texts):
-    from wqa.adapters.pyterrier import Reranker
-
     rows = [["q", question, f"d{number}", text] for number, text in enumerate(texts)]
-    return Reranker(ranker)(frame(rows)).sort_values("score", ascending=False)["text"].tolist()
+    ranked = reranker("pyterrier", ranker)(frame(rows))
+    return ranked.sort_values("score", ascending=False)["text"].tolist()
 
 
 def adapted_langchain(ranker, question, texts):
     from langchain_core.documents import Document
 
-    from wqa.adapters.langchain import Reranker
-
     documents = [Document(text) for text in texts]
-    ranked = Reranker(ranker=ranker).compress_documents(documents, question)
+    ranked = reranker("langchain", ranker=ranker).compress_documents(documents, question)
     ranked.sort(key=lambda document: -document.metadata["relevance_score"])
     return [document.page_content for document in ranked]
 
@@ -271,10 +249,8 @@ def adapted_langchain(ranker, question, texts):
 def adapted_llamaindex(ranker, question, texts):
     from llama_index.core.schema import NodeWithScore, TextNode
 
-    from wqa.adapters.llamaindex import Reranker
-
     nodes = [NodeWithScore(node=TextNode(text=text)) for text in texts]
-    ranked = Reranker(ranker=ranker).postprocess_nodes(nodes, query_str=question)
+    ranked = reranker("llamaindex", ranker=ranker).postprocess_nodes(nodes, query_str=question)
     return [node.text for node in sorted(ranked, key=lambda node: -node.score)]
 
 

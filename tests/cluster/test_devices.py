@@ -83,7 +83,9 @@ def test_a_training_on_several_devices_is_evaluated_on_the_first(ctx):
     assert evaluation_engine("auto", ctx).ctx == "gpu:1"
 
 
-@pytest.mark.parametrize("ctx", ["", "gpu:", "gpu:3-1", "gpu:0,cpu:1", "gpu:0,gpu:0", "gpu:0,", 1])
+@pytest.mark.parametrize(
+    "ctx", ["", "tpu", "gpu:", "gpu:x", "gpu:3-1", "gpu:0,cpu:1", "gpu:0,gpu:0", "gpu:0,", 1]
+)
 def test_what_is_no_device_is_refused(ctx):
     with pytest.raises(DeviceError, match="expected cpu, gpu:0"):
         device_numbers(ctx)

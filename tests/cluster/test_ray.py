@@ -6,7 +6,8 @@ import sys
 import types
 
 import pytest
-from conftest import contents, few_questions
+from conftest import contents
+from test_devices import data as data
 
 from wqa.cli import main
 from wqa.cluster import run_on_ray
@@ -16,11 +17,6 @@ from wqa.io.progress import StopRequest
 from wqa.systems.scores import ScoringTask, write_scores
 
 SMALL = 500
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return few_questions(tmp_path_factory.mktemp("questions") / "few.jsonl")
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_the_command_line_says_it(library, said, tmp_path):
 
 def test_a_device_that_the_driver_does_not_show(monkeypatch):
     monkeypatch.setattr(runtime, "gpu_count", lambda: 0)
-    with pytest.raises(DeviceError, match=re.escape("install MXNet for GPUs")):
+    with pytest.raises(DeviceError, match="shows 0 GPUs.*install MXNet for GPUs"):
         parse_devices("gpu:0")
     monkeypatch.setattr(runtime.mx.runtime.Features, "is_enabled", lambda self, name: True)
     with pytest.raises(DeviceError, match="nvidia-smi") as caught:

@@ -15,7 +15,7 @@ from wqa.data.word_vectors import (
     read_word_vectors,
     write_word_vectors,
 )
-from wqa.errors import DataError, OptionError, StorageError
+from wqa.errors import DataError, StorageError
 
 META = {"kind": "glove", "source": "glove.txt", "masks_digits": False}
 WORDS = ["the", "café", "####", "\u2028"]
@@ -60,9 +60,6 @@ def test_writing_again_keeps_the_table_and_refuses_another(folder):
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
     with pytest.raises(DataError, match="made with kind 'glove'; expected 'ppmi'"):
         write_word_vectors(folder, WordVectors(WORDS, VECTORS, {**META, "kind": "ppmi"}))
-    (folder.parent / "file").write_text("x")
-    with pytest.raises(OptionError, match="a file"):
-        write_word_vectors(folder.parent / "file", WordVectors(WORDS, VECTORS, META))
 
 
 def test_a_full_disk_leaves_no_table(tmp_path):

@@ -4,10 +4,8 @@ import functools
 import gzip
 import hashlib
 import http.server
-import io
 import json
 import pathlib
-import tarfile
 import threading
 import types
 
@@ -17,6 +15,7 @@ import pytest
 import releases
 import trecqa
 from conftest import ROOT, make_tar, script_result, write_family_encoder
+from test_paragraph_corpora import tar_of
 
 from wqa.data import read_questions
 from wqa.pretrained import load_backbone
@@ -83,13 +82,10 @@ def test_addresses_are_tried_in_turn(site, tmp_path, capsys):
 
 def test_asnq_comes_from_the_address_that_has_it(site, tmp_path, monkeypatch, capsys):
     root, url = site
-    tables = {"train": "t one\ta\t4\n", "dev": "d one\tx\t4\ne one\ty\t1\n"}
+    dev = b"d one\tx\t4\ne one\ty\t1\n"
+    tables = {"data/asnq/train.tsv": b"t one\ta\t4\n", "data/asnq/dev.tsv": dev}
     lists = {"dev": b"d one\n", "test": b"e one\n"}
-    with tarfile.open(root / "asnq.tar", "w") as tar:
-        for name, text in tables.items():
-            member = tarfile.TarInfo(f"data/asnq/{name}.tsv")
-            member.size = len(text)
-            tar.addfile(member, io.BytesIO(text.encode()))
+    (root / "asnq.tar").write_bytes(tar_of(tables))
     for folder, content in (("early", b"both lists\n"), ("now", None)):
         (root / folder).mkdir()
         for split, text in lists.items():

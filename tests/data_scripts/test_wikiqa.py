@@ -23,9 +23,8 @@ def write_tables(folder, rows=(HEADER, ROW), packed=False):
             (folder / f"WikiQA-{split}.tsv").write_bytes(raw)
 
 
-def test_published_counts(wikiqa_archive, tmp_path):
-    assert script.main(["--archive", str(wikiqa_archive), "--out", str(tmp_path)]) == 0
-    stats = json.loads((tmp_path / "stats.json").read_text())
+def test_published_counts(wikiqa_files):
+    stats = json.loads((wikiqa_files / "stats.json").read_text())
 
     def counts(split, name):
         return tuple(stats[split][name][key] for key in ("questions", "candidates", "correct"))
@@ -38,7 +37,7 @@ def test_published_counts(wikiqa_archive, tmp_path):
     assert counts("train", "all")[:2] == (2118, 20360)
     assert counts("dev", "clean")[:2] == (122, 1126)
     assert counts("test", "clean")[:2] == (237, 2341)
-    questions = list(read_questions(tmp_path / "train.jsonl"))
+    questions = list(read_questions(wikiqa_files / "train.jsonl"))
     assert questions[0].id == "Q1" and questions[0].labels == (0, 0, 0, 1, 0)
     assert len(questions) == 2118
     collection = stats["collection"]

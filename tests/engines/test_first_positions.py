@@ -3,7 +3,7 @@
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn
+from conftest import gradients_of, needs_onednn
 from mxnet import autograd
 from test_gradients import DRY, FAMILIES, SIZE, assert_close, batch_of, masks_of, network
 
@@ -39,9 +39,8 @@ def first_rows(model, depth, count, engine=None, seed=0, shift=0.0):
         loss = (rows * weights).sum()
     loss.backward()
     mx.nd.waitall()
-    parameters = layers._collect_params_with_prefix()
-    computed = {name: item.grad().asnumpy() for name, item in parameters.items()}
-    return loss.asscalar(), rows.asnumpy(), {**computed, "hidden": hidden.grad.asnumpy()}, direction
+    computed = {**gradients_of(layers), "hidden": hidden.grad.asnumpy()}
+    return loss.asscalar(), rows.asnumpy(), computed, direction
 
 
 def engine_of(model, kind="float32"):
@@ -105,9 +104,7 @@ def marked_rows(model, marks, engine=None):
         loss = (rows * weights).sum()
     loss.backward()
     mx.nd.waitall()
-    computed = {name: item.grad() for name, item in layers._collect_params_with_prefix().items()}
-    computed["hidden"] = hidden.grad
-    return rows.asnumpy(), {name: array.asnumpy() for name, array in computed.items()}
+    return rows.asnumpy(), {**gradients_of(layers), "hidden": hidden.grad.asnumpy()}
 
 
 @needs_onednn

@@ -6,7 +6,7 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn, needs_precision
+from conftest import gradients_of, needs_onednn, needs_precision
 from hypothesis import given
 from hypothesis import strategies as st
 from mxnet import autograd
@@ -68,13 +68,6 @@ def batch_of(pairs=5, length=16, padding=0, seed=0):
     return token_ids, token_types, lengths, rng.integers(0, 2, pairs).astype(np.float32)
 
 
-def gradients(model):
-    return {
-        name: parameter.grad().asnumpy()
-        for name, parameter in model._collect_params_with_prefix().items()
-    }
-
-
 def clear(model):
     for parameter in model.collect_params().values():
         parameter.zero_grad()
@@ -89,7 +82,7 @@ def backward(model, index, batch):
         loss = cross_entropy(scores, arrays[3]).mean()
     loss.backward()
     mx.nd.waitall()
-    return loss.asscalar(), gradients(model)
+    return loss.asscalar(), gradients_of(model)
 
 
 def by_mxnet(model, index, batch):

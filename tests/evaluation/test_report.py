@@ -1,7 +1,6 @@
-import importlib.util
 import json
 
-from conftest import ROOT, script_result
+from conftest import ROOT, load_module, script_result
 
 from wqa.evaluation.report import read_rows
 
@@ -48,10 +47,7 @@ def test_collecting_figures_over_seeds(tmp_path):
 
 
 def count_corpora(*arguments):
-    spec = importlib.util.spec_from_file_location("counts", ROOT / "recipes" / "counts.py")
-    counts = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(counts)
-    counts.main(*arguments)
+    load_module(ROOT / "recipes" / "counts.py").main(*arguments)
 
 
 def test_table_1_counts_the_shorter_dev_set_of_trecqa(tmp_path):
@@ -67,16 +63,13 @@ def test_table_1_counts_the_shorter_dev_set_of_trecqa(tmp_path):
         assert mine["trecqa_questions"] == theirs["trecqa_questions"]
 
 
-def test_tables_from_the_counts_of_corpora(wikiqa_archive, tmp_path):
-    import wikiqa
-
-    assert wikiqa.main(["--archive", str(wikiqa_archive), "--out", str(tmp_path / "wikiqa")]) == 0
+def test_tables_from_the_counts_of_corpora(wikiqa_files, tmp_path):
     for paper, name, columns in (
         ("cascade", "table1", ("questions", "candidates", "correct")),
         ("mhs", "table1", ("questions", "pairs", "correct")),
         ("mspp", "table5", ("questions", "candidates", "candidates_per_question")),
     ):
-        count_corpora(paper, tmp_path / f"{paper}.tsv", tmp_path)
+        count_corpora(paper, tmp_path / f"{paper}.tsv", wikiqa_files.parent)
         published = read_rows(ROOT / "recipes" / paper / "published" / f"{name}.tsv")
         for mine, theirs in zip(read_rows(tmp_path / f"{paper}.tsv"), published):
             for column in columns:

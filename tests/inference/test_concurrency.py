@@ -7,21 +7,18 @@ import weakref
 
 import numpy as np
 import pytest
-from conftest import lacks, needs_onednn, run_python
+from conftest import SMALL, lacks, needs_onednn, run_python
 from hypothesis import given
 from hypothesis import strategies as st
 from random_rankers import random_pairs, random_ranker
 
-from wqa.config import BackboneConfig, EngineConfig
+from wqa.config import EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.inference import EnsembleRanker, SequentialRanker
 from wqa.inference.loop import read_ahead
 from wqa.systems.load import load_ranker
 
 ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
-CONFIG = BackboneConfig(
-    vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
-)
 EXITS = (1, 2, 4)
 
 
@@ -76,9 +73,9 @@ def test_threads_share_a_ranker_and_set_its_drops(engine):
     parts = groups(3)
     expected = []
     for drop_ratio in (0.0, 0.4):
-        alone = random_ranker(CONFIG, EXITS, engine=by(engine), drop_ratio=drop_ratio)
+        alone = random_ranker(SMALL, EXITS, engine=by(engine), drop_ratio=drop_ratio)
         expected.append([alone.rank_pairs(part)[0] for part in parts])
-    shared = random_ranker(CONFIG, EXITS, engine=by(engine))
+    shared = random_ranker(SMALL, EXITS, engine=by(engine))
 
     def change_drops():
         for drop_ratio in [0.4, 0.0] * 20:

@@ -3,11 +3,10 @@
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn, needs_precision
+from conftest import needs_onednn, needs_precision, wqa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wqa.cli import main
 from wqa.config import EngineConfig
 from wqa.data import Candidate
 from wqa.data.documents import read_documents, write_documents
@@ -201,11 +200,6 @@ def test_a_damaged_cache_is_refused(tmp_path, name, change):
 
 
 @pytest.fixture(scope="module")
-def run(dcbert_run):
-    return dcbert_run
-
-
-@pytest.fixture(scope="module")
 def collection(tmp_path_factory, encoded_documents):
     """A file of 21 documents, the first longer than the run reads."""
     path = tmp_path_factory.mktemp("collection") / "documents.jsonl"
@@ -213,25 +207,16 @@ def collection(tmp_path_factory, encoded_documents):
     return path
 
 
-def encode(run, documents, out, *options):
-    command = ["encode", str(run), "--documents", str(documents), "--out", str(out), *options]
-    return main(command)
-
-
-def candidates_in(collection):
-    documents = list(read_documents(collection))
-    return [Candidate(document.full_text, None, document.id) for document in documents]
-
-
-def test_the_cache_has_the_networks_encodings(run, collection, tmp_path, capsys):
+def test_the_cache_has_the_networks_encodings(dcbert_run, collection, tmp_path, capsys):
     out = tmp_path / "cache"
-    assert encode(run, collection, out, "--store", "float32") == 0
+    command = ("encode", dcbert_run, "--documents", collection, "--out", out)
+    assert wqa(*command, "--store", "float32") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"{out}: 21 documents, 1 shortened, 0 without a token left out; ")
     assert lines[1].endswith(" ms a document")
-    loaded = load_run(run)
+    loaded = load_run(dcbert_run)
     inputs = SingleInputs(loaded.inputs.tokenizer, 40)
-    candidates = candidates_in(collection)
+    candidates = [Candidate(item.full_text, None, item.id) for item in read_documents(collection)]
     texts = inputs.encode([candidate.text for candidate in candidates])
     backbone = loaded.network.document_encoder
     cache = DocumentCache(out)

@@ -4,10 +4,10 @@ import math
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA
+from conftest import DATA, SMALL
 from random_rankers import random_pairs, random_ranker
 
-from wqa.config import BackboneConfig, EngineConfig
+from wqa.config import EngineConfig
 from wqa.data import builtin_path, read_questions
 from wqa.evaluation import evaluate
 from wqa.inference import CascadeRanker
@@ -18,14 +18,11 @@ from wqa.text import PairInputs, load_tokenizer, pad_pairs
 
 pytestmark = pytest.mark.onednn
 
-CONFIG = BackboneConfig(
-    vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
-)
 EXITS = (1, 2, 4)
 
 
 def ranker_with(**options):
-    ranker = random_ranker(CONFIG, EXITS, **options)
+    ranker = random_ranker(SMALL, EXITS, **options)
     for name, parameter in ranker.network.collect_params().items():  # spread the scores out
         if name.endswith("weight"):
             parameter.set_data(parameter.data() * 5)
@@ -96,7 +93,7 @@ def test_equals_the_cascade_by_hand(ratios, options, group, scores_of_pairs):
         order, exits = by_hand(scores, ranker.drop_ratio, options.get("pool_size"))
         assert ranking.order.tolist() == order
         assert ranking.exits.tolist() == exits
-        cost, work = ranking.cost, CONFIG.layer_work
+        cost, work = ranking.cost, SMALL.layer_work
         tokens = sum(depth * len(pair.token_ids) for depth, pair in zip(exits, pairs))
         assert cost.candidate_work == work * sum(exits)
         assert cost.multiply_adds == work * tokens

@@ -10,10 +10,10 @@ import time
 
 import numpy as np
 import pytest
-from conftest import needs_onednn
+from conftest import SMALL, needs_onednn
 from random_rankers import random_pairs, random_ranker
 
-from wqa.config import BackboneConfig, EngineConfig
+from wqa.config import EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.errors import InputError, ScoreError
 from wqa.inference import Ranker, Ranking, SequentialRanker
@@ -21,9 +21,6 @@ from wqa.inference.dropping import FREE
 from wqa.systems.load import load_ranker
 
 ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
-CONFIG = BackboneConfig(
-    vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
-)
 EXITS = (1, 2, 4)
 
 
@@ -136,7 +133,7 @@ def test_no_system_ranks_by_scores_that_are_not_finite(value):
     ],
 )
 def test_pairs_outside_the_tables_of_the_network_are_refused(engine, ids, message):
-    ranker = random_ranker(CONFIG, EXITS, engine=EngineConfig(engine=engine, threads=1))
+    ranker = random_ranker(SMALL, EXITS, engine=EngineConfig(engine=engine, threads=1))
     pairs = group()[0]
     pairs[1] = pairs[1]._replace(token_ids=np.array(ids, np.int32))
     with pytest.raises(InputError, match=re.escape(message)):

@@ -2,11 +2,10 @@
 
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from conftest import run_python
 
 from wqa.data import Candidate, Question
 from wqa.errors import DataError, InputError, OptionError
@@ -69,8 +68,7 @@ def test_pairs_are_scored_each_by_itself(cascade):
 
 def test_importing_the_package_is_quick_and_quiet():
     code = "import sys, wqa; dir(wqa); assert not {'mxnet', 'numpy'} & set(sys.modules)"
-    run = [sys.executable, "-W", "error", "-c"]
-    assert subprocess.run([*run, code], capture_output=True, check=True).stderr == b""
+    assert run_python("-W", "error", "-c", code, check=True).stderr == ""
 
 
 @pytest.mark.parametrize("run", ["wo+rr", "bm25", "tiny", "sequence"])

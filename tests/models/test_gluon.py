@@ -173,14 +173,9 @@ def test_a_path_trains_alone_without_a_warning():
     assert {parameter.grad_req for parameter in network.collect_params().values()} == {"write"}
 
 
-def own_model(tiny_encoder, system="cascade", **options):
-    network = build_network(system, read_backbone_config(tiny_encoder), **options)
-    initialize_from(network, tiny_encoder)
-    return network
-
-
 def test_a_run_of_ones_own_model_ranks(tiny_encoder, tmp_path):
-    network = own_model(tiny_encoder, exits=(1, 3))
+    network = build_network("cascade", read_backbone_config(tiny_encoder), exits=(1, 3))
+    initialize_from(network, tiny_encoder)
     inputs = PairInputs(load_tokenizer(tiny_encoder), max_length=48)
     assert save_run(network, inputs, tmp_path / "own") == tmp_path / "own"
     ranker = load_ranker(tmp_path / "own", engine="mxnet")

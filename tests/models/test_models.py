@@ -5,7 +5,7 @@ from conftest import DATA, run_python
 from mxnet import autograd
 
 from wqa.config import BACKBONES, BackboneConfig
-from wqa.errors import DeviceError, OptionError
+from wqa.errors import OptionError
 from wqa.models import parse_devices
 from wqa.models.heads import FirstPositionHead, Head, MeanHead, score
 from wqa.pretrained import initialize_from, load_backbone
@@ -145,19 +145,10 @@ def test_exits_that_do_not_fit(exits):
         CascadeTransformer(SMALL, CascadeConfig(exits))
 
 
-@pytest.mark.parametrize("ctx", ["tpu", "cpu:1-0", "gpu:x", "", "cpu:"])
-def test_unknown_devices(ctx):
-    with pytest.raises(DeviceError, match="ctx"):
-        parse_devices(ctx)
-
-
 def test_devices():
     assert parse_devices("cpu:0-1") == [mx.cpu(0), mx.cpu(1)] and parse_devices("cpu") == [
         mx.cpu(0)
     ]
-    if not mx.context.num_gpus():
-        with pytest.raises(DeviceError, match="shows 0 GPUs"):
-            parse_devices("gpu:0")
 
 
 def test_pooler_starts_the_monolithic_head(tiny_encoder):

@@ -10,7 +10,7 @@ import zipfile
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA
+from conftest import DATA, with_letters
 from safetensors.numpy import load_file, save_file
 
 from wqa.errors import EncoderError
@@ -20,7 +20,6 @@ from wqa.systems.checkpoints import load_classifier
 from wqa.systems.convert import convert
 from wqa.systems.export import export_huggingface
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz0123456789"]
 ORDERED = b"ccollections\nOrderedDict\n"
 REBUILD = b"ctorch._utils\n_rebuild_tensor_v2\n"
 
@@ -105,10 +104,7 @@ def test_a_sound_pickle_of_other_protocols_is_read(tmp_path):
 @pytest.fixture
 def tiny(tmp_path):
     """The tiny BERT with a classifier and a vocabulary."""
-    folder = tmp_path / "tiny"
-    shutil.copytree(DATA / "tiny_bert", folder)
-    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    return folder
+    return with_letters("tiny_bert", tmp_path)
 
 
 SIZES = (

@@ -510,25 +510,21 @@ def test_a_transfer_corpus(tmp_path, wqa_command):
     run_script(scripts / "squad_sentences.py", *options)
     out = tmp_path / "corpus" / "transfer.jsonl"
 
-    def made(**settings):
-        done = subprocess.run(
-            ["bash", str(ROOT / "recipes" / "transfer_corpus.sh"), str(out)],
-            capture_output=True,
-            text=True,
-            env=child_environment(
-                DATA=str(data),
-                SELQA_ARCHIVE=str(selqa),
-                RUNS=str(tmp_path / "runs"),
-                RESULTS=str(tmp_path / "results"),
-                WQA=wqa_command,
-                PYTHON=f"{wqa_command}_python",
-                **settings,
-            ),
-        )
-        assert done.returncode == 0, done.stderr
-        return list(read_questions(out))
-
-    questions = made()
+    done = subprocess.run(
+        ["bash", str(ROOT / "recipes" / "transfer_corpus.sh"), str(out)],
+        capture_output=True,
+        text=True,
+        env=child_environment(
+            DATA=str(data),
+            SELQA_ARCHIVE=str(selqa),
+            RUNS=str(tmp_path / "runs"),
+            RESULTS=str(tmp_path / "results"),
+            WQA=wqa_command,
+            PYTHON=f"{wqa_command}_python",
+        ),
+    )
+    assert done.returncode == 0, done.stderr
+    questions = list(read_questions(out))
     ids = [question.id for question in questions[-3:]]
     assert ids == ["selqa-dev-1", "selqa-test-1", "selqa-test-2"]
     assert questions[-1].labels == (0, 1)

@@ -3,7 +3,6 @@
 import runpy
 
 import pytest
-import wikiqa
 from conftest import ROOT
 
 from wqa.data import Candidate, Question, write_questions
@@ -35,11 +34,10 @@ def test_a_split_of_another_size_is_refused(released, tmp_path):
         released["count"](tmp_path / "test.jsonl", "wikiqa")
 
 
-def test_the_test_questions_of_wikiqa_are_as_many_as_in_print(released, wikiqa_archive, tmp_path):
-    assert wikiqa.main(["--out", str(tmp_path), "--archive", str(wikiqa_archive)]) == 0
-    released["count"](tmp_path / "test.jsonl", "wikiqa")
+def test_the_test_questions_of_wikiqa_are_as_many_as_in_print(released, wikiqa_files):
+    released["count"](wikiqa_files / "test.jsonl", "wikiqa")
     with pytest.raises(DataError, match="expected 243"):
-        released["count"](tmp_path / "dev.jsonl", "wikiqa")
+        released["count"](wikiqa_files / "dev.jsonl", "wikiqa")
 
 
 def test_every_corpus_has_its_counts_and_every_row_is_published(released):

@@ -344,12 +344,6 @@ def test_replacing_deletes_an_index_alone(build, tmp_path, monkeypatch):
     (tmp_path / "first" / "mine.txt").write_text("mine")
     with pytest.raises(OptionError, match="a folder with other files, such as 'mine.txt'"):
         build_index(tmp_path / "documents.jsonl", tmp_path / "first", "tfidf", replace=True)
-    (tmp_path / "first" / "mine.txt").unlink()
-    other = json.loads((tmp_path / "first" / "meta.json").read_text())
-    other["wqa"]["kind"] = "store"
-    (tmp_path / "first" / "meta.json").write_text(json.dumps(other))
-    with pytest.raises(OptionError, match="a folder with other files"):
-        build_index(tmp_path / "documents.jsonl", tmp_path / "first", replace=True)
     build(name="second", method="tfidf")
 
     def fails(*arguments):

@@ -6,7 +6,7 @@ import shutil
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, dev_run, make_tar, values_of, with_letters
+from conftest import DATA, assert_same, dev_run, make_tar, with_letters
 from safetensors.numpy import load_file, save_file
 
 from wqa.data import builtin_path
@@ -74,11 +74,7 @@ def test_classifiers_rank_at_once_convert_and_go_back(family_encoder, tmp_path):
     card = (tmp_path / "converted" / "README.md").read_text(encoding="utf-8")
     assert f"| exits | `[{report.config.num_layers}]` |" in card  # as config.json says it
     assert read_backbone_config(tmp_path / "converted") == read_backbone_config(family_encoder)
-    ours, theirs = (
-        values_of(load_backbone(folder)) for folder in (tmp_path / "converted", family_encoder)
-    )
-    for name in theirs:
-        np.testing.assert_array_equal(ours[name], theirs[name])
+    assert_same(load_backbone(tmp_path / "converted"), load_backbone(family_encoder))
     names = export_huggingface(tmp_path / "converted", tmp_path / "back")
     settings = ["config.json", "tokenizer_config.json"]
     assert names == sorted(["README.md", "model.safetensors", "tokenizer.json", *settings])
@@ -150,8 +146,7 @@ def test_an_encoder_without_a_classifier(tiny_encoder, tmp_path):
     text = str(report)
     assert report.system == "encoder" and "cls.predictions.bias" in text
     assert f"{len(tensors) + 1} read, {len(tensors)} mapped" in text
-    for name, value in values_of(load_backbone(tmp_path / "converted")).items():
-        np.testing.assert_array_equal(value, values_of(load_backbone(tiny_encoder))[name])
+    assert_same(load_backbone(tmp_path / "converted"), load_backbone(tiny_encoder))
     for path in (tmp_path / "converted", tiny_encoder):
         with pytest.raises((RunDirectoryError, EncoderError), match="an encoder without a"):
             load_ranker(path)

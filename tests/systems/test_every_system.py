@@ -6,10 +6,10 @@ import mxnet as mx
 import numpy as np
 import pytest
 from conftest import logged, needs_onednn, nightly
+from test_verification import claim_file as claim_file
 
 from wqa.config import TrainingConfig
-from wqa.data import Claim, builtin_path, read_questions, write_claims
-from wqa.data.documents import LABELS, NO_EVIDENCE
+from wqa.data import builtin_path
 from wqa.errors import TrainingStopped
 from wqa.pretrained import read_backbone_config
 from wqa.systems import SYSTEMS
@@ -38,27 +38,14 @@ TRAININGS = {
 LATER = {"cascade in steps", "mspp_claims", "mspp_pretraining", "pointwise cosinet"}
 
 
-@pytest.fixture(scope="module")
-def claims(tmp_path_factory):
-    """Claims of the built-in questions, with evidence of 0 to 5 pieces."""
-    path = tmp_path_factory.mktemp("claims") / "claims.jsonl"
-    made = []
-    for number, question in enumerate(list(read_questions(builtin_path("train")))[:24]):
-        evidence = tuple(question.texts[: number % 6]) or (NO_EVIDENCE,)
-        text = " ".join(question.question.split()[:12])
-        made.append(Claim(f"C{number}", text, evidence, LABELS[number % 3]))
-    write_claims(path, made)
-    return str(path)
-
-
-def data_of(system, claims):
-    return claims if system == "mspp_claims" else str(builtin_path("dev"))
+def data_of(system, claim_file):
+    return str(claim_file if system == "mspp_claims" else builtin_path("dev"))
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", nightly(TRAININGS, LATER))
 def test_a_stopped_training_resumes_to_the_same_bits(
-    name, tiny_encoder, tiny_words, claims, tmp_path, monkeypatch
+    name, tiny_encoder, tiny_words, claim_file, tmp_path, monkeypatch
 ):
     system, settings, options = TRAININGS[name]
     few = {"max_updates": 8, "learning_rate": 1e-3, "warmup_updates": 2, "tokens_per_batch": 800}
@@ -69,7 +56,7 @@ def test_a_stopped_training_resumes_to_the_same_bits(
 
     def trained(folder, resume=False):
         out = tmp_path / folder
-        data = data_of(system, claims)
+        data = data_of(system, claim_file)
         train(system, data, str(out), config=config, resume=resume, **start, **options)
         return logged(out, "loss"), (out / "model.params").read_bytes()
 
@@ -102,7 +89,7 @@ def test_a_stopped_training_resumes_to_the_same_bits(
         ("similarity", {"interaction": "cosine"}),
     ],
 )
-def test_onednn_has_the_gradients_of_mxnet(system, options, family_encoder, claims, tmp_path):
+def test_onednn_has_the_gradients_of_mxnet(system, options, family_encoder, claim_file, tmp_path):
     rates = dict.fromkeys(("dropout", "attention_dropout", "head_dropout"), 0.0)
     backbone = dataclasses.replace(read_backbone_config(family_encoder), **rates)
     results = []
@@ -114,7 +101,7 @@ def test_onednn_has_the_gradients_of_mxnet(system, options, family_encoder, clai
         mx.random.seed(3)
         network.initialize(mx.init.Normal(0.2))
         with open_start(str(family_encoder)) as start:
-            data = data_of(system, claims)
+            data = data_of(system, claim_file)
             setup = Setup(SYSTEMS[system], start, network.own_config, data, config, 64)
             task = SYSTEMS[system].task_type().create(setup)
         task.network = network

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from test_gradients import SIZE
 
 from wqa.cli import main
 from wqa.config import BACKBONES, BackboneConfig
@@ -27,14 +28,7 @@ from wqa.systems.load import load_ranker
 from wqa.systems.registry import build_network
 from wqa.text import PairInputs, SplitPair, TextInput, load_tokenizer
 
-SIZES = {
-    "vocab_size": 60,
-    "units": 16,
-    "hidden_size": 32,
-    "num_layers": 3,
-    "num_heads": 2,
-    "max_positions": 48,
-}
+SIZES = {**SIZE, "units": 16, "hidden_size": 32, "max_positions": 48}
 FAMILIES = {
     "bert": BackboneConfig(**SIZES),
     "roberta": dataclasses.replace(BACKBONES["roberta_12_768_12"], **SIZES),
@@ -295,13 +289,6 @@ def test_later_stages_run_for_survivors_alone(tmp_path):
             [shape] = event["args"]["output_type_shape"]
             rows.add(shape["float"][0])
     assert rows == {40, 20, 10}
-
-
-@pytest.fixture(scope="module")
-def exported(tiny_run, tmp_path_factory):
-    out = tmp_path_factory.mktemp("exported") / "cascade"
-    assert main(["export", str(tiny_run), str(out), "--format", "onnx"]) == 0
-    return out
 
 
 def test_an_exported_folder_is_described_and_ranks_texts_as_its_run(exported, tiny_run):

@@ -48,13 +48,6 @@ DROPS = [
 
 
 @pytest.fixture(scope="module")
-def exported(tiny_run, tmp_path_factory):
-    out = tmp_path_factory.mktemp("exported") / "cascade"
-    export_onnx(tiny_run, out)
-    return out
-
-
-@pytest.fixture(scope="module")
 def questions():
     return list(read_questions(builtin_path("dev")))[:20]
 

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import contents
+from conftest import contents, few_questions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,9 +25,7 @@ QUESTIONS = list(read_questions(builtin_path("dev")))[:9]
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("questions") / "few.jsonl"
-    write_questions(path, QUESTIONS)
-    return path
+    return few_questions(tmp_path_factory.mktemp("questions") / "few.jsonl", len(QUESTIONS))
 
 
 #: Estimated tokens of which the few questions make several partitions.

@@ -5,15 +5,15 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import logged, needs_onednn, wqa
+from conftest import few_questions, gradients_of, logged, needs_onednn, wqa
 from mxnet import autograd
-from test_gradients import DRY, FAMILIES, SIZE, assert_close, batch_of, clear, gradients
+from test_gradients import DRY, FAMILIES, SIZE, assert_close, batch_of, clear
 from tiny_encoder import write_tiny_encoder
 from toy.branches import ToyBranches
 from toy.layers import ToyFirstPosition, ToyLayers, ToyLayersTask, ToyPooling
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.data import builtin_path, read_questions, write_questions
+from wqa.data import builtin_path, read_questions
 from wqa.engines.onednn import GradientEngine
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.systems import SYSTEMS, System, build_network
@@ -55,10 +55,8 @@ def questions():
 
 
 @pytest.fixture(scope="module")
-def data(questions, tmp_path_factory):
-    path = tmp_path_factory.mktemp("questions") / "few.jsonl"
-    write_questions(path, questions)
-    return path
+def data(tmp_path_factory):
+    return few_questions(tmp_path_factory.mktemp("questions") / "few.jsonl", 4)
 
 
 def train(system, encoder, data, out, *more):
@@ -182,7 +180,7 @@ def backward(network, batch, engine=None):
         loss = cross_entropy(network(*inputs), labels).mean()
     loss.backward()
     mx.nd.waitall()
-    return loss.asscalar(), gradients(network)
+    return loss.asscalar(), gradients_of(network)
 
 
 @needs_onednn

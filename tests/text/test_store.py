@@ -217,11 +217,6 @@ def test_places_and_corpora_that_do_not_fit(corpus, inputs, tmp_path):
         build_store(tmp_path / "absent.jsonl", tmp_path / "s.store", inputs)
     with pytest.raises(OptionError, match="a file"):
         build_store(corpus, corpus, inputs)
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "letter.txt").write_text("dear")
-    with pytest.raises(OptionError, match="other files"):
-        build_store(corpus, tmp_path / "full", inputs)
-    assert (tmp_path / "full" / "letter.txt").exists()
     write_questions(tmp_path / "open.jsonl", [Question("q", "who ?", (Candidate("a"),))])
     with pytest.raises(DataError, match="has no label"):
         build_store(tmp_path / "open.jsonl", tmp_path / "s.store", inputs)

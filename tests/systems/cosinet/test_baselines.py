@@ -33,11 +33,6 @@ def run_json(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-def error_of(capsys, *arguments):
-    assert main([*map(str, arguments)]) == 2
-    return capsys.readouterr().err.strip()
-
-
 # Scores
 
 
@@ -180,12 +175,12 @@ def test_pessimistic_figures_are_the_lowest_of_all_orders(drawn):
 # Names
 
 
-def test_a_run_of_the_same_name_comes_first(tiny_run, tmp_path, monkeypatch, capsys):
+def test_a_run_of_the_same_name_comes_first(tiny_run, tmp_path, monkeypatch, refusal):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rr").symlink_to(tiny_run)
     assert load_ranker("rr").capabilities.system == "cascade"
     (tmp_path / "wo").mkdir()
-    assert "wo/config.json" in error_of(capsys, "evaluate", "wo", "--data", TEST)
+    assert "wo/config.json" in refusal("evaluate", "wo", "--data", TEST)
 
 
 # Commands
@@ -230,13 +225,9 @@ def figures(capsys, name, data):
     return (row["questions"], *(100 * row[metric] for metric in ("p@1", "map", "mrr")))
 
 
-def test_figures_of_wikiqa(wikiqa_archive, tmp_path, capsys):
+def test_figures_of_wikiqa(wikiqa_files, capsys):
     """Table 2, which has RR to the second decimal; MRR 64.266 is printed as 64.26 there."""
-    import wikiqa
-
-    assert wikiqa.main(["--archive", str(wikiqa_archive), "--out", str(tmp_path)]) == 0
-    capsys.readouterr()
-    data = tmp_path / "test.jsonl"
+    data = wikiqa_files / "test.jsonl"
     assert figures(capsys, "rr", data) == pytest.approx((243, 46.09, 64.21, 64.266), abs=0.005)
     assert figures(capsys, "wo", data) == pytest.approx((243, 34.16, 52.08, 52.35), abs=0.005)
     assert figures(capsys, "wo+rr", data) == pytest.approx((243, 57.20, 68.80, 69.95), abs=0.005)

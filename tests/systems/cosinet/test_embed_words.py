@@ -219,11 +219,8 @@ def test_wrong_options(arguments, message, corpus, tiny_encoder, tmp_path, capsy
     assert not (tmp_path / "words").exists()
 
 
-def test_wikiqa_has_the_words_of_its_texts(wikiqa_archive, tmp_path):
-    import wikiqa
-
-    assert wikiqa.main(["--out", str(tmp_path), "--archive", str(wikiqa_archive)]) == 0
-    counts = count_words([tmp_path / f"{split}.jsonl" for split in ("train", "dev", "test")])
+def test_wikiqa_has_the_words_of_its_texts(wikiqa_files):
+    counts = count_words([wikiqa_files / f"{split}.jsonl" for split in ("train", "dev", "test")])
     assert (len(counts.words), counts.total) == (36871, 786420)
     assert counts.words[:3] == ["the", ",", "."]
 

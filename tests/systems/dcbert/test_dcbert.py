@@ -6,7 +6,8 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, logged, needs_onednn, nightly, values_of
+import test_gradients
+from conftest import DATA, assert_same, gradients_of, logged, needs_onednn, nightly, values_of
 from mxnet import autograd
 
 from wqa.config import BackboneConfig, TrainingConfig
@@ -27,14 +28,7 @@ from wqa.training.start import EncoderStart, RunStart
 from wqa.training.task import Setup
 from wqa.training.trainer import Trainer
 
-SIZE = {
-    "vocab_size": 60,
-    "units": 16,
-    "hidden_size": 24,
-    "num_layers": 3,
-    "num_heads": 2,
-    "max_positions": 40,
-}
+SIZE = {**test_gradients.SIZE, "units": 16, "hidden_size": 24}
 FAMILIES = {
     "bert": {},
     "roberta": {"layout": "roberta", "token_types": 1, "first_position": 2},
@@ -82,11 +76,6 @@ def pairs_of(family="bert"):
 
 def values(parameter):
     return parameter.data(parameter.list_ctx()[0]).asnumpy()
-
-
-def gradients_of(block):
-    parameters = block._collect_params_with_prefix()
-    return {name: item.grad().asnumpy() for name, item in parameters.items()}
 
 
 # Interactions
@@ -422,17 +411,13 @@ def test_all_parts_start_from_an_encoder(family_encoder, corpus, name):
     assert task.initialize(start, parse_devices("cpu")) == ""
     arrays = values_of(source)
     for encoder in network.encoders:
-        started = values_of(encoder)
-        assert set(started) == set(arrays)
-        for key, array in started.items():
-            np.testing.assert_array_equal(array, arrays[key], err_msg=key)
+        assert_same(encoder, source)
     config = source.config
     if network.own_config.interaction == "transformer":
         count = network.own_config.layers
         for index in range(count):
-            layer = values_of(source.layers[config.num_layers - count + index])
-            for key, array in values_of(network.interaction[index]).items():
-                np.testing.assert_array_equal(array, layer[key], err_msg=key)
+            layer = source.layers[config.num_layers - count + index]
+            assert_same(network.interaction[index], layer)
         positions = arrays["embeddings.position_weight"][config.first_position :]
         kinds = arrays["embeddings.token_type.weight"]
         if config.embedding_size:

@@ -5,7 +5,7 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, needs_onednn, needs_precision
+from conftest import DATA, assert_same, needs_onednn, needs_precision
 from sentences import pairs
 
 from wqa.cli import main
@@ -109,9 +109,7 @@ def test_runs_lend_their_encoders(tiny_run, dcbert_run, questions, tmp_path):
         assert ranker.inputs.max_length == record["max_length"]
         ends = network.encoders[0], network.encoders[-1]
         for mine, theirs in zip(ranker.network.encoders, ends):
-            mine, theirs = (one._collect_params_with_prefix() for one in (mine, theirs))
-            for key, value in mine.items():
-                np.testing.assert_array_equal(value.data().asnumpy(), theirs[key].data().asnumpy())
+            assert_same(mine, theirs)
         assert np.isfinite(ranker.rank("why ?", texts).scores).all()
     with pytest.raises(OptionError, match="a TwoEncoderSimilarity, which is no system"):
         save_run(ranker.network, ranker.inputs, tmp_path / "run")

@@ -7,12 +7,13 @@ import mxnet as mx
 import numpy as np
 import pytest
 from conftest import SMALL, dev_run, needs_onednn, needs_precision
+from test_engine import both
+from test_models import random_arrays
 
-from wqa.config import BACKBONES, EngineConfig
+from wqa.config import BACKBONES
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import forget_digests
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.inference import CascadeRanker
 from wqa.pretrained import read_backbone_config
 from wqa.systems.load import load_ranker
 from wqa.systems.mhs.network import MHSConfig, MultipleHeads, MultipleHeadsStudent
@@ -36,18 +37,6 @@ def student(backbone=SMALL, **options):
     network = build_network("mhs", backbone, **options)
     network.initialize(mx.init.Normal(0.3))
     return network
-
-
-def arrays(rng, vocab=200):
-    lengths = np.array([12, 7, 4, 9])
-    ids = rng.integers(5, vocab, (4, 12))
-    ids[np.arange(12) >= lengths[:, None]] = 0
-    types = (np.arange(12) >= 3) * np.ones((4, 1), int)
-    return [
-        mx.nd.array(ids, dtype="int32"),
-        mx.nd.array(types, dtype="int32"),
-        mx.nd.array(lengths),
-    ]
 
 
 def probability(scores):
@@ -99,7 +88,8 @@ def test_the_score_is_the_log_odds_of_the_mean_probability():
 
 @pytest.mark.parametrize("options", SHAPES)
 def test_paths_stages_and_members_are_parts_of_the_network(options):
-    network, inputs = student(**options), arrays(np.random.default_rng(0))
+    network = student(**options)
+    inputs = random_arrays(np.random.default_rng(0), vocab=200)
     expected = network(*inputs).asnumpy()
     _, separate = network.separate_path()(*inputs)
     members = [member(*inputs).asnumpy() for member in network.members()]
@@ -137,12 +127,6 @@ def test_shapes_that_do_not_fit(options, reason):
 
 
 # Engines
-
-
-def both(network, inputs, **options):
-    """MXNet's engine, and oneDNN's on the same parameters."""
-    slow = CascadeRanker(network, inputs, engine=EngineConfig("mxnet"))
-    return slow, CascadeRanker(network, inputs, engine=EngineConfig("onednn", **options))
 
 
 def on_family(folder, options):

@@ -5,7 +5,7 @@ import json
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import dev_run, lacks, needs_onednn, values_of
+from conftest import assert_same, dev_run, lacks, needs_onednn
 from mxnet import autograd
 from test_cascade_training import ROWS, Pairs, arrays, gradients_of
 
@@ -147,13 +147,6 @@ def started(start, **options):
 def read_backbone_config_of(start):
     with open_start(**start) as opened:
         return opened.backbone()
-
-
-def assert_same(first, second):
-    first, second = values_of(first), values_of(second)
-    assert list(first) == list(second)
-    for name in first:
-        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
 def short(out, system, start, **options):

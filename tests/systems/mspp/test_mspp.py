@@ -5,7 +5,7 @@ import math
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import dev_run
+from conftest import assert_same, dev_run, values_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -252,11 +252,10 @@ def test_the_token_types_of_an_encoder_are_extended(family_encoder):
     assert len(rows) == 4 and len(known) == read_backbone_config(family_encoder).token_types
     np.testing.assert_array_equal(rows[: len(known)], known)
     assert 0.005 < rows[len(known) :].std() < 0.05
-    theirs = source.backbone._collect_params_with_prefix()
-    for name, parameter in built.backbone._collect_params_with_prefix().items():
+    theirs = values_of(source.backbone)
+    for name, array in values_of(built.backbone).items():
         if not name.startswith("embeddings.token_type"):
-            expected = theirs[name].data().asnumpy()
-            np.testing.assert_array_equal(parameter.data().asnumpy(), expected, err_msg=name)
+            np.testing.assert_array_equal(array, theirs[name], err_msg=name)
 
 
 def test_the_row_of_the_question_can_be_drawn_anew(tiny_encoder):
@@ -270,9 +269,6 @@ def test_the_row_of_the_question_can_be_drawn_anew(tiny_encoder):
 def test_a_joint_run_is_taken_as_it_is(joint_run):
     built, line = filled({"init": str(joint_run)}, MSPPConfig(**SIZES))
     assert "(mspp)" in line and "kept: head" in line
-    original = load_ranker(joint_run).network._collect_params_with_prefix()
-    for name, parameter in built._collect_params_with_prefix().items():
-        expected = original[name].data().asnumpy()
-        np.testing.assert_array_equal(parameter.data().asnumpy(), expected, err_msg=name)
+    assert_same(built, load_ranker(joint_run).network)
     _, line = filled({"init": str(joint_run)}, MSPPConfig(**SIZES, head="AE_k"))
     assert "new: head" in line

@@ -52,10 +52,6 @@ def make_claims(count=24):
     return claims[:count]
 
 
-def make_inputs(folder, long_questions="error", **options):
-    return make_network(folder, **options).text_inputs(load_tokenizer(folder), 128, long_questions)
-
-
 def make_network(folder, system=SYSTEM, **options):
     mx.random.seed(5)
     network = build_network(system, read_backbone_config(folder), **{**SIZES, **options})
@@ -107,18 +103,14 @@ def test_a_claim_without_evidence_is_read_as_in_the_corpus(tiny_encoder, evidenc
     assert verifier.label("what is ice ?") == expected._replace(truncated=())
 
 
-@pytest.fixture(scope="module")
-def shared_verifier(tiny_encoder):
-    return make_verifier(tiny_encoder)
-
-
 @pytest.mark.parametrize(
     "claim, evidence",
     [("", ["x"]), ("\x00", ["x"]), ("what ?", "cave"), ("what ?", ["cave", None])],
 )
-def test_what_is_no_claim_is_refused(shared_verifier, claim, evidence):
+def test_what_is_no_claim_is_refused(tiny_encoder, claim, evidence):
+    verifier = make_verifier(tiny_encoder)
     with pytest.raises(InputError):
-        shared_verifier.label(claim, evidence)
+        verifier.label(claim, evidence)
 
 
 def test_over_long_claims_follow_the_rule_for_questions(tiny_encoder):
@@ -253,7 +245,7 @@ def test_a_logit_that_is_not_finite_names_its_claim(tiny_encoder, engine):
 
 
 def test_networks_without_the_labels_of_claims_are_refused(tiny_encoder):
-    inputs = make_inputs(tiny_encoder)
+    inputs = make_verifier(tiny_encoder).inputs
     # A converted joint model with a head of labels has no names of labels.
     converted = make_network(tiny_encoder, "mspp", head="AE_1")
     assert Verifier(converted, inputs).label("what is ice ?", ["cave"]).label in LABELS
