@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Tables 2 and 3 with encoders that can be had, the trainings: MiniLM, or with SIZE=base all-mpnet-base-v2 (data_scripts/mpnet.py),
 # in place of RoBERTa-base; recipes/transfer_corpus.sh in place of ASNQ. One transfer of each ranker, three seeds of each
-# adaptation. TREC-QA trains on its manually judged questions; its clean dev chooses the epoch and its clean test is reported.
+# adaptation, rates as recipes/cascade/logs/README.md found them on dev. TREC-QA has its manually judged questions and clean splits.
 # The cascade trains all exits in each update and its last exit teaches the others, as dev chose; `_drawn` is the paper's rule, one
-# exit an update. `_mean` has one exit, after the last layer: a monolithic ranker whose head reads the mean over the tokens, as the
-# cascade's do, in place of the first position. Learning rates were found on dev, as recipes/cascade/logs/README.md says.
+# exit an update. `_mean_DEPTH` has one exit, after that layer: a monolithic ranker whose head reads the mean over the tokens, as
+# the cascade's do, in place of the first position.
 #   DATA=data recipes/cascade/minilm_train.sh              WikiQA: four hours of a core; base_train.sh: days without AMX
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -21,12 +21,14 @@ export CASCADE_OPTIONS="--trained-exits all --distillation 0.5"
 
 for corpus in ${CORPORA:-wikiqa trecqa}; do
   export CORPORA=$corpus
-  DEPTHS=$full recipes/tanda/adapt.sh
-  recipes/cascade/adapt.sh
-  SUFFIX=_drawn CASCADE_OPTIONS='' CASCADE_LEARNING_RATE=${DRAWN_LEARNING_RATE:-5e-5} recipes/cascade/adapt.sh
-  DEPTHS=$lower recipes/tanda/adapt.sh
-  DEPTHS="$full $lower" TRANSFER=0 recipes/tanda/adapt.sh
-  TRANSFER=0 recipes/cascade/adapt.sh
-  SUFFIX=_mean EXITS=$full CASCADE_OPTIONS='' TRANSFER=0 recipes/cascade/adapt.sh
-  DEPTHS=$others recipes/tanda/adapt.sh
+  for transfer in 1 0; do
+    export TRANSFER=$transfer
+    DEPTHS=$full recipes/tanda/adapt.sh
+    recipes/cascade/adapt.sh
+    SUFFIX=_drawn CASCADE_OPTIONS='' CASCADE_LEARNING_RATE=${DRAWN_LEARNING_RATE:-5e-5} recipes/cascade/adapt.sh
+  done
+  for depth in $full $lower; do
+    SUFFIX=_mean_$depth EXITS=$depth CASCADE_OPTIONS='' recipes/cascade/adapt.sh
+  done
+  DEPTHS="$lower $others" TRANSFER=1 recipes/tanda/adapt.sh
 done

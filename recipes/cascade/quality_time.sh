@@ -21,9 +21,8 @@ timed() {  # ROW "RATIO ..." RUN...: MAP over the seeds and milliseconds of the 
   done
 }
 
-for depth in $lower $others $full; do
-  timed "$encoder monolithic, $depth layers" 0 $(trained mono_run wikiqa "$depth")
+for depth in $lower $full; do
+  timed "$encoder mean head, $depth layers" 0 $(SUFFIX=_mean_${depth}_untransferred trained cascade_run wikiqa)
 done
-timed "$encoder mean head, $full layers" 0 $(SUFFIX=_mean_untransferred trained cascade_run wikiqa)
 timed "$encoder cascade" "0 0.3 0.4 0.5" $(trained cascade_run wikiqa)
 "$python" recipes/pictures.py times "$table" "$RESULTS/quality_time.png"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Table 2 (Bonadiman and Moschitti 2020): how large the corpora's test sets are, and how far word overlap and the original rank
-# lead by themselves. Nothing is trained. The random row is the mean of five draws, as a draw of WikiQA's 243 questions is up to
-# four points from another.
+# lead without training. The random row is the mean of five draws: on WikiQA's 243 questions two differ by up to four points.
 if [ "${SMOKE:-0}" != 1 ]; then CORPORA=${CORPORA:-wikiqa squad nqla}; fi
 . "$(dirname "$0")/settings.bash"
 table=$RESULTS/table2.tsv

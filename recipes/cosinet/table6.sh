@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Table 6 (Bonadiman and Moschitti 2020) on NQ-LA, the paragraphs of Natural Questions' pages, with tests of the paper's claims
-# ($RESULTS/claims_nqla.txt).
+# Table 6 (Bonadiman and Moschitti 2020) on NQ-LA, paragraphs of Natural Questions' pages, with tests of the paper's claims.
 if [ "${SMOKE:-0}" = 1 ]; then SEEDS=0 MODELS=${MODELS:-ca cosinet_list_birnn}; fi
 . "$(dirname "$0")/settings.bash"
 MODELS=${MODELS:-cosinet cosinet_list cosinet_list_birnn ca ca_list ca_list_birnn}

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# TANDA's second step: the transferred monolithic rankers adapted to WikiQA and TREC-QA (Soldaini and Moschitti 2020, Table 2,
-# rows "TANDA") or GPD (Table 3). The transfer is run first where it is missing.
+# TANDA's second step (Soldaini and Moschitti 2020, Tables 2 and 3): monolithic rankers, transferred first where they are not yet.
 #   CORPORA=gpd recipes/tanda/adapt.sh             a collection of one's own under data/gpd/
 #   TRANSFER=0 recipes/tanda/adapt.sh              from the plain encoder, to see what the transfer brings
 . "$(dirname "$0")/../settings.sh"
