@@ -97,9 +97,9 @@ def threshold_of(text: Optional[str]) -> Optional[float]:
 
 def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
     """Read candidates, one a line."""
-    if path.endswith((".jsonl", ".jsonl.gz")):
-        return read_records(path)
     suffix = suffix_of(path)
+    if suffix == ".jsonl":
+        return read_records(path)
     if suffix in (*TABLES, *OFFICE):
         hint = "`wqa index` and `wqa ask` read tables" if suffix in TABLES else "convert it to text"
         raise DataError(path, f"is a {suffix} file", "candidates, one a line", hint)

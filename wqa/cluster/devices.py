@@ -7,6 +7,7 @@ ends last merges the parts. So a command that was stopped continues on other dev
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from multiprocessing.connection import Connection, wait
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -70,7 +71,7 @@ def run_on_devices(
         reports = _reports(processes, stop)
     finally:
         for _, process in processes.values():
-            process.terminate()
+            process.kill()  # all have answered, or this is an error
             process.join()
     report, parts = PartsReport(task.finished(task.settings)), read_parts(task)
     if parts is not None:  # the merge was locked when the last process looked
@@ -84,6 +85,11 @@ def run_on_devices(
 def _run_shard(task: PartTask, shard: Tuple[int, int], progress: bool, sender: Connection) -> None:
     """Compute a shard in its own process; sends its report, or the text of its error."""
     with stop_on_signals() as stop:
+
+        def note(number: int, frame: Any) -> None:  # the parent repeats what its group gets
+            stop.signal = number
+
+        signal.signal(signal.SIGTERM, note)
         try:
             sender.send(run_parts(task, shard, progress, stop))
         except Stopped as error:

@@ -45,9 +45,9 @@ def read_folder(path: PathLike) -> Iterator[Document]:
     ----------
     path : str or path-like
         The folder. Files whose names end in ``.txt``, ``.md``, ``.html`` or ``.htm`` are
-        documents. Others, those without a text and hidden ones are left out, and counted on
-        standard error; those that cannot be read are named there. Links to folders are not
-        followed.
+        documents. Others, and those without a text, are left out, and counted on standard error;
+        those that cannot be read are named there. Hidden files and links to folders are passed
+        over.
 
     Yields
     ------

@@ -125,7 +125,12 @@ def _parse(source: str) -> Any:
 
 def _line(element: Any) -> str:
     """Text of an element on one line; empty where there is no element."""
-    return _SPACE.sub(" ", element.text()).strip() if element else ""
+    return _SPACE.sub(" ", _text(element)).strip() if element else ""
+
+
+def _text(element: Any) -> str:
+    """Text of an element without soft hyphens, which would divide its words."""
+    return element.text().replace("\xad", "")
 
 
 def _main_text(page: Any) -> str:
@@ -156,7 +161,7 @@ def _text_of(root: Any) -> str:
             element.insert_before(around[0])
             element.insert_after(around[1])
     blocks = []
-    for part in root.text().split(_BLOCK):
+    for part in _text(root).split(_BLOCK):
         lines = [_SPACE.sub(" ", line).strip() for line in part.split(_LINE)]
         block = "\n".join(filter(None, lines))
         if _WORD.search(block):

@@ -27,13 +27,13 @@ _RULE = re.compile(r"\s*([-*_=])(?:\s*\1){2,}\s*$")
 _FENCE = re.compile(r"\s*(`{3,}(?=[^`]*$)|~{3,})(.*)")
 _HEADING = re.compile(r"\s*#{1,6}\s")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
-_ROW = re.compile(r"\s*\|(?P<cells>.*?)\|?\s*$")
+_ROW = re.compile(r"\s*\|(?P<cells>.*?)\|?$")
 _WORD = re.compile(r"\w")
 #: A text without the white space at its ends.
 _CONTENT = re.compile(r"\S(?:.*\S)?", re.DOTALL)
 
 #: Changes whenever the sentences of a text do, or the texts that folders give.
-RULES = 4
+RULES = 5
 
 Span = Tuple[int, int]
 
@@ -140,7 +140,7 @@ def _blocks(text: str) -> Iterator[Tuple[int, int, bool]]:
     lines = [(line.start(), line.group()) for line in _LINE.finditer(text)]
     code = code_lines([content for _, content in lines])
     for (begin, content), is_code in zip(lines, code):
-        row, item = _ROW.match(content), _ITEM.match(content)
+        row, item = _ROW.match(content.rstrip()), _ITEM.match(content)
         is_other = not content.strip() or _HEADING.match(content) or _RULE.match(content)
         is_text = not (is_code or row or is_other)
         if (item or not is_text) and end > start:

@@ -339,16 +339,10 @@ class QuestionGroup:
             return FREE
         stage_work, full_work = self._ranker._stage_work, self._ranker._full_work
         work = np.concatenate([[0], np.cumsum(stage_work)])[reached]
-        candidates = left = int(non_blank.sum())
-        planned = 0.0
-        for stage, (step, drop) in enumerate(zip(stage_work, self._drops), 1):
-            planned += step * left
-            # What is below a relevance is known once it has run.
-            left = int((reached > stage).sum()) if drop.below else drop.kept(left)
-        full = full_work * candidates
+        full = full_work * int(non_blank.sum())
         texts, tokens = self._encoded[index] if self._encoded else (0, 0)
         return Cost(
-            planned / full + texts * full_work / full if full else 0.0,
+            (work.sum() + texts * full_work) / full if full else 0.0,
             float(work.sum()) + texts * full_work,
             full,
             float((work * lengths).sum()) + tokens * full_work,

@@ -7,12 +7,12 @@ rankers share no computation. The paper's SR consists of independently trained m
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.data import Question
-from wqa.errors import OptionError
+from wqa.errors import OptionError, WqaError
 from wqa.inference.dropping import FREE, Cost, Drop, DropRatio, Keep, combined
 from wqa.inference.ranker import Capabilities, GroupRanker, Ranker
 from wqa.inference.ranking import Ranking, check_candidates
@@ -54,7 +54,8 @@ class SequentialRanker(GroupRanker):
         if not rankers:
             raise OptionError("rankers", "none", "at least one")
         self.rankers = list(rankers)
-        self.calibration = self.rankers[-1].calibration  # it scores the first candidate
+        # The last ranker scores the first candidates.
+        self.calibration, self.ties = self.rankers[-1].calibration, self.rankers[-1].ties
         self.set_drops(drop_ratio, keep)
 
     @property
@@ -63,14 +64,23 @@ class SequentialRanker(GroupRanker):
         layers = self.rankers[-1].capabilities.num_layers
         return Capabilities("sequence", len(self.rankers), (), layers, tuple(self.rankers))
 
-    def _rank_group(self, group: Sequence[Question]) -> List[Ranking]:
-        states = [_State(question, len(self.rankers)) for question in group]
+    def _encode(self, question: Question) -> Tuple[_State, int]:
+        return _State(question, len(self.rankers)), len(question.candidates)
+
+    def _rank_group(self, group: Sequence[_State]) -> Iterator[Ranking]:
+        states, failure = list(group), None
         for index, (ranker, drop) in enumerate(zip(self.rankers, self.drops)):
             running = [state for state in states if len(state.surviving)]
-            rankings = ranker.rank_all([state.left() for state in running])
-            for state, ranking in zip(running, rankings):
-                state.update(index, ranking, drop)
-        return [state.ranking(self.threshold) for state in states]
+            rankings, ranked = ranker.rank_all([state.left() for state in running]), 0
+            try:
+                for state, ranking in zip(running, rankings):
+                    state.update(index, ranking, drop)
+                    ranked += 1
+            except WqaError as error:  # the questions before this one are ranked to the end
+                failure, states = error, states[: states.index(running[ranked])]
+        yield from (state.ranking(self.threshold) for state in states)
+        if failure:
+            raise failure
 
 
 #: What a candidate has from the last ranker that scored it, with its type. What that ranker dropped

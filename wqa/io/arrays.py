@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import os
 import pathlib
+import time
 from typing import IO, Any, Dict, Iterable, Iterator, Mapping, Optional, Sequence
 
 import numpy as np
@@ -60,6 +61,7 @@ class Output:
         if self.path.exists() and not self.path.is_dir():
             raise OptionError("out", f"{self.path}, a file", "the path of a folder to make")
         entries = sorted(self.path.iterdir()) if self.path.is_dir() else []
+        entries = [entry for entry in entries if entry.name != ".lock"]  # of `lock_output`
         if not entries:
             return None
         meta = {}
@@ -100,6 +102,17 @@ def file_of(name: str) -> str:
     return name if "." in name else f"{name}.bin"
 
 
+def _inode(path: pathlib.Path) -> Optional[int]:
+    """Number of a folder, which one that takes its place does not have."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_ino
+    return None
+
+
+#: Seconds that the renames of a folder which takes another's place last at most.
+_REPLACING = 0.05
+
+
 class ArrayFolder:
     """A whole folder of arrays, open for reading."""
 
@@ -107,6 +120,15 @@ class ArrayFolder:
         self, path: PathLike, version: int, kind: str, hint: str, facts: Sequence[str] = ()
     ) -> None:
         self.path, self._hint = pathlib.Path(path), f"delete the folder, then {hint}"
+        opened = _inode(self.path)
+        with contextlib.suppress(DataError):
+            self._open(version, kind, hint, facts)
+            if _inode(self.path) == opened:
+                return
+        time.sleep(_REPLACING)  # another process may have been replacing the folder
+        self._open(version, kind, hint, facts)
+
+    def _open(self, version: int, kind: str, hint: str, facts: Sequence[str]) -> None:
         try:
             self.meta: Dict[str, Any] = read_json(self.path / "meta.json")
             sizes, stored_version = dict(self.meta["files"]), self.meta["format"]

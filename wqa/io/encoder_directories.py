@@ -150,6 +150,9 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
         problem, expected = f"cannot be unpacked ({error})", "a tar of an encoder's directory"
         raise EncoderError(archive, problem, expected, "fetch it again") from None
     configs = [path.relative_to(folder) for path in sorted(folder.rglob("config.json"))]
+    # Parts of an encoder, such as 1_Pooling of sentence-transformers, are none of their own.
+    folders = {path.parent for path in configs}
+    configs = [path for path in configs if folders.isdisjoint(path.parent.parents)]
     if len(configs) != 1:
         problem = f"holds {len(configs)} encoders ({', '.join(map(str, configs)) or 'none'})"
         hint = "unpack it and name the directory that you mean"

@@ -185,7 +185,8 @@ def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
     text_options = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     if target.is_dir():
         raise StorageError(target, "is a folder", "the name of a file")
-    is_device = target.parts[:2] == ("/", "dev")  # perhaps a link to a file, as /dev/stdout
+    # Perhaps a link to a file, as /dev/stdout; below /dev/shm are files.
+    is_device = target.parts[:2] == ("/", "dev") and target.parts[2:3] != ("shm",)
     is_stream = target.exists() and (is_device or not target.is_file())
     context = storage_errors(target) if is_stream else replacing(target)
     with context as temporary, open(temporary or target, mode, **text_options) as file:  # type: ignore[call-overload]

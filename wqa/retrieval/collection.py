@@ -120,7 +120,7 @@ def _write(
     """Write all arrays; returns the facts of the index."""
     lengths = array.array("q")
     remaining = iter(documents)
-    with scratch_folder("index") as folder, storage_errors(folder):
+    with scratch_folder("index") as folder:
         while block := list(itertools.islice(remaining, _BLOCK_DOCUMENTS)):
             postings = []
             for number, document in enumerate(block, len(lengths)):
@@ -148,7 +148,8 @@ def _append_by_range(folder: pathlib.Path, postings: np.ndarray) -> None:
     """
     ranges = postings[:, 0] // (BUCKETS // _RANGES)
     for number in np.unique(ranges):
-        with open(folder / f"{number:04d}", "ab") as file:
+        path = folder / f"{number:04d}"
+        with storage_errors(path), open(path, "ab") as file:
             postings[ranges == number].tofile(file)
 
 
@@ -212,7 +213,7 @@ def open_collection(path: PathLike, progress: bool = False) -> Iterator[Index]:
     MissingDependency
         If the extra that finds sentences, or reads HTML, is not installed.
     """
-    is_index = os.path.isfile(os.path.join(path, "meta.json"))
+    is_index = all(os.path.isfile(os.path.join(path, name)) for name in ("meta.json", "terms.bin"))
     is_read = is_collection(path) or os.path.isfile(path) or is_ir_name(path)
     if is_index or not is_read:
         yield Index(path)

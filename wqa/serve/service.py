@@ -161,7 +161,8 @@ class Service:
         """Check the key in the header of a request."""
         scheme, _, key = authorization.partition(" ")
         # Headers are decoded as Latin-1, so that this restores their bytes.
-        given, expected = key.strip().encode("latin-1"), str(self.config.api_key).encode("utf-8")
+        given = key.strip(" \t").encode("latin-1")
+        expected = str(self.config.api_key).encode("utf-8")
         if not hmac.compare_digest(given, expected) or scheme.lower() != "bearer":
             hint = "Bearer and the key of the service"
             raise RequestError("key", "Authorization", "invalid api token", hint)

@@ -44,7 +44,7 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     blocks = {"model": network}
     types = inputs.array_types()
     networks = {"model": {"inputs": list(inputs.names), "outputs": ["scores"]}}
-    if len(stages) > 1:
+    if len(stages) > 1 and stages[0].embeddings is not None:
         types["hidden"] = f"float32 (B, L, {network.config.units})"
         read = list(inputs.names)
         for layer, stage in zip(network.exits, stages):

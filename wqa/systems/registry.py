@@ -150,7 +150,8 @@ def read_tuned(run: Union[PathLike, Probe]) -> List[float]:
     own = own or own_config(folder, read_run_config(described))
     try:
         ratios = list(read_json(path)["drop_ratio"])
-        return [drop.ratio for drop in check_drops(len(getattr(own, "exits", ())), ratios)]
+        count = getattr(own, "exit_count", len(getattr(own, "exits", ())))
+        return [drop.ratio for drop in check_drops(count, ratios)]
     except (OSError, ValueError, KeyError, TypeError, OptionError) as error:
         problem, expected = f"cannot be read ({error})", "one ratio for each exit of the run"
         raise RunDirectoryError(path, problem, expected, "tune again") from None

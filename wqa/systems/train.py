@@ -161,7 +161,7 @@ def train(
             _check_agreement(record, workers)
             compare = functools.partial(_compare, development, workers, task.inputs, encoder, init)
             if workers.first(workers.writes and _is_complete(run, record, resume)):
-                return _end_again(task, run, workers, schedule.total, compare)
+                return _end_again(task, run, workers, compare)
             if teachers:
                 task.teach(functools.partial(scores_of_teachers, teachers, train_file=train_file))
             _seed(config.seed)
@@ -263,13 +263,13 @@ def _end_again(
     task: Task,
     run: pathlib.Path,
     workers: Workers,
-    updates: int,
     compare: Callable[[], Optional[Comparison]],
 ) -> Trained:
     """Leave a complete run as it is, but for what a stop behind its last update left out."""
     compared = None if (run / ENSEMBLE).exists() else compare()
     if compared:
-        compared.finish(run, updates)
+        lines = MetricsFile(run / "metrics.jsonl").lines()
+        compared.finish(run, max((line["update"] for line in lines), default=0))
     _write_card(run, task, workers)
     return Trained(finished=True, rank=workers.rank)
 

@@ -154,14 +154,14 @@ class Trainer:
         bar = progress_bar(self.total, "training", "update", shows, initial=state.update)
         with stop_on_signals() as request, bar:
             if state.evaluation_is_due and self._evaluates:  # a signal came before it
-                self._evaluate()
+                self._evaluate(bar)
                 self._checkpoint()
             while not self._has_ended():
                 self.update(bar)
                 state.evaluation_is_due = self._evaluation_is_due()
                 stop = self._agreed(request)
                 if state.evaluation_is_due and not stop:
-                    self._evaluate()
+                    self._evaluate(bar)
                     stop = self._agreed(request)
                 if stop or state.update % self.config.checkpoint_every == 0 or self._has_ended():
                     self._checkpoint()
@@ -188,18 +188,17 @@ class Trainer:
         for key in keys:
             batches += self._plan.split(self.task.batch(key))
         state.update += 1
-        rate = RATES[config.schedule](state.update, self._peak, self.warmup, self.total)
         for share in self.workers.gather(self.backward(batches)):
             for name, value in share.items():
                 if not math.isfinite(value):
                     self._raise_diverged(f"the {name} is {value}", "a finite loss")
                 state.loss_sums[name] = state.loss_sums.get(name, 0.0) + value
-        self.step(rate)
+        self.step(self._rate())
         state.loss_updates += 1
         self._pairs_since += sum(self.task.pairs_of(batch) for batch in batches)
         bar.update()
         if state.update % config.log_every == 0 or self._has_ended():
-            self._log_losses(bar, rate)
+            self._log_losses(bar)
 
     def backward(self, batches: Sequence[Dict[str, np.ndarray]]) -> Dict[str, float]:
         """Compute the gradients of the mean losses over the rows of mini-batches.
@@ -272,8 +271,13 @@ class Trainer:
         # Gradients of parameters that no loss depends on are stale.
         self._optimizer.update(1, ignore_stale_grad=True)
 
-    def _log_losses(self, bar: tqdm, rate: float) -> None:
-        state, now = self.state, time.perf_counter()
+    def _rate(self) -> float:
+        """Learning rate of the update."""
+        schedule = RATES[self.config.schedule]
+        return schedule(self.state.update, self._peak, self.warmup, self.total)
+
+    def _log_losses(self, bar: tqdm) -> None:
+        state, now, rate = self.state, time.perf_counter(), self._rate()
         speed = self._pairs_since / (now - self._since)
         means = {name: value / state.loss_updates for name, value in state.loss_sums.items()}
         loss = sum(means.values())
@@ -301,7 +305,7 @@ class Trainer:
             return True
         return state.update % every == 0 if every else state.batch == 0
 
-    def _evaluate(self) -> None:
+    def _evaluate(self, bar: tqdm) -> None:
         state, begin = self.state, time.perf_counter()
         figures: Dict[str, float] = {}
         if self.workers.writes:
@@ -335,6 +339,8 @@ class Trainer:
             state.finished = 0 < self.config.patience <= state.evaluations_since_best
         state.evaluation_is_due = False
         self._since += time.perf_counter() - begin
+        if state.finished and state.loss_updates:
+            self._log_losses(bar)
 
     def _checkpoint(self) -> None:
         self._check_parameters()

@@ -191,6 +191,8 @@ def _choices(grid: Optional[Sequence[float]], is_sequence: bool) -> List[Drop]:
     """What each stage may drop, in ascending order of the grid."""
     if grid is None:
         grid = KEEPS if is_sequence else GRID
+    for value in grid:
+        check_range("grid", value, 0.0)
     values = sorted(set(grid))
     if not values:
         raise OptionError("grid", "nothing", "at least one number")

@@ -16,7 +16,7 @@ import numpy as np
 from wqa.config import read_json
 from wqa.data import DEFAULT_FILTER, Question, read_questions
 from wqa.data.probe import ranker_file_kind
-from wqa.errors import OptionError, check_choice, check_range, not_installed
+from wqa.errors import OptionError, check_choice, check_range, not_installed, shorten
 from wqa.evaluation import METRICS
 from wqa.evaluation.rankers import questions_that_count
 from wqa.inference.ensemble import COMBINATIONS, normalized_weights
@@ -134,6 +134,10 @@ def tune_weights(
     path = pathlib.Path(run)
     if ranker_file_kind(path) != "ensemble":
         raise OptionError("run", f"{run}, no file of an ensemble", 'a .json file with "ensemble"')
+    long_candidates = options.get("long_candidates", "truncate")
+    if long_candidates != "truncate":
+        expected = "truncate, for which weights are tuned"
+        raise OptionError("long_candidates", shorten(long_candidates), expected)
     with naming_file(data):
         judged = questions_that_count(read_questions(data), filter)
     with lock_output(path):

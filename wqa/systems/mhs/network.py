@@ -86,6 +86,11 @@ class MHSConfig(ExitConfig):
         if weights and not any(weights):
             raise OptionError("head_weights", "0 for all heads", "a weight above 0")
 
+    @property
+    def exit_count(self) -> int:
+        """Number of exits, of which the student is the last."""
+        return len(self.exits) + 1
+
     def layers_of(self, backbone: BackboneConfig) -> int:
         """Number of layers that the network builds."""
         body = self.body or backbone.num_layers - self.head_layers
