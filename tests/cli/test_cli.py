@@ -354,6 +354,13 @@ def test_a_training_on_a_file_whose_name_is_not_utf8(tiny_encoder, tmp_path, run
     assert "a\udcff.jsonl" in json.loads((out / "config.json").read_text())["command"]
 
 
+def test_candidates_of_any_case_of_the_ending_have_their_ids(jsonl, run_main):
+    candidates = jsonl('{"id": "D1", "text": "a b"}', name="C.JSONL")
+    question = ("--question", "b ?", "--candidates", candidates, "--json", "-")
+    _, out, _ = run_main("rank", "wo", *map(str, question))
+    assert [(row["id"], row["text"]) for row in json.loads(out)["ranking"]] == [("D1", "a b")]
+
+
 def test_an_unknown_command_has_the_nearest_one_and_all_others_whole(capsys):
     assert main(["trian", "cascade"]) == 2
     [line] = capsys.readouterr().err.splitlines()

@@ -1,5 +1,6 @@
 """Scoring and encoding on several devices, a process each."""
 
+import os
 import signal
 
 import pytest
@@ -59,6 +60,22 @@ def test_a_signal_ends_the_processes(data, tmp_path):
     task = ScoringTask("wo", str(data), str(tmp_path / "out"), options={"threads": 1})
     with pytest.raises(Stopped):
         run_on_devices(task, ["cpu:0", "cpu:1"], stop=stop)
+
+
+class Signalled(ScoringTask):
+    """Scoring whose process gets a signal twice: of its group, and from its parent."""
+
+    def compute(self, partition):
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().compute(partition)
+
+
+@pytest.mark.nightly
+def test_a_signal_of_the_whole_group_lets_partitions_end(data, tmp_path):
+    task = Signalled("wo", str(data), str(tmp_path / "out"), options={"threads": 1})
+    with pytest.raises(ClusterError, match="a process was stopped by a signal"):
+        run_on_devices(task, ["cpu:0", "cpu:1"])
 
 
 def test_what_cannot_be_divided_is_refused(tiny_run, data, tmp_path, capsys):

@@ -1,5 +1,8 @@
 import gzip
 import json
+import os
+import pathlib
+import tempfile
 
 import numpy as np
 import pytest
@@ -185,13 +188,15 @@ def test_filters_and_counts():
         filter_questions([question("x", 0, None)], "all")
 
 
-def test_an_interrupted_write_leaves_the_old_file(tmp_path):
-    path = tmp_path / "file.txt"
-    path.write_text("old")
-    with pytest.raises(RuntimeError), atomic_writer(path) as file:
-        file.write("new")
-        raise RuntimeError
-    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+@pytest.mark.parametrize("place", [None, "/dev/shm"])
+def test_an_interrupted_write_leaves_the_old_file(place):
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        path = pathlib.Path(folder) / "file.txt"
+        path.write_text("old")
+        with pytest.raises(RuntimeError), atomic_writer(path) as file:
+            file.write("new")
+            raise RuntimeError
+        assert path.read_text() == "old" and os.listdir(folder) == ["file.txt"]
 
 
 def test_a_write_that_cannot_be_names_the_file(tmp_path):

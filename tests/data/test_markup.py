@@ -33,6 +33,12 @@ def test_a_rule_is_no_front_matter(source):
     assert set(re.findall(r"\w+", source)) == set(re.findall(r"\w+", text))
 
 
+def test_soft_hyphens_do_not_divide_words():
+    pytest.importorskip("selectolax")
+    page = "<title>Eis&shy;berg</title><p>The Glet&shy;scher&shy;höhle is cold.</p>"
+    assert page_text(page) == ("Eisberg", "The Gletscherhöhle is cold.")
+
+
 def test_front_matter_ends_at_its_first_end():
     text = markdown_text("---\na: 1\n...\n\nThe mill.\n\n---\n\nThe ferry.\n")[1]
     assert "The mill." in text and "The ferry." in text and "a: 1" not in text

@@ -98,6 +98,15 @@ def test_a_cascade_runs_what_table_3_publishes(cascade, ran, alpha, published):
     assert ranking.exits.sum() == ran["candidates"]  # the layer that each candidate has reached
 
 
+def test_each_pool_keeps_its_own_candidates():
+    ranker = random_ranker(CONFIG, EXITS, drop_ratio=0.3, pool="batch", pool_size=4)
+    pairs = random_pairs(np.random.default_rng(0), 16, 4, 8, CONFIG.vocab_size)
+    [ranking] = ranker.rank_pairs([pairs])
+    scored = (4, 3, 3, 3, 3)  # of four candidates 30 % are one, of three none
+    cost = sum(count * layers for count, layers in zip(scored, (4, 2, 2, 2, 2))) / (4 * 12)
+    assert ranking.cost.paper == pytest.approx(cost) == pytest.approx(ranking.cost.relative)
+
+
 @pytest.mark.parametrize(
     "arguments, where",
     [

@@ -219,6 +219,11 @@ def test_tuned_weights_are_stored_and_no_worse_than_equal_ones(write, dev):
     assert tune(path, dev, metric="mrr", seed=3).metrics["mrr"] >= tuned.equal["mrr"]
 
 
+def test_weights_are_not_tuned_over_windows(write, dev):
+    with pytest.raises(OptionError, match="long_candidates: 'windows'; expected truncate"):
+        tune(write("tuned.json", ensemble=["seed1", "seed2"]), dev, long_candidates="windows")
+
+
 def test_heads_of_a_student_are_its_members(tiny_encoder):
     """An ensemble of the heads ranks as the student does (equation 5)."""
     backbone = read_backbone_config(tiny_encoder)

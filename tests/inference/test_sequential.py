@@ -6,7 +6,7 @@ from conftest import dev_run
 from rankers import Table
 
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.errors import RunDirectoryError
+from wqa.errors import InputError, RunDirectoryError
 from wqa.inference import Cost, Ranker, SequentialRanker
 from wqa.systems.load import load_ranker
 
@@ -68,6 +68,16 @@ def test_blank_questions_and_groups():
     assert blank.order.tolist() == [0, 1] and blank.cost.relative == 0 and blank.blank.all()
     assert [ranking.order.tolist() for ranking in rest] == [[1, 0, 2]] * 4
     assert ranker.rank("q", ["b", "a"]).order.tolist() == [0, 1]
+
+
+def test_questions_before_a_bad_one_are_ranked():
+    ranked = []
+    ranker = SequentialRanker([load_ranker("rr"), load_ranker("wo")], keep=1)
+    good = question("q", "b")
+    with pytest.raises(InputError, match="the question is empty"):
+        ranked.extend(ranker.rank_all([good, good, good._replace(question=" "), good]))
+    assert [ranking.order.tolist() for ranking in ranked] == [[0, 1]] * 2
+    assert ranker.ties == load_ranker("wo").ties == "pessimistic"
 
 
 def test_a_last_ranker_to_which_all_is_blank():

@@ -63,6 +63,23 @@ def test_a_whole_folder(tmp_path):
         folder.arrays({"labels": np.dtype("i1")})
 
 
+def test_a_folder_that_is_replaced_while_it_is_opened(tmp_path, monkeypatch):
+    path, reads = write(tmp_path / "a"), []
+
+    def replaced_after(file):
+        content = json.loads(file.read_text())
+        reads.append(file)
+        if len(reads) == 1:
+            with writer_of(path) as writer:
+                writer.append("tokens", np.array([7]))
+                writer.finish({"rows": 2})
+        return content
+
+    monkeypatch.setattr("wqa.io.arrays.read_json", replaced_after)
+    folder = open_folder(path)
+    assert folder.meta["rows"] == 2 and folder.arrays(TYPES)["tokens"].tolist() == [7]
+
+
 @pytest.mark.parametrize("harm", ["absent", "meta", "malformed", "facts", "short", "long", "gone"])
 def test_a_folder_that_is_not_whole_is_refused(tmp_path, harm):
     path = write(tmp_path / "a")
@@ -107,6 +124,7 @@ def test_a_folder_can_be_used_again_if_it_was_made_with_the_same(tmp_path):
         reusable(path, {"source_sha256": "cd34"})
     assert open_folder(path).meta["rows"] == 1
     (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / ".lock").touch()  # of `lock_output` where it cannot write beside it
     assert reusable(tmp_path / "empty") is None
     (tmp_path / "file").write_text("text")
     with pytest.raises(OptionError, match="out: .*file, a file"):

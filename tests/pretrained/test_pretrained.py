@@ -356,9 +356,14 @@ def test_archives(tmp_path):
     (tmp_path / "cut.tar.gz").write_bytes((tmp_path / "x.tar.gz").read_bytes()[:2000])
     with pytest.raises(EncoderError, match="cut.tar.gz: cannot be"):
         load_backbone(tmp_path / "cut.tar.gz")
+    config, parts = DATA / "tiny_bert" / "config.json", tmp_path / "parts.tar"
+    with tarfile.open(parts, "w") as tar:  # as of sentence-transformers
+        tar.add(DATA / "tiny_bert", "enc")
+        tar.add(config, "enc/1_Pooling/config.json")
+    assert_same(parts)
     with tarfile.open(tmp_path / "two.tar", "w") as tar:
         for name in ("a", "b"):
-            tar.add(DATA / "tiny_bert" / "config.json", f"{name}/config.json")
+            tar.add(config, f"{name}/config.json")
     with pytest.raises(EncoderError, match=r"holds 2 encoders \(a/config.json, b/config.json\)"):
         load_backbone(tmp_path / "two.tar")
 

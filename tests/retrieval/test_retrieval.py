@@ -34,6 +34,7 @@ from wqa.evaluation import (
 from wqa.evaluation.comparison import NamedRanker, evaluate_seeds
 from wqa.inference import Capabilities, Cost, Ranker
 from wqa.retrieval import Index, build_index, contains_answer, retrieve, write_retrieved
+from wqa.retrieval.collection import open_collection
 from wqa.retrieval.index import best
 from wqa.retrieval.methods import BUCKETS, count_terms, ngrams, tokenize
 from wqa.systems.load import load_ranker
@@ -444,6 +445,13 @@ def test_a_damaged_index_is_refused(build, tmp_path, capsys):
         Index(folder)
     with pytest.raises(DataError, match="make it with `wqa index`"):
         Index(tmp_path / "absent")
+
+
+def test_a_folder_of_texts_may_hold_another_programs_meta(tmp_path):
+    (tmp_path / "meta.json").write_text("{}")
+    (tmp_path / "a.txt").write_text("Ice melts.")
+    with open_collection(tmp_path) as index:
+        assert index.meta["documents"] == 1
 
 
 def test_a_second_writer_is_refused(build, tmp_path):

@@ -162,7 +162,9 @@ def test_early_stopping_keeps_the_best(make_trainer):
     trainer.evaluator = evaluator
     state = trainer.fit()
     assert (state.update, state.best_update, state.best_figure) == (10, 4, 0.5)
-    assert state.finished
+    assert state.finished and state.loss_updates == 0
+    lines = read_metrics(trainer.metrics.path.parent)
+    assert lines[-1]["update"] == 10 and "loss" in lines[-1]  # though none was due
     trainer.checkpoints.finish(trainer.network, trainer.metrics.path.with_name("model.params"))
     best = mx.nd.load(str(trainer.metrics.path.with_name("model.params")))
     for name, value in kept[4].items():

@@ -113,7 +113,7 @@ def test_what_can_be_tuned(tiny_run, tmp_path):
     assert len(tuning.configurations) == 1 and tuning.questions == 25
     assert not (tiny_run / "tuned.json").exists()
     # The grid has no ratio of 0; a loss is measured beside it all the same.
-    grids = [{"grid": grid} for grid in ([1.0], [-0.1, 0.2], [float("nan")], [])]
+    grids = [{"grid": grid} for grid in ([1.0], [-0.1, 0.2], [float("nan")], ["x"], [])]
     for options in (*grids, {"pool": "batch"}, {"long_candidates": "windows"}):
         with pytest.raises(OptionError, match=f"^{[*options][0]}: "):
             tune(tiny_run, builtin_path("dev"), **options)

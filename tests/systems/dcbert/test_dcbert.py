@@ -20,6 +20,7 @@ from wqa.pretrained.load import load_parameters
 from wqa.systems import SYSTEMS
 from wqa.systems.dcbert.interactions import PairRows
 from wqa.systems.dcbert.network import DCBERTConfig
+from wqa.systems.export import export_mxnet
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import SingleInputs, SplitInputs, load_tokenizer
@@ -465,6 +466,8 @@ def test_runs_give_their_encoder_or_all_parts(tmp_path, tiny_encoder, corpus):
     np.testing.assert_array_equal(first, source["backbone.layers.1.qkv.weight"])
 
     run = run_of(tmp_path / "run", tiny_encoder, corpus, layers=2, exits=(1,))
+    names = ("README.md", "export.json", "model-0000.params", "model-symbol.json", "tokenizer.json")
+    assert export_mxnet(run, tmp_path / "out") == list(names)  # no stages of encodings alone
     start = RunStart("run", run)
     task = task_of(start, corpus, layers=2)
     line = task.initialize(start, parse_devices("cpu"))

@@ -20,6 +20,7 @@ from wqa.systems.mhs.network import MHSConfig, MultipleHeads, MultipleHeadsStude
 from wqa.systems.quantize import quantize
 from wqa.systems.registry import build_network
 from wqa.text import PairInputs, load_tokenizer
+from wqa.tuning import tune
 
 pytestmark = pytest.mark.onednn
 
@@ -175,6 +176,12 @@ def run(tmp_path_factory, tiny_encoder):
     settings = {"max_updates": 12, "learning_rate": 1e-2, "warmup_updates": 2}
     shape = {"body": 1, "exits": (1,), "heads": 2, "head_layers": 2, "max_length": 64}
     return dev_run("mhs", out, tiny_encoder, tokens_per_batch=500, **settings, **shape)
+
+
+def test_drop_ratios_that_were_tuned_for_a_student_are_read(run, tmp_path):
+    run = shutil.copytree(run, tmp_path / "run")
+    tune(run, builtin_path("dev"), [0.3], max_cost=5)
+    assert [drop.ratio for drop in load_ranker(run, drop_ratio="tuned").drops] == [0.3, 0]
 
 
 def scores_of(run, **options):
