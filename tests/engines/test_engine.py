@@ -15,7 +15,6 @@ from wqa.config import EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.digests import forget_digests
 from wqa.engines.onednn.library import library
-from wqa.engines.onednn.operations import Quantized
 from wqa.engines.onednn.packed_rows import GROUP_SCORES, GROUPS, PackedBatch
 from wqa.engines.onednn.quantize import channel_factors, quantize_layer
 from wqa.errors import MissingDependency, OptionError, PrecisionError, RunDirectoryError
@@ -186,14 +185,6 @@ np.save(sys.argv[2], np.concatenate([ranking.exit_scores.ravel() for ranking in 
     capped = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
     run_python("-c", code, run, tmp_path / "a.npy", check=True, variables=capped)
     assert np.abs(np.load(tmp_path / "a.npy") - exact).max() < 0.5 * exact.std()
-
-
-def test_seven_bits_by_hand():
-    product = Quantized(
-        np.array([[127, -127, 3]], np.int8), np.float32([1, 2, 3]), np.ones(1, np.float32)
-    )
-    halved = product.in_seven_bits()
-    assert halved.weight.tolist() == [[64, -64, 2]] and halved.scale.tolist() == [2, 4, 6]
 
 
 @needs_onednn

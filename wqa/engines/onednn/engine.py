@@ -261,7 +261,7 @@ class OneDNNEngine(Engine):
         tokens_until = np.cumsum(lengths)
         batches = -(-len(packed) // streams) * streams
         shares = tokens_until[-1:] * np.arange(1, batches) // batches
-        edges = np.searchsorted(tokens_until, shares, side="right")
+        edges = np.searchsorted(tokens_until - lengths / 2, shares)  # nearest to the shares
         equal = [part for part in np.split(np.arange(len(lengths)), edges) if len(part)]
         if all(lengths[part].sum() <= self._tokens for part in equal):
             return equal

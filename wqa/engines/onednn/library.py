@@ -55,9 +55,8 @@ NEEDED: Dict[str, Tuple[int, str]] = {
     "int8": (0x07, "AVX2"),
 }
 
-#: oneDNN's bits of AVX_VNNI and of AVX512_VNNI, which add products of 8-bit integers in 32 bits.
-#: Without them, sums of two products saturate in 16 bits.
-VNNI = 0x08 | 0x40
+#: oneDNN's bits of AVX-512, and of its VNNI, which adds products of 8-bit integers in 32 bits.
+AVX512, VNNI = 0x20, 0x40
 
 _CPU, _IN_ORDER, _ANY_LAYOUT = 1, 1, 1
 
@@ -236,6 +235,13 @@ class Memory(Handle):
         dense = values.flags.c_contiguous
         strides = None if dense else tuple(step // values.itemsize for step in values.strides)
         return cls(_known_layout(values.shape, kind, strides), values)
+
+    def as_image(self) -> Memory:
+        """The same memory, (rows, width), as an image of one column, (1, width, rows, 1)."""
+        rows, width = self.layout.shape
+        step = self.layout.strides[0]
+        strides = (rows * step, 1, step, step)
+        return Memory(_known_layout((1, width, rows, 1), self.layout.kind, strides), self.data)
 
     def move(self, address: int) -> None:
         """Use other memory, whose owner keeps it alive."""

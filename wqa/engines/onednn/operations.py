@@ -16,7 +16,9 @@ import mxnet as mx
 import numpy as np
 
 from wqa.engines.onednn.library import (
+    AVX512,
     TYPES,
+    VNNI,
     Call,
     Handle,
     Layout,
@@ -26,6 +28,7 @@ from wqa.engines.onednn.library import (
     count_threads,
     create,
     engine,
+    instruction_set,
     library,
     zeros,
 )
@@ -59,6 +62,9 @@ _QUERY_WEIGHTS, _QUERY_SCRATCH = 131, 136
 _USER_SCRATCH = 1
 _ACCURATE_SOFTMAX, _NORM_FLAGS = 196608, 6
 _TRAINING, _INFERENCE, _BACKWARD = 64, 96, 128
+_DIRECT = 1
+#: Strides, and dilations or padding, of convolutions.
+_ONES, _ZEROS = (1, 1), (0, 0)
 
 #: Products of a layer by name, and the step of the layer to which a product belongs.
 PRODUCTS = {
@@ -93,20 +99,6 @@ class Quantized(NamedTuple):
     #: (in,) float32; an input channel is multiplied by it before it is rounded.
     factor: np.ndarray
 
-    def in_seven_bits(self) -> Quantized:
-        """Round the weight to integers from -64 to 64, for processors without VNNI.
-
-        Those add the products of two neighbouring channels in 16 bits. With an unsigned input of
-        up to 255, a weight of 64 is the largest whose sum of two products fits.
-
-        Returns
-        -------
-        Quantized
-            The coarser weight, with its scale doubled.
-        """
-        weight = np.rint(self.weight * np.float32(0.5)).astype(np.int8)
-        return Quantized(weight, self.scale * 2, self.factor)
-
 
 def vector(values: np.ndarray) -> Memory:
     """float32 numbers that a kernel reads."""
@@ -137,6 +129,12 @@ class Dense:
             self._read, self.scale = lambda: weight.T, vector(quantized.scale)
             #: (1, in) factors of the input before it is rounded to int8; None for a float weight.
             self.factor = vector(quantized.factor[None])
+        #: Whether products are convolutions: without AVX-512, or for int8 without VNNI, a product
+        #: of matrices packs the weight again in each call, which large ones, of training, hardly
+        #: notice. Convolutions round int8 weights to seven bits there, so that sums of two products
+        #: fit in 16 bits.
+        needed = AVX512 if quantized is None else VNNI
+        self.convolves = not refreshable and not instruction_set() & needed
         self._packed: Dict[bool, List[Memory]] = {False: [], True: []}
         self._packing: List[Call] = []
         self._lock = threading.Lock()  # several threads may read a weight
@@ -156,7 +154,11 @@ class Dense:
                     return packed
             packed = Memory(layout, zeros((size,), "int8"))
             weight = self._read()
-            pack = Operations().convert(Memory.of(weight if backward else weight.T), packed)
+            if self.convolves:
+                weight = np.ascontiguousarray(weight)[:, :, None, None]
+            elif not backward:
+                weight = weight.T
+            pack = Operations().convert(Memory.of(weight), packed)
             pack()
             self._packed[backward].append(packed)
             if self._refreshable:
@@ -245,6 +247,8 @@ def _handle(argument: Any) -> Any:
         return argument.handle
     if argument is engine:  # the function, which the cache of kernels can hash
         return engine()
+    if isinstance(argument, tuple):
+        return (ctypes.c_int64 * len(argument))(*argument)
     return ctypes.c_float(argument) if isinstance(argument, float) else argument
 
 
@@ -301,6 +305,8 @@ class Operations:
         self, source: Memory, weight: Dense, out: Memory, *steps: Step, backward: bool = False
     ) -> Call:
         """Bind a product with prepacked weights."""
+        if weight.convolves:
+            return self._convolution(source, weight, out, *steps)
         shape = (source.layout.shape[1], out.layout.shape[1])
         right = Layout(shape, source.layout.kind, any_layout=True)
         arrays = {"src": source, "dst": out}
@@ -313,6 +319,25 @@ class Operations:
         operands = (engine, source, right, arrays.get("bias"), out)
         kernel = self._kernel("matmul", *operands, scales=scales, steps=steps)
         return self._bind(kernel, steps, weights=weight.packed(kernel, backward), **arrays)
+
+    def _convolution(self, source: Memory, weight: Dense, out: Memory, *steps: Step) -> Call:
+        """Bind a product as a convolution, whose rows are the pixels of an image."""
+        arrays = {"src": source.as_image(), "dst": out.as_image()}
+        arrays["bias"] = Memory.of(weight.bias.data[0])
+        scales = []
+        if weight.scale is not None:
+            arrays["weight_scales"] = weight.scale
+            scales = [(ARGUMENTS["weights"], 1)]  # one an output channel
+        shape = (out.layout.shape[1], source.layout.shape[1], 1, 1)
+        filters = Layout(shape, source.layout.kind, any_layout=True)
+        operands = (arrays["src"], filters, arrays["bias"], arrays["dst"])
+        numbers = (_ONES, _ZEROS, _ZEROS, _ZEROS)
+        images = []
+        for name, operand in steps:
+            images.append((name, operand.as_image() if isinstance(operand, Memory) else operand))
+        arguments = (engine, _INFERENCE, _DIRECT, *operands, *numbers)
+        kernel = self._kernel("convolution_forward", *arguments, scales=scales, steps=images)
+        return self._bind(kernel, images, weights=weight.packed(kernel), **arrays)
 
     def norm(self, source: Memory, norm: Norm, out: Memory) -> Call:
         """Bind a layer normalisation."""

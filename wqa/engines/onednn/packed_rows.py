@@ -18,13 +18,11 @@ import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.engines.onednn.library import (
-    VNNI,
     Call,
     Layout,
     Memory,
     Scratch,
     cached,
-    instruction_set,
     zeros,
 )
 from wqa.engines.onednn.operations import (
@@ -155,11 +153,8 @@ class PackedLayer:
     ) -> None:
         self._layer, self._config, self._kind = layer, config, kind
         self.products: Dict[str, Dense] = {}
-        in_seven_bits = not instruction_set() & VNNI
         for name in PRODUCTS:
             product = quantized[name] if quantized else None
-            if product is not None and in_seven_bits:
-                product = product.in_seven_bits()
             read = functools.partial(product_parameter, layer, name, "weight", config)
             bias = product_parameter(layer, name, "bias", config)
             self.products[name] = Dense(read, bias, product)
