@@ -33,8 +33,6 @@ URL = "https://raw.githubusercontent.com/xinyadu/nqg/master/data/processed/"
 #: Names of the release's files, in the order in which their questions are divided.
 NAMES = ("train", "test", "dev")
 SHA256 = {
-    "src-train.txt": "",
-    "tgt-train.txt": "",
     "src-test.txt": "5714e36b9f3ef884f4e109e876f4e507d61f58a1241b4fb0403866dfdeef315d",
     "tgt-test.txt": "e75710df557c2432925c8f2ca17e9b490235ce3c647c857fceaea6c401203a76",
     "src-dev.txt": "d540a569619c0bd68b46f9eb3d59351206bcdd1d15eeed8dc5a4fd4815a0d872",

@@ -15,20 +15,20 @@ if [ "${SMOKE:-0}" != 1 ]; then
   export TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-1} ADAPT_EPOCHS=${ADAPT_EPOCHS:-3} WARMUP=${WARMUP:-100}
   export UPDATE_TOKENS=${UPDATE_TOKENS:-0}  # these corpora are small: an update has one mini-batch
   export PRECISION=${PRECISION:-bfloat16}
-  recipes/transfer_corpus.sh "$ASNQ_TRAIN"
+  [ "${TRANSFER:-1}" = 0 ] || recipes/transfer_corpus.sh "$ASNQ_TRAIN"
 fi
 export CASCADE_OPTIONS="--trained-exits all --distillation 0.5"
 
 for corpus in ${CORPORA:-wikiqa trecqa}; do
   export CORPORA=$corpus
-  for transfer in 1 0; do
+  for transfer in ${transfers:=${TRANSFER:-1 0}}; do
     export TRANSFER=$transfer
     DEPTHS=$full recipes/tanda/adapt.sh
     recipes/cascade/adapt.sh
     SUFFIX=_drawn CASCADE_OPTIONS='' CASCADE_LEARNING_RATE=${DRAWN_LEARNING_RATE:-5e-5} recipes/cascade/adapt.sh
   done
   for depth in $full $lower; do
-    SUFFIX=_mean_$depth EXITS=$depth CASCADE_OPTIONS='' recipes/cascade/adapt.sh
+    SUFFIX=_mean_$depth EXITS=$depth CASCADE_OPTIONS='' TRANSFER=0 recipes/cascade/adapt.sh
   done
-  DEPTHS="$lower $others" TRANSFER=1 recipes/tanda/adapt.sh
+  [ "$transfers" = 0 ] || DEPTHS="$lower $others" TRANSFER=1 recipes/tanda/adapt.sh
 done

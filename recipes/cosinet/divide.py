@@ -4,11 +4,12 @@
     python recipes/cosinet/divide.py QUESTIONS.jsonl SHARE TRAIN.jsonl TEST.jsonl
 
 TRAIN.jsonl gets the first questions, at least that share of them, and those that follow with the
-same candidates as the last one; TEST.jsonl gets the rest. Table 5 in small (squad_small.tsv) is by
+same candidates as the last one; TEST.jsonl gets the rest. squad_small.tsv is RESULTS/table5.tsv by
 
     python data_scripts/squad.py --unanswered --out data/squad_sent && mkdir data/half
     python recipes/cosinet/divide.py data/squad_sent/test.jsonl 0.66 data/half/{train,test}.jsonl
     export RUNS=runs/cosinet_squad SQUAD=data/half TABLE_KIND=distilled CA_SEEDS=0
+    export RESULTS=$RUNS/results
     MODELS="cosinet cosinet_list cosinet_list_birnn ca ca_list ca_list_birnn" \
         recipes/cosinet/table5.sh
 """

@@ -99,7 +99,7 @@ figures_of() {  # MODEL CORPUS SEED; a baseline has one file
 baseline() {  # NAME CORPUS: its figures; WO's ties count against the correct candidates, which no TREC run can say
   local json; json=$(figures_of "$1" "$2")
   case $1 in
-    wo) once "$json" -- "$wqa" evaluate wo --data "$(test_of "$2")" --filter "$(filter_of "$2")" --metrics "$METRICS" --json "$json" ;;
+    wo) once "$json" "$(test_of "$2")" -- "$wqa" evaluate wo --data "$(test_of "$2")" --filter "$(filter_of "$2")" --metrics "$METRICS" --json "$json" ;;
     *) evaluate "$json" "$2" "$1" ;;
   esac
 }

@@ -1,6 +1,6 @@
 # Settings of the recipes in small, which source this file; recipes that they call inherit them.
 if [ "${SMOKE:-0}" != 1 ]; then
-  export RUNS=${RUNS:-runs/dcbert_minilm} ARCHIVE=${ARCHIVE:-${DATA:-data}/dev-v2.0.json.gz}
+  export RUNS=${RUNS:-runs/dcbert_minilm} SQUAD=${SQUAD:-${DATA:-data}/squad_open_small} ARCHIVE=${ARCHIVE:-${DATA:-data}/dev-v2.0.json.gz}
   export ENCODER=${ENCODER:-minilm} EXITS=${EXITS:-2,4,6} INTERACTIONS=${INTERACTIONS:-1 2 3} SEEDS=${SEEDS:-0 1 2}
   export READER_ENCODER=${READER_ENCODER:-$ENCODER}
   # With retrieved negatives alone at 1e-4, or a rate of 2e-4 or above, the loss of DC-BERT stayed at that of a constant score. It
@@ -16,8 +16,9 @@ else
 fi
 export CORPORA=squad
 . "$(dirname "${BASH_SOURCE[0]}")/settings.bash"
-if [ "${SMOKE:-0}" != 1 ] && [ ! -e "$SQUAD/train.documents.jsonl" ]; then
-  "$python" data_scripts/squad_open.py --archive "$ARCHIVE" --titles recipes/dcbert/articles.txt --articles 10,3,3 --out "$SQUAD"
+if [ "${SMOKE:-0}" != 1 ] && [ ! -e "$SQUAD/stats.json" ]; then
+  [ -n "${collection-}" ] || collection=(squad_open.py --archive "$ARCHIVE" --titles recipes/dcbert/articles.txt --articles 10,3,3)
+  "$python" data_scripts/"${collection[@]}" --out "$SQUAD"
 fi
 title_of() { case ${1#apart_} in
   bert) echo "re-ranker" ;;

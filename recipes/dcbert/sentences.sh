@@ -12,8 +12,7 @@ if [ "${SMOKE:-0}" != 1 ]; then
   export TRAIN_TOP=${TRAIN_TOP:-20} DEV_TOP=${DEV_TOP:-40} TOP=${TOP:-40}
   export EPOCHS=${EPOCHS:-1} APART_EPOCHS=${APART_EPOCHS:-1} APART_RATE=${APART_RATE:-3e-4} ENCODER_RATE=${ENCODER_RATE:-0.33}
   RANKERS=${RANKERS:-bert dcbert_1 comparison linear dcbert_2 dcbert_3 lstm}
-  [ -e "$SQUAD/stats.json" ] ||
-    "${PYTHON:-python}" data_scripts/squad_sentences.py --out "$SQUAD" ${ARCHIVE:+--archive "$ARCHIVE"}
+  collection=(squad_sentences.py ${ARCHIVE:+--archive "$ARCHIVE"})
 fi
 . recipes/dcbert/minilm.bash
 RANKERS=${RANKERS:-bert dcbert_1 comparison}

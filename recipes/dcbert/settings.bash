@@ -98,7 +98,7 @@ title_of() { case $1 in  # RANKER: the row of the tables
   linear) echo DC-BERT-Linear ;;
   lstm) echo DC-BERT-LSTM ;;
   esac; }
-precision_of() { case $1 in  # RANKER: of its rankings and timings
+precision_of() { case ${1#apart_} in  # RANKER: of its rankings and timings
   int8) echo int8 ;;
   lstm) echo float32 ;;                 # MXNet runs the LSTM
   *) echo "$RANK_PRECISION" ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Table 2 (Matsubara et al. 2022) on ASNQ and WikiQA: the teachers, fine-tuned and distilled base rankers, three ensembles,
-# Hydra and the Multiple-Heads Student. Test questions without an answer are left out, as Table 1 counts them.
+# Hydra and the Multiple-Heads Student. WikiQA's test questions without an answer are left out, as Table 1 counts them.
 . "$(dirname "$0")/settings.bash"
 needs tune optuna
 table=$RESULTS/table2.tsv

@@ -173,7 +173,7 @@ claims() {  # FILE CORPUS: each system beside the pairwise model, and beside the
       esac
     done
   done
-  "$python" recipes/claims.py "$(run_of pairwise "$2" "$FIRST_SEED")/test.json.qrels" "$METRICS" "${systems[@]}" "${pairs[@]}" > "$1"
+  keep_output "$1" "$python" recipes/claims.py "$(run_of pairwise "$2" "$FIRST_SEED")/test.json.qrels" "$METRICS" "${systems[@]}" "${pairs[@]}" > /dev/null
 }
 table_of() {  # TABLE CORPUS CLAIMS: figures of all systems, all candidates of a question in groups of k
   local name seed
@@ -195,7 +195,7 @@ rerank_tables() {
     for name in $SYSTEMS; do
       run=$(run_of "$name" "$corpus@$seed" "$seed")
       figures "$name" "$corpus@$seed" "$seed"
-      [ "$run.sequence.json" -nt "$run/model.params" ] ||
+      [ "$run.sequence.json" -nt "$run/model.params" ] && [ "$run.sequence.json" -nt "$first/model.params" ] ||
         echo "{\"rankers\": [\"$(realpath "$first")\", \"$(realpath "$run")\"], \"keep\": $K}" > "$run.sequence.json"
       TEST_FILTER=$(counted_of "$corpus") evaluate "$run.sequence.test.json" "$corpus" "$run.sequence.json"
     done
