@@ -19,7 +19,7 @@ import math
 import pathlib
 
 from wqa.data import read_json
-from wqa.errors import DataError, run_script
+from wqa.errors import DataError, OptionError, run_script
 from wqa.evaluation.report import read_rows, write_rows
 from wqa.evaluation.significance import over_seeds
 
@@ -90,6 +90,9 @@ def main(options):
     """Write the rows."""
     rows = read_rows(options.table) if pathlib.Path(options.table).exists() else []
     for name, *files in options.row:
+        if not files:
+            hint = "train the runs of this row first"
+            raise OptionError("--row", name, "figures of a seed or more behind the name", hint)
         write_row(rows, name, files, options)
     write_rows(options.table, rows)
 

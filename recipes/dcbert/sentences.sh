@@ -4,8 +4,6 @@
 # learns from random documents beside a retrieved one first, then from more retrieved ones: logs/README.md says why.
 #   DATA=data ARCHIVE=FOLDER recipes/dcbert/sentences.sh    ARCHIVE is the folder of Du et al. 2017
 #   RANKERS="bert dcbert_1 comparison" recipes/dcbert/sentences.sh
-set -euo pipefail
-cd "$(dirname "$0")/../.."
 if [ "${SMOKE:-0}" != 1 ]; then
   export RUNS=${RUNS:-runs/dcbert_sentences} SQUAD=${SQUAD:-${DATA:-data}/squad_sentences}
   export QUESTION_TOKENS=${QUESTION_TOKENS:-32} DOCUMENT_TOKENS=${DOCUMENT_TOKENS:-96} PAIR_TOKENS=${PAIR_TOKENS:-128}
@@ -14,7 +12,7 @@ if [ "${SMOKE:-0}" != 1 ]; then
   RANKERS=${RANKERS:-bert dcbert_1 comparison linear dcbert_2 dcbert_3 lstm}
   collection=(squad_sentences.py ${ARCHIVE:+--archive "$ARCHIVE"})
 fi
-. recipes/dcbert/minilm.bash
+. "$(dirname "$0")/minilm.bash"
 RANKERS=${RANKERS:-bert dcbert_1 comparison}
 table=$RESULTS/sentences.tsv columns=p@1,p@5,p@10,pbt@10,ptb@10,map,p@1_kept,p@10_kept
 
