@@ -134,6 +134,8 @@ def test_ids_that_could_not_be_read_are_not_written(tmp_path, ids, found):
     question = Question("Q1", "who ?", (Candidate("text", 1),))
     with pytest.raises(DataError, match="two questions have the id 'Q1'"):
         write_questions(tmp_path / "q.jsonl", [question, question])
+    with pytest.raises(DataError, match="q.csv: it has the name of a table"):
+        write_questions(tmp_path / "q.csv", [question])
     assert not list(tmp_path.iterdir())
 
 

@@ -93,7 +93,7 @@ def test_a_converted_classifier_starts_both_ways(tiny_encoder, tmp_path):
 
     convert(write_family_encoder(tmp_path / "bert", "bert"), tmp_path / "converted")
     none, before = {"learning_rate": 1e-12, "warmup_updates": 0}, scores(tmp_path / "converted")
-    trained(tmp_path / "adapted", init=str(tmp_path / "converted"), **none)
+    trained(tmp_path / "adapted", init=tmp_path / "converted", **none)
     # Its classifier went along.
     np.testing.assert_allclose(scores(tmp_path / "adapted"), before, atol=1e-6)
     trained(tmp_path / "fresh", tmp_path / "converted", **none)

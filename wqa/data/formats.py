@@ -183,10 +183,12 @@ def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
     Raises
     ------
     DataError
-        If `read_questions` would refuse a question.
+        If `read_questions` would refuse a question, or read the file as a table.
     StorageError
         If the file cannot be written.
     """
+    if is_table(path):
+        raise DataError(path, "it has the name of a table", "a name such as questions.jsonl")
     lines.write_lines(path, lines.record_lines(questions, "question", _fields))
 
 

@@ -145,7 +145,7 @@ def read_tuned(run: Union[PathLike, Probe]) -> List[float]:
         if own.tuned and not path.exists():
             return list(own.tuned)
     if not path.exists():
-        hint = f"tune them with `wqa tune {folder}`"
+        hint = f"tune them with `wqa tune {folder} --data FILE --max-loss 0`"
         raise RunDirectoryError(path, "the file is missing", "tuned drop ratios", hint)
     own = own or own_config(folder, read_run_config(described))
     try:

@@ -26,7 +26,7 @@ from wqa.data.formats import data_digest
 from wqa.data.ir_names import is_ir_name
 from wqa.engines.choice import choose_engine, choose_training_engine
 from wqa.errors import OptionError, RunDirectoryError, printable, shorten
-from wqa.io.files import atomic_writer, lock_output, refuse
+from wqa.io.files import PathLike, atomic_writer, lock_output, refuse
 from wqa.io.progress import LossyStream
 from wqa.models import library_versions, parse_devices
 from wqa.systems.development import ENSEMBLE, Comparison, Development
@@ -66,8 +66,8 @@ def train(
     system: str,
     train_file: str,
     out: str,
-    encoder: str = "",
-    init: str = "",
+    encoder: PathLike = "",
+    init: PathLike = "",
     config: Optional[TrainingConfig] = None,
     max_length: int = 128,
     resume: bool = False,
@@ -88,9 +88,9 @@ def train(
         Canonical JSONL, or a store that `wqa tokenize` wrote.
     out : str
         Run directory; it must not hold a run, unless ``resume``.
-    encoder : str
+    encoder : str or path
         Pretrained encoder to start from, as `wqa.pretrained.load_backbone` takes it.
-    init : str
+    init : str or path
         Run directory to start from instead (the adapt step of TANDA). A head is kept if the run has
         a head at the same layer with the same names and shapes of parameters; other heads are new.
         The first line of ``metrics.jsonl`` lists the heads that are kept.
@@ -127,6 +127,7 @@ def train(
     """
     kind, own_config, dev = find_system(system), system_config(system, options), str(dev or "")
     config = config or TrainingConfig(**own_config.training_defaults())
+    encoder, init = os.fspath(encoder), os.fspath(init)
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
     if dev and make_evaluator:
@@ -229,8 +230,8 @@ def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path, devices: in
         raise OptionError("warmup_updates", problem, expected, "give warmup_share=0.1")
     LOGGER.warning(
         f"the training ends after {schedule.total} updates, within its warm-up, "
-        f"warmup_updates={schedule.warmup}: the learning rate does not pass its peak; leave the "
-        "number out for a tenth of the updates"
+        f"warmup_updates={schedule.warmup}: the learning rate does not pass its peak; give "
+        "warmup_share=0.1"
     )
     return schedule
 
