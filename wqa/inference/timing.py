@@ -131,13 +131,13 @@ def time_latency(
     """
     if count < 2 or not questions:
         raise OptionError("count", f"{count} of {len(questions)} questions", "at least 2 of some")
+    milliseconds: Dict[str, List[float]] = {name: [] for name in ranks}
+    for number in range(count + 1):
+        question = questions[max(number - 1, 0) % len(questions)]
+        for name, rank in ranks.items():
+            milliseconds[name].append(1000 * _timed(rank, [question])[0])
     rows = []
-    for name, rank in ranks.items():
-        milliseconds = []
-        for number in range(count + 1):
-            question = questions[max(number - 1, 0) % len(questions)]
-            milliseconds.append(1000 * _timed(rank, [question])[0])
-        first, *rest = milliseconds
+    for name, (first, *rest) in milliseconds.items():
         p50, p99 = np.percentile(rest, [50, 99]).tolist()
         row = {column: name, "questions": count, "first_ms": first, "p50_ms": p50, "p99_ms": p99}
         rows.append(row)
