@@ -53,6 +53,7 @@ TABLES = {
     "mspp/results/separator_wikiqa.tsv": (wikiqa, "test.jsonl", "clean", 237, 4),
     "mhs/results/minilm_wikiqa.tsv": (wikiqa, "test.jsonl", "no-all-negative", 243, 14),
     "cascade/results/base_wikiqa.tsv": (wikiqa, "test.jsonl", "no-all-negative", 243, 11),
+    "cascade/results/base_trecqa.tsv": (trecqa, "test-clean.jsonl", "all", 68, 4),
     "cascade/results/minilm_wikiqa.tsv": (wikiqa, "test.jsonl", "no-all-negative", 243, 15),
     "cascade/results/minilm_trecqa.tsv": (trecqa, "test-clean.jsonl", "all", 68, 15),
     "cosinet/results/minilm_wikiqa.tsv": (wikiqa, "test.jsonl", "no-all-negative", 243, 9),
