@@ -10,6 +10,7 @@ is that sentence; train.documents.jsonl, the sentences of the training questions
 with counts and SHA-256 digests. `wqa index` and `wqa retrieve` make candidates of them, of which
 the question's own sentence is the correct one.
 
+Without ``--archive`` the release's test and dev are fetched, of which the published figures are.
 ``--archive`` takes a folder of src-NAME.txt and tgt-NAME.txt, plain or .gz, for at least one of the
 NAMEs train, test and dev of the release, which is lower-cased and tokenized: line n of tgt-NAME.txt
 is a question, which line n of src-NAME.txt answers. Questions of SQuAD's training set are called

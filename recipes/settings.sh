@@ -118,7 +118,7 @@ json_of() { if [ -d "$1" ]; then echo "$1/test.json"; else echo "${1%.json}.test
 evaluate() {  # JSON CORPUS RUN OPTIONS... on the test questions; rankings go to JSON.RATIO.trec, judgements to JSON.qrels
   local json=$1 corpus=$2 run=$3 weights=$3; shift 3
   if [ -d "$run" ]; then weights=$run/model.params; fi
-  if [[ " $*" == *" int8"* ]]; then weights=$run/int8.safetensors; fi
+  if [ -d "$run" ] && [[ "$*" == *"--precision int8"* ]]; then weights=$run/int8.safetensors; fi
   once "$json" "$weights" "$(test_of "$corpus")" -- "$wqa" evaluate "$run" --data "$(test_of "$corpus")" \
     --filter "${TEST_FILTER:-$(filter_of "$corpus")}" --ctx "$device" ${METRICS:+--metrics "$METRICS"} "$@" --json "$json" \
     --trec-run "$json.{}.trec" --run-metadata --write-qrels "$json.qrels"

@@ -19,7 +19,9 @@ for corpus in $corpora; do
   for depth in $full $lower; do
     row "$TABLE" "MT $depth layers, mean head, no transfer" "$corpus" $(SUFFIX=_mean_${depth}_untransferred trained cascade_run "$corpus")
   done
-  cat "$TABLE" 2> /dev/null || continue  # nothing of this corpus is trained
+  judgements=("$RUNS"/*/"${corpus}"_*/test.json.qrels)
+  [ -e "${judgements[0]}" ] || continue  # nothing of this corpus is trained
+  cat "$TABLE"
 
   # The paper's claims. A difference is the second system's less the first's.
   systems=() pairs=(--pair "no transfer" "monolithic, $full layers")
@@ -45,7 +47,6 @@ for corpus in $corpora; do
     pairs+=(--pair "monolithic, $lower layers" "$name at 0.3" "$name at 0.4" "$name at 0.5")
     for ratio in 0.3 0.4 0.5; do pairs+=(--pair "sequence at $ratio" "$name at $ratio"); done
   done
-  judgements=("$RUNS"/*/"${corpus}"_*/test.json.qrels)
   keep_output "$RESULTS/${size}_claims_$corpus.txt" "$python" recipes/claims.py "${judgements[0]}" \
     map,p@1 "${systems[@]}" "${pairs[@]}"
   for rankings in "${systems[@]}"; do

@@ -3,8 +3,7 @@
 # in place of RoBERTa-base; recipes/transfer_corpus.sh in place of ASNQ. One transfer of each ranker, three seeds of each
 # adaptation, rates as recipes/cascade/logs/README.md found them on dev. TREC-QA has its manually judged questions and clean splits.
 # The cascade trains all exits in each update and its last exit teaches the others, as dev chose; `_drawn` is the paper's rule, one
-# exit an update. `_mean_DEPTH` has one exit, after that layer: a monolithic ranker whose head reads the mean over the tokens, as
-# the cascade's do, in place of the first position.
+# exit an update. `_mean_DEPTH` is a monolithic ranker of so many layers, whose head reads the mean over the tokens, as an exit's.
 #   DATA=data recipes/cascade/minilm_train.sh              WikiQA: four hours of a core; base_train.sh: days without AMX
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -18,10 +17,11 @@ if [ "${SMOKE:-0}" != 1 ]; then
   [ "${TRANSFER:-1}" = 0 ] || recipes/transfer_corpus.sh "$ASNQ_TRAIN"
 fi
 export CASCADE_OPTIONS="--trained-exits all --distillation 0.5"
+transfers=${TRANSFER:-1 0}  # TRANSFER=0: without a transfer alone
 
 for corpus in ${CORPORA:-wikiqa trecqa}; do
   export CORPORA=$corpus
-  for transfer in ${transfers:=${TRANSFER:-1 0}}; do
+  for transfer in $transfers; do
     export TRANSFER=$transfer
     DEPTHS=$full recipes/tanda/adapt.sh
     recipes/cascade/adapt.sh

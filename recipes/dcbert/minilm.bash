@@ -16,7 +16,7 @@ else
 fi
 export CORPORA=squad
 . "$(dirname "${BASH_SOURCE[0]}")/settings.bash"
-if [ "${SMOKE:-0}" != 1 ] && [ ! -e "$SQUAD/stats.json" ]; then
+if [ "${SMOKE:-0}" != 1 ] && [ ! -e "$SQUAD/stats.json" ]; then  # collection: the script that makes it, and its options
   [ -n "${collection-}" ] || collection=(squad_open.py --archive "$ARCHIVE" --titles recipes/dcbert/articles.txt --articles 10,3,3)
   "$python" data_scripts/"${collection[@]}" --out "$SQUAD"
 fi

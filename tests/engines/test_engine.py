@@ -187,6 +187,22 @@ np.save(sys.argv[2], np.concatenate([ranking.exit_scores.ravel() for ranking in 
     assert np.abs(np.load(tmp_path / "a.npy") - exact).max() < 0.5 * exact.std()
 
 
+@needs_precision("int8")
+def test_an_int8_product_does_not_saturate_by_hand():
+    from wqa.engines.onednn.library import Memory
+    from wqa.engines.onednn.operations import Dense, Operations, Quantized
+
+    weight = np.full((64, 16), 127, np.int8)
+    product = Quantized(weight, np.full(16, 0.5, np.float32), np.ones(64, np.float32))
+    dense = Dense(lambda: weight.T, np.ones(16, np.float32), product)
+    source = np.array([[127] * 64, [-127] * 64], np.int8)
+    out = np.zeros((2, 16), np.float32)
+    Operations().dense(Memory.of(source), dense, Memory.of(out))()
+    exact = 64 * 127 * 127 / 2
+    # Without VNNI weights are rounded to seven bits, 127 to 128.
+    np.testing.assert_allclose(out, [[exact + 1] * 16, [1 - exact] * 16], rtol=0.01)
+
+
 @needs_onednn
 def test_threads_are_those_of_the_process(tiny_run):
     most = len(os.sched_getaffinity(0))

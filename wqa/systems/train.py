@@ -127,7 +127,7 @@ def train(
     """
     kind, own_config, dev = find_system(system), system_config(system, options), str(dev or "")
     config = config or TrainingConfig(**own_config.training_defaults())
-    encoder, init = os.fspath(encoder), os.fspath(init)
+    encoder, init = os.fspath(encoder or ""), os.fspath(init or "")
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
     if dev and make_evaluator:

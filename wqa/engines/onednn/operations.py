@@ -63,8 +63,6 @@ _USER_SCRATCH = 1
 _ACCURATE_SOFTMAX, _NORM_FLAGS = 196608, 6
 _TRAINING, _INFERENCE, _BACKWARD = 64, 96, 128
 _DIRECT = 1
-#: Strides, and dilations or padding, of convolutions.
-_ONES, _ZEROS = (1, 1), (0, 0)
 
 #: Products of a layer by name, and the step of the layer to which a product belongs.
 PRODUCTS = {
@@ -331,7 +329,7 @@ class Operations:
         shape = (out.layout.shape[1], source.layout.shape[1], 1, 1)
         filters = Layout(shape, source.layout.kind, any_layout=True)
         operands = (arrays["src"], filters, arrays["bias"], arrays["dst"])
-        numbers = (_ONES, _ZEROS, _ZEROS, _ZEROS)
+        numbers = ((1, 1), (0, 0), (0, 0), (0, 0))  # strides, dilations, padding before and behind
         images = []
         for name, operand in steps:
             images.append((name, operand.as_image() if isinstance(operand, Memory) else operand))
